@@ -19,35 +19,35 @@ typedef struct {
     char message[1024];
     wb__collective_totals totals;       /* since the last report */
     int rank;                           /* wb__thread_rank of its threads */
-} queue;
+} collective_queue;
 
 /* ---- the ranks of this process --------------------------------------------------------------- */
 
-static const wb__communicator *_Atomic world, *_Atomic threads;
+static const wb__communicator *_Atomic collective_world, *_Atomic collective_threads;
 static _Atomic int n_threads;
 
 const wb__communicator *wb__world(void)
 {
-    return wb__thread_rank ? &threads[wb__thread_rank - 1] : world;
+    return wb__thread_rank ? &collective_threads[wb__thread_rank - 1] : collective_world;
 }
 
 void wb__world_set(const wb__communicator *process, const wb__communicator *ranks, int n)
 {
-    threads = ranks;
+    collective_threads = ranks;
     n_threads = n;
-    world = process;
+    collective_world = process;
 }
 
 int wb__ranks_here(void) { return n_threads; }
 
-static queue queues[1 + WB__RANKS_HERE];
-static wb__once once = WB__ONCE_INIT;
+static collective_queue collective_queues[1 + WB__RANKS_HERE];
+static wb__once collective_once = WB__ONCE_INIT;
 
 /* A forked child does not have the queues' threads, nor the operations that they would perform. */
-static void in_child(void)
+static void collective_in_child(void)
 {
     for (int i = 0; i <= WB__RANKS_HERE; i++) {
-        queue *q = &queues[i];
+        collective_queue *q = &collective_queues[i];
         wb__os_cond_init(&q->changed);
         q->sleeping = q->n = 0;
         q->running = q->stop = false;
@@ -61,35 +61,35 @@ static void in_child(void)
 
 static void make_queues(void)
 {
-    static wb__fork_handler child = {.f = in_child};
+    static wb__fork_handler child = {.f = collective_in_child};
     wb__at_fork(&child);
     for (int i = 0; i <= WB__RANKS_HERE; i++) {
-        wb__mutex_init(&queues[i].lock);
-        wb__os_cond_init(&queues[i].changed);
-        queues[i].rank = i;
+        wb__mutex_init(&collective_queues[i].lock);
+        wb__os_cond_init(&collective_queues[i].changed);
+        collective_queues[i].rank = i;
     }
 }
 
 /* The queue of the calling thread's rank. */
-static queue *own_queue(void)
+static collective_queue *own_queue(void)
 {
-    wb__once_run(&once, make_queues);
-    return &queues[wb__thread_rank];
+    wb__once_run(&collective_once, make_queues);
+    return &collective_queues[wb__thread_rank];
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
 void wb__collective_overlap(bool overlap)
 {
-    wb__once_run(&once, make_queues);
+    wb__once_run(&collective_once, make_queues);
     for (int i = 0; i <= WB__RANKS_HERE; i++) {
-        wb__mutex_lock(&queues[i].lock);
-        queues[i].overlap = overlap;
-        wb__mutex_unlock(&queues[i].lock);
+        wb__mutex_lock(&collective_queues[i].lock);
+        collective_queues[i].overlap = overlap;
+        wb__mutex_unlock(&collective_queues[i].lock);
     }
 }
 
-static int64_t elements_of(const wb__view *v)
+static int64_t collective_elements_of(const wb__view *v)
 {
     int64_t n = 1;
     for (int i = 0; i < v->ndim; i++) n *= v->dims[i];
@@ -99,7 +99,7 @@ static int64_t elements_of(const wb__view *v)
 wb__collective wb__collective_of(const wb__step *s, size_t *from, size_t *to)
 {
     const wb__view *x = &s->views[0], *y = &s->views[1];
-    const int64_t in = elements_of(x), out = elements_of(y);
+    const int64_t in = collective_elements_of(x), out = collective_elements_of(y);
     const size_t bytes = wb__dtype_size(x->dtype);
     *from = (size_t)in * bytes;
     *to = (size_t)out * bytes;
@@ -115,19 +115,19 @@ bool wb__collective_takes(const wb__communicator *c, const wb_device *d)
 }
 
 /* Of the operand or the result, whichever has more. */
-static int64_t bytes_of(const wb__collective *c)
+static int64_t collective_bytes_of(const wb__collective *c)
 {
     const bool parts = c->kind == WB__COLLECT_REDUCE_SCATTER || c->kind == WB__COLLECT_ALLGATHER;
     return c->n * (int64_t)wb__dtype_size(c->dtype) * (parts ? c->communicator->size : 1);
 }
 
 /* With the lock held.  If no thread sleeps, sends no signal: small operations are faster so. */
-static void wake(queue *q)
+static void collective_wake(collective_queue *q)
 {
     if (q->sleeping) wb__os_cond_wake(&q->changed);
 }
 
-static void sleep_until_change(queue *q)
+static void sleep_until_change(collective_queue *q)
 {
     q->sleeping++;
     wb__mutex_wait(&q->changed, &q->lock);
@@ -135,7 +135,7 @@ static void sleep_until_change(queue *q)
 }
 
 /* With the lock held, which it gives up while the operation runs. */
-static void perform(queue *q, const wb__collective *c)
+static void collective_perform(collective_queue *q, const wb__collective *c)
 {
     int status = q->status;
     if (!status) {
@@ -147,19 +147,19 @@ static void perform(queue *q, const wb__collective *c)
         q->totals.performing += wb__now() - start;
         q->totals.operations++;
         q->totals.on_devices += c->device != NULL;
-        q->totals.bytes += bytes_of(c);
+        q->totals.bytes += collective_bytes_of(c);
         if (status) {
             q->status = status;
             snprintf(q->message, sizeof q->message, "%s", wb_error());
         }
     }
     q->performed++;
-    wake(q);
+    collective_wake(q);
 }
 
 static void *perform_all(void *given)
 {
-    queue *q = given;
+    collective_queue *q = given;
     wb__thread_rank = q->rank;
     wb__mutex_helps();
     wb__mutex_lock(&q->lock);
@@ -172,17 +172,17 @@ static void *perform_all(void *given)
         q->n--;
         for (int i = 0; i < q->n; i++) q->waiting[i] = q->waiting[i + 1];
         wb__modes_take(c.modes);
-        perform(q, &c);
+        collective_perform(q, &c);
     }
     q->running = false;
-    wake(q);
+    collective_wake(q);
     wb__mutex_unlock(&q->lock);
     return NULL;
 }
 
 /* With the lock held.  Adds an operation for the thread, which is started if there is none.
  * False: the caller must perform the operation. */
-static bool enqueue(queue *q, const wb__collective *c)
+static bool collective_enqueue(collective_queue *q, const wb__collective *c)
 {
     if (!q->overlap && !q->n) return false;
     if (!wb__reserve(&q->waiting, &q->capacity, q->n + 1, sizeof *c)) return false;
@@ -193,12 +193,12 @@ static bool enqueue(queue *q, const wb__collective *c)
     }
     q->waiting[q->n] = *c;
     q->waiting[q->n++].modes = wb__modes_now();
-    wake(q);
+    collective_wake(q);
     return true;
 }
 
 /* With the lock held: waits until all operations up to `number` are complete. */
-static void wait_for(queue *q, uint64_t number)
+static void collective_wait_for(collective_queue *q, uint64_t number)
 {
     if (q->performed >= number) return;
     const double start = wb__now();
@@ -208,13 +208,13 @@ static void wait_for(queue *q, uint64_t number)
 
 uint64_t wb__collective_begin(const wb__collective *c)
 {
-    queue *q = own_queue();
+    collective_queue *q = own_queue();
     wb__mutex_lock(&q->lock);
     const uint64_t number = ++q->begun;
-    if (!enqueue(q, c)) {
-        wait_for(q, number - 1);
+    if (!collective_enqueue(q, c)) {
+        collective_wait_for(q, number - 1);
         const double start = wb__now();
-        perform(q, c);
+        collective_perform(q, c);
         q->totals.waited += wb__now() - start;
     }
     wb__mutex_unlock(&q->lock);
@@ -223,9 +223,9 @@ uint64_t wb__collective_begin(const wb__collective *c)
 
 int wb__collective_end(uint64_t number)
 {
-    queue *q = own_queue();
+    collective_queue *q = own_queue();
     wb__mutex_lock(&q->lock);
-    wait_for(q, number);
+    collective_wait_for(q, number);
     const int status = q->status;
     if (status) wb__fail(status, "%s", q->message);
     wb__mutex_unlock(&q->lock);
@@ -234,7 +234,7 @@ int wb__collective_end(uint64_t number)
 
 void wb__collective_report(const char *what)
 {
-    queue *q = own_queue();
+    collective_queue *q = own_queue();
     if (!wb__debug("dist")) return;
     wb__mutex_lock(&q->lock);
     const wb__collective_totals t = q->totals;
@@ -254,20 +254,20 @@ void wb__collective_report(const char *what)
 
 bool wb__collective_busy(void)
 {
-    queue *q = own_queue();
+    collective_queue *q = own_queue();
     wb__mutex_lock(&q->lock);
     const bool busy = q->performed < q->begun;
     wb__mutex_unlock(&q->lock);
     return busy;
 }
 
-static void stop(queue *q)
+static void collective_stop(collective_queue *q)
 {
     wb__mutex_lock(&q->lock);
     const bool joins = q->running;
     const wb__os_thread thread = q->thread;
     q->stop = true;
-    wake(q);
+    collective_wake(q);
     wb__mutex_unlock(&q->lock);
     if (joins) wb__os_thread_join(thread);
     wb__mutex_lock(&q->lock);
@@ -280,6 +280,6 @@ static void stop(queue *q)
 
 void wb__collective_stop(void)
 {
-    wb__once_run(&once, make_queues);
-    for (int i = 0; i <= WB__RANKS_HERE; i++) stop(&queues[i]);
+    wb__once_run(&collective_once, make_queues);
+    for (int i = 0; i <= WB__RANKS_HERE; i++) collective_stop(&collective_queues[i]);
 }

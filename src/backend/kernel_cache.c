@@ -17,24 +17,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static int64_t most = (int64_t)256 << 20;       /* the limit of the folder, in bytes */
+static int64_t kernel_cache_most = (int64_t)256 << 20; /* the limit of the folder, in bytes */
 
 enum {
-    NAME = 32,                          /* characters of a file's name, without the suffix */
+    KERNEL_CACHE_NAME = 32,             /* characters of a file's name, without the suffix */
     /* In seconds.  A use updates a file's time only if the time is older than a day.  Temporary
      * files older than a day are removed. */
     DAY = 24 * 60 * 60
 };
-static const char ending[] = ".kernel", unfinished[] = ".part";
+static const char kernel_cache_ending[] = ".kernel", kernel_cache_unfinished[] = ".part";
 
 /* A file is this header, the kind with its terminating 0, the key and the data. */
 typedef struct {
     char magic[8];
     uint64_t kind_bytes, key_bytes, data_bytes, checksum;
-} header;
-static const char magic[8] = "WBKERN2";
+} kernel_cache_header;
+static const char kernel_cache_magic[8] = "WBKERN2";
 
-void wb__kernel_cache_limit(int64_t bytes) { most = bytes; }
+void wb__kernel_cache_limit(int64_t bytes) { kernel_cache_most = bytes; }
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -49,7 +49,7 @@ static bool folder_path(const char **base, const char **below)
 }
 
 /* Reports once why no kernels are kept. */
-static void refuse(const char *folder, const wb__os_about *s)
+static void kernel_cache_refuse(const char *folder, const wb__os_about *s)
 {
     static atomic_flag reported = ATOMIC_FLAG_INIT;
     if (atomic_flag_test_and_set(&reported)) return;
@@ -69,7 +69,7 @@ static bool is_private(const char *folder)
     wb__os_about s;
     if (!wb__os_look(folder, true, &s) || s.kind != WB__OS_FOLDER) return true;
     if (s.owner == wb__os_user() && !(s.mode & 022)) return true;       /* group and others */
-    refuse(folder, &s);
+    kernel_cache_refuse(folder, &s);
     return false;
 }
 
@@ -83,7 +83,7 @@ static char *file_path(const char *kind, const char *key, size_t key_bytes)
     for (int i = 0; i < 2; i++)
         h[i] = wb__hash(wb__hash(h[i], kind, strlen(kind) + 1), key, key_bytes);
     char *path = wb__printf("%s%s/%016llx%016llx%s", base, below, (unsigned long long)h[0],
-                            (unsigned long long)h[1], ending);
+                            (unsigned long long)h[1], kernel_cache_ending);
     char *name = path ? strrchr(path, '/') : NULL;
     if (!name) return path;
     *name = 0;
@@ -101,12 +101,12 @@ static char *file_path(const char *kind, const char *key, size_t key_bytes)
 static bool find_data(char *all, uint64_t n, const char *kind, const char *key, size_t key_bytes,
                       size_t *bytes)
 {
-    header h;
+    kernel_cache_header h;
     const size_t kind_bytes = strlen(kind) + 1, front = sizeof h + kind_bytes + key_bytes;
     if (n < front) return false;
     memcpy(&h, all, sizeof h);
-    if (memcmp(h.magic, magic, sizeof magic) || h.kind_bytes != kind_bytes ||
-        h.key_bytes != key_bytes || h.data_bytes != n - front ||
+    if (memcmp(h.magic, kernel_cache_magic, sizeof kernel_cache_magic) ||
+        h.kind_bytes != kind_bytes || h.key_bytes != key_bytes || h.data_bytes != n - front ||
         memcmp(all + sizeof h, kind, kind_bytes) ||
         memcmp(all + sizeof h + kind_bytes, key, key_bytes) ||
         wb__hash(0, all + front, (size_t)h.data_bytes) != h.checksum)
@@ -144,13 +144,13 @@ void *wb__kernel_cache_get(const char *kind, const char *key, size_t key_bytes, 
 /* ---- keeping the folder small ---------------------------------------------------------------- */
 
 typedef struct {
-    char name[NAME + sizeof ending];
+    char name[KERNEL_CACHE_NAME + sizeof kernel_cache_ending];
     int64_t bytes, used;
-} entry;
+} kernel_cache_entry;
 
-static int by_use(const void *a, const void *b)
+static int kernel_cache_by_use(const void *a, const void *b)
 {
-    const entry *x = a, *y = b;
+    const kernel_cache_entry *x = a, *y = b;
     return x->used < y->used ? -1 : x->used > y->used;
 }
 
@@ -162,9 +162,10 @@ static bool ends_with(const char *name, const char *end)
 
 /* Lists the files of kernels, adds their number to *n and their sizes to *bytes.  Removes temporary
  * files older than a day, which an interrupted process left.  The caller frees the list. */
-static entry *list(const char *path, wb__os_folder *folder, int *n, int64_t *bytes)
+static kernel_cache_entry *kernel_cache_list(const char *path, wb__os_folder *folder, int *n,
+                                             int64_t *bytes)
 {
-    entry *all = NULL;
+    kernel_cache_entry *all = NULL;
     int room = 0;
     for (const char *name; (name = wb__os_folder_next(folder));) {
         wb__os_about s;
@@ -172,10 +173,12 @@ static entry *list(const char *path, wb__os_folder *folder, int *n, int64_t *byt
         if (snprintf(file, sizeof file, "%s/%s", path, name) >= (int)sizeof file ||
             !wb__os_look(file, false, &s) || s.kind != WB__OS_PLAIN)
             continue;
-        if (ends_with(name, unfinished) && is_old(&s)) wb__os_remove(file);
-        if (strlen(name) != NAME + sizeof ending - 1 || !ends_with(name, ending)) continue;
+        if (ends_with(name, kernel_cache_unfinished) && is_old(&s)) wb__os_remove(file);
+        if (strlen(name) != KERNEL_CACHE_NAME + sizeof kernel_cache_ending - 1 ||
+            !ends_with(name, kernel_cache_ending))
+            continue;
         if (!wb__reserve(&all, &room, *n + 1, sizeof *all)) break;
-        entry *to = &all[(*n)++];
+        kernel_cache_entry *to = &all[(*n)++];
         memcpy(to->name, name, sizeof to->name);
         to->bytes = s.bytes;
         to->used = s.changed;                /* by wb__kernel_cache_get */
@@ -184,16 +187,16 @@ static entry *list(const char *path, wb__os_folder *folder, int *n, int64_t *byt
     return all;
 }
 
-static void shrink(const char *path)
+static void kernel_cache_shrink(const char *path)
 {
     wb__os_folder *folder = wb__os_folder_open(path);
     if (!folder) return;
     int n = 0;
     int64_t bytes = 0;
-    entry *all = list(path, folder, &n, &bytes);
-    if (bytes > most) {
-        qsort(all, (size_t)n, sizeof *all, by_use);
-        for (int i = 0; i < n && bytes > most / 8 * 7; i++) {
+    kernel_cache_entry *all = kernel_cache_list(path, folder, &n, &bytes);
+    if (bytes > kernel_cache_most) {
+        qsort(all, (size_t)n, sizeof *all, kernel_cache_by_use);
+        for (int i = 0; i < n && bytes > kernel_cache_most / 8 * 7; i++) {
             char file[WB__OS_PATH];
             snprintf(file, sizeof file, "%s/%s", path, all[i].name);
             if (wb__os_remove(file)) bytes -= all[i].bytes;
@@ -211,7 +214,7 @@ static bool time_to_shrink(int64_t bytes)
     static int64_t since = INT64_MAX / 2;
     wb__mutex_lock(&lock);
     since += bytes;
-    const bool now = since > most / 16;
+    const bool now = since > kernel_cache_most / 16;
     if (now) since = 0;
     wb__mutex_unlock(&lock);
     return now;
@@ -220,7 +223,7 @@ static bool time_to_shrink(int64_t bytes)
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* Creates the folders of a file's path, for this user alone. */
-static void make_folders(char *path)
+static void kernel_cache_make_folders(char *path)
 {
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = 0;
@@ -229,13 +232,13 @@ static void make_folders(char *path)
     }
 }
 
-static int write_file(char *path, const char *kind, const char *key, size_t key_bytes,
-                      const void *data, size_t bytes)
+static int kernel_cache_write_file(char *path, const char *kind, const char *key, size_t key_bytes,
+                                   const void *data, size_t bytes)
 {
-    header h = {.kind_bytes = strlen(kind) + 1, .key_bytes = key_bytes, .data_bytes = bytes,
-                .checksum = wb__hash(0, data, bytes)};
-    memcpy(h.magic, magic, sizeof magic);
-    make_folders(path);
+    kernel_cache_header h = {.kind_bytes = strlen(kind) + 1, .key_bytes = key_bytes,
+                             .data_bytes = bytes, .checksum = wb__hash(0, data, bytes)};
+    memcpy(h.magic, kernel_cache_magic, sizeof kernel_cache_magic);
+    kernel_cache_make_folders(path);
     wb__writer *w = wb__writer_open(path);
     if (!w) return wb_error_code();
     wb__writer_put(w, &h, sizeof h);
@@ -255,11 +258,11 @@ void wb__kernel_cache_put(const char *kind, const char *key, size_t key_bytes, c
         wb__error_restore(&before);
         return;
     }
-    if (write_file(path, kind, key, key_bytes, data, bytes)) {
+    if (kernel_cache_write_file(path, kind, key, key_bytes, data, bytes)) {
         if (wb__debug("load")) wb__log(WB_LOG_DEBUG, "load: a kernel is not kept: %s", wb_error());
     } else if (time_to_shrink((int64_t)bytes)) {
         *strrchr(path, '/') = 0;
-        shrink(*path ? path : "/");
+        kernel_cache_shrink(*path ? path : "/");
     }
     wb__free(path);
     wb__error_restore(&before);

@@ -16,10 +16,10 @@
 typedef struct {
     size_t total;               /* size of the block at `base`, in bytes */
     size_t distance;            /* bytes from `base` to the block of the caller */
-} header;
+} alloc_header;
 
-enum { HEADER = 16, ALIGN = 64, LARGE = 8 << 20 };
-_Static_assert(sizeof(header) <= HEADER, "a block's header must fit before it");
+enum { ALLOC_HEADER = 16, ALLOC_ALIGN = 64, ALLOC_LARGE = 8 << 20 };
+_Static_assert(sizeof(alloc_header) <= ALLOC_HEADER, "a block's header must fit before it");
 
 static void *system_reallocate(void *context, void *block, size_t bytes)
 {
@@ -29,8 +29,8 @@ static void *system_reallocate(void *context, void *block, size_t bytes)
     return NULL;
 }
 
-static wb_allocator allocator = {system_reallocate, NULL};
-static _Atomic int64_t used, peak;
+static wb_allocator alloc_allocator = {system_reallocate, NULL};
+static _Atomic int64_t alloc_used, alloc_peak;
 
 void wb_set_allocator(const wb_allocator *a)
 {
@@ -40,102 +40,108 @@ void wb_set_allocator(const wb_allocator *a)
                  (long long)held);
         return;
     }
-    allocator = a && a->reallocate ? *a : (wb_allocator){system_reallocate, NULL};
+    alloc_allocator = a && a->reallocate ? *a : (wb_allocator){system_reallocate, NULL};
 }
 
-int64_t wb_memory_used(void) { return atomic_load_explicit(&used, memory_order_relaxed); }
-int64_t wb_memory_peak(void) { return atomic_load_explicit(&peak, memory_order_relaxed); }
+int64_t wb_memory_used(void) { return atomic_load_explicit(&alloc_used, memory_order_relaxed); }
+int64_t wb_memory_peak(void) { return atomic_load_explicit(&alloc_peak, memory_order_relaxed); }
 
 WB__PROGRAM_CALL(allocator_call, allocator_run, void *,
                  void *block; size_t bytes;,
-                 allocator.reallocate(allocator.context, c->block, c->bytes))
+                 alloc_allocator.reallocate(alloc_allocator.context, c->block, c->bytes))
 
 static void *reallocate(void *block, size_t bytes)
 {
-    if (wb__likely(allocator.reallocate == system_reallocate))
+    if (wb__likely(alloc_allocator.reallocate == system_reallocate))
         return system_reallocate(NULL, block, bytes);
     allocator_call c = {block, bytes, NULL};
     return wb__call_caught(allocator_run, &c) ? c.result : NULL;
 }
 
-static void account(int64_t bytes)
+static void alloc_account(int64_t bytes)
 {
-    int64_t now = atomic_fetch_add_explicit(&used, bytes, memory_order_relaxed) + bytes;
-    int64_t most = atomic_load_explicit(&peak, memory_order_relaxed);
+    int64_t now = atomic_fetch_add_explicit(&alloc_used, bytes, memory_order_relaxed) + bytes;
+    int64_t most = atomic_load_explicit(&alloc_peak, memory_order_relaxed);
     while (now > most && !atomic_compare_exchange_weak_explicit(
-                             &peak, &most, now, memory_order_relaxed, memory_order_relaxed)) {}
+                             &alloc_peak, &most, now, memory_order_relaxed,
+                             memory_order_relaxed)) {}
 }
 
 /* ---- failing on demand ----------------------------------------------------------------------- */
 
-static _Atomic int64_t count, fail_at;
+static _Atomic int64_t alloc_count, alloc_fail_at;
 _Atomic bool wb__alloc_watched;
 static wb__once environment_once = WB__ONCE_INIT;
 
-static void read_environment(void)
+static void alloc_read_environment(void)
 {
     const double n = wb__environment_number("WEBER_FAIL_ALLOC", -1);
     if (n < 0) return;
-    atomic_store(&fail_at, (int64_t)WB__MIN(n, 1e15));
+    atomic_store(&alloc_fail_at, (int64_t)WB__MIN(n, 1e15));
     atomic_store(&wb__alloc_watched, true);
 }
 
 void wb__alloc_fail_at(int64_t n)
 {
-    wb__once_run(&environment_once, read_environment); /* first, so that the environment does not
+    wb__once_run(&environment_once, alloc_read_environment); /* first, so that the environment does
+                                                              * not
                                                           override this call later */
-    atomic_store(&count, 0);
-    atomic_store(&fail_at, n);
+    atomic_store(&alloc_count, 0);
+    atomic_store(&alloc_fail_at, n);
     atomic_store(&wb__alloc_watched, n != 0);
 }
 
-int64_t wb__alloc_count(void) { return atomic_load(&count); }
+int64_t wb__alloc_count(void) { return atomic_load(&alloc_count); }
 
 static bool must_fail(void)
 {
-    wb__once_run(&environment_once, read_environment);
+    wb__once_run(&environment_once, alloc_read_environment);
     if (wb__likely(!atomic_load_explicit(&wb__alloc_watched, memory_order_relaxed))) return false;
-    int64_t n = atomic_fetch_add_explicit(&count, 1, memory_order_relaxed) + 1;
-    return wb__unlikely(n == atomic_load_explicit(&fail_at, memory_order_relaxed));
+    int64_t n = atomic_fetch_add_explicit(&alloc_count, 1, memory_order_relaxed) + 1;
+    return wb__unlikely(n == atomic_load_explicit(&alloc_fail_at, memory_order_relaxed));
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-static void *no_memory(size_t bytes)
+static void *alloc_no_memory(size_t bytes)
 {
     return wb__fail_null(WB_ERROR_MEMORY, "out of memory: %zu bytes asked for, %lld held", bytes,
                          (long long)wb_memory_used());
 }
 
-static header *header_of(void *block) { return (header *)((char *)block - HEADER); }
+static alloc_header *header_of(void *block)
+{
+    return (alloc_header *)((char *)block - ALLOC_HEADER);
+}
 
-static void *finish(char *base, size_t total, size_t distance)
+static void *alloc_finish(char *base, size_t total, size_t distance)
 {
     char *block = base + distance;
-    *header_of(block) = (header){total, distance};
-    account((int64_t)total);
+    *header_of(block) = (alloc_header){total, distance};
+    alloc_account((int64_t)total);
     return block;
 }
 
 void *wb__alloc(size_t bytes)
 {
-    size_t total = bytes + HEADER;
+    size_t total = bytes + ALLOC_HEADER;
     char *base =
         total < bytes || must_fail() ? NULL : reallocate(NULL, total);
-    return base ? finish(base, total, HEADER) : no_memory(bytes);
+    return base ? alloc_finish(base, total, ALLOC_HEADER) : alloc_no_memory(bytes);
 }
 
 void *wb__alloc_zero(size_t n, size_t size)
 {
-    if (size && n > (SIZE_MAX - HEADER) / size)
+    if (size && n > (SIZE_MAX - ALLOC_HEADER) / size)
         return wb__fail_null(WB_ERROR_MEMORY, "out of memory: %zu times %zu bytes asked for", n,
                              size);
     size_t bytes = n * size;
     /* calloc writes no zeros to fresh pages, which are zero already; of small blocks it is slower
      * than malloc. */
-    if (bytes > 4096 && allocator.reallocate == system_reallocate) {
-        char *base = must_fail() ? NULL : calloc(1, bytes + HEADER);
-        return base ? finish(base, bytes + HEADER, HEADER) : no_memory(bytes);
+    if (bytes > 4096 && alloc_allocator.reallocate == system_reallocate) {
+        char *base = must_fail() ? NULL : calloc(1, bytes + ALLOC_HEADER);
+        return base ? alloc_finish(base, bytes + ALLOC_HEADER, ALLOC_HEADER)
+                    : alloc_no_memory(bytes);
     }
     void *block = wb__alloc(bytes);
     return block ? memset(block, 0, bytes) : NULL;
@@ -143,26 +149,27 @@ void *wb__alloc_zero(size_t n, size_t size)
 
 void *wb__alloc_aligned(size_t bytes)
 {
-    size_t total = bytes + HEADER + ALIGN;
+    size_t total = bytes + ALLOC_HEADER + ALLOC_ALIGN;
     char *base =
         total < bytes || must_fail() ? NULL : reallocate(NULL, total);
-    if (!base) return no_memory(bytes);
-    if (total >= LARGE && allocator.reallocate == system_reallocate)
+    if (!base) return alloc_no_memory(bytes);
+    if (total >= ALLOC_LARGE && alloc_allocator.reallocate == system_reallocate)
         wb__os_huge_pages(base, total);
-    uintptr_t first = ((uintptr_t)base + HEADER + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1);
-    return finish(base, total, first - (uintptr_t)base);
+    uintptr_t first = ((uintptr_t)base + ALLOC_HEADER + ALLOC_ALIGN - 1) &
+                      ~(uintptr_t)(ALLOC_ALIGN - 1);
+    return alloc_finish(base, total, first - (uintptr_t)base);
 }
 
 void *wb__realloc(void *block, size_t bytes)
 {
     if (!block) return wb__alloc(bytes);
-    header old = *header_of(block);
-    size_t total = bytes + HEADER;
+    alloc_header old = *header_of(block);
+    size_t total = bytes + ALLOC_HEADER;
     char *base = total < bytes || must_fail()
         ? NULL : reallocate((char *)block - old.distance, total);
-    if (!base) return no_memory(bytes);                     /* the old block stays valid */
-    account(-(int64_t)old.total);
-    return finish(base, total, old.distance);
+    if (!base) return alloc_no_memory(bytes);               /* the old block stays valid */
+    alloc_account(-(int64_t)old.total);
+    return alloc_finish(base, total, old.distance);
 }
 
 bool wb__grow(void *list, int *capacity, int n, size_t each)
@@ -180,8 +187,8 @@ bool wb__grow(void *list, int *capacity, int n, size_t each)
 void wb__free(void *block)
 {
     if (!block) return;
-    header h = *header_of(block);
-    account(-(int64_t)h.total);
+    alloc_header h = *header_of(block);
+    alloc_account(-(int64_t)h.total);
     reallocate((char *)block - h.distance, 0);
 }
 

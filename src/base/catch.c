@@ -7,14 +7,14 @@
 
 #include <stdatomic.h>
 
-static wb__mutex lock = WB__MUTEX_INIT;
+static wb__mutex catch_lock = WB__MUTEX_INIT;
 static _Atomic(wb_catcher_ *) catchers;           /* a list: one of each file of the program */
-static _Thread_local wb__thrown kept;
+static _Thread_local wb__thrown catch_kept;
 
 void wb_catch_(wb_catcher_ *catcher, bool adds)
 {
     if (WB__NULL(catcher)) return;
-    wb__mutex_lock(&lock);
+    wb__mutex_lock(&catch_lock);
     wb_catcher_ *head = atomic_load(&catchers), **at = &head;
     while (*at && *at != catcher) at = &(*at)->next;
     if (*at) *at = catcher->next;
@@ -23,29 +23,29 @@ void wb_catch_(wb_catcher_ *catcher, bool adds)
         head = catcher;
     }
     atomic_store(&catchers, head);
-    wb__mutex_unlock(&lock);
+    wb__mutex_unlock(&catch_lock);
 }
 
-bool wb__has_thrown(void) { return kept.what; }
+bool wb__has_thrown(void) { return catch_kept.what; }
 
 wb__thrown wb__thrown_take(void)
 {
-    const wb__thrown taken = kept;
-    kept = (wb__thrown){0};
+    const wb__thrown taken = catch_kept;
+    catch_kept = (wb__thrown){0};
     return taken;
 }
 
 void wb__thrown_drop(void)
 {
-    if (kept.what) kept.drop(kept.what);
-    kept = (wb__thrown){0};
+    if (catch_kept.what) catch_kept.drop(catch_kept.what);
+    catch_kept = (wb__thrown){0};
 }
 
 void wb__thrown_give(wb__thrown thrown)
 {
     if (!thrown.what) return;
     wb__thrown_drop();
-    kept = thrown;
+    catch_kept = thrown;
 }
 
 void wb__throw_again(void)

@@ -13,27 +13,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { ONE_WORD, LIST, WHOLE, REAL, ANY } form;
+typedef enum { ONE_WORD, ENV_LIST, WHOLE, ENV_REAL, ENV_ANY } env_form;
 #define SWITCH "0 1", 0, 0, ONE_WORD
 #define WORDS(words) words, 0, 0, ONE_WORD
-#define TEXT NULL, 0, 0, ANY         /* any text, or its reader reports a wrong one */
-#define NUMBER(least, most, form) NULL, least, most, form
+#define TEXT NULL, 0, 0, ENV_ANY     /* any text, or its reader reports a wrong one */
+#define ENV_NUMBER(least, most, form) NULL, least, most, form
 
 /* `words` are separated by blanks; NULL: a number from `least` to `most`. */
 /* clang-format off */
-static const struct { const char *name, *words; double least, most; form form; } rows[] = {
+static const struct { const char *name, *words; double least, most; env_form form; } env_rows[] = {
     {"WEBER_AMDGPU_GRAPHS", SWITCH}, {"WEBER_AMDGPU_MIOPEN", SWITCH},
     {"WEBER_AMDGPU_RCCL", SWITCH}, {"WEBER_AMDGPU_ROCBLAS", SWITCH},
-    {"WEBER_CPU_DEVICES", NUMBER(1, WB__MAX_CPU_DEVICES, WHOLE)},
+    {"WEBER_CPU_DEVICES", ENV_NUMBER(1, WB__MAX_CPU_DEVICES, WHOLE)},
     {"WEBER_CUDA_CUBLASLT", SWITCH},
     {"WEBER_CUDA_CUDNN", SWITCH}, {"WEBER_CUDA_GRAPHS", SWITCH}, {"WEBER_CUDA_NCCL", SWITCH},
-    {"WEBER_DEBUG", "load stages plan dispatch kernel check sync dist all", 0, 0, LIST},
+    {"WEBER_DEBUG", "load stages plan dispatch kernel check sync dist all", 0, 0, ENV_LIST},
     {"WEBER_DETERMINISTIC", SWITCH}, {"WEBER_DISTRIBUTED_OVERLAP", SWITCH},
-    {"WEBER_EAGER", SWITCH}, {"WEBER_FAIL_ALLOC", NUMBER(0, INFINITY, WHOLE)},
-    {"WEBER_GPU_BRANCHES", SWITCH}, {"WEBER_GPU_TIMING", NUMBER(0, INFINITY, REAL)},
+    {"WEBER_EAGER", SWITCH}, {"WEBER_FAIL_ALLOC", ENV_NUMBER(0, INFINITY, WHOLE)},
+    {"WEBER_GPU_BRANCHES", SWITCH}, {"WEBER_GPU_TIMING", ENV_NUMBER(0, INFINITY, ENV_REAL)},
     {"WEBER_ISA", WORDS("portable avx2 avx512")},
     {"WEBER_METAL_MPS", SWITCH}, {"WEBER_METAL_MPSGRAPH", SWITCH},
-    {"WEBER_METAL_STAGING", SWITCH}, {"WEBER_NUM_THREADS", NUMBER(1, WB__MOST_THREADS, WHOLE)},
+    {"WEBER_METAL_STAGING", SWITCH}, {"WEBER_NUM_THREADS", ENV_NUMBER(1, WB__MOST_THREADS, WHOLE)},
     {"WEBER_ONEDNN", SWITCH}, {"WEBER_OPENCL_ATTENTION", SWITCH},
     {"WEBER_OPENCL_BINARIES", SWITCH}, {"WEBER_OPENCL_CLBLAST", SWITCH},
     {"WEBER_OPENCL_FRAGMENTS", SWITCH}, {"WEBER_OPENCL_PRODUCTS", SWITCH},
@@ -57,7 +57,7 @@ static const struct { const char *name, *words; double least, most; form form; }
 /* clang-format on */
 
 /* Whether the blank-separated list has the word of n characters. */
-static bool has(const char *list, const char *word, size_t n)
+static bool env_has(const char *list, const char *word, size_t n)
 {
     for (; *list; list += strspn(list, " ")) {
         const size_t length = strcspn(list, " ");
@@ -67,26 +67,26 @@ static bool has(const char *list, const char *word, size_t n)
     return false;
 }
 
-static int find(const char *name)
+static int env_find(const char *name)
 {
-    for (int i = 0; i < (int)WB__COUNT(rows); i++)
-        if (!strcmp(name, rows[i].name)) return i;
+    for (int i = 0; i < (int)WB__COUNT(env_rows); i++)
+        if (!strcmp(name, env_rows[i].name)) return i;
     return -1;
 }
 
 const char *wb__environment_name(int i)
 {
-    return i < (int)WB__COUNT(rows) ? rows[i].name : NULL;
+    return i < (int)WB__COUNT(env_rows) ? env_rows[i].name : NULL;
 }
 
 /* Reads a number that the row takes.  false: the value is none. */
-static bool read_number(int row, const char *value, double *number)
+static bool env_read_number(int row, const char *value, double *number)
 {
     char *end;
     *number = wb__plain_number(value, &end);
-    return end > value && !*end && *number >= rows[row].least && *number <= rows[row].most &&
-           isfinite(*number) &&
-           (rows[row].form == REAL || *number == floor(*number));
+    return end > value && !*end && *number >= env_rows[row].least &&
+           *number <= env_rows[row].most && isfinite(*number) &&
+           (env_rows[row].form == ENV_REAL || *number == floor(*number));
 }
 
 /* Finds the first part of the value that the row does not take.  false: it takes all. */
@@ -94,32 +94,32 @@ static bool find_wrong(int row, const char *value, const char **wrong, size_t *n
 {
     double number;
     *wrong = value, *n = strlen(value);
-    if (rows[row].form == ANY) return false;
-    if (!rows[row].words) return !read_number(row, value, &number);
-    if (rows[row].form != LIST) return !has(rows[row].words, value, *n);
+    if (env_rows[row].form == ENV_ANY) return false;
+    if (!env_rows[row].words) return !env_read_number(row, value, &number);
+    if (env_rows[row].form != ENV_LIST) return !env_has(env_rows[row].words, value, *n);
     for (;; value += *value == ',') {
         value += strspn(value, " ");
         const size_t length = strcspn(value, ",");
         for (*n = length; *n && value[*n - 1] == ' ';) --*n;
-        if (*n && !has(rows[row].words, *wrong = value, *n)) return true;
+        if (*n && !env_has(env_rows[row].words, *wrong = value, *n)) return true;
         value += length;
         if (!*value) return false;
     }
 }
 
-static void describe(int row, char *text, size_t bytes)
+static void env_describe(int row, char *text, size_t bytes)
 {
-    if (!rows[row].words) {
+    if (!env_rows[row].words) {
         const int n = wb__plain(text, bytes, "a %snumber from %g",
-                                rows[row].form == WHOLE ? "whole " : "", rows[row].least);
-        if (isfinite(rows[row].most))
-            wb__plain(text + n, bytes - (size_t)n, " to %g", rows[row].most);
+                                env_rows[row].form == WHOLE ? "whole " : "", env_rows[row].least);
+        if (isfinite(env_rows[row].most))
+            wb__plain(text + n, bytes - (size_t)n, " to %g", env_rows[row].most);
         else wb__plain(text + n, bytes - (size_t)n, " on");
         return;
     }
-    const bool list = rows[row].form == LIST;
+    const bool list = env_rows[row].form == ENV_LIST;
     const size_t at = (size_t)snprintf(text, bytes, list ? "a list, with commas, of " : "");
-    wb__list_words(text + at, bytes - at, rows[row].words);
+    wb__list_words(text + at, bytes - at, env_rows[row].words);
 }
 
 bool wb__environment_takes(const char *name, const char *value, char *why, size_t bytes)
@@ -127,16 +127,16 @@ bool wb__environment_takes(const char *name, const char *value, char *why, size_
     char allowed[128];
     const char *wrong;
     size_t n;
-    const int row = find(name);
+    const int row = env_find(name);
     if (row < 0 || !*value || !find_wrong(row, value, &wrong, &n)) return true;
     char part[65];
     wb__text clean = {0};
-    describe(row, allowed, sizeof allowed);
+    env_describe(row, allowed, sizeof allowed);
     snprintf(part, sizeof part, "%.*s", (int)WB__MIN(n, sizeof part - 1), wrong);
     wb__text_foreign(&clean, part);
     char *found = wb__text_take(&clean);
     snprintf(why, bytes, "%s %s \"%s\", which has no effect: it is %s", name,
-             rows[row].form == LIST ? "has" : "is", found ? found : "?", allowed);
+             env_rows[row].form == ENV_LIST ? "has" : "is", found ? found : "?", allowed);
     wb__free(found);
     return false;
 }
@@ -158,9 +158,9 @@ const char *wb__environment_path(const char *name)
 double wb__environment_number(const char *name, double by_default)
 {
     const char *value = wb__environment_text(name);
-    const int row = find(name);
+    const int row = env_find(name);
     double number;
-    return value && row >= 0 && read_number(row, value, &number) ? number : by_default;
+    return value && row >= 0 && env_read_number(row, value, &number) ? number : by_default;
 }
 
 bool wb__environment_switch(const char *name, bool by_default)
@@ -169,12 +169,12 @@ bool wb__environment_switch(const char *name, bool by_default)
     return value && (!strcmp(value, "0") || !strcmp(value, "1")) ? *value == '1' : by_default;
 }
 
-static void check(void)
+static void env_check(void)
 {
     char why[320];
-    for (size_t i = 0; i < WB__COUNT(rows); i++) {
-        const char *value = wb__environment_text(rows[i].name);
-        if (value && !wb__environment_takes(rows[i].name, value, why, sizeof why))
+    for (size_t i = 0; i < WB__COUNT(env_rows); i++) {
+        const char *value = wb__environment_text(env_rows[i].name);
+        if (value && !wb__environment_takes(env_rows[i].name, value, why, sizeof why))
             wb__log(WB_LOG_WARN, "%s.", why);
     }
 }
@@ -182,5 +182,5 @@ static void check(void)
 void wb__environment_check(void)
 {
     static wb__once once = WB__ONCE_INIT;
-    wb__once_run(&once, check);
+    wb__once_run(&once, env_check);
 }

@@ -12,22 +12,22 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BYTES = WB__ERROR_BYTES };      /* enough for a message that lists many names */
+enum { ERROR_BYTES = WB__ERROR_BYTES }; /* enough for a message that lists many names */
 enum { SUFFIX = 8 };                   /* bytes of the name of a page, as in " (W0201)" */
-static _Thread_local int code;
-static _Thread_local unsigned failures;
+static _Thread_local int error_code;
+static _Thread_local unsigned error_failures;
 static _Thread_local bool has_path;    /* the message begins with a position in a model */
 
-static const char *const meanings[WB_ERROR_COUNT] = {
+static const char *const error_meanings[WB_ERROR_COUNT] = {
     "",
 #define SENTENCE(NAME, text) text,
     WB_ERRORS(SENTENCE)
 #undef SENTENCE
 };
 
-static const char *meaning(int c)
+static const char *error_meaning(int c)
 {
-    return c > WB_OK && c < WB_ERROR_COUNT ? meanings[c] : "failed";
+    return c > WB_OK && c < WB_ERROR_COUNT ? error_meanings[c] : "failed";
 }
 
 static bool is_suffix(const char *at)
@@ -60,24 +60,24 @@ static int page_of(int own, int quoted) { return own % 100 || !quoted ? own : qu
 
 /* Sets the message.  It may quote the old one, so it is formatted in another buffer first.
  * `page` is that of docs/errors.md; 0: none, unless a quoted message has one. */
-static int fail(int c, int page, const char *format, va_list arguments)
+static int error_fail(int c, int page, const char *format, va_list arguments)
 {
-    char text[BYTES + SUFFIX];
-    int n = format ? wb__plain_list(text, BYTES, format, arguments) : 0;
-    if (n <= 0) snprintf(text, BYTES, "%s", meaning(c));
-    if (n >= BYTES) memcpy(text + BYTES - 4, "...", 4);
+    char text[ERROR_BYTES + SUFFIX];
+    int n = format ? wb__plain_list(text, ERROR_BYTES, format, arguments) : 0;
+    if (n <= 0) snprintf(text, ERROR_BYTES, "%s", error_meaning(c));
+    if (n >= ERROR_BYTES) memcpy(text + ERROR_BYTES - 4, "...", 4);
     page = page_of(page, take_suffixes(text));
     n = (int)strlen(text);
-    if (page && n > BYTES - 1 - SUFFIX) {
-        memcpy(text + BYTES - 4 - SUFFIX, "...", 4);
-        n = BYTES - 1 - SUFFIX;
+    if (page && n > ERROR_BYTES - 1 - SUFFIX) {
+        memcpy(text + ERROR_BYTES - 4 - SUFFIX, "...", 4);
+        n = ERROR_BYTES - 1 - SUFFIX;
     }
     if (page) n += snprintf(text + n, SUFFIX + 1, " (W%04d)", page);
     for (int i = 0; i < n; i++)             /* names in files must not control a terminal */
         memset(text + i, '?', (size_t)wb__control_character(text + i));
     memcpy(wb__thread_text(WB__TEXT_ERROR), text, (size_t)n + 1);
-    code = c;
-    failures++;
+    error_code = c;
+    error_failures++;
     has_path = false;
     return c;
 }
@@ -86,7 +86,7 @@ int wb__fail(int c, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    fail(c, wb__mistake(c, format), format, arguments);
+    error_fail(c, wb__mistake(c, format), format, arguments);
     va_end(arguments);
     return c;
 }
@@ -95,25 +95,25 @@ int wb_fail(wb_status c, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    fail(c > WB_OK && c < WB_ERROR_COUNT ? (int)c : WB_ERROR_ARGUMENT, 0, format, arguments);
+    error_fail(c > WB_OK && c < WB_ERROR_COUNT ? (int)c : WB_ERROR_ARGUMENT, 0, format, arguments);
     va_end(arguments);
-    return code;
+    return error_code;
 }
 
 void *wb__fail_null(int c, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    fail(c, wb__mistake(c, format), format, arguments);
+    error_fail(c, wb__mistake(c, format), format, arguments);
     va_end(arguments);
     return NULL;
 }
 
-int wb__error_or(int otherwise) { return code ? (int)code : otherwise; }
+int wb__error_or(int otherwise) { return error_code ? (int)error_code : otherwise; }
 
 bool wb__null(const char *function, const char *argument)
 {
-    if (code) return true;
+    if (error_code) return true;
     function += wb__begins(function, "wb_") ? 3 : 0;
     const char *with = strstr(function, "_with");
     const int n = with ? (int)(with - function) : (int)strlen(function);
@@ -122,18 +122,18 @@ bool wb__null(const char *function, const char *argument)
     return true;
 }
 
-unsigned wb__failures(void) { return failures; }
+unsigned wb__failures(void) { return error_failures; }
 
 void wb__failed_in(const char *folder, const char *part)
 {
-    char text[BYTES];
+    char text[ERROR_BYTES];
     const char *dot = *part ? "." : "";
     snprintf(text, sizeof text, "%s%s%s%s%s", folder, dot, part, has_path ? "." : ": ", wb_error());
     memcpy(wb__thread_text(WB__TEXT_ERROR), text, sizeof text);
     has_path = true;
 }
 
-const char *wb_error(void) { return code ? wb__thread_text(WB__TEXT_ERROR) : ""; }
+const char *wb_error(void) { return error_code ? wb__thread_text(WB__TEXT_ERROR) : ""; }
 
 void wb__error_plain(char *to, size_t bytes)
 {
@@ -141,21 +141,21 @@ void wb__error_plain(char *to, size_t bytes)
     take_suffixes(to);
 }
 
-wb_status wb_error_code(void) { return (wb_status)code; }
+wb_status wb_error_code(void) { return (wb_status)error_code; }
 
 void wb_clear_error(void)
 {
-    code = WB_OK;
+    error_code = WB_OK;
 }
 
 void wb__error_keep(wb__error_kept *k)
 {
-    k->code = code;
-    if (code) memcpy(k->text, wb_error(), sizeof k->text);
+    k->code = error_code;
+    if (error_code) memcpy(k->text, wb_error(), sizeof k->text);
 }
 
 void wb__error_restore(const wb__error_kept *k)
 {
-    code = k->code;
-    if (code) memcpy(wb__thread_text(WB__TEXT_ERROR), k->text, sizeof k->text);
+    error_code = k->code;
+    if (error_code) memcpy(wb__thread_text(WB__TEXT_ERROR), k->text, sizeof k->text);
 }

@@ -9,22 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_(x) #x
-#define TEXT(x) TEXT_(x)
+#define LOG_TEXT_(x) #x
+#define LOG_TEXT(x) LOG_TEXT_(x)
 
 const char *wb_version(void)
 {
-    return TEXT(WB_VERSION_MAJOR) "." TEXT(WB_VERSION_MINOR) "." TEXT(WB_VERSION_PATCH);
+    return LOG_TEXT(WB_VERSION_MAJOR) "." LOG_TEXT(WB_VERSION_MINOR) "." LOG_TEXT(WB_VERSION_PATCH);
 }
 
 static wb__mutex handler_lock = WB__MUTEX_INIT;
-static struct { wb_log_handler call; void *context; } handler;
+static struct { wb_log_handler call; void *context; } log_handler;
 
 void wb_set_log(wb_log_handler call, void *context)
 {
     wb__mutex_lock(&handler_lock);
-    handler.call = call;
-    handler.context = context;
+    log_handler.call = call;
+    log_handler.context = context;
     wb__mutex_unlock(&handler_lock);
 }
 
@@ -32,7 +32,7 @@ void wb_set_log(wb_log_handler call, void *context)
  *     ┌ Warning: first
  *     │ next
  *     └ last */
-static void print(wb_log_level level, const char *text)
+static void log_print(wb_log_level level, const char *text)
 {
     static const char *const names[] = {"Debug", "Info", "Warning", "Error"};
     const char *name = names[(unsigned)level < WB__COUNT(names) ? level : WB_LOG_INFO];
@@ -60,7 +60,7 @@ void wb__log_without_info(bool without) { without_info = without; }
 
 /* Returns the text with escapes in place of what would control a terminal: names in files, and
  * values of variables, may have that.  *clean: a block that the caller frees, or NULL. */
-static const char *cleaned(const char *text, char **clean)
+static const char *log_cleaned(const char *text, char **clean)
 {
     wb__text t = {0};
     const char *at = text;
@@ -93,18 +93,18 @@ void wb__log(wb_log_level level, const char *format, ...)
     va_end(again);
     if (n < 0) return;
     wb__mutex_lock(&handler_lock);
-    wb_log_handler call = handler.call;
-    void *context = handler.context;
+    wb_log_handler call = log_handler.call;
+    void *context = log_handler.context;
     wb__mutex_unlock(&handler_lock);
     char *clean;
-    const char *safe = cleaned(all, &clean);
+    const char *safe = log_cleaned(all, &clean);
     if (call) wb__call_caught(handler_run, &(handler_call){call, level, safe, context, 0});
-    else print(level, safe);
+    else log_print(level, safe);
     wb__free(clean);
     if (all != text) wb__free(all);
 }
 
-static char topics[256];        /* WEBER_DEBUG with commas around each topic: ",plan,kernel," */
+static char log_topics[256];    /* WEBER_DEBUG with commas around each topic: ",plan,kernel," */
 static wb__once topics_once = WB__ONCE_INIT;
 
 static void read_topics(void)
@@ -112,24 +112,24 @@ static void read_topics(void)
     const char *value = wb__environment_text("WEBER_DEBUG");
     if (!value || !*value) return;
     size_t n = 0;
-    topics[n++] = ',';
-    for (; *value && n < sizeof topics - 2; value++)
-        if (*value != ' ') topics[n++] = *value;
-    topics[n++] = ',';
+    log_topics[n++] = ',';
+    for (; *value && n < sizeof log_topics - 2; value++)
+        if (*value != ' ') log_topics[n++] = *value;
+    log_topics[n++] = ',';
 }
 
-static bool named(const char *topic)
+static bool log_named(const char *topic)
 {
     size_t length = strlen(topic);
-    for (const char *at = topics; (at = strstr(at, topic)); at++)
-        if (at > topics && at[-1] == ',' && at[length] == ',') return true;
+    for (const char *at = log_topics; (at = strstr(at, topic)); at++)
+        if (at > log_topics && at[-1] == ',' && at[length] == ',') return true;
     return false;
 }
 
 bool wb__debug(const char *topic)
 {
     wb__once_run(&topics_once, read_topics);
-    return wb__unlikely(topics[0]) && (named(topic) || named("all"));
+    return wb__unlikely(log_topics[0]) && (log_named(topic) || log_named("all"));
 }
 
 double wb__now(void)

@@ -34,7 +34,7 @@ static bool map_plain(wb__mapping *m, bool raw)
     return true;
 }
 
-static wb__mapping *begin(const char *path, bool raw)
+static wb__mapping *map_begin(const char *path, bool raw)
 {
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "the path of a file to read is NULL");
     wb__mapping *m = wb__alloc_zero(1, sizeof *m);
@@ -51,11 +51,11 @@ static wb__mapping *begin(const char *path, bool raw)
     return NULL;
 }
 
-wb__mapping *wb__map_begin(const char *path) { return begin(path, false); }
-wb__mapping *wb__map_raw(const char *path) { return begin(path, true); }
+wb__mapping *wb__map_begin(const char *path) { return map_begin(path, false); }
+wb__mapping *wb__map_raw(const char *path) { return map_begin(path, true); }
 
 /* Ends reading: takes over the block of the reader, and closes the reader. */
-static int complete(wb__mapping *m)
+static int map_complete(wb__mapping *m)
 {
     if (!m->rest) return 0;
     m->data = (uint8_t *)wb__reader_take(m->rest);
@@ -66,7 +66,7 @@ static int complete(wb__mapping *m)
 wb__mapping *wb__map(const char *path)
 {
     wb__mapping *m = wb__map_begin(path);
-    if (!m || (!wb__map_more(m, INT64_MAX) && !complete(m))) return m;
+    if (!m || (!wb__map_more(m, INT64_MAX) && !map_complete(m))) return m;
     wb__unmap(m);
     return NULL;
 }
@@ -113,7 +113,7 @@ int wb__map_end(wb__mapping *m, int64_t at)
     bool ended = true;
     int status = m->rest && at == m->bytes ? wb__reader_at_end(m->rest, &ended) : 0;
     if (status) return status;
-    if (ended && at == m->bytes) return complete(m);
+    if (ended && at == m->bytes) return map_complete(m);
     return wb__map_fail(m, at, "the contents should end here, but go on");
 }
 

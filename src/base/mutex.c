@@ -4,27 +4,27 @@
 _Thread_local WB__FAST_TLS int wb__mutexes_held;
 _Atomic int wb__forking;
 _Atomic int wb__fork_tries = 10 * 1000;
-static _Atomic unsigned forks;          /* number of times that a thread began to wait for locks */
+static _Atomic unsigned mutex_forks;    /* number of times that a thread began to wait for locks */
 static _Thread_local WB__FAST_TLS unsigned waited_for;  /* the latest that this thread waited for */
 
 enum {
-    SHORT = 50 * 1000,                  /* nanoseconds between the first tries of fork */
+    MUTEX_SHORT = 50 * 1000,            /* nanoseconds between the first tries of fork */
     LONG = 1000 * 1000,                 /* and between the later ones */
     WAITS = 1000                        /* a second */
 };
 
-/* What follows is guarded by list_lock, which is held during fork and otherwise briefly. */
-static wb__os_mutex list_lock = WB__OS_MUTEX_INIT;
-static wb__mutex *all;
-static wb__fork_handler *before, *children;
-static bool registered;
+/* What follows is guarded by mutex_list_lock, which is held during fork and otherwise briefly. */
+static wb__os_mutex mutex_list_lock = WB__OS_MUTEX_INIT;
+static wb__mutex *mutex_all;
+static wb__fork_handler *mutex_before, *mutex_children;
+static bool mutex_registered;
 
 /* ---- fork ------------------------------------------------------------------------------------ */
 
 /* Gives back the locks that fork has taken, up to `end`. */
-static void give_back(const wb__mutex *end)
+static void mutex_give_back(const wb__mutex *end)
 {
-    for (wb__mutex *m = all; m != end; m = m->next) {
+    for (wb__mutex *m = mutex_all; m != end; m = m->next) {
         if (m->at_fork) wb__os_mutex_unlock(&m->mutex);
         m->at_fork = false;
     }
@@ -32,100 +32,101 @@ static void give_back(const wb__mutex *end)
 
 /* Takes the list and all locks, except those that this thread holds already.  If one is taken,
  * keeps none and returns false; at the last try it leaves such a lock out. */
-static bool take_all(bool last)
+static bool mutex_take_all(bool last)
 {
-    wb__os_mutex_lock(&list_lock);
-    for (wb__mutex *m = all; m; m = m->next) {
+    wb__os_mutex_lock(&mutex_list_lock);
+    for (wb__mutex *m = mutex_all; m; m = m->next) {
         if (wb__mutex_is_mine(m)) continue;
         m->at_fork = wb__os_mutex_try(&m->mutex);
         if (m->at_fork || last) continue;
-        give_back(m);
-        wb__os_mutex_unlock(&list_lock);
+        mutex_give_back(m);
+        wb__os_mutex_unlock(&mutex_list_lock);
         return false;
     }
     return true;
 }
 
-static void call_all(const wb__fork_handler *h)
+static void mutex_call_all(const wb__fork_handler *h)
 {
     for (; h; h = h->next) h->f();
 }
 
-static void before_fork(void)
+static void mutex_before_fork(void)
 {
-    atomic_fetch_add(&forks, 1);
+    atomic_fetch_add(&mutex_forks, 1);
     atomic_fetch_add(&wb__forking, 1);
     const int most = atomic_load(&wb__fork_tries);
-    for (int i = 0; !take_all(i == most); i++) wb__os_sleep(i < 20 ? SHORT : LONG);
-    call_all(before);
+    for (int i = 0; !mutex_take_all(i == most); i++) wb__os_sleep(i < 20 ? MUTEX_SHORT : LONG);
+    mutex_call_all(mutex_before);
 }
 
 static void in_parent(void)
 {
-    give_back(NULL);
-    wb__os_mutex_unlock(&list_lock);
+    mutex_give_back(NULL);
+    wb__os_mutex_unlock(&mutex_list_lock);
     atomic_fetch_sub(&wb__forking, 1);
 }
 
-static void in_child(void)
+static void mutex_in_child(void)
 {
-    for (wb__mutex *m = all; m; m = m->next) {
+    for (wb__mutex *m = mutex_all; m; m = m->next) {
         if (m->at_fork || wb__mutex_is_mine(m)) continue;
         wb__os_mutex_init(&m->mutex);   /* its owner does not exist here */
         atomic_store(&m->owner, NULL);
     }
-    give_back(NULL);
-    wb__os_mutex_unlock(&list_lock);
+    mutex_give_back(NULL);
+    wb__os_mutex_unlock(&mutex_list_lock);
     atomic_store(&wb__forking, 0);
-    call_all(children);
+    mutex_call_all(mutex_children);
 }
 
 /* With the list's lock held. */
 static void register_handlers(void)
 {
-    if (!registered) registered = wb__os_at_fork(before_fork, in_parent, in_child);
+    if (!mutex_registered)
+        mutex_registered = wb__os_at_fork(mutex_before_fork, in_parent, mutex_in_child);
 }
 
 /* Adds a handler behind the others. */
-static void add(wb__fork_handler **to, wb__fork_handler *h)
+static void mutex_add(wb__fork_handler **to, wb__fork_handler *h)
 {
-    wb__os_mutex_lock(&list_lock);
+    wb__os_mutex_lock(&mutex_list_lock);
     register_handlers();
     if (!h->added) {
         while (*to) to = &(*to)->next;
         *to = h;
         h->added = true;
     }
-    wb__os_mutex_unlock(&list_lock);
+    wb__os_mutex_unlock(&mutex_list_lock);
 }
 
-void wb__at_fork(wb__fork_handler *in_child) { add(&children, in_child); }
-void wb__before_fork(wb__fork_handler *h) { add(&before, h); }
+void wb__at_fork(wb__fork_handler *in_child) { mutex_add(&mutex_children, in_child); }
+void wb__before_fork(wb__fork_handler *h) { mutex_add(&mutex_before, h); }
 
 /* ---- locks ----------------------------------------------------------------------------------- */
 
-static void list(wb__mutex *m)
+static void mutex_list(wb__mutex *m)
 {
-    wb__os_mutex_lock(&list_lock);
+    wb__os_mutex_lock(&mutex_list_lock);
     register_handlers();
     if (!atomic_load(&m->listed)) {
-        m->link = &all;
-        m->next = all;
-        if (all) all->link = &m->next;
-        all = m;
+        m->link = &mutex_all;
+        m->next = mutex_all;
+        if (mutex_all) mutex_all->link = &m->next;
+        mutex_all = m;
         atomic_store_explicit(&m->listed, true, memory_order_release);
     }
-    wb__os_mutex_unlock(&list_lock);
+    wb__os_mutex_unlock(&mutex_list_lock);
 }
 
 void wb__mutex_enter(wb__mutex *m)
 {
     if (!atomic_load(&m->listed)) {
         wb__os_stay_loaded();       /* handlers, threads and keys call this library's code */
-        list(m);
+        mutex_list(m);
     }
     if (wb__mutexes_held || !atomic_load(&wb__forking)) return;
-    const unsigned fork = atomic_load(&forks);
+    const unsigned fork = atomic_load(&mutex_forks);
     for (int i = 0; waited_for != fork && atomic_load(&wb__forking) && i < WAITS; i++)
         wb__os_sleep(LONG);
     waited_for = fork;
@@ -140,10 +141,10 @@ int wb__mutex_init(wb__mutex *m)
 void wb__mutex_destroy(wb__mutex *m)
 {
     if (atomic_load(&m->listed)) {
-        wb__os_mutex_lock(&list_lock);
+        wb__os_mutex_lock(&mutex_list_lock);
         *m->link = m->next;
         if (m->next) m->next->link = m->link;
-        wb__os_mutex_unlock(&list_lock);
+        wb__os_mutex_unlock(&mutex_list_lock);
     }
     wb__os_mutex_destroy(&m->mutex);
 }

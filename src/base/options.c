@@ -2,22 +2,22 @@
 #include "base/options.h"
 
 /* The first fields of each struct of options. */
-typedef struct { size_t size; const char *given; } head;
+typedef struct { size_t size; const char *given; } options_head;
 
 /* Bytes that no struct of a program exceeds: a larger .size was not initialised. */
-enum { MOST_BYTES = 4096 };
+enum { OPTIONS_MOST_BYTES = 4096 };
 
 /* The text of the options in a call of a macro; NULL: no macro made the struct. */
-static const char *text_of(const char *given)
+static const char *options_text_of(const char *given)
 {
     return given && *given != *WB_CXX_MADE_ ? given + 1 : NULL;
 }
 
 /* Fails since byte number `at` of a struct, behind those that the library knows, is not 0.  `given`
  * has the text of the options, if a macro wrote it. */
-static bool unknown_option(const char *what, const char *given, size_t at, size_t known)
+static bool options_unknown_option(const char *what, const char *given, size_t at, size_t known)
 {
-    const char *text = text_of(given) ? text_of(given) : "...";
+    const char *text = options_text_of(given) ? options_text_of(given) : "...";
     int length = (int)WB__MIN(strlen(text), 500);
     while (length && strchr(", ", text[length - 1])) length--;     /* the comma that a macro adds */
     wb__fail(WB_ERROR_ARGUMENT,
@@ -29,17 +29,17 @@ static bool unknown_option(const char *what, const char *given, size_t at, size_
 }
 
 /* Copies the caller's struct over the defaults in `to`, as wb__read_struct does. */
-static bool read_fields(const char *what, void *to, size_t capacity, const void *from,
-                        const char *given)
+static bool options_read_fields(const char *what, void *to, size_t capacity, const void *from,
+                                const char *given)
 {
     size_t size = capacity;
     if (from) memcpy(&size, from, sizeof size);
-    if (size < sizeof(head) || size > MOST_BYTES || size % sizeof(size_t))
+    if (size < sizeof(options_head) || size > OPTIONS_MOST_BYTES || size % sizeof(size_t))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: .size is %zu; set it to the size of the struct, as "
                         "WB_OPTIONS_OF(type) does for a struct of options", what, size),
                false;
     for (size_t i = capacity; i < size; i++)
-        if (((const char *)from)[i]) return unknown_option(what, given, i, capacity);
+        if (((const char *)from)[i]) return options_unknown_option(what, given, i, capacity);
     size = WB__MIN(size, capacity);
     if (from) memcpy(to, from, size);
     memcpy(to, &size, sizeof size);
@@ -49,7 +49,7 @@ static bool read_fields(const char *what, void *to, size_t capacity, const void 
 bool wb__read_struct(const char *what, void *to, size_t capacity, const void *from)
 {
     memset(to, 0, capacity);
-    return read_fields(what, to, capacity, from, NULL);
+    return options_read_fields(what, to, capacity, from, NULL);
 }
 
 bool wb__reserve_is_empty(const char *what, const void *reserve, size_t bytes)
@@ -119,7 +119,7 @@ static const char *argument_end(const char *begin)
 
 /* Returns the length of a list in braces.  A comma may follow the last number.  -1: `at` is no such
  * list; -2: the list has designators. */
-static int numbers_in(const char *at)
+static int options_numbers_in(const char *at)
 {
     int n = 0;
     if (*at++ != '{') return -1;
@@ -134,7 +134,7 @@ static int numbers_in(const char *at)
 /* Returns what follows the option's name, or its value if it is the argument number `position`, in
  * its last mention: C initialises a field that is named twice with the last value.  NULL: it is not
  * given.  `name` NULL: the element of a list, ".pad[1] = 2". */
-static const char *find(const char *text, const char *name, int position)
+static const char *options_find(const char *text, const char *name, int position)
 {
     const char *found = NULL;
     if (!text) return NULL;
@@ -155,14 +155,14 @@ static const char *find(const char *text, const char *name, int position)
     return found;
 }
 
-/* Returns how many numbers in braces a call gives for a list, as numbers_in; -3: the list is not
- * given.  MaxPool(2) gives one number, without braces. */
-static int numbers_of(const char *text, const char *name, int position)
+/* Returns how many numbers in braces a call gives for a list, as options_numbers_in; -3: the list
+ * is not given.  MaxPool(2) gives one number, without braces. */
+static int options_numbers_of(const char *text, const char *name, int position)
 {
-    const char *at = find(text, name, position);
+    const char *at = options_find(text, name, position);
     if (!at) return -3;
-    if (*at == '=') return numbers_in(after_blanks(at + 1));
-    return *at == '{' ? numbers_in(at) : 1;
+    if (*at == '=') return options_numbers_in(after_blanks(at + 1));
+    return *at == '{' ? options_numbers_in(at) : 1;
 }
 
 /* Whether the call gives an element of a list, ".pad[1] = 2". */
@@ -171,7 +171,7 @@ static bool gives_element(const char *text)
     for (const char *at = strchr(text, '['); at; at = strchr(at + 1, '[')) {
         const char *word = at;
         while (word > text && (is_of_word(word[-1]) || word[-1] == ' ')) word--;
-        if (word > text && word[-1] == '.' && find(text, NULL, -1)) return true;
+        if (word > text && word[-1] == '.' && options_find(text, NULL, -1)) return true;
     }
     return false;
 }
@@ -179,17 +179,18 @@ static bool gives_element(const char *text)
 bool wb__read_rows(const char *what, void *to, const void *from, const void *defaults,
                    const wb__named_guard *guards, wb__given *given)
 {
-    head h;
+    options_head h;
     memcpy(&h, defaults, sizeof h);
     const size_t capacity = h.size;
     const char *const own = h.given;
     memcpy(to, defaults, capacity);
     if (from) memcpy(&h, from, sizeof h);
     const char *made = h.given;
-    if (given) given->text = text_of(made);
+    if (given) given->text = options_text_of(made);
     if (!from) return true;
-    if (!read_fields(what, to, capacity, from, made)) return false;
-    memcpy((char *)to + offsetof(head, given), &own, sizeof own);   /* not memory of the program */
+    if (!options_read_fields(what, to, capacity, from, made)) return false;
+    memcpy((char *)to + offsetof(options_head, given), &own, sizeof own); /* not memory of the
+                                                                           * program */
     if (!made)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: the struct has no defaults: make it with "
                         "WB_OPTIONS_OF", what), false;
@@ -197,7 +198,7 @@ bool wb__read_rows(const char *what, void *to, const void *from, const void *def
         if (guards->at < h.size && memcmp((const char *)from + guards->at, &mark, sizeof mark))
             return wb__fail(WB_ERROR_ARGUMENT, "%s: (%.500s): an option without a name follows .%s:"
                             " name it too", what, made + 1, guards->name), false;
-    if (text_of(made) && gives_element(made + 1))
+    if (options_text_of(made) && gives_element(made + 1))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: (%.500s): give a whole list in braces", what,
                         made + 1), false;
     return true;
@@ -206,12 +207,12 @@ bool wb__read_rows(const char *what, void *to, const void *from, const void *def
 bool wb__is_given_null(const char *what, const wb__given *given, const char *name,
                        const void *object)
 {
-    return !object && find(given->text, name, -1) && wb__null(what, name);
+    return !object && options_find(given->text, name, -1) && wb__null(what, name);
 }
 
 int wb__numbers_given(const wb__given *given, const char *name)
 {
-    return WB__MAX(numbers_of(given->text, name, -1), -1);
+    return WB__MAX(options_numbers_of(given->text, name, -1), -1);
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -237,7 +238,7 @@ bool wb__ints_read(const char *what, const wb__given *given, const char *name, i
                    wb_ints list, int most)
 {
     const bool tagged = list[0] >= WB_MARK_ && list[0] <= WB_MARK_ + (int64_t)INT32_MAX;
-    const int64_t n = tagged ? list[0] - WB_MARK_ : numbers_of(given->text, name, position);
+    const int64_t n = tagged ? list[0] - WB_MARK_ : options_numbers_of(given->text, name, position);
     const bool unset = list[0] == WITHOUT_NUMBERS;
     const char *wrong = unset             ? "has no numbers, since wb_ints_set got none for it"
                         : tagged || n > 0 ? NULL

@@ -59,7 +59,7 @@ static bool has_cpu(const char *list)
 
 /* Returns the smallest quota of this process's cgroup and its parents, in processors; 0: no
  * limit. */
-static int quota(void)
+static int posix_quota(void)
 {
     int least = 0;
     FILE *f = fopen("/proc/self/cgroup", "re");
@@ -94,7 +94,7 @@ int wb__os_processors(void)
 {
     cpu_set_t set;
     int n = sched_getaffinity(0, sizeof set, &set) ? 0 : CPU_COUNT(&set);
-    const int q = quota();
+    const int q = posix_quota();
     if (q && (!n || q < n)) n = q;
     return n < 1 ? wb__os_all_processors() : n;
 }
@@ -134,7 +134,7 @@ bool wb__os_has_more_rights(void) { return getauxval(AT_SECURE) != 0; }
 /* ---- macOS ----------------------------------------------------------------------------------- */
 
 /* The value of an integer of sysctl, whose size differs; 0: there is none. */
-static int64_t number(const char *name)
+static int64_t posix_number(const char *name)
 {
     union { int32_t narrow; int64_t wide; } value = {.wide = 0};
     size_t n = sizeof value;
@@ -144,8 +144,8 @@ static int64_t number(const char *name)
 
 int wb__os_processors(void)
 {
-    int64_t n = number("hw.perflevel0.logicalcpu");     /* the fast ones of Apple's chips */
-    if (n < 1) n = number("hw.logicalcpu");
+    int64_t n = posix_number("hw.perflevel0.logicalcpu"); /* the fast ones of Apple's chips */
+    if (n < 1) n = posix_number("hw.logicalcpu");
     return n < 1 ? 1 : n > INT_MAX ? INT_MAX : (int)n;
 }
 
@@ -155,7 +155,7 @@ void wb__os_memory(int64_t *total, int64_t *free)
     vm_statistics64_data_t pages;
     mach_msg_type_number_t n = HOST_VM_INFO64_COUNT;
     const mach_port_t host = mach_host_self();
-    const int64_t all = number("hw.memsize");
+    const int64_t all = posix_number("hw.memsize");
     const bool known =
         host_statistics64(host, HOST_VM_INFO64, (host_info64_t)&pages, &n) == KERN_SUCCESS;
     mach_port_deallocate(mach_task_self(), host);

@@ -79,7 +79,7 @@ bool wb__os_lock(int file, bool wait)
     return !failed;
 }
 
-static void describe(const struct stat *s, wb__os_about *about)
+static void posix_file_describe(const struct stat *s, wb__os_about *about)
 {
 #ifdef __APPLE__
     const struct timespec changed = s->st_mtimespec;
@@ -98,7 +98,7 @@ bool wb__os_look(const char *path, bool follow, wb__os_about *about)
 {
     struct stat s;
     if (follow ? stat(path, &s) : lstat(path, &s)) return false;
-    describe(&s, about);
+    posix_file_describe(&s, about);
     return true;
 }
 
@@ -106,7 +106,7 @@ bool wb__os_look_at(int file, wb__os_about *about)
 {
     struct stat s;
     if (fstat(file, &s)) return false;
-    describe(&s, about);
+    posix_file_describe(&s, about);
     return true;
 }
 

@@ -62,7 +62,7 @@ static int find_in_first(struct dl_phdr_info *file, size_t size, void *given)
 
 /* Whether `at` is in the program, which stays; false: in a file that dlclose may remove, or not
  * known. */
-static bool in_program(const void *at)
+static bool posix_library_in_program(const void *at)
 {
     dl_iterate_phdr(find_in_first, &at);
     return !at;
@@ -70,7 +70,7 @@ static bool in_program(const void *at)
 
 #else
 
-static bool in_program(const void *at)
+static bool posix_library_in_program(const void *at)
 {
     (void)at;
     return false;
@@ -82,7 +82,7 @@ void wb__os_stay_loaded(void)
 {
 #ifdef RTLD_NODELETE
     static atomic_bool done;
-    if (atomic_exchange(&done, true) || in_program(&done)) return;
+    if (atomic_exchange(&done, true) || posix_library_in_program(&done)) return;
     /* The handle is not closed.  Where the linker has set -z nodelete, it changes nothing. */
     const char *file = wb__os_library_file(&done);
     if (file && dlopen(file, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE)) return;

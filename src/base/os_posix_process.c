@@ -37,7 +37,7 @@ bool wb__os_pipe(int ends[2])
 /* ---- starting -------------------------------------------------------------------------------- */
 
 /* The new process: becomes the program.  If that fails, it writes errno to `report`. */
-static void become(const wb__os_program_start *s, pid_t parent, int report)
+static void posix_process_become(const wb__os_program_start *s, pid_t parent, int report)
 {
     const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     report = fcntl(report, F_DUPFD, WB__OS_FILES);
@@ -71,7 +71,7 @@ long wb__os_start(const wb__os_program_start *s, bool *executed)
     if (!wb__os_pipe(report)) return 0;
     fflush(NULL);
     const pid_t child = fork();
-    if (child == 0) become(s, self, report[1]);
+    if (child == 0) posix_process_become(s, self, report[1]);
     if (child < 0) why = errno;
     close(report[1]);
     if (child > 0 && s->leads) setpgid(child, child);   /* here too: whichever process is first */
@@ -126,22 +126,22 @@ bool wb__os_group_runs(long process)
 
 /* ---- signals --------------------------------------------------------------------------------- */
 
-static int signals[2] = {-1, -1};       /* a pipe: signals that arrive, a byte for each */
+static int posix_process_signals[2] = {-1, -1}; /* a pipe: signals that arrive, a byte for each */
 
 static void on_signal(int number)
 {
     const int kept = errno;
     const unsigned char byte = (unsigned char)number;
-    (void)!write(signals[1], &byte, 1);
+    (void)!write(posix_process_signals[1], &byte, 1);
     errno = kept;
 }
 
 int wb__os_lead(void)
 {
     static const int caught[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
-    if (!wb__os_pipe(signals)) return -1;
+    if (!wb__os_pipe(posix_process_signals)) return -1;
     for (int i = 0; i < 2; i++)
-        if (fcntl(signals[i], F_SETFL, O_NONBLOCK) == -1) return -1;
+        if (fcntl(posix_process_signals[i], F_SETFL, O_NONBLOCK) == -1) return -1;
     for (size_t i = 0; i < WB__COUNT(caught); i++) {
         struct sigaction old, new = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
         sigemptyset(&new.sa_mask);
@@ -153,13 +153,13 @@ int wb__os_lead(void)
 #ifdef __linux__
     prctl(PR_SET_CHILD_SUBREAPER, 1);   /* the first process of a container may not reap in time */
 #endif
-    return signals[0];
+    return posix_process_signals[0];
 }
 
 int wb__os_next_signal(void)
 {
     unsigned char number;
-    while (read(signals[0], &number, 1) == 1)
+    while (read(posix_process_signals[0], &number, 1) == 1)
         if (number != SIGCHLD) return number;
     return 0;
 }

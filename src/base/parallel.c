@@ -72,24 +72,24 @@ int wb__set_threads(int n)
  *
  * The indices are cut into ranges.  Each thread begins with a range of its own, so that it gets the
  * same indices at each run if the threads are equally fast: they are in its cache. */
-enum { JOBS = 8, RANGES = 32, SHARES = 4, OPEN = 1, ONE_INSIDE = 2, PAUSES = 32 };
+enum { JOBS = 8, RANGES = 32, SHARES = 4, PARALLEL_OPEN = 1, ONE_INSIDE = 2, PAUSES = 32 };
 
 /* Times in nanoseconds. */
 static const int64_t
     LONG_SPIN = 500 * 1000,             /* longer than the serial parts of most steps */
     SHORT_SPIN = 100 * 1000,            /* in a crowded pool: some times what waking a thread
                                            takes */
-    STALL = 100 * 1000,                 /* beyond its own work a caller waits so long only for a
+    PARALLEL_STALL = 100 * 1000,        /* beyond its own work a caller waits so long only for a
                                            worker that does not run */
     CHECK_EVERY = 10 * 1000 * 1000,     /* getrusage takes a microsecond */
-    CROWDED = 100 * 1000 * 1000,        /* some time slices of the system */
-    WINDOW = 8 * 1000 * 1000,           /* of jobs, before the workers are judged */
-    ALONE = 32 * 1000 * 1000;           /* four windows: the least time that a caller works alone */
+    PARALLEL_CROWDED = 100 * 1000 * 1000, /* some time slices of the system */
+    PARALLEL_WINDOW = 8 * 1000 * 1000,  /* of jobs, before the workers are judged */
+    PARALLEL_ALONE = 32 * 1000 * 1000;  /* four windows: the least time that a caller works alone */
 
 typedef struct {
     _Alignas(64) atomic_int_fast64_t next;
     int64_t end;
-} range;
+} parallel_range;
 
 typedef struct {
     _Alignas(64) atomic_uint state;
@@ -105,10 +105,10 @@ typedef struct {
     bool measured;                      /* the workers add up their time */
     atomic_int_fast64_t time;           /* processor time of the workers */
     wb__thrown thrown;                  /* an exception of C++ in a worker; pool.lock guards it */
-    range range[RANGES];
-} job;
+    parallel_range range[RANGES];
+} parallel_job;
 
-static job jobs[JOBS];
+static parallel_job parallel_jobs[JOBS];
 
 static struct {
     wb__mutex lock;                     /* guards `workers`, `thread`, `wake` and `done` */
@@ -119,35 +119,35 @@ static struct {
     atomic_int asleep;                  /* number of workers that sleep */
     _Alignas(64) atomic_uint posted;    /* counts the jobs */
     _Alignas(64) atomic_int_fast64_t crowded_until;
-} pool = { .lock = WB__MUTEX_INIT, .wake = WB__OS_COND_INIT,
-           .done = WB__OS_COND_INIT };
+} parallel_pool = { .lock = WB__MUTEX_INIT, .wake = WB__OS_COND_INIT,
+                    .done = WB__OS_COND_INIT };
 
-static _Thread_local bool inside;       /* this thread is running a body */
+static _Thread_local bool parallel_inside; /* this thread is running a body */
 
 /* What a caller has measured while the pool was crowded: the time of its jobs by the wall, and that
  * which all processors spent on them. */
-typedef struct { int64_t wall, processors; } times;
+typedef struct { int64_t wall, processors; } parallel_times;
 static _Thread_local struct {
-    times together, serial;
+    parallel_times together, serial;
     double alone;                       /* share of a processor that it gets if it computes alone */
     int64_t pause, alone_until;         /* it computes alone for so long, until then */
     int64_t judged_after;               /* until then the workers are taken to be of use */
-} caller = { .alone = 1 };
+} parallel_caller = { .alone = 1 };
 
-static int64_t now(void) { return wb__os_clock(WB__OS_STEADY); }
+static int64_t parallel_now(void) { return wb__os_clock(WB__OS_STEADY); }
 static int64_t processor_time(void) { return wb__os_clock(WB__OS_WORK); }
 
 static bool is_crowded(int64_t t)
 {
-    return t < atomic_load_explicit(&pool.crowded_until, memory_order_relaxed);
+    return t < atomic_load_explicit(&parallel_pool.crowded_until, memory_order_relaxed);
 }
 
 static void set_crowded(int64_t t)
 {
-    atomic_store_explicit(&pool.crowded_until, t + CROWDED, memory_order_relaxed);
+    atomic_store_explicit(&parallel_pool.crowded_until, t + PARALLEL_CROWDED, memory_order_relaxed);
 }
 
-static inline void relax(void)
+static inline void parallel_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
@@ -174,56 +174,58 @@ static bool spin_until(const atomic_uint *word, unsigned value, bool differs)
     for (int64_t begun = 0, t;;) {
         for (int i = 0; i < PAUSES; i++) {
             if ((atomic_load(word) != value) == differs) return true;
-            relax();
+            parallel_relax();
         }
-        t = now();
+        t = parallel_now();
         if (!begun) begun = t;
         check_preempted(t);
         if (t - begun > (is_crowded(t) ? SHORT_SPIN : LONG_SPIN)) return false;
     }
 }
 
-static void serially(int64_t from, int64_t to, void (*body)(void *ctx, int64_t i), void *ctx)
+static void parallel_serially(int64_t from, int64_t to, void (*body)(void *ctx, int64_t i),
+                              void *ctx)
 {
     for (int64_t i = from; i < to; i++) body(ctx, i);
 }
 
 /* All of a job that could have been divided. */
-static void all_of(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
+static void parallel_all_of(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
 {
-    inside = true;
-    serially(0, n, body, ctx);
-    inside = false;
+    parallel_inside = true;
+    parallel_serially(0, n, body, ctx);
+    parallel_inside = false;
 }
 
-static void take_shares(job *j, int first)
+static void take_shares(parallel_job *j, int first)
 {
-    inside = true;
+    parallel_inside = true;
     for (int k = 0; k < j->ranges; k++) {
-        range *r = &j->range[(first + k) % j->ranges];
+        parallel_range *r = &j->range[(first + k) % j->ranges];
         while (atomic_load_explicit(&r->next, memory_order_relaxed) < r->end) {
             const int64_t from = atomic_fetch_add(&r->next, j->share);
-            if (from < r->end) serially(from, WB__MIN(from + j->share, r->end), j->body, j->ctx);
+            if (from < r->end)
+                parallel_serially(from, WB__MIN(from + j->share, r->end), j->body, j->ctx);
         }
     }
-    inside = false;
+    parallel_inside = false;
 }
 
 /* An exception in a function of the program goes to the thread that owns the job. */
-static void leave_thrown(job *j)
+static void leave_thrown(parallel_job *j)
 {
-    wb__mutex_lock(&pool.lock);
+    wb__mutex_lock(&parallel_pool.lock);
     if (!j->thrown.what) j->thrown = wb__thrown_take();
-    wb__mutex_unlock(&pool.lock);
+    wb__mutex_unlock(&parallel_pool.lock);
     wb__thrown_drop();
 }
 
 /* Takes part in a job if it is open and needs one more worker. */
-static void join(job *j, int worker)
+static void parallel_join(parallel_job *j, int worker)
 {
     unsigned s = atomic_load(&j->state);
     do
-        if (!(s & OPEN) || s / ONE_INSIDE >= atomic_load(&j->most)) return;
+        if (!(s & PARALLEL_OPEN) || s / ONE_INSIDE >= atomic_load(&j->most)) return;
     while (!atomic_compare_exchange_weak(&j->state, &s, s + ONE_INSIDE));
     if (s / ONE_INSIDE < atomic_load_explicit(&j->most, memory_order_relaxed)) {
         wb_clear_error();               /* of a body that ran before */
@@ -236,86 +238,90 @@ static void join(job *j, int worker)
     }
     /* Another owner may have the job as soon as no worker is inside. */
     if (atomic_fetch_sub(&j->state, ONE_INSIDE) == ONE_INSIDE && atomic_load(&j->owner_sleeps)) {
-        wb__mutex_lock(&pool.lock);
-        wb__os_cond_wake(&pool.done);
-        wb__mutex_unlock(&pool.lock);
+        wb__mutex_lock(&parallel_pool.lock);
+        wb__os_cond_wake(&parallel_pool.done);
+        wb__mutex_unlock(&parallel_pool.lock);
     }
 }
 
-static void *work(void *number)
+static void *parallel_work(void *number)
 {
     const int worker = (int)(intptr_t)number;
     wb__mutex_helps();
-    for (unsigned seen; !atomic_load(&pool.ending);) {
-        seen = atomic_load(&pool.posted);
-        for (int i = 0; i < JOBS; i++) join(&jobs[i], worker);
-        if (worker < wb__threads() && spin_until(&pool.posted, seen, true)) continue;
-        wb__mutex_lock(&pool.lock);
-        atomic_fetch_add(&pool.asleep, 1);
-        while (atomic_load(&pool.posted) == seen && !atomic_load(&pool.ending))
-            wb__mutex_wait(&pool.wake, &pool.lock);
-        atomic_fetch_sub(&pool.asleep, 1);
-        wb__mutex_unlock(&pool.lock);
+    for (unsigned seen; !atomic_load(&parallel_pool.ending);) {
+        seen = atomic_load(&parallel_pool.posted);
+        for (int i = 0; i < JOBS; i++) parallel_join(&parallel_jobs[i], worker);
+        if (worker < wb__threads() && spin_until(&parallel_pool.posted, seen, true)) continue;
+        wb__mutex_lock(&parallel_pool.lock);
+        atomic_fetch_add(&parallel_pool.asleep, 1);
+        while (atomic_load(&parallel_pool.posted) == seen && !atomic_load(&parallel_pool.ending))
+            wb__mutex_wait(&parallel_pool.wake, &parallel_pool.lock);
+        atomic_fetch_sub(&parallel_pool.asleep, 1);
+        wb__mutex_unlock(&parallel_pool.lock);
     }
     return NULL;
 }
 
 /* After fork the child has only the thread that called fork.  It starts workers of its own when it
  * needs them. */
-static void in_child(void)
+static void parallel_in_child(void)
 {
-    wb__os_cond_init(&pool.wake);
-    wb__os_cond_init(&pool.done);
-    atomic_store(&pool.workers, 0);
-    atomic_store(&pool.asleep, 0);
-    atomic_store(&pool.ending, false);
+    wb__os_cond_init(&parallel_pool.wake);
+    wb__os_cond_init(&parallel_pool.done);
+    atomic_store(&parallel_pool.workers, 0);
+    atomic_store(&parallel_pool.asleep, 0);
+    atomic_store(&parallel_pool.ending, false);
     for (int i = 0; i < JOBS; i++) {
-        atomic_store(&jobs[i].state, 0);
-        atomic_store(&jobs[i].taken, false);
-        atomic_store(&jobs[i].owner_sleeps, false);
+        atomic_store(&parallel_jobs[i].state, 0);
+        atomic_store(&parallel_jobs[i].taken, false);
+        atomic_store(&parallel_jobs[i].owner_sleeps, false);
     }
 }
 
 static void start_workers(int wanted)
 {
-    if (atomic_load_explicit(&pool.workers, memory_order_relaxed) >= wanted) return;
-    static wb__fork_handler child = {.f = in_child};
+    if (atomic_load_explicit(&parallel_pool.workers, memory_order_relaxed) >= wanted) return;
+    static wb__fork_handler child = {.f = parallel_in_child};
     wb__at_fork(&child);
-    wb__mutex_lock(&pool.lock);
-    for (int n = atomic_load(&pool.workers); n < wanted && !atomic_load(&pool.ending);
-         atomic_store(&pool.workers, ++n)) {
-        if (!wb__os_thread_start(&pool.thread[n], work, (void *)(intptr_t)(n + 1), false))
+    wb__mutex_lock(&parallel_pool.lock);
+    for (int n = atomic_load(&parallel_pool.workers);
+         n < wanted && !atomic_load(&parallel_pool.ending);
+         atomic_store(&parallel_pool.workers, ++n)) {
+        if (!wb__os_thread_start(&parallel_pool.thread[n], parallel_work, (void *)(intptr_t)(n + 1),
+                                 false))
             break;                      /* the caller does the rest */
     }
-    wb__mutex_unlock(&pool.lock);
+    wb__mutex_unlock(&parallel_pool.lock);
 }
 
 /* A job that another thread posts meanwhile is computed by that thread, and by the workers that
  * have not ended. */
 void wb__parallel_stop(void)
 {
-    wb__mutex_lock(&pool.lock);
-    const int n = inside || atomic_load(&pool.ending) ? 0 : atomic_load(&pool.workers);
-    if (n) atomic_store(&pool.ending, true);
-    atomic_fetch_add(&pool.posted, 1);
-    wb__os_cond_wake(&pool.wake);
-    wb__mutex_unlock(&pool.lock);
+    wb__mutex_lock(&parallel_pool.lock);
+    const int n = parallel_inside || atomic_load(&parallel_pool.ending)
+                      ? 0
+                      : atomic_load(&parallel_pool.workers);
+    if (n) atomic_store(&parallel_pool.ending, true);
+    atomic_fetch_add(&parallel_pool.posted, 1);
+    wb__os_cond_wake(&parallel_pool.wake);
+    wb__mutex_unlock(&parallel_pool.lock);
     if (!n) return;
-    for (int i = 0; i < n; i++) wb__os_thread_join(pool.thread[i]);
-    wb__mutex_lock(&pool.lock);
-    atomic_store(&pool.workers, 0);
-    atomic_store(&pool.ending, false);
-    wb__mutex_unlock(&pool.lock);
+    for (int i = 0; i < n; i++) wb__os_thread_join(parallel_pool.thread[i]);
+    wb__mutex_lock(&parallel_pool.lock);
+    atomic_store(&parallel_pool.workers, 0);
+    atomic_store(&parallel_pool.ending, false);
+    wb__mutex_unlock(&parallel_pool.lock);
 }
 
 /* Fills in a job that has no owner, and opens it; NULL: all have one. */
-static job *post(int64_t n, int threads, bool measured, void (*body)(void *ctx, int64_t i),
-                 void *ctx)
+static parallel_job *parallel_post(int64_t n, int threads, bool measured,
+                                   void (*body)(void *ctx, int64_t i), void *ctx)
 {
-    job *j = jobs;
+    parallel_job *j = parallel_jobs;
     while (atomic_load_explicit(&j->taken, memory_order_relaxed)
            || atomic_exchange(&j->taken, true))
-        if (++j == jobs + JOBS) return NULL;
+        if (++j == parallel_jobs + JOBS) return NULL;
     j->body = body;
     j->ctx = ctx;
     j->share = WB__MAX(n / (SHARES * (int64_t)threads), 1);
@@ -329,37 +335,37 @@ static job *post(int64_t n, int threads, bool measured, void (*body)(void *ctx, 
         atomic_store_explicit(&j->range[r].next, n * r / j->ranges, memory_order_relaxed);
         j->range[r].end = n * (r + 1) / j->ranges;
     }
-    atomic_store(&j->state, OPEN);
-    atomic_fetch_add(&pool.posted, 1);
-    int asleep = atomic_load(&pool.asleep);
+    atomic_store(&j->state, PARALLEL_OPEN);
+    atomic_fetch_add(&parallel_pool.posted, 1);
+    int asleep = atomic_load(&parallel_pool.asleep);
     if (asleep) {
-        wb__mutex_lock(&pool.lock);     /* a worker that is about to sleep sleeps after this */
-        wb__mutex_unlock(&pool.lock);
+        wb__mutex_lock(&parallel_pool.lock); /* a worker that is about to sleep sleeps after this */
+        wb__mutex_unlock(&parallel_pool.lock);
         for (asleep = WB__MIN(asleep, threads - 1); asleep; asleep--)
-            wb__os_cond_wake_one(&pool.wake);
+            wb__os_cond_wake_one(&parallel_pool.wake);
     }
     return j;
 }
 
 /* Closes a job, and waits until no worker is inside. */
-static void close_job(job *j)
+static void close_job(parallel_job *j)
 {
-    atomic_fetch_and(&j->state, ~(unsigned)OPEN);
+    atomic_fetch_and(&j->state, ~(unsigned)PARALLEL_OPEN);
     if (!spin_until(&j->state, 0, false)) {
         atomic_store(&j->owner_sleeps, true);
-        wb__mutex_lock(&pool.lock);
-        while (atomic_load(&j->state)) wb__mutex_wait(&pool.done, &pool.lock);
-        wb__mutex_unlock(&pool.lock);
+        wb__mutex_lock(&parallel_pool.lock);
+        while (atomic_load(&j->state)) wb__mutex_wait(&parallel_pool.done, &parallel_pool.lock);
+        wb__mutex_unlock(&parallel_pool.lock);
         atomic_store(&j->owner_sleeps, false);
     }
 }
 
 /* Adds the times of a job; true: those of a window are complete. */
-static bool add_times(times *t, int64_t wall, int64_t processors)
+static bool add_times(parallel_times *t, int64_t wall, int64_t processors)
 {
     t->wall += wall;
     t->processors += processors;
-    return t->wall > WINDOW;
+    return t->wall > PARALLEL_WINDOW;
 }
 
 /* After each window of jobs in a crowded pool, the workers have been of use if the processors spent
@@ -367,53 +373,54 @@ static bool add_times(times *t, int64_t wall, int64_t processors)
  * twice as long as before. */
 static void judge_workers(int64_t wall, int64_t processors, int64_t t)
 {
-    times *w = &caller.together;
+    parallel_times *w = &parallel_caller.together;
     if (!add_times(w, wall, processors)) return;
-    const bool useful = (double)w->processors > 1.2 * caller.alone * (double)w->wall;
-    caller.pause = useful ? 0 : WB__MIN(WB__MAX(2 * caller.pause, ALONE), 8 * ALONE);
-    caller.alone_until = t + caller.pause;
-    caller.judged_after = t + ALONE;
-    *w = (times){ 0 };
+    const bool useful = (double)w->processors > 1.2 * parallel_caller.alone * (double)w->wall;
+    parallel_caller.pause = useful ? 0 : WB__MIN(WB__MAX(2 * parallel_caller.pause, PARALLEL_ALONE),
+                                                 8 * PARALLEL_ALONE);
+    parallel_caller.alone_until = t + parallel_caller.pause;
+    parallel_caller.judged_after = t + PARALLEL_ALONE;
+    *w = (parallel_times){ 0 };
 }
 
 static void compute_alone(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx, int64_t begun)
 {
     const int64_t processor = processor_time();
-    all_of(n, body, ctx);
-    times *t = &caller.serial;
-    if (!add_times(t, now() - begun, processor_time() - processor)) return;
+    parallel_all_of(n, body, ctx);
+    parallel_times *t = &parallel_caller.serial;
+    if (!add_times(t, parallel_now() - begun, processor_time() - processor)) return;
     const double share = (double)t->processors / (double)t->wall;
-    caller.alone = WB__MAX(share, 0.95 * caller.alone + 0.05 * share);
-    *t = (times){ 0 };
+    parallel_caller.alone = WB__MAX(share, 0.95 * parallel_caller.alone + 0.05 * share);
+    *t = (parallel_times){ 0 };
 }
 
 /* blocks: the bodies may block; then they need all threads, and their times are not measured. */
-static void run(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx, bool blocks)
+static void parallel_run(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx, bool blocks)
 {
-    const int threads = n > 1 && !inside ? (int)WB__MIN(wb__threads(), n) : 1;
+    const int threads = n > 1 && !parallel_inside ? (int)WB__MIN(wb__threads(), n) : 1;
     if (threads == 1) {
-        serially(0, n, body, ctx);
+        parallel_serially(0, n, body, ctx);
         return;
     }
-    const int64_t begun = now();
-    if (begun < caller.alone_until && !blocks) {
+    const int64_t begun = parallel_now();
+    if (begun < parallel_caller.alone_until && !blocks) {
         compute_alone(n, body, ctx, begun);
         return;
     }
     start_workers(threads - 1);
-    const bool measured = !blocks && is_crowded(begun) && begun >= caller.judged_after;
-    job *j = post(n, threads, measured, body, ctx);
+    const bool measured = !blocks && is_crowded(begun) && begun >= parallel_caller.judged_after;
+    parallel_job *j = parallel_post(n, threads, measured, body, ctx);
     if (!j) {
-        all_of(n, body, ctx);
+        parallel_all_of(n, body, ctx);
         return;
     }
     int64_t processor = measured ? processor_time() : 0;
     take_shares(j, 0);
     if (measured) processor = processor_time() - processor;
-    const int64_t own = now() - begun;
+    const int64_t own = parallel_now() - begun;
     close_job(j);
-    const int64_t end = now(), wall = end - begun;
-    if (!blocks && wall - own > own + STALL) set_crowded(end);
+    const int64_t end = parallel_now(), wall = end - begun;
+    if (!blocks && wall - own > own + PARALLEL_STALL) set_crowded(end);
     check_preempted(end);
     if (wb__unlikely(j->thrown.what)) wb__thrown_give(j->thrown);
     j->thrown = (wb__thrown){0};
@@ -423,19 +430,19 @@ static void run(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx, bool b
 
 void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
 {
-    run(n, body, ctx, false);
+    parallel_run(n, body, ctx, false);
 }
 
 void wb__parallel_waiting(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
 {
-    run(n, body, ctx, true);
+    parallel_run(n, body, ctx, true);
 }
 
 void wb__parallel_crowd(int64_t crowded, int64_t alone)
 {
-    const int64_t t = now();
-    atomic_store(&pool.crowded_until, t + crowded);
-    caller.alone_until = t + alone;
+    const int64_t t = parallel_now();
+    atomic_store(&parallel_pool.crowded_until, t + crowded);
+    parallel_caller.alone_until = t + alone;
 }
 
 int wb_threads(void) { return wb__threads(); }

@@ -9,27 +9,28 @@
 #include <xlocale.h>            /* newlocale */
 #endif
 
-static locale_t plain;
-static wb__once once = WB__ONCE_INIT;
-static void make(void) { plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0); }
+static locale_t plain_numbers;
+static wb__once plain_numbers_once = WB__ONCE_INIT;
+static void plain_numbers_make(void) { plain_numbers = newlocale(LC_NUMERIC_MASK, "C",
+                                                                 (locale_t)0); }
 
 /* The locale is one of the thread.  Without memory for another one it stays. */
-static locale_t begin(void)
+static locale_t plain_begin(void)
 {
-    wb__once_run(&once, make);
-    return plain ? uselocale(plain) : (locale_t)0;
+    wb__once_run(&plain_numbers_once, plain_numbers_make);
+    return plain_numbers ? uselocale(plain_numbers) : (locale_t)0;
 }
 
-static void end(locale_t before)
+static void plain_end(locale_t before)
 {
     if (before) uselocale(before);
 }
 
 int wb__plain_list(char *to, size_t bytes, const char *format, va_list arguments)
 {
-    const locale_t before = begin();
+    const locale_t before = plain_begin();
     const int n = vsnprintf(to, bytes, format, arguments);
-    end(before);
+    plain_end(before);
     return n;
 }
 
@@ -44,8 +45,8 @@ int wb__plain(char *to, size_t bytes, const char *format, ...)
 
 double wb__plain_number(const char *text, char **stop)
 {
-    const locale_t before = begin();
+    const locale_t before = plain_begin();
     const double number = strtod(text, stop);
-    end(before);
+    plain_end(before);
     return number;
 }

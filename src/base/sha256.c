@@ -5,7 +5,7 @@
 
 /* The first 32 bits of the fractions of the cube roots of the first 64 primes. */
 /* clang-format off */
-static const uint32_t roots[64] = {
+static const uint32_t sha256_roots[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1,
     0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3,
     0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786,
@@ -20,9 +20,9 @@ static const uint32_t roots[64] = {
 };
 /* clang-format on */
 
-static uint32_t turn(uint32_t x, int n) { return x >> n | x << (32 - n); }
+static uint32_t sha256_turn(uint32_t x, int n) { return x >> n | x << (32 - n); }
 
-static void add_block(uint32_t h[8], const unsigned char *p)
+static void sha256_add_block(uint32_t h[8], const unsigned char *p)
 {
     uint32_t w[64], x[8];
     for (int i = 0; i < 16; i++)
@@ -30,13 +30,16 @@ static void add_block(uint32_t h[8], const unsigned char *p)
                (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
     for (int i = 16; i < 64; i++)
         w[i] = w[i - 16] + w[i - 7] +
-               (turn(w[i - 15], 7) ^ turn(w[i - 15], 18) ^ w[i - 15] >> 3) +
-               (turn(w[i - 2], 17) ^ turn(w[i - 2], 19) ^ w[i - 2] >> 10);
+               (sha256_turn(w[i - 15], 7) ^ sha256_turn(w[i - 15], 18) ^ w[i - 15] >> 3) +
+               (sha256_turn(w[i - 2], 17) ^ sha256_turn(w[i - 2], 19) ^ w[i - 2] >> 10);
     memcpy(x, h, sizeof x);
     for (int i = 0; i < 64; i++) {
-        const uint32_t one = x[7] + (turn(x[4], 6) ^ turn(x[4], 11) ^ turn(x[4], 25)) +
-                             ((x[4] & x[5]) ^ (~x[4] & x[6])) + roots[i] + w[i];
-        const uint32_t two = (turn(x[0], 2) ^ turn(x[0], 13) ^ turn(x[0], 22)) +
+        const uint32_t one = x[7] +
+                             (sha256_turn(x[4], 6) ^ sha256_turn(x[4], 11) ^
+                              sha256_turn(x[4], 25)) +
+                             ((x[4] & x[5]) ^ (~x[4] & x[6])) + sha256_roots[i] + w[i];
+        const uint32_t two = (sha256_turn(x[0], 2) ^ sha256_turn(x[0], 13) ^
+                              sha256_turn(x[0], 22)) +
                              ((x[0] & x[1]) ^ (x[0] & x[2]) ^ (x[1] & x[2]));
         memmove(x + 1, x, 7 * sizeof *x);
         x[4] += one;
@@ -57,7 +60,7 @@ void wb__sha256_add(wb__sha256 *s, const void *bytes, size_t n)
         const size_t used = s->n % 64, part = n < 64 - used ? n : 64 - used;
         memcpy(s->block + used, at, part);
         s->n += part;
-        if (s->n % 64 == 0) add_block(s->h, s->block);
+        if (s->n % 64 == 0) sha256_add_block(s->h, s->block);
         at += part;
         n -= part;
     }

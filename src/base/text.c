@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool reserve(wb__text *t, size_t more)
+static bool text_reserve(wb__text *t, size_t more)
 {
     if (t->failed) return false;
     if (t->length + more + 1 <= t->capacity) return true;
@@ -18,7 +18,7 @@ static bool reserve(wb__text *t, size_t more)
 
 void wb__text_raw(wb__text *t, const char *bytes, size_t n)
 {
-    if (!reserve(t, n)) return;
+    if (!text_reserve(t, n)) return;
     memcpy(t->text + t->length, bytes, n);
     t->length += n;
     t->text[t->length] = 0;
@@ -126,7 +126,7 @@ void wb__text_list(wb__text *t, const char *format, va_list list)
     va_list again;
     va_copy(again, list);
     int n = wb__plain_list(NULL, 0, format, list);
-    if (n >= 0 && reserve(t, (size_t)n)) {
+    if (n >= 0 && text_reserve(t, (size_t)n)) {
         wb__plain_list(t->text + t->length, (size_t)n + 1, format, again);
         t->length += (size_t)n;
     }

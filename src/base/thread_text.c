@@ -9,21 +9,21 @@
 
 typedef struct { char text[WB__TEXT_ERROR][WB__THREAD_TEXT_BYTES], error[WB__ERROR_BYTES]; } texts;
 
-static _Thread_local texts *mine;
-static wb__os_key key;
-static wb__once once = WB__ONCE_INIT;
+static _Thread_local texts *thread_text_mine;
+static wb__os_key thread_text_key;
+static wb__once thread_text_once = WB__ONCE_INIT;
 
 /* Frees the buffers of a thread that ends.  If the destructor of another key asks for a text later,
  * a new block is created, and the system calls this destructor again. */
-static void thread_end(void *block)
+static void thread_text_end(void *block)
 {
-    mine = NULL;
+    thread_text_mine = NULL;
     free(block);
 }
 
-static void make_key(void) { wb__os_key_make(&key, thread_end); }
+static void thread_text_make_key(void) { wb__os_key_make(&thread_text_key, thread_text_end); }
 
-static char *find(texts *r, wb__thread_text_kind which)
+static char *thread_text_find(texts *r, wb__thread_text_kind which)
 {
     return which == WB__TEXT_ERROR ? r->error : r->text[which];
 }
@@ -31,12 +31,12 @@ static char *find(texts *r, wb__thread_text_kind which)
 char *wb__thread_text(wb__thread_text_kind which)
 {
     static texts spare;                 /* shared by threads for which the allocation failed */
-    if (wb__unlikely(!mine)) {
-        wb__once_run(&once, make_key);
+    if (wb__unlikely(!thread_text_mine)) {
+        wb__once_run(&thread_text_once, thread_text_make_key);
         texts *block = calloc(1, sizeof *block);
-        if (!block) return find(&spare, which);
-        mine = block;
-        wb__os_key_set(key, block);
+        if (!block) return thread_text_find(&spare, which);
+        thread_text_mine = block;
+        wb__os_key_set(thread_text_key, block);
     }
-    return find(mine, which);
+    return thread_text_find(thread_text_mine, which);
 }

@@ -9,7 +9,7 @@
 typedef struct { int depth, same; } path;
 
 /* How the file has the table: not at all, as a.b = ..., as [a], as a = {...}, as something else. */
-typedef enum { NONE, DOTTED, HEADER, INLINE, NO_TABLE } place;
+typedef enum { TOML_NONE, DOTTED, TOML_HEADER, TOML_INLINE, NO_TABLE } toml_place;
 
 typedef struct {
     wb__toml t;
@@ -17,7 +17,7 @@ typedef struct {
     size_t at;
     wb__toml_kind kind;
     size_t key_at, value_at, value_end, text_at, text_end;      /* text: without quotes */
-    place table;
+    toml_place table;
     bool dotted;                        /* this line adds to the table as a.b = ... */
     size_t table_at, insert_at;         /* of the table, and the end of its last line or its } */
 } scan;
@@ -42,7 +42,7 @@ static int toml_peek(const scan *s, size_t ahead)
     return s->at + ahead < s->t.bytes ? (unsigned char)s->t.text[s->at + ahead] : -1;
 }
 
-static bool is_blank(int c) { return c == ' ' || c == '\t'; }
+static bool toml_is_blank(int c) { return c == ' ' || c == '\t'; }
 static bool is_any(int c, const char *of) { return c > 0 && strchr(of, c); }
 
 static bool toml_ends(const scan *s)
@@ -56,7 +56,7 @@ static void toml_skip(scan *s, bool lines)
     bool comment = false;
     for (int c; (c = toml_peek(s, 0)) >= 0; s->at++) {
         comment = lines && (comment ? c != '\n' : c == '#');
-        if (!comment && !is_blank(c) && !(lines && toml_ends(s))) return;
+        if (!comment && !toml_is_blank(c) && !(lines && toml_ends(s))) return;
     }
 }
 
@@ -172,7 +172,7 @@ static int toml_value(scan *s, path p, wb__toml_kind *kind, size_t *at, size_t *
                               !memcmp(s->t.text + s->at, words[i], strlen(words[i])));
         if (!known) return toml_fail(s, s->at, "a value was expected", NULL);
         while (toml_peek(s, 0) >= 0 && !is_any(toml_peek(s, 0), ",]}#\r\n")) s->at++;
-        while (is_blank(s->t.text[s->at - 1])) s->at--;
+        while (toml_is_blank(s->t.text[s->at - 1])) s->at--;
     }
     *end = s->at;
     return status;
@@ -193,7 +193,7 @@ static int toml_pair(scan *s, path p)
     if (s->dotted && !s->table) s->table = DOTTED, s->table_at = key_at;
     if (!table.depth && p.same && p.depth == 1) {
         if (s->table) return toml_fail(s, key_at, "%s is defined twice", s->name[0]);
-        s->table = toml_peek(s, 0) == '{' ? INLINE : NO_TABLE;
+        s->table = toml_peek(s, 0) == '{' ? TOML_INLINE : NO_TABLE;
         s->table_at = key_at;
     }
     if ((status = toml_value(s, p, &kind, &at, &end)) || p.same < 2) return status;
@@ -223,7 +223,7 @@ static int toml_header(scan *s, path *p)
     if (p->depth == 1 && p->same == 1) {
         if (s->table && !(several && s->table == NO_TABLE))
             return toml_fail(s, open, "%s is defined twice", s->name[0]);
-        s->table = several ? NO_TABLE : HEADER;
+        s->table = several ? NO_TABLE : TOML_HEADER;
         s->table_at = open;
     }
     if (p->same == 2 && !s->kind) s->key_at = open;
@@ -250,7 +250,8 @@ static int toml_scan(scan *s)
             return toml_fail(s, s->at, "nothing more was expected in this line", NULL);
         while (toml_peek(s, 0) >= 0 && toml_peek(s, 0) != '\n') s->at++;
         s->at += s->at < s->t.bytes;
-        if (s->table == HEADER ? table.depth == 1 && table.same : s->table == DOTTED && s->dotted)
+        if (s->table == TOML_HEADER ? table.depth == 1 && table.same
+                                    : s->table == DOTTED && s->dotted)
             s->insert_at = s->at;
     }
 }
@@ -269,25 +270,25 @@ int wb__toml_get(wb__toml t, const char *table, const char *key, wb__toml_kind *
 /* ---- editing --------------------------------------------------------------------------------- */
 
 /* An edit that replaces the bytes [from, to) of the text by `by`. */
-typedef struct { size_t from, to; wb__text by; } change;
+typedef struct { size_t from, to; wb__text by; } toml_change;
 
 /* Makes *c the change that adds the key, and the table if there is none. */
-static int toml_add(const scan *s, const char *value, change *c)
+static int toml_add(const scan *s, const char *value, toml_change *c)
 {
     const char *text = s->t.text, *first = memchr(text, '\n', s->t.bytes);
     const char *newline = first && first > text && first[-1] == '\r' ? "\r\n" : "\n";
-    size_t at = s->table == NONE ? s->t.bytes : s->insert_at;
+    size_t at = s->table == TOML_NONE ? s->t.bytes : s->insert_at;
     if (s->table == NO_TABLE)
         return toml_fail(s, s->table_at, "%s is not a table", s->name[0]);
-    if (s->table == INLINE) {                   /* before the closing brace */
-        while (is_blank(text[at - 1])) at--;
+    if (s->table == TOML_INLINE) {              /* before the closing brace */
+        while (toml_is_blank(text[at - 1])) at--;
         const bool empty = text[at - 1] == '{';
         wb__text_add(&c->by, "%s%s = \"%s\"%s", empty ? " " : ", ", s->name[1], value,
                      empty ? " " : "");
     } else {
         const bool ended = at > 0 && text[at - 1] == '\n';
         if (at > 0 && !ended) wb__text_add(&c->by, "%s", newline);
-        if (s->table == NONE) {                 /* after an empty line */
+        if (s->table == TOML_NONE) {            /* after an empty line */
             const size_t before = ended ? at - strlen(newline) : at;
             const bool spaced = ended && (!before || text[before - 1] == '\n');
             wb__text_add(&c->by, "%s[%s]%s", at > 0 && !spaced ? newline : "", s->name[0], newline);
@@ -301,15 +302,15 @@ static int toml_add(const scan *s, const char *value, change *c)
 
 /* Extends *c, which removes a pair: in braces to the comma behind or before it, else to the whole
  * line, unless a comment follows. */
-static void toml_remove(const scan *s, change *c)
+static void toml_remove(const scan *s, toml_change *c)
 {
     const char *text = s->t.text;
     size_t after = c->to, before = c->from;
-    while (after < s->t.bytes && is_blank(text[after])) after++;
-    while (before > 0 && is_blank(text[before - 1])) before--;
-    if (s->table == INLINE && text[after] == ',') {
-        for (c->to = after + 1; is_blank(text[c->to]);) c->to++;
-    } else if (s->table == INLINE) {
+    while (after < s->t.bytes && toml_is_blank(text[after])) after++;
+    while (before > 0 && toml_is_blank(text[before - 1])) before--;
+    if (s->table == TOML_INLINE && text[after] == ',') {
+        for (c->to = after + 1; toml_is_blank(text[c->to]);) c->to++;
+    } else if (s->table == TOML_INLINE) {
         if (text[before - 1] == ',') c->from = before - 1;
     } else {
         c->to = after;
@@ -324,7 +325,7 @@ char *wb__toml_edit(wb__toml t, const char *table, const char *key, const char *
                     size_t *new_bytes)
 {
     scan s = {.t = t, .name = {table, key}};
-    change c = {0};
+    toml_change c = {0};
     wb__text changed = {0};
     int status = toml_scan(&s);
     if (!status && s.kind == WB__TOML_TABLE)

@@ -17,7 +17,7 @@ typedef struct {
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-static int parse(conversion *c, int n, char **words)
+static int convert_parse(conversion *c, int n, char **words)
 {
     for (int i = 0; i < n; i++) {
         const char *word = words[i], *value = i + 1 < n ? words[i + 1] : NULL;
@@ -89,7 +89,7 @@ static int convert_model(const conversion *c)
 /* Makes a tensor of the values of an entry. The tensor borrows the memory of the mapped file if the
  * values are aligned there and need no decoding, else it has a copy. The table must outlive the
  * tensor. NULL with the error set. */
-static wb_tensor *tensor_of(const wb__entry *e)
+static wb_tensor *convert_tensor_of(const wb__entry *e)
 {
     void *block;
     const void *values = wb__entry_values(e, &block);
@@ -103,11 +103,11 @@ static wb_tensor *tensor_of(const wb__entry *e)
     return x;
 }
 
-static wb_tree *tree_of(const wb__table *t)
+static wb_tree *convert_tree_of(const wb__table *t)
 {
     wb_tree *tree = wb__tree_new(t->n);
     for (int i = 0; tree && i < t->n; i++) {
-        wb_tensor *x = tensor_of(&t->entries[i]);
+        wb_tensor *x = convert_tensor_of(&t->entries[i]);
         if (!x || !wb__branch_put_copy(&tree->node, i, t->entries[i].name, x)) return NULL;
     }
     return tree;
@@ -129,13 +129,13 @@ static int save_one(const conversion *c, const wb__table *t)
     one.n = 1;
     one.entries = (wb__entry *)(uintptr_t)e;
     if (wb__table_check(c->in, &one)) return -1;
-    return wb_save_npy(c->out, tensor_of(e));
+    return wb_save_npy(c->out, convert_tensor_of(e));
 }
 
 static int save_all(const conversion *c, const wb__table *t)
 {
     if (wb__table_check(c->in, t)) return -1;
-    wb_tree *tree = tree_of(t);
+    wb_tree *tree = convert_tree_of(t);
     return tree ? wb_save_with(c->out, tree, &c->save) : -1;
 }
 
@@ -159,7 +159,7 @@ static int convert_tensors(const conversion *c)
 int wb__cli_convert(int n, char **words)
 {
     conversion c = {.save = WB_OPTIONS_OF(wb_save_options)};
-    if (parse(&c, n, words)) return -1;
+    if (convert_parse(&c, n, words)) return -1;
     if (find_formats(&c)) return 1;
     /* --key names a top-level entry of a BSON file, both of IN and of OUT. A key with a dot is a
      * path inside a top-level entry of IN, and OUT then gets the default name. */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int width_of(const wb__probe *p)
+static int devices_width_of(const wb__probe *p)
 {
     int width = 0;
     for (int i = 0; i < WB__ROWS; i++) width = WB__MAX(width, (int)strlen(p[i].state));
@@ -18,7 +18,7 @@ static int width_of(const wb__probe *p)
 
 /* Prints the lines of a text. The first line gets the prefix `first`, the other lines get the
  * prefix `others`. */
-static void print_lines(const char *text, const char *first, const char *others)
+static void devices_print_lines(const char *text, const char *first, const char *others)
 {
     for (const char *line = text; line && *line;) {
         const size_t n = strcspn(line, "\n");
@@ -27,9 +27,9 @@ static void print_lines(const char *text, const char *first, const char *others)
     }
 }
 
-static void print_table(const wb__probe *p)
+static void devices_print_table(const wb__probe *p)
 {
-    const int width = width_of(p);
+    const int width = devices_width_of(p);
     printf("%-7s  %-*s  devices\n", "backend", width, "state");
     for (int i = 0; i < WB__ROWS; i++) {
         char first[96], others[96];
@@ -39,7 +39,7 @@ static void print_table(const wb__probe *p)
         }
         snprintf(first, sizeof first, "%-7s  %-*s  ", wb__rows[i].name, width, p[i].state);
         snprintf(others, sizeof others, "%*s", (int)strlen(first), "");
-        print_lines(p[i].devices, first, others);
+        devices_print_lines(p[i].devices, first, others);
     }
 }
 
@@ -49,14 +49,14 @@ static void print_cure(int row, const wb__probe *p)
         printf("%s: the process that probed it failed, and so would any process that uses it.\n"
                "    Another version of its driver may help.\n", wb__rows[row].name);
     else if (p->reason)
-        print_lines(p->reason, wb__row_label(row, p->reason), "    ");
+        devices_print_lines(p->reason, wb__row_label(row, p->reason), "    ");
 }
 
-static void print_libraries(const wb__row *row, const wb__probe *p)
+static void devices_print_libraries(const wb__row *row, const wb__probe *p)
 {
     char first[64];
     snprintf(first, sizeof first, "%s, ", row->name);
-    print_lines(p->libraries, first, first);
+    devices_print_lines(p->libraries, first, first);
 }
 
 static void print_preference(bool verbose)
@@ -84,13 +84,13 @@ int wb__cli_devices(int n, char **arguments, const char *self)
     if (wb__os_program(program, sizeof program)) self = program;
     for (int i = 0; i < WB__ROWS; i++)
         wb__cli_run_probe(&probes[i], self, wb__rows[i].name, seconds, verbose);
-    print_table(probes);
+    devices_print_table(probes);
     for (int i = 0; i < WB__ROWS; i++) trouble = trouble || !probes[i].works;
     if (trouble) printf("\n");
     for (int i = 0; i < WB__ROWS; i++)
         if (!probes[i].works) print_cure(i, &probes[i]);
     printf("\n");
-    for (int i = 0; i < WB__ROWS && verbose; i++) print_libraries(&wb__rows[i], &probes[i]);
+    for (int i = 0; i < WB__ROWS && verbose; i++) devices_print_libraries(&wb__rows[i], &probes[i]);
     wb__cli_print_ranks(self);
     print_preference(verbose);
     for (int i = 0; i < WB__ROWS; i++) wb__probe_free(&probes[i]);

@@ -24,8 +24,8 @@
 
 extern char **environ;
 
-static int problems;
-#define PROBLEM(...) (problems++, printf("PROBLEM: " __VA_ARGS__))
+static int doctor_problems;
+#define PROBLEM(...) (doctor_problems++, printf("PROBLEM: " __VA_ARGS__))
 
 /* ---- libraries ------------------------------------------------------------------------------- */
 
@@ -38,7 +38,7 @@ static const char *package_of(const char *reason)
     return NULL;
 }
 
-static bool opens(wb__package_id id)
+static bool doctor_opens(wb__package_id id)
 {
     switch (id) {
     case WB__PACKAGE_LAPACK: return wb__lapack_open("doctor", false) != NULL;
@@ -55,7 +55,7 @@ static void print_packages(bool opened)
         const wb__package *p = &wb__packages[i];
         if (opened != (p->variable != NULL)) continue;
         printf("  %-14s ", p->name);
-        if (opens((wb__package_id)i)) printf("yes, for %s\n", p->purpose);
+        if (doctor_opens((wb__package_id)i)) printf("yes, for %s\n", p->purpose);
         else
             printf("no; needed for %s: install %s (Debian, Ubuntu) or %s (Homebrew)%s\n",
                    p->purpose, p->debian, p->homebrew, opened ? "" : " and build Weber again");
@@ -79,15 +79,15 @@ static void print_formats(void)
     }
 }
 
-static void print_libraries(const char *self)
+static void doctor_print_libraries(const char *self)
 {
     printf("libraries that this Weber is built with\n");
     print_packages(false);
-    problems += wb__cli_check_library(self, package_of);
+    doctor_problems += wb__cli_check_library(self, package_of);
     printf("\nlibraries that are opened when they are needed\n");
     print_packages(true);
     print_formats();
-    problems += wb__cli_check_programs(self);
+    doctor_problems += wb__cli_check_programs(self);
 }
 
 /* ---- settings -------------------------------------------------------------------------------- */
@@ -103,7 +103,7 @@ static void print_preferences(void)
     if (failed) PROBLEM("the preferences cannot be read; the warning above has the reason\n");
 }
 
-static void report_unknown(const char *name)
+static void doctor_report_unknown(const char *name)
 {
     enum { MOST = 255 };
     const char *known[MOST + 1] = {0};
@@ -139,7 +139,7 @@ static void print_variables(void)
         const char *value = *e + strcspn(*e, "=");
         print_variable(name, value + (*value == '='));
         char why[320];
-        if (!wb__begins(name, "WEBER_TEST_")) report_unknown(name);
+        if (!wb__begins(name, "WEBER_TEST_")) doctor_report_unknown(name);
         if (!wb__environment_takes(name, value + (*value == '='), why, sizeof why))
             PROBLEM("%s\n", why);
     }
@@ -148,7 +148,7 @@ static void print_variables(void)
 /* ---- the processor --------------------------------------------------------------------------- */
 
 /* Writes the value of the first line of a file that begins with a word, behind its ':'. */
-static void read_line(const char *path, const char *word, char *to, size_t n)
+static void doctor_read_line(const char *path, const char *word, char *to, size_t n)
 {
     char line[512];
     FILE *f = fopen(path, "re");
@@ -166,8 +166,8 @@ static void print_processor(void)
 {
     char model[256], limit[64];
     int64_t total, free;
-    read_line("/proc/cpuinfo", "model name", model, sizeof model);
-    read_line("/sys/fs/cgroup/memory.max", "", limit, sizeof limit);
+    doctor_read_line("/proc/cpuinfo", "model name", model, sizeof model);
+    doctor_read_line("/sys/fs/cgroup/memory.max", "", limit, sizeof limit);
     wb__os_memory(&total, &free);
     const int all = wb__os_all_processors();
     const int usable = wb__os_processors();
@@ -200,7 +200,7 @@ int wb__cli_doctor(int n, char **words, const char *self)
     (void)words;
     if (n) return -1;
     print_build();
-    print_libraries(self);
+    doctor_print_libraries(self);
     printf("\n");
     const int status = wb__cli_devices(0, NULL, self);
     if (status) return status;
@@ -209,8 +209,9 @@ int wb__cli_doctor(int n, char **words, const char *self)
     print_processor();
     bool threads_are_slow = false;
     if (wb__cli_time_training(&threads_are_slow)) PROBLEM("a training fails: %s\n", wb_error());
-    if (problems) printf("\n%d problem%s found\n", problems, problems == 1 ? " was" : "s were");
+    if (doctor_problems)
+        printf("\n%d problem%s found\n", doctor_problems, doctor_problems == 1 ? " was" : "s were");
     else printf("\nno problem was found%s\n", threads_are_slow
                 ? "; threads are slower than one, as said above" : "");
-    return problems > 0;
+    return doctor_problems > 0;
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 enum { REASON = 512 };
-typedef enum { LOADED, REFUSED, UNKNOWN } outcome;
+typedef enum { LOADED, REFUSED, DOCTOR_LIBRARY_UNKNOWN } doctor_library_outcome;
 
 int wb__cli_open(const char *path)
 {
@@ -20,8 +20,8 @@ int wb__cli_open(const char *path)
 
 /* Loads the library in a process of its own, since it has the names that this program has, and a
  * library may crash while it is loaded.  The process prints "+", or the dynamic linker's message.
- * REFUSED, UNKNOWN: `reason` has the cause. */
-static outcome load(const char *self, const char *path, char *reason)
+ * REFUSED, DOCTOR_LIBRARY_UNKNOWN: `reason` has the cause. */
+static doctor_library_outcome doctor_library_load(const char *self, const char *path, char *reason)
 {
     char program[WB__OS_PATH];
     const char *const words[] = {
@@ -29,7 +29,7 @@ static outcome load(const char *self, const char *path, char *reason)
     wb__os_end end;
     if (!wb__cli_capture(words, NULL, false, reason, REASON, &end)) {
         snprintf(reason, REASON, "no process could be started");
-        return UNKNOWN;
+        return DOCTOR_LIBRARY_UNKNOWN;
     }
     if (end.signal)
         snprintf(reason, REASON, "the process that loaded it ended with signal %d (%s)",
@@ -40,13 +40,14 @@ static outcome load(const char *self, const char *path, char *reason)
     return REFUSED;
 }
 
-static int check(const char *self, const char *path, const char *(*package)(const char *reason))
+static int doctor_library_check(const char *self, const char *path,
+                                const char *(*package)(const char *reason))
 {
     char reason[REASON], real[WB__OS_PATH];
-    const outcome found = load(self, path, reason);
+    const doctor_library_outcome found = doctor_library_load(self, path, reason);
     printf("  %s", wb__os_real_path(path, real) ? real : path);
     if (found == LOADED) return printf(": programs can load it\n"), 0;
-    if (found == UNKNOWN) return printf(": could not be checked: %s\n", reason), 0;
+    if (found == DOCTOR_LIBRARY_UNKNOWN) return printf(": could not be checked: %s\n", reason), 0;
     const char *name = package(reason);
     printf("\nPROBLEM: programs cannot load it: %s%s%s%s\n", reason, name ? "; install " : "",
            name ? name : "", name ? " (Debian, Ubuntu)" : "");
@@ -59,7 +60,8 @@ static int check(const char *self, const char *path, const char *(*package)(cons
 int wb__cli_check_library(const char *self, const char *(*package)(const char *reason))
 {
     char path[WB__OS_PATH];
-    if (wb__cli_installed(self, WB__SONAME, path, sizeof path)) return check(self, path, package);
+    if (wb__cli_installed(self, WB__SONAME, path, sizeof path))
+        return doctor_library_check(self, path, package);
     printf("  " WB__SONAME ": not beside this program\n");
     return 0;
 }

@@ -9,22 +9,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_(x) #x
-#define TEXT(x) TEXT_(x)
+#define DOCTOR_PROGRAM_TEXT_(x) #x
+#define DOCTOR_PROGRAM_TEXT(x) DOCTOR_PROGRAM_TEXT_(x)
 
-static const char source[] = "#include <stdio.h>\n#include <weber.h>\nint main(void)\n{\n"
-                             "    return wb_item(wb_add(1, 1)) != 2 || puts(wb_version()) < 0;\n"
-                             "}\n";
-static const char lists[] = "cmake_minimum_required(VERSION 3.18)\n"
-                            "project(program LANGUAGES C)\n"
-                            "find_package(weber " TEXT(WB_VERSION_MAJOR) "." TEXT(WB_VERSION_MINOR)
-                            " REQUIRED)\n"
-                            "add_executable(program program.c)\n"
-                            "target_link_libraries(program weber::weber)\n";
+static const char
+    doctor_program_source[] = "#include <stdio.h>\n#include <weber.h>\nint main(void)\n{\n"
+                              "    return wb_item(wb_add(1, 1)) != 2 || puts(wb_version()) < 0;\n"
+                              "}\n";
+static const char doctor_program_lists
+    [] = "cmake_minimum_required(VERSION 3.18)\n"
+         "project(program LANGUAGES C)\n"
+         "find_package(weber " DOCTOR_PROGRAM_TEXT(WB_VERSION_MAJOR) "." DOCTOR_PROGRAM_TEXT(
+             WB_VERSION_MINOR) " REQUIRED)\n"
+                               "add_executable(program program.c)\n"
+                               "target_link_libraries(program weber::weber)\n";
 
 /* How far a script came: its exit status. */
 enum { NO_COMPILER = 10, NO_TOOL, NOT_FOUND, NOT_COMPILED, NOT_RUN };
-static const char *const scripts[] = {
+static const char *const doctor_program_scripts[] = {
     "${CC:-cc} --version >/dev/null 2>&1 || exit 10\n"
     "pkg-config --version >/dev/null 2>&1 || exit 11\n"
     "found=$(pkg-config --cflags --libs weber) || exit 12\n"
@@ -37,11 +39,12 @@ static const char *const scripts[] = {
     "    { cat log; grep -q 'configuration file' log && exit 12; exit 13; }\n"
     "cmake --build . >log 2>&1 || { grep -iE 'error|cannot find' log; exit 13; }\n"
     "./program || exit 14\n"};
-static const char *const tools[] = {"pkg-config", "CMake"};
+static const char *const doctor_program_tools[] = {"pkg-config", "CMake"};
 
 /* What this command is installed with: "" where it is not there. */
-static char pc[WB__OS_PATH], cmake[WB__OS_PATH], library[WB__OS_PATH];
-static int problems;
+static char doctor_program_pc[WB__OS_PATH], doctor_program_cmake[WB__OS_PATH],
+    doctor_program_library[WB__OS_PATH];
+static int doctor_program_problems;
 
 bool wb__cli_capture(const char *const *words, const char *folder, bool errors, char *text,
                      size_t size, wb__os_end *end)
@@ -69,7 +72,7 @@ bool wb__cli_capture(const char *const *words, const char *folder, bool errors, 
 
 /* Runs a script in a folder, which is its $1; `text` gets what it prints.  Returns its exit
  * status, or -1. */
-static int run(const char *folder, const char *script, char *text, size_t size)
+static int doctor_program_run(const char *folder, const char *script, char *text, size_t size)
 {
     wb__os_end end;
     const char *const words[] = {"/bin/sh", "-c", script, "sh", folder, NULL};
@@ -77,7 +80,7 @@ static int run(const char *folder, const char *script, char *text, size_t size)
 }
 
 /* Prints the first lines of what a tool has printed. */
-static void print_lines(const char *text)
+static void doctor_program_print_lines(const char *text)
 {
     for (int i = 0; i < 4 && *text; i++) {
         const size_t n = strcspn(text, "\n");
@@ -86,7 +89,7 @@ static void print_lines(const char *text)
     }
 }
 
-static const char *folder_of(char *path)
+static const char *doctor_program_folder_of(char *path)
 {
     char *slash = strrchr(path, '/');
     if (slash) *slash = 0;
@@ -96,22 +99,23 @@ static const char *folder_of(char *path)
 /* The tool does not find what is installed with this command. */
 static void print_not_found(int tool)
 {
-    problems++;
+    doctor_program_problems++;
     if (tool)
         printf("PROBLEM: CMake does not find %s/weber-config.cmake: cmake -Dweber_DIR=%s, or\n"
-               "    export weber_DIR=%s\n", cmake, cmake, cmake);
+               "    export weber_DIR=%s\n",
+               doctor_program_cmake, doctor_program_cmake, doctor_program_cmake);
     else
         printf("PROBLEM: pkg-config does not find %s/weber.pc:\n"
-               "    export PKG_CONFIG_PATH=%s\n", pc, pc);
+               "    export PKG_CONFIG_PATH=%s\n", doctor_program_pc, doctor_program_pc);
 }
 
 /* The program does not compile, or does not run. */
 static void print_failure(int tool, int status, const char *text)
 {
-    problems++;
-    printf("PROBLEM: a program of five lines, by %s, %s:\n", tools[tool],
+    doctor_program_problems++;
+    printf("PROBLEM: a program of five lines, by %s, %s:\n", doctor_program_tools[tool],
            status == NOT_COMPILED ? "is not built" : "is built and does not run");
-    print_lines(text);
+    doctor_program_print_lines(text);
     if (status == NOT_COMPILED && (strstr(text, "weber.h") || strstr(text, "non-existent path")))
         printf("  The headers are not where %s: install Weber there again, or remove that file\n",
                tool ? "its weber-config.cmake is" : "`pkg-config --cflags weber` names");
@@ -119,40 +123,44 @@ static void print_failure(int tool, int status, const char *text)
         printf("  The dynamic linker does not look in that folder: link with -Wl,-rpath,%s, as the"
                " Makefile of `weber new` does, or\n    export LD_LIBRARY_PATH=%s\n"
                "  or, for /usr/local/lib, run sudo ldconfig once\n",
-               *library ? library : "FOLDER", *library ? library : "FOLDER");
+               *doctor_program_library ? doctor_program_library : "FOLDER",
+               *doctor_program_library ? doctor_program_library : "FOLDER");
     else if (strstr(text, "ld: cannot find") || strstr(text, "not found (try"))
         printf("  A library that Weber is linked with is missing here: see the list of libraries"
                " above\n");
 }
 
 /* Whether there is a Weber to be compiled with. */
-static bool check(int tool, const char *folder)
+static bool doctor_program_check(int tool, const char *folder)
 {
     char text[4096];
-    int status = run(folder, scripts[tool], text, sizeof text);
-    if (status == NOT_FOUND && !*(tool ? cmake : pc)) {
+    int status = doctor_program_run(folder, doctor_program_scripts[tool], text, sizeof text);
+    if (status == NOT_FOUND && !*(tool ? doctor_program_cmake : doctor_program_pc)) {
         printf("  %s finds no Weber, and this command is installed with none: it is the package"
-               " libweber-dev, or\n    cmake --install build\n", tools[tool]);
+               " libweber-dev, or\n    cmake --install build\n", doctor_program_tools[tool]);
         return false;
     }
     if (status == NOT_FOUND) {
         print_not_found(tool);
-        wb__os_set_variable(tool ? "weber_DIR" : "PKG_CONFIG_PATH", tool ? cmake : pc);
-        status = run(folder, scripts[tool], text, sizeof text);
+        wb__os_set_variable(tool ? "weber_DIR" : "PKG_CONFIG_PATH",
+                            tool ? doctor_program_cmake : doctor_program_pc);
+        status = doctor_program_run(folder, doctor_program_scripts[tool], text, sizeof text);
     }
     text[status ? strlen(text) : strcspn(text, "\n")] = 0;
     if (status == NO_COMPILER)
-        printf("  %s: not tried, since no C compiler was found: install gcc\n", tools[tool]);
+        printf("  %s: not tried, since no C compiler was found: install gcc\n",
+               doctor_program_tools[tool]);
     else if (status == NO_TOOL)
-        printf("  %s: not tried, since it was not found: install %s\n", tools[tool],
+        printf("  %s: not tried, since it was not found: install %s\n", doctor_program_tools[tool],
                tool ? "cmake" : "pkg-config");
     else if (status == NOT_COMPILED || status == NOT_RUN) print_failure(tool, status, text);
     else if (status == 0 && strcmp(text, wb_version()))
         printf("  %s: a program is built and runs, with Weber %s: not that of this command, which"
-               " is %s\n", tools[tool], text, wb_version());
-    else if (status == 0) printf("  %s: a program is built and runs\n", tools[tool]);
+               " is %s\n", doctor_program_tools[tool], text, wb_version());
+    else if (status == 0) printf("  %s: a program is built and runs\n", doctor_program_tools[tool]);
     else if (status != NOT_FOUND)
-        printf("  %s: not tried, since /bin/sh could not run the script\n", tools[tool]);
+        printf("  %s: not tried, since /bin/sh could not run the script\n",
+               doctor_program_tools[tool]);
     return true;
 }
 
@@ -160,10 +168,15 @@ int wb__cli_check_programs(const char *self)
 {
     const char *temporary = wb__environment_path("TMPDIR");
     char folder[WB__OS_PATH], path[WB__OS_PATH + 32];
-    if (!wb__cli_installed(self, WB__SONAME, library, sizeof library)) *library = 0;
-    if (!wb__cli_installed(self, "pkgconfig/weber.pc", pc, sizeof pc)) *pc = 0;
-    if (!wb__cli_installed(self, "cmake/weber/weber-config.cmake", cmake, sizeof cmake)) *cmake = 0;
-    folder_of(library), folder_of(pc), folder_of(cmake);
+    if (!wb__cli_installed(self, WB__SONAME, doctor_program_library, sizeof doctor_program_library))
+        *doctor_program_library = 0;
+    if (!wb__cli_installed(self, "pkgconfig/weber.pc", doctor_program_pc, sizeof doctor_program_pc))
+        *doctor_program_pc = 0;
+    if (!wb__cli_installed(self, "cmake/weber/weber-config.cmake", doctor_program_cmake,
+                           sizeof doctor_program_cmake))
+        *doctor_program_cmake = 0;
+    doctor_program_folder_of(doctor_program_library), doctor_program_folder_of(doctor_program_pc),
+        doctor_program_folder_of(doctor_program_cmake);
     printf("\nprograms that are compiled here\n");
     snprintf(folder, sizeof folder, "%s/weber-doctor-XXXXXX",
              temporary && *temporary ? temporary : "/tmp");
@@ -172,12 +185,14 @@ int wb__cli_check_programs(const char *self)
         return 0;
     }
     snprintf(path, sizeof path, "%s/program.c", folder);
-    int status = wb__file_write(path, source, (int64_t)strlen(source));
+    int status = wb__file_write(path, doctor_program_source,
+                                (int64_t)strlen(doctor_program_source));
     snprintf(path, sizeof path, "%s/CMakeLists.txt", folder);
-    if (!status) status = wb__file_write(path, lists, (int64_t)strlen(lists));
+    if (!status)
+        status = wb__file_write(path, doctor_program_lists, (int64_t)strlen(doctor_program_lists));
     if (status) printf("  not tried: %s\n", wb_error());
     char text[64];
-    if (!status && check(0, folder)) check(1, folder);
-    run(folder, "rm -rf -- \"$1\"", text, sizeof text);
-    return problems;
+    if (!status && doctor_program_check(0, folder)) doctor_program_check(1, folder);
+    doctor_program_run(folder, "rm -rf -- \"$1\"", text, sizeof text);
+    return doctor_program_problems;
 }

@@ -11,14 +11,14 @@
 
 extern const char wb__cli_errors_md[], wb__cli_site_tasks_md[];     /* the texts of the files */
 
-#define PAGE "\n### W"
+#define EXPLAIN_PAGE "\n### W"
 #define TOPIC "\n## "
-enum { LEAST = 3 };                     /* letters of a text that is looked for */
+enum { EXPLAIN_LEAST = 3 };             /* letters of a text that is looked for */
 
-static const char *line_end(const char *at) { return at + strcspn(at, "\n"); }
+static const char *explain_line_end(const char *at) { return at + strcspn(at, "\n"); }
 
 /* Whether the n characters of a page have the words, in any case of letters. */
-static bool has(const char *page, size_t n, const char *words)
+static bool explain_has(const char *page, size_t n, const char *words)
 {
     const size_t length = strlen(words);
     for (size_t i = 0; i + length <= n; i++)
@@ -28,22 +28,22 @@ static bool has(const char *page, size_t n, const char *words)
 
 /* Prints the titles of the pages that have the words; all pages have "".  Returns the number of
  * pages. */
-static int list(const char *words)
+static int explain_list(const char *words)
 {
     int found = 0;
     const char *next;
-    for (const char *at = strstr(wb__cli_errors_md, PAGE); at; at = next) {
-        const char *title = at + strlen(PAGE) - 1;
-        next = strstr(title, PAGE);
-        if (!has(title, next ? (size_t)(next - title) : strlen(title), words)) continue;
+    for (const char *at = strstr(wb__cli_errors_md, EXPLAIN_PAGE); at; at = next) {
+        const char *title = at + strlen(EXPLAIN_PAGE) - 1;
+        next = strstr(title, EXPLAIN_PAGE);
+        if (!explain_has(title, next ? (size_t)(next - title) : strlen(title), words)) continue;
         if (!found++ && *words) printf("pages that have \"%s\":\n", words);
-        printf("%.*s\n", (int)(line_end(title) - title), title);
+        printf("%.*s\n", (int)(explain_line_end(title) - title), title);
     }
     return found;
 }
 
 /* Whether the text is the name of a page, or like one: W0201, w0201, 201. */
-static bool is_number(const char *text)
+static bool explain_is_number(const char *text)
 {
     text += *text == 'W' || *text == 'w';
     return text[strspn(text, "0123456789")] == 0;
@@ -51,18 +51,18 @@ static bool is_number(const char *text)
 
 /* Returns the number of a page as in W0201, w0201 or 201, or of the last (W0201) in a message; -1:
  * there is none. */
-static int number_of(const char *text)
+static int explain_number_of(const char *text)
 {
     int number = -1, n = 0, found;
     for (const char *at = text; (at = strstr(at, "(W")); at++)
         if (sscanf(at, "(W%4d%n", &found, &n) == 1 && n == 6 && at[n] == ')') number = found;
-    if (number >= 0 || !is_number(text)) return number;
+    if (number >= 0 || !explain_is_number(text)) return number;
     text += *text == 'W' || *text == 'w';
     return *text && strlen(text) <= 4 ? atoi(text) : -1;
 }
 
 /* Prints a line without the addresses of its links: "[data](data.md)" is "data". */
-static void print_line(const char *at, const char *stop)
+static void explain_print_line(const char *at, const char *stop)
 {
     while (at < stop) {
         const char *middle = *at == '[' ? strstr(at, "](") : NULL;
@@ -83,10 +83,10 @@ static void print_page(const char *at)
     const char *end = next ? next : at + strlen(at);
     while (end > at && end[-1] == '\n') end--;
     while (at < end) {
-        const char *stop = line_end(at);
+        const char *stop = explain_line_end(at);
         if (wb__begins(at, "```")) code = !code;
         else if (code) printf("    %.*s\n", (int)(stop - at), at);
-        else print_line(at, stop);
+        else explain_print_line(at, stop);
         at = stop + (*stop != 0);
     }
 }
@@ -114,7 +114,7 @@ static bool is_common(const char *word, size_t n)
 }
 
 /* The length of a word without an ending: weights, copying, clipped. */
-static size_t stem(const char *word, size_t n)
+static size_t explain_stem(const char *word, size_t n)
 {
     static const char *const endings[] = {"ing", "ed", "es", "s"};
     for (size_t i = 0; i < WB__COUNT(endings); i++) {
@@ -139,31 +139,31 @@ static bool has_stem(const char *text, const char *end, const char *word, size_t
 
 /* Whether the text has all words of a question but common ones, of which there is at least one; all
  * texts answer "". */
-static bool answers(const char *text, const char *end, const char *question)
+static bool explain_answers(const char *text, const char *end, const char *question)
 {
     int words = !*question;
     for (size_t n; *question; question += n ? n : 1) {
         n = word_length(question);
         if (!n || is_common(question, n)) continue;
-        if (!has_stem(text, end, question, stem(question, n))) return false;
+        if (!has_stem(text, end, question, explain_stem(question, n))) return false;
         words++;
     }
     return words > 0;
 }
 
-typedef enum { COUNT, TITLES, TEXTS } what;
+typedef enum { COUNT, TITLES, TEXTS } explain_what;
 
 /* Counts, or prints, the topics whose titles, or with `whole` whose texts, answer a question. */
-static int visit(const char *question, bool whole, what shown)
+static int explain_visit(const char *question, bool whole, explain_what shown)
 {
     int found = 0;
     const char *next;
     for (const char *at = strstr(wb__cli_site_tasks_md, TOPIC); at; at = next) {
         const char *title = at + strlen(TOPIC);
         next = strstr(title, TOPIC);
-        const char *end = !whole ? line_end(title) : next ? next : title + strlen(title);
-        if (!answers(title, end, question)) continue;
-        if (shown == TITLES) printf("%.*s\n", (int)(line_end(title) - title), title);
+        const char *end = !whole ? explain_line_end(title) : next ? next : title + strlen(title);
+        if (!explain_answers(title, end, question)) continue;
+        if (shown == TITLES) printf("%.*s\n", (int)(explain_line_end(title) - title), title);
         if (shown == TEXTS && found) putchar('\n');
         if (shown == TEXTS) print_page(title);
         found++;
@@ -176,25 +176,25 @@ static int visit(const char *question, bool whole, what shown)
 static int find_topics(const char *question, bool behind_pages)
 {
     enum { PRINTED = 2 };
-    const bool whole = !visit(question, false, COUNT);
-    const int n = visit(question, whole, COUNT);
+    const bool whole = !explain_visit(question, false, COUNT);
+    const int n = explain_visit(question, whole, COUNT);
     if (n && behind_pages) putchar('\n');
     if (n > PRINTED) printf("topics that have \"%s\":\n", question);
-    return visit(question, whole, n > PRINTED ? TITLES : TEXTS);
+    return explain_visit(question, whole, n > PRINTED ? TITLES : TEXTS);
 }
 
-static int explain(const char *text)
+static int explain_one(const char *text)
 {
     char head[32];
-    const int number = number_of(text);
-    snprintf(head, sizeof head, PAGE "%04d:", number);
+    const int number = explain_number_of(text);
+    snprintf(head, sizeof head, EXPLAIN_PAGE "%04d:", number);
     const char *page = number < 0 ? NULL : strstr(wb__cli_errors_md, head);
     if (page) {
-        print_page(page + strlen(PAGE) - 1);
+        print_page(page + strlen(EXPLAIN_PAGE) - 1);
         return 0;
     }
-    const bool is_text = number < 0 && !is_number(text) && strlen(text) >= LEAST;
-    const int pages = is_text ? list(text) : 0;
+    const bool is_text = number < 0 && !explain_is_number(text) && strlen(text) >= EXPLAIN_LEAST;
+    const int pages = is_text ? explain_list(text) : 0;
     if (is_text && find_topics(text, pages > 0) + pages > 0) return 0;
     fprintf(stderr, "weber explain: no page %s \"%s\"; `weber explain` lists all pages\n",
             is_text ? "contains" : "is named", text);
@@ -205,15 +205,15 @@ int wb__cli_explain(int n, char **words)
 {
     wb__text t = {0};
     if (!n) {
-        list("");
+        explain_list("");
         printf("\ntopics: `weber explain WORDS` prints those that have the words\n");
-        visit("", true, TITLES);
+        explain_visit("", true, TITLES);
         return 0;
     }
     /* a message without quotes is many words */
     for (int i = 0; i < n; i++) wb__text_add(&t, i ? " %s" : "%s", words[i]);
     char *text = wb__text_take(&t);
-    const int status = text ? explain(text) : wb__cli_print_error();
+    const int status = text ? explain_one(text) : wb__cli_print_error();
     wb__free(text);
     return status;
 }

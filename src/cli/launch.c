@@ -15,7 +15,7 @@ enum {
     MOST_LINE = 1 << 20,        /* bytes; a longer line is written as several */
     STATUS_USE = 2, STATUS_NO_PROGRAM = 127, STATUS_SIGNAL = 128
 };
-#define GRACE 3.0               /* seconds from SIGTERM to SIGKILL */
+#define LAUNCH_GRACE 3.0        /* seconds from SIGTERM to SIGKILL */
 #define CLOSING 1.0             /* seconds from SIGKILL until output that stays open is given up */
 
 /* One of the two outputs of a rank. */
@@ -24,7 +24,7 @@ typedef struct {
     FILE *to;
     char *text;                 /* a line that has begun */
     int length, capacity;
-} stream;
+} launch_stream;
 
 /* How far the end of a rank's processes has come. */
 typedef enum { RUNS, HAS_SIGTERM, HAS_SIGKILL } stage;
@@ -35,19 +35,19 @@ typedef struct {
     wb__os_end end;             /* of the process that has ended */
     stage stage;
     double until;               /* when the next stage begins, unless the stage is RUNS */
-    stream out, err;
+    launch_stream out, err;
     char last[400];             /* the last line on standard error that is not empty */
-} process;
+} launch_process;
 
 typedef struct {
     int n, started;
     char **program;             /* with its arguments; ends with NULL */
-    process *ranks;
+    launch_process *ranks;
     wb__os_watched *polled;     /* 2 n + 1 */
     int failed;                 /* the rank that failed first; -1: none */
     int signals;                /* a file that notes the end of a rank, and signals */
     int passed;                 /* the first signal that was passed on to the ranks, or 0 */
-} launch;
+} launch_job;
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
@@ -58,10 +58,10 @@ static void note_error(FILE *to, bool failed)
     if (failed && to == stdout && !output_error) output_error = wb__os_error();
 }
 
-static void flush(FILE *to) { note_error(to, fflush(to) != 0); }
+static void launch_flush(FILE *to) { note_error(to, fflush(to) != 0); }
 
 /* Writes the line that has begun.  Keeps its beginning in *p if it is one of standard error. */
-static void write_line(process *p, int rank, stream *s)
+static void launch_write_line(launch_process *p, int rank, launch_stream *s)
 {
     fprintf(s->to, "[%d] ", rank);
     fwrite(s->text, 1, (size_t)s->length, s->to);
@@ -75,7 +75,7 @@ static void write_line(process *p, int rank, stream *s)
     s->length = 0;
 }
 
-static void add_output(process *p, int rank, stream *s, const char *bytes, size_t n)
+static void add_output(launch_process *p, int rank, launch_stream *s, const char *bytes, size_t n)
 {
     while (n) {
         const char *end = memchr(bytes, '\n', n);
@@ -90,24 +90,24 @@ static void add_output(process *p, int rank, stream *s, const char *bytes, size_
         }
         memcpy(s->text + s->length, bytes, part);
         s->length += (int)part;
-        if (end || s->length == MOST_LINE) write_line(p, rank, s);
+        if (end || s->length == MOST_LINE) launch_write_line(p, rank, s);
         part += end != NULL;
         bytes += part;
         n -= part;
     }
 }
 
-static void close_stream(process *p, int rank, stream *s)
+static void close_stream(launch_process *p, int rank, launch_stream *s)
 {
     if (s->file < 0) return;
     wb__os_close(s->file);
     s->file = -1;
-    if (s->length) write_line(p, rank, s);
-    flush(s->to);
+    if (s->length) launch_write_line(p, rank, s);
+    launch_flush(s->to);
 }
 
 /* Reads what has arrived. */
-static void read_stream(process *p, int rank, stream *s)
+static void launch_read_stream(launch_process *p, int rank, launch_stream *s)
 {
     static char bytes[1 << 16];
     const int64_t got = wb__os_read(s->file, bytes, sizeof bytes);
@@ -116,19 +116,19 @@ static void read_stream(process *p, int rank, stream *s)
         return;
     }
     add_output(p, rank, s, bytes, (size_t)got);
-    flush(s->to);
+    launch_flush(s->to);
 }
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-static bool set_number(const char *name, int value)
+static bool launch_set_number(const char *name, int value)
 {
     char text[16];
     snprintf(text, sizeof text, "%d", value);
     return wb__os_set_variable(name, text);
 }
 
-static bool is_set(const char *name)
+static bool launch_is_set(const char *name)
 {
     const char *value = wb__environment_text(name);
     return value && *value;
@@ -147,27 +147,27 @@ static bool set_token(void)
 /* The variables that are the same for all ranks. */
 static bool set_environment(int n)
 {
-    if (!is_set("WEBER_RENDEZVOUS")) {
+    if (!launch_is_set("WEBER_RENDEZVOUS")) {
         char address[32];
         const int port = wb__os_free_port();
         if (!port) return false;
         snprintf(address, sizeof address, "127.0.0.1:%d", port);
         if (!wb__os_set_variable("WEBER_RENDEZVOUS", address)) return false;
     }
-    if (!is_set("WEBER_RENDEZVOUS_TOKEN") && !set_token()) return false;
-    if (!is_set("WEBER_NUM_THREADS") && !is_set("OMP_NUM_THREADS") &&
-        !set_number("WEBER_NUM_THREADS", WB__MAX(1, wb__os_processors() / n)))
+    if (!launch_is_set("WEBER_RENDEZVOUS_TOKEN") && !set_token()) return false;
+    if (!launch_is_set("WEBER_NUM_THREADS") && !launch_is_set("OMP_NUM_THREADS") &&
+        !launch_set_number("WEBER_NUM_THREADS", WB__MAX(1, wb__os_processors() / n)))
         return false;
-    return set_number("WEBER_SIZE", n) && set_number("WEBER_LOCAL_SIZE", n);
+    return launch_set_number("WEBER_SIZE", n) && launch_set_number("WEBER_LOCAL_SIZE", n);
 }
 
 /* Starts one rank.  false: the error is set; *executed: it began, and is not executed. */
-static bool start_rank(launch *l, int rank, bool *executed)
+static bool launch_start_rank(launch_job *l, int rank, bool *executed)
 {
-    process *p = &l->ranks[rank];
+    launch_process *p = &l->ranks[rank];
     int out[2], err[2];
     *executed = false;
-    if (!set_number("WEBER_RANK", rank) || !set_number("WEBER_LOCAL_RANK", rank) ||
+    if (!launch_set_number("WEBER_RANK", rank) || !launch_set_number("WEBER_LOCAL_RANK", rank) ||
         !wb__os_pipe(out) || !wb__os_pipe(err))
         return false;
     const wb__os_program_start s = {.words = (const char *const *)l->program,
@@ -191,15 +191,15 @@ static bool start_rank(launch *l, int rank, bool *executed)
 /* ---- ending ---------------------------------------------------------------------------------- */
 
 /* Ends the processes of a rank: by SIGTERM, and by SIGKILL if that is not enough. */
-static void end_rank(process *p)
+static void end_rank(launch_process *p)
 {
     if (p->stage != RUNS) return;
     if (p->pid) wb__os_end_group(p->pid);
     p->stage = HAS_SIGTERM;
-    p->until = wb__now() + GRACE;
+    p->until = wb__now() + LAUNCH_GRACE;
 }
 
-static void kill_rank(process *p)
+static void kill_rank(launch_process *p)
 {
     if (p->stage == HAS_SIGKILL) return;
     if (p->pid) wb__os_kill_group(p->pid);
@@ -207,26 +207,26 @@ static void kill_rank(process *p)
     p->until = wb__now() + CLOSING;
 }
 
-static void end_all(launch *l)
+static void launch_end_all(launch_job *l)
 {
     for (int i = 0; i < l->n; i++) end_rank(&l->ranks[i]);
 }
 
 /* Looks which ranks have ended.  What an ended rank has left running is ended too. */
-static void find_ended(launch *l)
+static void find_ended(launch_job *l)
 {
     for (int i = 0; i < l->n; i++) {
-        process *p = &l->ranks[i];
+        launch_process *p = &l->ranks[i];
         if (!p->pid || p->ended || !wb__os_has_ended(p->pid, &p->end)) continue;
         p->ended = true;
         end_rank(p);
         if (l->failed < 0 && !output_error && (p->end.status || p->end.signal)) l->failed = i;
     }
-    if (l->failed >= 0) end_all(l);
+    if (l->failed >= 0) launch_end_all(l);
 }
 
 /* Passes the signals that have arrived on to the ranks.  The second one kills them. */
-static void pass_signals(launch *l)
+static void pass_signals(launch_job *l)
 {
     for (int number; (number = wb__os_next_signal());) {
         for (int i = 0; i < l->n; i++) {
@@ -237,19 +237,19 @@ static void pass_signals(launch *l)
     }
 }
 
-static bool is_over(const process *p)
+static bool launch_is_over(const launch_process *p)
 {
     return (p->ended || !p->pid) && p->out.file < 0 && p->err.file < 0;
 }
 
 /* Begins the next stages whose time has come.  Returns the seconds until the next one; -1:
  * none. */
-static double next_stages(launch *l)
+static double next_stages(launch_job *l)
 {
     double soonest = -1;
     for (int i = 0; i < l->n; i++) {
-        process *p = &l->ranks[i];
-        if (p->stage == RUNS || is_over(p)) continue;
+        launch_process *p = &l->ranks[i];
+        if (p->stage == RUNS || launch_is_over(p)) continue;
         if (wb__now() >= p->until) {
             if (p->stage == HAS_SIGKILL && p->ended) {   /* a process of another group has them */
                 close_stream(p, i, &p->out);
@@ -264,21 +264,21 @@ static double next_stages(launch *l)
     return soonest < 0 ? -1 : WB__MAX(0, soonest - wb__now());
 }
 
-static bool all_over(const launch *l)
+static bool launch_all_over(const launch_job *l)
 {
     for (int i = 0; i < l->n; i++)
-        if (!is_over(&l->ranks[i])) return false;
+        if (!launch_is_over(&l->ranks[i])) return false;
     return true;
 }
 
 /* Passes output and signals on until all ranks have ended. */
-static void watch(launch *l)
+static void launch_watch(launch_job *l)
 {
     const int n = l->started;           /* poll refuses more than the process may open */
     for (;;) {
         find_ended(l);
         const double wait = next_stages(l);
-        if (all_over(l)) return;
+        if (launch_all_over(l)) return;
         for (int i = 0; i < n; i++) {
             l->polled[2 * i] = (wb__os_watched){.file = l->ranks[i].out.file};
             l->polled[2 * i + 1] = (wb__os_watched){.file = l->ranks[i].err.file};
@@ -286,20 +286,20 @@ static void watch(launch *l)
         l->polled[2 * n] = (wb__os_watched){.file = l->signals};
         if (wb__os_poll(l->polled, 2 * n + 1, wait) < 0) continue;
         for (int i = 0; i < n; i++) {
-            process *p = &l->ranks[i];
-            if (l->polled[2 * i].ready) read_stream(p, i, &p->out);
-            if (l->polled[2 * i + 1].ready) read_stream(p, i, &p->err);
+            launch_process *p = &l->ranks[i];
+            if (l->polled[2 * i].ready) launch_read_stream(p, i, &p->out);
+            if (l->polled[2 * i + 1].ready) launch_read_stream(p, i, &p->err);
         }
         pass_signals(l);
-        if (output_error) end_all(l);           /* main prints the error */
+        if (output_error) launch_end_all(l);    /* main prints the error */
     }
 }
 
 /* Reaps the ranks, and waits for what they have left running. */
-static void reap(launch *l)
+static void launch_reap(launch_job *l)
 {
     for (int i = 0; i < l->n; i++) {
-        process *p = &l->ranks[i];
+        launch_process *p = &l->ranks[i];
         if (!p->pid) continue;
         wb__os_wait(p->pid, NULL);
         while (wb__os_group_runs(p->pid)) {
@@ -312,9 +312,9 @@ static void reap(launch *l)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-static int report_failure(const launch *l)
+static int report_failure(const launch_job *l)
 {
-    const process *p = &l->ranks[l->failed];
+    const launch_process *p = &l->ranks[l->failed];
     fputs("weber launch: ", stderr);
     if (l->passed)
         fprintf(stderr, "%s was passed on to all ranks; ", wb__os_signal_name(l->passed));
@@ -334,7 +334,7 @@ static int report_failure(const launch *l)
     return p->end.signal ? STATUS_SIGNAL + p->end.signal : p->end.status;
 }
 
-static int run(launch *l)
+static int launch_run(launch_job *l)
 {
     int status = 0;
     l->signals = wb__os_lead();
@@ -344,7 +344,7 @@ static int run(launch *l)
     }
     for (int i = 0; i < l->n && !status; i++) {
         bool executed;
-        if (start_rank(l, i, &executed)) continue;
+        if (launch_start_rank(l, i, &executed)) continue;
         const char *why = wb__os_reason();
         if (executed)
             fprintf(stderr, "weber launch: %s cannot be executed: %s\n", l->program[0], why);
@@ -352,12 +352,12 @@ static int run(launch *l)
         status = executed ? STATUS_NO_PROGRAM : 1;
         l->failed = i;
     }
-    watch(l);
-    reap(l);
+    launch_watch(l);
+    launch_reap(l);
     return status ? status : l->failed < 0 ? 0 : report_failure(l);
 }
 
-static int help(FILE *to, int status)
+static int launch_help(FILE *to, int status)
 {
     fputs("weber launch -np N [--] PROGRAM [ARGUMENT...]\n"
           "  starts N processes of the program on this machine: the ranks 0 to N - 1\n"
@@ -381,7 +381,7 @@ static int wrong_use(const char *text, const char *what)
 }
 
 /* Reads the number of ranks; 0: it is not one. */
-static int read_number(const char *text)
+static int launch_read_number(const char *text)
 {
     char *end;
     errno = 0;
@@ -391,17 +391,17 @@ static int read_number(const char *text)
 
 int wb__cli_launch(int n, char **words)
 {
-    launch l = {.failed = -1};
+    launch_job l = {.failed = -1};
     int i = 0;
     for (; i < n && words[i][0] == '-'; i++) {
-        if (!strcmp(words[i], "--help") || !strcmp(words[i], "-h")) return help(stdout, 0);
+        if (!strcmp(words[i], "--help") || !strcmp(words[i], "-h")) return launch_help(stdout, 0);
         if (!strcmp(words[i], "--")) {
             i++;
             break;
         }
         if (strcmp(words[i], "-np")) return wrong_use("unknown option %s", words[i]);
         if (++i == n) return wrong_use("%s needs the number of processes", "-np");
-        l.n = read_number(words[i]);
+        l.n = launch_read_number(words[i]);
         if (!l.n) return wrong_use("-np %s: it must be a number from 1 to 4096", words[i]);
     }
     if (!l.n) return wrong_use("%s is missing: the number of processes", "-np N");
@@ -414,10 +414,10 @@ int wb__cli_launch(int n, char **words)
         wb__cli_print_error();
     } else {
         for (int k = 0; k < l.n; k++) {
-            l.ranks[k].out = (stream){.file = -1, .to = stdout};
-            l.ranks[k].err = (stream){.file = -1, .to = stderr};
+            l.ranks[k].out = (launch_stream){.file = -1, .to = stdout};
+            l.ranks[k].err = (launch_stream){.file = -1, .to = stderr};
         }
-        status = run(&l);
+        status = launch_run(&l);
     }
     for (int k = 0; k < l.n && l.ranks; k++) {
         wb__free(l.ranks[k].out.text);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static int help(FILE *to, int status)
+static int command_help(FILE *to, int status)
 {
     fputs("weber new [--cxx] NAME        a folder with a program, a CMakeLists.txt and a Makefile\n"
           "weber doctor                  what is installed or missing, how to get it, and how\n"
@@ -56,22 +56,22 @@ static int set_preference(const char *name)
     return 1;
 }
 
-static const char *const commands[] = {
+static const char *const command_commands[] = {
     "new", "doctor", "explain", "show", "convert", "devices", "backend", "launch", "version",
     "help", "--version", "--help", NULL};
 enum { MOST_CHANGES = 2 };              /* more are another word */
 
 static bool is_command(const char *word)
 {
-    for (const char *const *c = commands; *c; c++)
+    for (const char *const *c = command_commands; *c; c++)
         if (!strcmp(word, *c)) return true;
     /* the latter two are for probe.c and doctor_library.c */
     return !strcmp(word, "-h") || !strcmp(word, "probe") || !strcmp(word, "open");
 }
 
-static int unknown(const char *word)
+static int command_unknown(const char *word)
 {
-    const char *nearest = wb__cli_nearest(word, commands, MOST_CHANGES);
+    const char *nearest = wb__cli_nearest(word, command_commands, MOST_CHANGES);
     wb__text message = {0};
     wb__text_add(&message, "weber: there is no command \"");
     wb__text_foreign(&message, word);
@@ -92,7 +92,7 @@ int main(int argc, char **argv)
     }
     const char *command = argc > 1 ? argv[1] : "help";
     int status;
-    if (!is_command(command)) status = unknown(command);
+    if (!is_command(command)) status = command_unknown(command);
     else if (!strcmp(command, "show") && argc == 3) status = wb__cli_show(argv[2]);
     else if (!strcmp(command, "convert")) status = wb__cli_convert(argc - 2, argv + 2);
     else if (!strcmp(command, "devices"))
@@ -103,7 +103,7 @@ int main(int argc, char **argv)
     else if (!strcmp(command, "doctor")) status = wb__cli_doctor(argc - 2, argv + 2, argv[0]);
     else if (!strcmp(command, "explain") && argc == 3 &&
              (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h")))
-        status = help(stdout, 0);
+        status = command_help(stdout, 0);
     else if (!strcmp(command, "explain")) status = wb__cli_explain(argc - 2, argv + 2);
     else if (!strcmp(command, "launch")) status = wb__cli_launch(argc - 2, argv + 2);
     else if (!strcmp(command, "probe") && argc == 3) status = wb__cli_probe(argv[2]);
@@ -111,9 +111,9 @@ int main(int argc, char **argv)
     else if ((!strcmp(command, "version") || !strcmp(command, "--version")) && argc == 2)
         status = printf("weber %s\n", wb_version()) < 0;
     else if (!strcmp(command, "help") || !strcmp(command, "--help") || !strcmp(command, "-h"))
-        status = help(stdout, 0);
+        status = command_help(stdout, 0);
     else status = -1;
-    if (status < 0) status = help(stderr, 2);
+    if (status < 0) status = command_help(stderr, 2);
     if (fflush(stdout) || ferror(stdout)) {
         fprintf(stderr, "weber: standard output: %s\n", wb__os_reason());
         status = status ? status : 1;

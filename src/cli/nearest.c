@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* The number of characters to insert, remove or replace to make b of a. */
-static int distance(const char *a, const char *b)
+static int nearest_distance(const char *a, const char *b)
 {
     enum { MOST = 64 };
     int row[MOST + 1];
@@ -26,7 +26,7 @@ const char *wb__cli_nearest(const char *name, const char *const *known, int most
 {
     const char *nearest = NULL;
     for (; *known; known++) {
-        const int d = distance(name, *known);
+        const int d = nearest_distance(name, *known);
         if (d > most) continue;
         nearest = *known;
         most = d - 1;

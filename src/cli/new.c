@@ -13,42 +13,42 @@
 extern const char wb__cli_new_main_c[], wb__cli_new_main_cpp[], wb__cli_new_CMakeLists_txt[],
     wb__cli_new_Makefile[], wb__cli_new_README_md[];
 
-#define TEXT_(x) #x
-#define TEXT(x) TEXT_(x)
-#define VERSION TEXT(WB_VERSION_MAJOR) "." TEXT(WB_VERSION_MINOR)
+#define NEW_TEXT_(x) #x
+#define NEW_TEXT(x) NEW_TEXT_(x)
+#define NEW_VERSION NEW_TEXT(WB_VERSION_MAJOR) "." NEW_TEXT(WB_VERSION_MINOR)
 
-typedef struct { const char *word, *in_c, *in_cxx; } replacement;
-static const replacement replacements[] = {
+typedef struct { const char *word, *in_c, *in_cxx; } new_replacement;
+static const new_replacement new_replacements[] = {
     {"LANGUAGE", "C", "CXX"}, {"STANDARD", "11", "17"}, {"STD", "c11", "c++17"},
     {"COMPILER", "CC", "CXX"}, {"FLAGS", "CFLAGS", "CXXFLAGS"}, {"ENDING", "c", "cpp"},
-    {"VERSION", VERSION, VERSION},
+    {"VERSION", NEW_VERSION, NEW_VERSION},
 };
 
 /* Targets that CMake or the Makefile have already. */
-static const char *const targets[] = {
+static const char *const new_targets[] = {
     "all", "ALL_BUILD", "clean", "edit_cache", "help", "install", "package", "package_source",
     "preinstall", "rebuild_cache", "RUN_TESTS", "test", "weber", "ZERO_CHECK"};
 /* Files and folders beside which the two ways of building put the program. */
-static const char *const files[] = {"build", "CMakeFiles", "GNUmakefile", "Makefile"};
+static const char *const new_files[] = {"build", "CMakeFiles", "GNUmakefile", "Makefile"};
 
-static int fail(const char *path, const char *reason)
+static int new_fail(const char *path, const char *reason)
 {
     fprintf(stderr, "weber new: %s: %s\n", path, reason);
     return 1;
 }
 
 /* Returns the reason why this is no name of a program, or NULL. */
-static const char *refuse(const char *name)
+static const char *new_refuse(const char *name)
 {
     if (!isalpha((unsigned char)*name)) return "a name begins with a letter";
     if (strlen(name) > 64) return "a name has at most 64 characters";
     for (const char *c = name; *c; c++)
         if (!isalnum((unsigned char)*c) && *c != '_' && *c != '-')
             return "a name has letters, digits, _ and -";
-    for (size_t i = 0; i < WB__COUNT(targets); i++)
-        if (!strcasecmp(name, targets[i])) return "the name is that of a target of every build";
-    for (size_t i = 0; i < WB__COUNT(files); i++)
-        if (!strcasecmp(name, files[i])) return "the name is that of a file of every build";
+    for (size_t i = 0; i < WB__COUNT(new_targets); i++)
+        if (!strcasecmp(name, new_targets[i])) return "the name is that of a target of every build";
+    for (size_t i = 0; i < WB__COUNT(new_files); i++)
+        if (!strcasecmp(name, new_files[i])) return "the name is that of a file of every build";
     return NULL;
 }
 
@@ -58,28 +58,28 @@ typedef struct {
     const char *name;
     bool cxx;
     char pkg_config[WB__OS_PATH + 64], cmake[WB__OS_PATH + 64];
-} program;
+} new_program;
 
-static bool is_word(const char *text, size_t n, const char *word)
+static bool new_is_word(const char *text, size_t n, const char *word)
 {
     return strlen(word) == n && !memcmp(text, word, n);
 }
 
-static const char *value_of(const char *word, size_t n, const program *p)
+static const char *new_value_of(const char *word, size_t n, const new_program *p)
 {
-    if (is_word(word, n, "NAME")) return p->name;
-    if (is_word(word, n, "PKG_CONFIG_PATH")) return p->pkg_config;
-    if (is_word(word, n, "HINTS")) return p->cmake;
-    for (size_t i = 0; i < WB__COUNT(replacements); i++) {
-        const replacement *r = &replacements[i];
-        if (is_word(word, n, r->word)) return p->cxx ? r->in_cxx : r->in_c;
+    if (new_is_word(word, n, "NAME")) return p->name;
+    if (new_is_word(word, n, "PKG_CONFIG_PATH")) return p->pkg_config;
+    if (new_is_word(word, n, "HINTS")) return p->cmake;
+    for (size_t i = 0; i < WB__COUNT(new_replacements); i++) {
+        const new_replacement *r = &new_replacements[i];
+        if (new_is_word(word, n, r->word)) return p->cxx ? r->in_cxx : r->in_c;
     }
     return NULL;
 }
 
 /* Writes the folder of a file that is installed with this command, unless it is below a prefix that
  * is searched anyway or has a character that means something to make, the shell or CMake. */
-static bool folder_of(const char *self, const char *file, char folder[WB__OS_PATH])
+static bool new_folder_of(const char *self, const char *file, char folder[WB__OS_PATH])
 {
     if (!wb__cli_installed(self, file, folder, WB__OS_PATH)) return false;
     *strrchr(folder, '/') = 0;
@@ -88,24 +88,24 @@ static bool folder_of(const char *self, const char *file, char folder[WB__OS_PAT
     return !wb__begins(folder, "/usr/lib") && !wb__begins(folder, "/usr/local/lib");
 }
 
-static void find_installation(program *p, const char *self)
+static void find_installation(new_program *p, const char *self)
 {
     char folder[WB__OS_PATH];
-    if (folder_of(self, "pkgconfig/weber.pc", folder))
+    if (new_folder_of(self, "pkgconfig/weber.pc", folder))
         snprintf(p->pkg_config, sizeof p->pkg_config, "PKG_CONFIG_PATH=\"$(PKG_CONFIG_PATH):%s\" ",
                  folder);
-    if (folder_of(self, "cmake/weber/weber-config.cmake", folder))
+    if (new_folder_of(self, "cmake/weber/weber-config.cmake", folder))
         snprintf(p->cmake, sizeof p->cmake, "\n             HINTS \"%s\"", folder);
 }
 
 /* Writes a file of the folder. */
-static int put(const char *folder, const char *file, const char *text, const program *p)
+static int new_put(const char *folder, const char *file, const char *text, const new_program *p)
 {
     wb__text out = {0};
     while (*text) {
         const char *word = text + (*text == '@');
         const size_t n = *text == '@' ? strcspn(word, "@\n") : 0;
-        const char *value = n && word[n] == '@' ? value_of(word, n, p) : NULL;
+        const char *value = n && word[n] == '@' ? new_value_of(word, n, p) : NULL;
         const size_t plain = strcspn(text + 1, "@") + 1;
         if (value) wb__text_add(&out, "%s", value);
         else wb__text_raw(&out, text, plain);
@@ -121,19 +121,19 @@ static int put(const char *folder, const char *file, const char *text, const pro
     return status;
 }
 
-static int write_files(const char *folder, const program *p)
+static int write_files(const char *folder, const new_program *p)
 {
-    int status = p->cxx ? put(folder, "main.cpp", wb__cli_new_main_cpp, p)
-                        : put(folder, "main.c", wb__cli_new_main_c, p);
-    if (!status) status = put(folder, "CMakeLists.txt", wb__cli_new_CMakeLists_txt, p);
-    if (!status) status = put(folder, "Makefile", wb__cli_new_Makefile, p);
-    return status ? status : put(folder, "README.md", wb__cli_new_README_md, p);
+    int status = p->cxx ? new_put(folder, "main.cpp", wb__cli_new_main_cpp, p)
+                        : new_put(folder, "main.c", wb__cli_new_main_c, p);
+    if (!status) status = new_put(folder, "CMakeLists.txt", wb__cli_new_CMakeLists_txt, p);
+    if (!status) status = new_put(folder, "Makefile", wb__cli_new_Makefile, p);
+    return status ? status : new_put(folder, "README.md", wb__cli_new_README_md, p);
 }
 
 int wb__cli_new(int n, char **words, const char *self)
 {
     const char *folder = NULL;
-    program p = {0};
+    new_program p = {0};
     for (int i = 0; i < n; i++) {
         if (!strcmp(words[i], "--cxx")) p.cxx = true;
         else if (folder || words[i][0] == '-') return -1;
@@ -142,10 +142,10 @@ int wb__cli_new(int n, char **words, const char *self)
     if (!folder) return -1;
     const char *slash = strrchr(folder, '/');
     p.name = slash ? slash + 1 : folder;
-    const char *reason = refuse(p.name);
-    if (reason) return fail(folder, reason);
+    const char *reason = new_refuse(p.name);
+    if (reason) return new_fail(folder, reason);
     find_installation(&p, self);
-    if (!wb__os_make_folder(folder, false)) return fail(folder, wb__os_reason());
+    if (!wb__os_make_folder(folder, false)) return new_fail(folder, wb__os_reason());
     if (write_files(folder, &p)) return wb__cli_print_error();
     printf("%s has main.%s, CMakeLists.txt, a Makefile and a README.md.  Build and run it:\n"
            "    cd %s && make && ./%s\n", folder, p.cxx ? "cpp" : "c", folder, p.name);

@@ -13,7 +13,7 @@
 /* ---- the probing process ------------------------------------------------------------------- */
 
 /* Writes a line "word text" for each line of the text. */
-static void put_lines(FILE *to, const char *word, const char *text)
+static void probe_put_lines(FILE *to, const char *word, const char *text)
 {
     do {
         const size_t n = strcspn(text, "\n");
@@ -22,7 +22,7 @@ static void put_lines(FILE *to, const char *word, const char *text)
     } while (*text);
 }
 
-static const char *size_text(int64_t bytes, char text[32])
+static const char *probe_size_text(int64_t bytes, char text[32])
 {
     if (bytes < 0) snprintf(text, 32, "unknown");
     else if (bytes < 1 << 20) snprintf(text, 32, "%.1f KiB", (double)bytes / 1024);
@@ -33,17 +33,17 @@ static const char *size_text(int64_t bytes, char text[32])
 
 /* Writes a line about the memory of device i. This process has only started the backend, so the
  * memory that it uses is the cost of the start. */
-static void put_memory(FILE *to, int i, const wb_device_memory *m)
+static void probe_put_memory(FILE *to, int i, const wb_device_memory *m)
 {
     char all[32], free[32], used[32], cached[32], line[256];
     snprintf(line, sizeof line,
              "%d: memory %s in all, %s free, %s used by this process, %s cached", i,
-             size_text(m->total, all), size_text(m->free, free), size_text(m->used, used),
-             size_text(m->cached, cached));
-    put_lines(to, "part", line);
+             probe_size_text(m->total, all), probe_size_text(m->free, free),
+             probe_size_text(m->used, used), probe_size_text(m->cached, cached));
+    probe_put_lines(to, "part", line);
 }
 
-static void put_devices(FILE *to, int row)
+static void probe_put_devices(FILE *to, int row)
 {
     wb_device_list list = wb__row_devices(row);
     for (int i = 0; i < list.n; i++) {
@@ -52,18 +52,18 @@ static void put_devices(FILE *to, int row)
         char size[64] = "", threads[64], line[512];
         const bool known = !wb_device_memory_of(d, &m);
         snprintf(line, sizeof line, "%d: %s", i, d->about ? d->about : "");
-        if (d->about) put_lines(to, "part", line);
-        if (known) put_memory(to, i, &m);
+        if (d->about) probe_put_lines(to, "part", line);
+        if (known) probe_put_memory(to, i, &m);
         if (known && m.total >= 0)
             snprintf(size, sizeof size, ", %.1f GiB", (double)m.total / ((int64_t)1 << 30));
         snprintf(threads, sizeof threads, "%d thread%s", wb_threads(),
                  wb_threads() == 1 ? "" : "s");
         snprintf(line, sizeof line, "%d. %s%s", i, row == WB__CPU_ROW ? threads : d->name, size);
-        put_lines(to, "device", line);
+        probe_put_lines(to, "device", line);
     }
 }
 
-static void put_libraries(FILE *to, int row)
+static void probe_put_libraries(FILE *to, int row)
 {
     for (const char *const *library = wb__rows[row].libraries; *library; library++) {
         const int have = wb__row_backend(row)->part(*library);
@@ -71,7 +71,7 @@ static void put_libraries(FILE *to, int row)
         if (have < 0) continue;
         wb__error_plain(reason, sizeof reason);
         snprintf(line, sizeof line, "%s: %s", *library, have ? "works" : reason);
-        put_lines(to, "part", line);
+        probe_put_lines(to, "part", line);
     }
 }
 
@@ -83,43 +83,43 @@ int wb__cli_probe(const char *backend)
     wb__os_set_variable("WEBER_BACKENDS", NULL);        /* probe this backend only */
     wb_using(backend);
     wb__registry_lock();
-    if (wb__row_loaded(row)) put_lines(to, "loaded", "yes");
+    if (wb__row_loaded(row)) probe_put_lines(to, "loaded", "yes");
     fflush(to);
     if (wb__row_works(row)) {
-        put_lines(to, "works", "yes");
-        put_devices(to, row);
-        put_libraries(to, row);
+        probe_put_lines(to, "works", "yes");
+        probe_put_devices(to, row);
+        probe_put_libraries(to, row);
     } else {
-        put_lines(to, "why", wb__row_reason(row));
+        probe_put_lines(to, "why", wb__row_reason(row));
     }
     wb__registry_unlock();
-    put_lines(to, "end", "");
+    probe_put_lines(to, "end", "");
     fflush(to);
     _Exit(0);                           /* skips whatever the driver does at exit */
 }
 
 /* ---- the parent process -------------------------------------------------------------------- */
 
-static void add_line(wb__text *t, const char *text) { wb__text_add(t, "%s\n", text); }
+static void probe_add_line(wb__text *t, const char *text) { wb__text_add(t, "%s\n", text); }
 
-typedef struct { wb__text devices, libraries, reason; } answer;
+typedef struct { wb__text devices, libraries, reason; } probe_answer;
 
-static void parse_line(wb__probe *p, answer *a, char *line)
+static void parse_line(wb__probe *p, probe_answer *a, char *line)
 {
     char *text = strchr(line, ' ');
     if (!text) return;
     *text++ = 0;
     if (!strcmp(line, "loaded")) p->loaded = true;
     else if (!strcmp(line, "works")) p->works = true;
-    else if (!strcmp(line, "device")) add_line(&a->devices, text);
-    else if (!strcmp(line, "part")) add_line(&a->libraries, text);
-    else if (!strcmp(line, "why")) add_line(&a->reason, text);
+    else if (!strcmp(line, "device")) probe_add_line(&a->devices, text);
+    else if (!strcmp(line, "part")) probe_add_line(&a->libraries, text);
+    else if (!strcmp(line, "why")) probe_add_line(&a->reason, text);
     else if (!strcmp(line, "end")) p->answered = true;
 }
 
 /* Reads lines until "end", the end of the pipe, or the time limit. False: the time limit was
  * reached, or poll failed. */
-static bool read_answer(int file, wb__probe *p, answer *a, double seconds)
+static bool read_answer(int file, wb__probe *p, probe_answer *a, double seconds)
 {
     const double until = wb__now() + seconds;
     char line[WB__REASON_BYTES + 16];
@@ -142,7 +142,7 @@ static bool read_answer(int file, wb__probe *p, answer *a, double seconds)
     return true;
 }
 
-static void set_state(wb__probe *p, bool in_time, const wb__os_end *end, double seconds)
+static void probe_set_state(wb__probe *p, bool in_time, const wb__os_end *end, double seconds)
 {
     const char *state = p->works ? "works" : p->loaded ? "no device" : "not built in";
     if (p->answered) snprintf(p->state, sizeof p->state, "%s", state);
@@ -159,7 +159,7 @@ void wb__cli_run_probe(wb__probe *p, const char *self, const char *backend, doub
     const char *const words[] = {self, "probe", backend, NULL};
     int ends[2];
     bool executed;
-    answer a = {0};
+    probe_answer a = {0};
     *p = (wb__probe){.state = "cannot be looked at"};
     if (!wb__os_pipe(ends)) return;
     const int output = noisy ? 2 : -1;
@@ -171,7 +171,7 @@ void wb__cli_run_probe(wb__probe *p, const char *self, const char *backend, doub
         const bool in_time = read_answer(ends[0], p, &a, seconds);
         if (!in_time) wb__os_kill(child);
         wb__os_wait(child, &end);
-        set_state(p, in_time, &end, seconds);
+        probe_set_state(p, in_time, &end, seconds);
     }
     wb__os_close(ends[0]);
     p->devices = wb__text_take(&a.devices);

@@ -8,21 +8,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TEXT_(x) #x
-#define TEXT(x) TEXT_(x)
-#define VERSION TEXT(WB_VERSION_MAJOR) "." TEXT(WB_VERSION_MINOR)
+#define CLI_RANKS_TEXT_(x) #x
+#define CLI_RANKS_TEXT(x) CLI_RANKS_TEXT_(x)
+#define CLI_RANKS_VERSION CLI_RANKS_TEXT(WB_VERSION_MAJOR) "." CLI_RANKS_TEXT(WB_VERSION_MINOR)
 #ifdef __APPLE__
-#define LIBRARY(name) "libweber-" name "." VERSION ".dylib"
+#define LIBRARY(name) "libweber-" name "." CLI_RANKS_VERSION ".dylib"
 #else
-#define LIBRARY(name) "libweber-" name ".so." VERSION
+#define LIBRARY(name) "libweber-" name ".so." CLI_RANKS_VERSION
 #endif
 
 /* The first is built with the compiler mpicc, which often is the compiler of another one. */
-static const char *const libraries[] = {LIBRARY("mpi"), LIBRARY("mpi-openmpi"),
-                                        LIBRARY("mpi-mpich")};
+static const char *const cli_ranks_libraries[] = {LIBRARY("mpi"), LIBRARY("mpi-openmpi"),
+                                                  LIBRARY("mpi-mpich")};
 
 /* Opens a library that is installed with this program, or that the dynamic linker finds. */
-static void *open_library(const char *name, const char *program, char *path, size_t size)
+static void *cli_ranks_open_library(const char *name, const char *program, char *path, size_t size)
 {
     if (!wb__cli_installed(program, name, path, size)) snprintf(path, size, "%s", name);
     return wb__os_library_open(path, WB__OS_FOR_HANDLE);
@@ -36,7 +36,7 @@ static bool is_missing(const char *path, const char *message)
 }
 
 /* The table of functions, or NULL if the library has none. */
-static const wb_distributed_backend *table_of(void *library)
+static const wb_distributed_backend *cli_ranks_table_of(void *library)
 {
     const wb_distributed_backend *(*get)(void) = NULL;
     void *symbol = wb__os_library_find(library, "wb_distributed_mpi");
@@ -67,16 +67,16 @@ void wb__cli_print_ranks(const char *program)
 {
     char path[WB__OS_PATH];
     int found = 0;
-    for (size_t i = 0; i < WB__COUNT(libraries); i++) {
-        void *library = open_library(libraries[i], program, path, sizeof path);
+    for (size_t i = 0; i < WB__COUNT(cli_ranks_libraries); i++) {
+        void *library = cli_ranks_open_library(cli_ranks_libraries[i], program, path, sizeof path);
         const char *reason = library ? NULL : wb__os_library_reason();
         if (!library && is_missing(path, reason)) continue;
         found++;
-        const wb_distributed_backend *b = library ? table_of(library) : NULL;
+        const wb_distributed_backend *b = library ? cli_ranks_table_of(library) : NULL;
         if (!b) printf("ranks: MPI: %s does not work: %s\n", path, reason ? reason : "no table");
         else if (b->version != WB__DIST_VERSION)
             printf("ranks: MPI: %s is of another version of Weber\n", path);
-        else printf("ranks: MPI: %s, in %s\n", b->library(0), libraries[i]);
+        else printf("ranks: MPI: %s, in %s\n", b->library(0), cli_ranks_libraries[i]);
     }
     if (!found)
         printf("ranks: MPI: not built in: install libopenmpi-dev or libmpich-dev, and build Weber"

@@ -12,7 +12,7 @@
 
 /* A model with more bytes than this is shown as a list of its tensors. */
 #define BUILT_MOST ((int64_t)1 << 30)
-enum { DEEPEST = 64 };                  /* parts in parts that are listed */
+enum { SHOW_DEEPEST = 64 };             /* parts in parts that are listed */
 
 /* Prints the error message, with control characters as escapes, because messages quote text from
  * files. */
@@ -32,7 +32,7 @@ int wb__cli_print_error(void)
     return 1;
 }
 
-static int print(wb__text *t)
+static int show_print(wb__text *t)
 {
     char *text = wb__text_take(t);
     if (!text) return wb__cli_print_error();
@@ -43,10 +43,10 @@ static int print(wb__text *t)
 
 /* ---- tensors as a table ---------------------------------------------------------------------- */
 
-typedef struct { char *cell[4]; } row;              /* name, dtype, shape, bytes */
-enum { NAME, DTYPE, SHAPE, BYTES, COLUMNS };
+typedef struct { char *cell[4]; } show_row;         /* name, dtype, shape, bytes */
+enum { SHOW_NAME, SHOW_DTYPE, SHAPE, SHOW_BYTES, SHOW_COLUMNS };
 
-static void add_shape(wb__text *t, const wb__entry *e)
+static void show_add_shape(wb__text *t, const wb__entry *e)
 {
     if (e->axes > WB_MAX_DIMS) {
         wb__text_add(t, "%d axes", e->axes);
@@ -57,46 +57,47 @@ static void add_shape(wb__text *t, const wb__entry *e)
     wb__text_add(t, "]");
 }
 
-static bool make_row(const wb__entry *e, row *r)
+static bool show_make_row(const wb__entry *e, show_row *r)
 {
-    wb__text cells[COLUMNS] = {0};
-    wb__text_foreign(&cells[NAME], e->name);
-    wb__text_foreign(&cells[DTYPE], e->dtype ? wb_dtype_name(e->dtype) : e->type);
-    add_shape(&cells[SHAPE], e);
-    wb__text_bytes(&cells[BYTES], e->bytes);
+    wb__text cells[SHOW_COLUMNS] = {0};
+    wb__text_foreign(&cells[SHOW_NAME], e->name);
+    wb__text_foreign(&cells[SHOW_DTYPE], e->dtype ? wb_dtype_name(e->dtype) : e->type);
+    show_add_shape(&cells[SHAPE], e);
+    wb__text_bytes(&cells[SHOW_BYTES], e->bytes);
     bool good = true;
-    for (int i = 0; i < COLUMNS; i++) good = (r->cell[i] = wb__text_take(&cells[i])) && good;
+    for (int i = 0; i < SHOW_COLUMNS; i++) good = (r->cell[i] = wb__text_take(&cells[i])) && good;
     return good;
 }
 
-static void add_cell(wb__text *t, const char *cell, int width)
+static void show_add_cell(wb__text *t, const char *cell, int width)
 {
     wb__text_add(t, "  %s", cell);
     wb__text_spaces(t, width - wb__characters(cell));
 }
 
-static void add_table(wb__text *t, const wb__table *table)
+static void show_add_table(wb__text *t, const wb__table *table)
 {
-    static char *const heads[COLUMNS] = {"name", "dtype", "shape", "bytes"};
-    int width[COLUMNS] = {4, 5, 5, 0};
-    row *rows = wb__alloc_zero((size_t)table->n + 1, sizeof *rows);
+    static char *const heads[SHOW_COLUMNS] = {"name", "dtype", "shape", "bytes"};
+    int width[SHOW_COLUMNS] = {4, 5, 5, 0};
+    show_row *rows = wb__alloc_zero((size_t)table->n + 1, sizeof *rows);
     bool good = rows != NULL;
     for (int i = 0; good && i < table->n; i++) {
-        good = make_row(&table->entries[i], &rows[i]);
-        for (int c = 0; good && c < BYTES; c++)
+        good = show_make_row(&table->entries[i], &rows[i]);
+        for (int c = 0; good && c < SHOW_BYTES; c++)
             width[c] = WB__MAX(width[c], wb__characters(rows[i].cell[c]));
     }
     for (int i = -1; good && i < table->n; i++) {
-        for (int c = 0; c < COLUMNS; c++) add_cell(t, i < 0 ? heads[c] : rows[i].cell[c], width[c]);
+        for (int c = 0; c < SHOW_COLUMNS; c++)
+            show_add_cell(t, i < 0 ? heads[c] : rows[i].cell[c], width[c]);
         wb__text_add(t, "\n");
     }
     for (int i = 0; rows && i < table->n; i++)
-        for (int c = 0; c < COLUMNS; c++) wb__free(rows[i].cell[c]);
+        for (int c = 0; c < SHOW_COLUMNS; c++) wb__free(rows[i].cell[c]);
     wb__free(rows);
     t->failed = t->failed || !good;
 }
 
-static void add_head(wb__text *t, const char *path, const char *what, const wb__table *table)
+static void show_add_head(wb__text *t, const char *path, const char *what, const wb__table *table)
 {
     wb__text_foreign(t, path);
     wb__text_add(t, ": %s, ", what);
@@ -125,11 +126,11 @@ static void add_notes(wb__text *t, const wb__table *table)
 static int show_table(const char *path, const char *what, wb__table *table, bool notes)
 {
     wb__text t = {0};
-    add_head(&t, path, what, table);
+    show_add_head(&t, path, what, table);
     if (notes) add_notes(&t, table);
-    if (table->n) add_table(&t, table);
+    if (table->n) show_add_table(&t, table);
     wb__table_free(table);
-    return print(&t);
+    return show_print(&t);
 }
 
 /* ---- safetensors ----------------------------------------------------------------------------- */
@@ -141,7 +142,7 @@ static wb__json *json_note(const wb__table *table, const char *key)
 }
 
 /* Adds the kinds of layers and trees that a file describes, a line for each. */
-static void add_parts(wb__text *t, const wb__json *node, int depth)
+static void show_add_parts(wb__text *t, const wb__json *node, int depth)
 {
     const wb__json *part, *parts = wb__json_get(node, "parts");
     const char *name = wb__json_text(wb__json_get(node, "name")),
@@ -155,8 +156,8 @@ static void add_parts(wb__text *t, const wb__json *node, int depth)
     if (name) wb__text_add(t, ": ");
     wb__text_foreign(t, kind);
     wb__text_add(t, known ? "\n" : ", a struct of the program\n");
-    if (wb__json_is(parts, WB__JSON_LIST) && depth < DEEPEST)
-        WB__JSON_EACH(parts, part, i) add_parts(t, part, depth + 1);
+    if (wb__json_is(parts, WB__JSON_LIST) && depth < SHOW_DEEPEST)
+        WB__JSON_EACH(parts, part, i) show_add_parts(t, part, depth + 1);
 }
 
 /* Shows a model with structs or functions of the program, which this program cannot build. */
@@ -166,14 +167,14 @@ static int show_parts(const char *path)
     wb__table table;
     if (wb__st_load(path, false, &table)) return wb__cli_print_error();
     wb__json *note = json_note(&table, "weber");
-    add_head(&t, path, "a model, safetensors", &table);
+    show_add_head(&t, path, "a model, safetensors", &table);
     wb__text_add(&t, "It has parts of the program that saved it; wb_load needs these declared"
                      " (weber explain W0604).\n");
-    add_parts(&t, wb__json_get(note, "model"), 0);
+    show_add_parts(&t, wb__json_get(note, "model"), 0);
     wb__free(note);
-    if (table.n) add_table(&t, &table);
+    if (table.n) show_add_table(&t, &table);
     wb__table_free(&table);
-    return print(&t);
+    return show_print(&t);
 }
 
 static int show_model(const char *path)
@@ -254,13 +255,13 @@ static int show_checkpoint(const char *path, wb__table *table)
 {
     wb__text t = {0};
     wb__json *note = json_note(table, "weber_checkpoint");
-    add_head(&t, path, "a checkpoint, safetensors", table);
+    show_add_head(&t, path, "a checkpoint, safetensors", table);
     if (wb__json_is(note, WB__JSON_OBJECT)) add_checkpoint(&t, note);
     else wb__text_add(&t, "  (its note cannot be read)\n");
     wb__free(note);
-    add_table(&t, table);
+    show_add_table(&t, table);
     wb__table_free(table);
-    return print(&t);
+    return show_print(&t);
 }
 
 static int show_safetensors(const char *path)

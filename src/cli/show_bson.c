@@ -15,17 +15,17 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { COLUMN = 48, LISTED = 20, LONGEST = 100 };
+enum { COLUMN = 48, SHOW_BSON_LISTED = 20, SHOW_BSON_LONGEST = 100 };
 
 typedef struct { int n_unknown; wb__text unknown; } showing;
 
-/* Adds at most LONGEST bytes of a text, without splitting a character. */
-static void add_short(wb__text *t, const char *text)
+/* Adds at most SHOW_BSON_LONGEST bytes of a text, without splitting a character. */
+static void show_bson_add_short(wb__text *t, const char *text)
 {
-    char some[LONGEST + 1];
+    char some[SHOW_BSON_LONGEST + 1];
     size_t n = strlen(text);
-    if (n > LONGEST) {
-        n = LONGEST;
+    if (n > SHOW_BSON_LONGEST) {
+        n = SHOW_BSON_LONGEST;
         while (n && ((unsigned char)text[n] & 0xc0) == 0x80) n--;
     }
     memcpy(some, text, n);
@@ -49,18 +49,18 @@ static void add_remark(wb__text *t, const wb__flux_row *r)
     wb__text_bytes(t, r->bytes);
 }
 
-static int print_row(const wb__flux_row *r, void *ctx)
+static int show_bson_print_row(const wb__flux_row *r, void *ctx)
 {
     showing *s = ctx;
     wb__text t = {0};
     wb__text_spaces(&t, 2 + 2 * WB__MIN(r->depth, 40));
-    add_short(&t, r->name);
+    show_bson_add_short(&t, r->name);
     wb__text_add(&t, ": ");
     const bool value = r->kind == WB__FLUX_VALUE && r->value;
-    add_short(&t, value ? r->value : r->type);
+    show_bson_add_short(&t, value ? r->value : r->type);
     if (r->value && !value) {
         wb__text_add(&t, ", ");
-        add_short(&t, r->value);
+        show_bson_add_short(&t, r->value);
     }
     if (r->kind == WB__FLUX_ARRAY || r->kind == WB__FLUX_UNKNOWN || r->bytes) {
         wb__text_spaces(&t, WB__MAX(2, COLUMN - (t.text ? wb__characters(t.text) : 0)));
@@ -70,7 +70,7 @@ static int print_row(const wb__flux_row *r, void *ctx)
     if (!line) return WB_ERROR_MEMORY;
     puts(line);
     wb__free(line);
-    if (r->kind == WB__FLUX_UNKNOWN && s->n_unknown++ < LISTED) {
+    if (r->kind == WB__FLUX_UNKNOWN && s->n_unknown++ < SHOW_BSON_LISTED) {
         wb__text_add(&s->unknown, "  ");
         wb__text_foreign(&s->unknown, r->path);
         wb__text_add(&s->unknown, ": ");
@@ -89,7 +89,7 @@ int wb__cli_show_bson(const wb__mapping *m)
     wb__text_bytes(&head, m->bytes);
     char *line = wb__text_take(&head);
     if (line) puts(line);
-    int status = line ? wb__flux_outline(m, print_row, &s) : WB_ERROR_MEMORY;
+    int status = line ? wb__flux_outline(m, show_bson_print_row, &s) : WB_ERROR_MEMORY;
     wb__free(line);
     line = wb__text_take(&s.unknown);
     if (!status && s.n_unknown) {
@@ -99,7 +99,8 @@ int wb__cli_show_bson(const wb__mapping *m)
                "is:\n%s",
                s.n_unknown, s.n_unknown == 1 ? " is" : "s are", s.n_unknown == 1 ? "it" : "them",
                line ? line : "");
-        if (s.n_unknown > LISTED) printf("  and %d more\n", s.n_unknown - LISTED);
+        if (s.n_unknown > SHOW_BSON_LISTED)
+            printf("  and %d more\n", s.n_unknown - SHOW_BSON_LISTED);
     }
     wb__free(line);
     return status ? wb__cli_print_error() : 0;

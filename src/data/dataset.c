@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { X, Y };
+enum { DATASET_X, DATASET_Y };
 static const int64_t most_shuffled = UINT32_MAX;
 
-static void destroy(void *object)
+static void dataset_destroy(void *object)
 {
     wb_dataset *d = object;
     wb__unref(d->under);
@@ -40,10 +40,10 @@ static const char *describe_field(const wb__field *f, char *text, size_t bytes)
 
 static const char *field_name(const wb_dataset *root, int k)
 {
-    return root->names ? root->names[k] : k == X ? "x" : "y";
+    return root->names ? root->names[k] : k == DATASET_X ? "x" : "y";
 }
 
-static char *format(void *object)
+static char *dataset_format(void *object)
 {
     const wb_dataset *d = object, *root = wb__dataset_root(d);
     char field[160];
@@ -61,8 +61,9 @@ static char *format(void *object)
     return wb__text_take(&t);
 }
 
-const wb__class wb__dataset_class = {.name = "dataset", .destroy = destroy, .format = format,
-                                     .to = wb__dataset_to, .device_of = wb__dataset_device};
+const wb__class wb__dataset_class = {.name = "dataset", .destroy = dataset_destroy,
+                                     .format = dataset_format, .to = wb__dataset_to,
+                                     .device_of = wb__dataset_device};
 
 bool wb__is_any_dataset(const wb_dataset *d, const char *what)
 {
@@ -111,8 +112,8 @@ static bool take_array(const char *what, wb_dataset *d, int k, wb_tensor *x)
     if (x->op == WB__OP_variable || x->variable) x = wb__copied(x, wb__device_of(x));
     else if (x->n_in || !x->device) x = wb__as_constant(x);
     if (!x) return false;
-    if (k > X && x->device != d->device) {
-        const char *name = field_name(d, k), *first = field_name(d, X);
+    if (k > DATASET_X && x->device != d->device) {
+        const char *name = field_name(d, k), *first = field_name(d, DATASET_X);
         wb__fail(WB_ERROR_DEVICE,
                  "%s: %s is on %s:%d and %s on %s:%d: move one to the other, as in "
                  "%s = wb_to(%s, wb_device_of(%s))",
@@ -131,7 +132,7 @@ static bool take_array(const char *what, wb_dataset *d, int k, wb_tensor *x)
 }
 
 /* Copies the names into one block. NULL with the error set. */
-static const char **copy_names(int n, const char *const *names)
+static const char **dataset_copy_names(int n, const char *const *names)
 {
     size_t bytes = 0, list = WB__FIELDS * sizeof *names;
     for (int k = 0; k < n; k++) bytes += strlen(names[k]) + 1;
@@ -148,22 +149,23 @@ wb_dataset *wb__dataset_of_arrays(const char *what, int n, wb_tensor *const *x,
                                   const char *const *names)
 {
     for (int k = 0; k < n; k++) {
-        const char *name = names ? names[k] : k ? "y" : "x", *first = names ? names[X] : "x";
-        if (k == Y && wb_is_none(x[k])) continue;
+        const char *name = names ? names[k] : k ? "y" : "x",
+        *first = names ? names[DATASET_X] : "x";
+        if (k == DATASET_Y && wb_is_none(x[k])) continue;
         if (!wb__operand(what, x[k])) return NULL;
-        if (wb_ndim(x[k]) > 0 && wb_dim(x[X], 0) == wb_dim(x[k], 0)) continue;
+        if (wb_ndim(x[k]) > 0 && wb_dim(x[DATASET_X], 0) == wb_dim(x[k], 0)) continue;
         return wb__fail_null(WB_ERROR_SHAPE,
                              "%s: %s %s and %s %s do not have observations along a first axis of "
-                             "the same length", what, first, wb_describe(x[X]), name,
+                             "the same length", what, first, wb_describe(x[DATASET_X]), name,
                              wb_describe(x[k]));
     }
     wb_dataset *d = wb__object_new(&wb__dataset_class, sizeof *d);
     if (!d) return NULL;
     d->kind = WB__DATA_ARRAYS;
     d->device = &wb__cpu;
-    d->n = wb_dim(x[X], 0);
+    d->n = wb_dim(x[DATASET_X], 0);
     d->n_fields = WB__MAX(n, 2);
-    bool ok = !names || (d->names = copy_names(n, names)) != NULL;
+    bool ok = !names || (d->names = dataset_copy_names(n, names)) != NULL;
     for (int k = 0; ok && k < n; k++)
         if (!wb_is_none(x[k])) ok = take_array(what, d, k, x[k]);
     if (ok) return d;
@@ -184,7 +186,7 @@ typedef struct {
     char *names[WB__FIELDS];
 } leaf_list;
 
-static int add_leaf(const wb__leaf *leaf, void *ctx)
+static int dataset_add_leaf(const wb__leaf *leaf, void *ctx)
 {
     leaf_list *l = ctx;
     if (l->n == WB__FIELDS)
@@ -195,12 +197,12 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
     return l->names[l->n] && ++l->n ? 0 : WB_ERROR_MEMORY;
 }
 
-static bool has_layer(const wb__branch *node)
+static bool dataset_has_layer(const wb__branch *node)
 {
     for (int i = 0; i < node->n; i++) {
         const void *child = node->children[i].object;
         if (wb__is(child, &wb__layer_class)) return true;
-        if (wb__is(child, &wb__tree_class) && has_layer(child)) return true;
+        if (wb__is(child, &wb__tree_class) && dataset_has_layer(child)) return true;
     }
     return false;
 }
@@ -211,11 +213,11 @@ wb_dataset *wb_dataset_of_tree(wb_tree *arrays)
     leaf_list l = {0};
     wb_dataset *d = NULL;
     if (WB__NULL(arrays)) return NULL;
-    if (!wb__is(arrays, &wb__tree_class) || has_layer(&arrays->node))
+    if (!wb__is(arrays, &wb__tree_class) || dataset_has_layer(&arrays->node))
         return wb__fail_null(WB_ERROR_ARGUMENT, "dataset_of_tree: a %s; it takes a tree of tensors",
                              wb__is(arrays, &wb__tree_class) ? "tree with a layer"
                                                              : wb__kind(arrays));
-    int status = wb__walk("dataset_of_tree", arrays, NULL, 0, add_leaf, &l);
+    int status = wb__walk("dataset_of_tree", arrays, NULL, 0, dataset_add_leaf, &l);
     if (!status && !l.n)
         status = wb__fail(WB_ERROR_ARGUMENT, "dataset_of_tree: the tree has no tensor");
     if (!status)
@@ -225,19 +227,19 @@ wb_dataset *wb_dataset_of_tree(wb_tree *arrays)
 }
 
 /* Names the fields of a source, unless they are x and y. */
-static bool name_source(wb_dataset *d, const wb_dataset_source *s)
+static bool dataset_name_source(wb_dataset *d, const wb_dataset_source *s)
 {
     static const char *const plain[WB__FIELDS] = {"x", "y", "2", "3", "4", "5", "6", "7"};
     if (!s->n_more && !s->names) return true;
     for (int k = 0; s->names && k < d->n_fields; k++)
         if (!s->names[k])
             return wb__fail(WB_ERROR_ARGUMENT, "dataset_from: field %d has no name", k), false;
-    d->names = copy_names(d->n_fields, s->names ? s->names : plain);
+    d->names = dataset_copy_names(d->n_fields, s->names ? s->names : plain);
     return d->names != NULL;
 }
 
 /* Checks the functions and numbers of a source. Returns false with the error set. */
-static bool check_source(const wb_dataset_source *s)
+static bool dataset_check_source(const wb_dataset_source *s)
 {
     if (s->next || s->restart) {
         if (s->next && s->restart && !s->get && !s->get_all && !s->n && s->n_more >= 0 &&
@@ -266,7 +268,7 @@ wb_dataset *wb_dataset_from(const wb_dataset_source *given)
 {
     wb_dataset_source s;
     if (!wb__read_struct("dataset_from", &s, sizeof s, given)) return NULL;
-    if (!check_source(&s)) return NULL;
+    if (!dataset_check_source(&s)) return NULL;
     wb_dataset *d = wb__object_new(&wb__dataset_class, sizeof *d);
     if (!d) return NULL;
     d->kind = s.next ? WB__DATA_STREAM : WB__DATA_SOURCE;
@@ -278,17 +280,17 @@ wb_dataset *wb_dataset_from(const wb_dataset_source *given)
     d->next = s.next;
     d->restart = s.restart;
     d->ctx = s.ctx;
-    d->field[X] = (wb__field){true, s.x_dtype ? s.x_dtype : WB_F32, s.x_ndim, {0}, 0};
-    d->field[Y] =
+    d->field[DATASET_X] = (wb__field){true, s.x_dtype ? s.x_dtype : WB_F32, s.x_ndim, {0}, 0};
+    d->field[DATASET_Y] =
         (wb__field){s.y_dtype || s.y_ndim, s.y_dtype ? s.y_dtype : WB_F32, s.y_ndim, {0}, 0};
-    memcpy(d->field[X].dims, s.x_dims, sizeof s.x_dims);
-    memcpy(d->field[Y].dims, s.y_dims, sizeof s.y_dims);
+    memcpy(d->field[DATASET_X].dims, s.x_dims, sizeof s.x_dims);
+    memcpy(d->field[DATASET_Y].dims, s.y_dims, sizeof s.y_dims);
     for (int k = 0; k < s.n_more; k++) {
         d->field[2 + k] = (wb__field){
             true, s.more_dtype[k] ? s.more_dtype[k] : WB_F32, s.more_ndim[k], {0}, 0};
         memcpy(d->field[2 + k].dims, s.more_dims[k], sizeof s.more_dims[k]);
     }
-    if (name_source(d, &s) && !wb__dataset_measure(d, "dataset_from")) return d;
+    if (dataset_name_source(d, &s) && !wb__dataset_measure(d, "dataset_from")) return d;
     wb_object_free(d);
     return NULL;
 }
@@ -315,7 +317,8 @@ wb_dataset *wb__dataset_like(const wb_dataset *root, wb__data_kind kind, int n_p
     d->first = wb__alloc_zero((size_t)n_parts + 1, sizeof *d->first);
     int names = 0;
     while (root->names && names < WB__FIELDS && root->names[names]) names++;
-    if (d->parts && d->first && (!root->names || (d->names = copy_names(names, root->names))))
+    if (d->parts && d->first &&
+        (!root->names || (d->names = dataset_copy_names(names, root->names))))
         return d;
     wb_object_free(d);
     return NULL;
@@ -374,7 +377,7 @@ uint32_t *wb__random_order(const char *what, int64_t n)
     return order;
 }
 
-static wb_dataset *map(const char *what, wb_dataset *d, wb_collate f, void *ctx, bool each)
+static wb_dataset *dataset_map(const char *what, wb_dataset *d, wb_collate f, void *ctx, bool each)
 {
     if (!wb__is_any_dataset(d, what)) return NULL;
     if (!f) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no function", what);
@@ -388,11 +391,11 @@ static wb_dataset *map(const char *what, wb_dataset *d, wb_collate f, void *ctx,
 
 wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx)
 {
-    return map("mapobs", d, f, ctx, false);
+    return dataset_map("mapobs", d, f, ctx, false);
 }
 wb_dataset *wb_mapobs_each(wb_dataset *d, wb_collate f, void *ctx)
 {
-    return map("mapobs_each", d, f, ctx, true);
+    return dataset_map("mapobs_each", d, f, ctx, true);
 }
 
 /* ---- properties ------------------------------------------------------------------------------ */
@@ -404,7 +407,8 @@ int64_t wb_dataset_length(const wb_dataset *d)
 
 /* Makes a batch of all observations, on memory that its tensors own. Arrays are copied. The
  * function of a source is called for each observation. */
-static int fill_all(const wb_dataset *d, const wb_dataset *root, int64_t *index, wb_batch *batch)
+static int dataset_fill_all(const wb_dataset *d, const wb_dataset *root, int64_t *index,
+                            wb_batch *batch)
 {
     void *to[WB__FIELDS] = {NULL};
     int made = 0, status = 0;
@@ -429,7 +433,7 @@ int wb__dataset_all(const wb_dataset *d, wb_batch *batch)
     int64_t *index = wb__alloc_zero((size_t)d->n + 1, sizeof *index);
     if (!index) return WB_ERROR_MEMORY;
     for (int64_t i = 0; i < d->n; i++) index[i] = i;
-    int status = wb__dataset_on_host(d) ? fill_all(d, root, index, batch)
+    int status = wb__dataset_on_host(d) ? dataset_fill_all(d, root, index, batch)
                                         : wb__dataset_gather(d, d->n, index, batch);
     for (int64_t i = 0; i < d->n; i++) index[i] = i;
     const wb_device *was = wb__use_device(root->device);
@@ -441,7 +445,7 @@ int wb__dataset_all(const wb_dataset *d, wb_batch *batch)
 }
 
 /* Returns field k of all observations, for the public function f. */
-static wb_tensor *whole(wb_dataset *d, int k, wb__public f)
+static wb_tensor *dataset_whole(wb_dataset *d, int k, wb__public f)
 {
     const wb_dataset *root = wb__dataset_root(d);
     if (!root->field[k].present && !wb__dataset_mapped(d)) return WB_NONE;
@@ -462,12 +466,12 @@ static wb_tensor *whole(wb_dataset *d, int k, wb__public f)
 wb_tensor *wb_dataset_x(wb_dataset *d)
 {
     WB__EDGE;
-    return wb__is_dataset(d, "dataset_x") ? whole(d, X, WB__OF_wb_dataset_x) : NULL;
+    return wb__is_dataset(d, "dataset_x") ? dataset_whole(d, DATASET_X, WB__OF_wb_dataset_x) : NULL;
 }
 wb_tensor *wb_dataset_y(wb_dataset *d)
 {
     WB__EDGE;
-    return wb__is_dataset(d, "dataset_y") ? whole(d, Y, WB__OF_wb_dataset_y) : NULL;
+    return wb__is_dataset(d, "dataset_y") ? dataset_whole(d, DATASET_Y, WB__OF_wb_dataset_y) : NULL;
 }
 
 /* Returns the field of this name, of n fields, of which the first n_named have names; -1 with the
@@ -480,12 +484,15 @@ static int field_named(const char *what, int n, int n_named, const char *const *
     if (!name) return wb__fail(WB_ERROR_ARGUMENT, "%s: no name", what), -1;
     for (int k = 0; k < n_named; k++)
         if (!strcmp(names[k], name)) return k;
-    if (!strcmp(name, "x")) return X;
-    if (!strcmp(name, "y") && n > Y) return Y;
+    if (!strcmp(name, "x")) return DATASET_X;
+    if (!strcmp(name, "y") && n > DATASET_Y) return DATASET_Y;
     for (int k = 0; k < n && used < sizeof list - 1; k++) {
         char number[12];
         snprintf(number, sizeof number, "%d", k);
-        const char *own = k < n_named ? names[k] : k == X ? "x" : k == Y ? "y" : number;
+        const char *own = k < n_named      ? names[k]
+                          : k == DATASET_X ? "x"
+                          : k == DATASET_Y ? "y"
+                                           : number;
         if (k >= n_named && !strcmp(own, name)) return k;
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", k ? ", " : "", own);
     }
@@ -507,7 +514,7 @@ wb_tensor *wb_dataset_get(wb_dataset *d, const char *name)
     const wb_dataset *root = wb__dataset_root(d);
     const int named = n_names(root->names);
     const int k = field_named("dataset_get", named ? named : 2, named, root->names, name);
-    return k < 0 ? NULL : whole(d, k, WB__OF_wb_dataset_get);
+    return k < 0 ? NULL : dataset_whole(d, k, WB__OF_wb_dataset_get);
 }
 
 wb_tensor *wb_batch_get(wb_batch batch, const char *name)

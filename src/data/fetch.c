@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { X, Y };
+enum { FETCH_X, FETCH_Y };
 
 const wb_dataset *wb__dataset_root(const wb_dataset *d)
 {
@@ -38,7 +38,7 @@ static void translate_one(const wb_dataset *d, int64_t n, int64_t *index)
 
 /* Replaces the n indices of observations of d by indices of observations of its root. Returns the
  * root. */
-static const wb_dataset *translate(const wb_dataset *d, int64_t n, int64_t *index)
+static const wb_dataset *fetch_translate(const wb_dataset *d, int64_t n, int64_t *index)
 {
     for (; d->under; d = d->under) translate_one(d, n, index);
     return d;
@@ -54,12 +54,12 @@ static bool of_sources(const wb_dataset *root)
 }
 
 /* The source that has observation *i of such a root. *i becomes its observation. */
-static const wb_dataset *source_of(const wb_dataset *root, int64_t *i)
+static const wb_dataset *fetch_source_of(const wb_dataset *root, int64_t *i)
 {
     while (root->kind == WB__DATA_JOIN) {
         const int part = wb__part_of(root, *i);
         *i -= root->first[part];
-        root = translate(root->parts[part], 1, i);
+        root = fetch_translate(root->parts[part], 1, i);
     }
     return root;
 }
@@ -76,29 +76,28 @@ typedef struct {
     int64_t observation;                /* this observation of its source */
     int code;
     char message[256];
-} calls;
-static wb__mutex failing = WB__MUTEX_INIT;      /* of all calls: no lock is on a stack, for fork */
+} fetch_calls;
+static wb__mutex fetch_failing = WB__MUTEX_INIT; /* of all calls: no lock is on a stack, for fork */
 
-WB__PROGRAM_CALL(get_call, get_run, int,
-                 const wb_dataset *d; int64_t i; void *const *at;,
-                 c->d->get_all ? c->d->get_all(c->i, c->at, c->d->ctx) : c->d->get(c->i, c->at[X],
-                 c->at[Y], c->d->ctx))
+WB__PROGRAM_CALL(get_call, get_run, int, const wb_dataset *d; int64_t i; void *const *at;
+                 , c->d->get_all ? c->d->get_all(c->i, c->at, c->d->ctx)
+                                 : c->d->get(c->i, c->at[FETCH_X], c->at[FETCH_Y], c->d->ctx))
 
-static void call_one(void *ctx, int64_t i)
+static void fetch_call_one(void *ctx, int64_t i)
 {
-    calls *c = ctx;
+    fetch_calls *c = ctx;
     const wb_dataset *d = c->root;
     if (c->failed) return;
     void *at[WB__FIELDS] = {NULL};
     for (int k = 0; k < d->n_fields; k++)
         at[k] = d->field[k].present ? (char *)c->to[k] + i * d->field[k].bytes : NULL;
     int64_t observation = c->index[i];
-    d = source_of(d, &observation);
+    d = fetch_source_of(d, &observation);
     wb_clear_error();
     get_call get = {d, observation, at, 0};
     int code = wb__call_program(get_run, &get) ? get.result : (int)wb_error_code();
     if (!code) return;
-    wb__mutex_lock(&failing);
+    wb__mutex_lock(&fetch_failing);
     if (!c->failed || i < c->first) {
         c->failed = true;
         c->first = i;
@@ -106,15 +105,15 @@ static void call_one(void *ctx, int64_t i)
         c->code = code;
         snprintf(c->message, sizeof c->message, "%s", wb_error());
     }
-    wb__mutex_unlock(&failing);
+    wb__mutex_unlock(&fetch_failing);
 }
 
-static int call_all(const wb_dataset *root, int64_t n, const int64_t *index, void *const *to,
-                    bool parallel)
+static int fetch_call_all(const wb_dataset *root, int64_t n, const int64_t *index, void *const *to,
+                          bool parallel)
 {
-    calls c = {.root = root, .index = index, .to = to};
-    if (parallel) wb__parallel_waiting(n, call_one, &c);
-    else for (int64_t i = 0; i < n; i++) call_one(&c, i);
+    fetch_calls c = {.root = root, .index = index, .to = to};
+    if (parallel) wb__parallel_waiting(n, fetch_call_one, &c);
+    else for (int64_t i = 0; i < n; i++) fetch_call_one(&c, i);
     if (!c.failed) return 0;
     if (c.message[0])
         return wb__fail(c.code, "observation %lld: %s", (long long)c.observation, c.message);
@@ -125,8 +124,8 @@ static int call_all(const wb_dataset *root, int64_t n, const int64_t *index, voi
 int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const *to,
                      bool parallel)
 {
-    d = translate(d, n, index);
-    if (of_sources(d)) return call_all(d, n, index, to, parallel);
+    d = fetch_translate(d, n, index);
+    if (of_sources(d)) return fetch_call_all(d, n, index, to, parallel);
     if (d->n_parts) return wb__parts_fill(d, n, index, to, parallel);
     for (int k = 0; k < d->n_fields; k++) {
         size_t bytes = (size_t)d->field[k].bytes;
@@ -157,14 +156,14 @@ static wb_tensor *upload_index(const wb_dataset *root, int64_t n, const int64_t 
 }
 
 /* Bytes of an observation of x. */
-static int64_t row_bytes(const wb_tensor *x)
+static int64_t fetch_row_bytes(const wb_tensor *x)
 {
     int64_t bytes = (int64_t)wb__dtype_size((wb_dtype)x->dtype);
     for (int i = 1; i < x->ndim; i++) bytes *= x->dims[i];
     return bytes;
 }
 
-static wb_tensor *copy_rows(const wb_tensor *x, int64_t first, int64_t n, int64_t bytes)
+static wb_tensor *fetch_copy_rows(const wb_tensor *x, int64_t first, int64_t n, int64_t bytes)
 {
     const wb__storage *s = x->storage;
     int64_t dims[WB_MAX_DIMS] = {n};
@@ -179,7 +178,7 @@ static wb_tensor *copy_rows(const wb_tensor *x, int64_t first, int64_t n, int64_
 
 /* Gathers rows of x. Takes the rows from a new constant that shares the memory of x, because x may
  * belong to a graph on another thread. */
-static wb_tensor *take_rows(const wb_tensor *x, wb_tensor *rows)
+static wb_tensor *fetch_take_rows(const wb_tensor *x, wb_tensor *rows)
 {
     wb_tensor *mine = wb__as_constant(x);
     return mine ? wb_take(mine, rows) : NULL;
@@ -187,7 +186,7 @@ static wb_tensor *take_rows(const wb_tensor *x, wb_tensor *rows)
 
 int wb__dataset_gather(const wb_dataset *d, int64_t n, int64_t *index, wb_batch *batch)
 {
-    const wb_dataset *root = translate(d, n, index);
+    const wb_dataset *root = fetch_translate(d, n, index);
     if (root->kind == WB__DATA_WINDOW) return wb__windows_gather(root, n, index, batch);
     wb_tensor *rows = NULL;
     int64_t run = 1;
@@ -199,10 +198,10 @@ int wb__dataset_gather(const wb_dataset *d, int64_t n, int64_t *index, wb_batch 
         wb_tensor **x = wb__batch_at(batch, k);
         if (!f->present) continue;
         if (together || !f->bytes) {
-            *x = copy_rows(root->tensor[k], n ? index[0] : 0, n, f->bytes);
+            *x = fetch_copy_rows(root->tensor[k], n ? index[0] : 0, n, f->bytes);
         } else {
             if (!rows) rows = upload_index(root, n, index);
-            *x = rows ? take_rows(root->tensor[k], rows) : NULL;
+            *x = rows ? fetch_take_rows(root->tensor[k], rows) : NULL;
         }
         if (!*x) return wb_error_code();
     }
@@ -211,8 +210,8 @@ int wb__dataset_gather(const wb_dataset *d, int64_t n, int64_t *index, wb_batch 
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-static wb_tensor *wrap(const wb__field *f, int64_t n, void *data, void (*release)(void *, void *),
-                       void *context)
+static wb_tensor *fetch_wrap(const wb__field *f, int64_t n, void *data,
+                             void (*release)(void *, void *), void *context)
 {
     int64_t dims[WB_MAX_DIMS] = {n};
     memcpy(dims + 1, f->dims, (size_t)f->ndim * sizeof *dims);
@@ -229,7 +228,7 @@ int wb__dataset_wrap(const wb_dataset *root, int64_t n, void *const *to,
     *made = 0;
     for (int k = 0; k < root->n_fields; k++) {
         if (!root->field[k].present) continue;
-        wb_tensor *x = wrap(&root->field[k], n, to[k], release, context);
+        wb_tensor *x = fetch_wrap(&root->field[k], n, to[k], release, context);
         if (!x) return wb_error_code();
         *wb__batch_at(batch, k) = x;
         ++*made;
@@ -292,13 +291,13 @@ static int one_of_batch(const wb_batch *all, int64_t i, wb_batch *one)
         const wb_tensor *x = *wb__batch_at(&from, k);
         wb_tensor **to = wb__batch_at(one, k);
         if (wb_is_none(x)) *to = WB_NONE;
-        else if (!(*to = copy_rows(x, i, 1, row_bytes(x)))) return wb_error_code();
+        else if (!(*to = fetch_copy_rows(x, i, 1, fetch_row_bytes(x)))) return wb_error_code();
     }
     return 0;
 }
 
 /* Whether all tensors of a batch are evaluated and have `rows` rows. Otherwise sets the error. */
-static bool has_rows(const wb_batch *batch, int64_t rows, const char *made_by)
+static bool fetch_has_rows(const wb_batch *batch, int64_t rows, const char *made_by)
 {
     wb_batch from = *batch;
     for (int k = 0; k < wb__batch_fields(batch); k++) {
@@ -330,7 +329,7 @@ static int make_room(const wb_batch *one, int64_t n, wb_batch *out)
     return 0;
 }
 
-static bool same_row(const wb_tensor *a, const wb_tensor *b)
+static bool fetch_same_row(const wb_tensor *a, const wb_tensor *b)
 {
     if (wb_is_none(a) || wb_is_none(b)) return wb_is_none(a) && wb_is_none(b);
     return a->dtype == b->dtype && a->ndim == b->ndim && a->storage->device == b->storage->device &&
@@ -338,7 +337,7 @@ static bool same_row(const wb_tensor *a, const wb_tensor *b)
 }
 
 /* Copies the observation in `one` to row i of the batch. */
-static int store_row(const wb_batch *one, int64_t i, const wb_batch *out)
+static int fetch_store_row(const wb_batch *one, int64_t i, const wb_batch *out)
 {
     wb_batch from = *one, to = *out;
     if (wb__batch_fields(one) != wb__batch_fields(out))
@@ -346,12 +345,12 @@ static int store_row(const wb_batch *one, int64_t i, const wb_batch *out)
                         "than for the first observation of the batch");
     for (int k = 0; k < wb__batch_fields(one); k++) {
         const wb_tensor *x = *wb__batch_at(&from, k), *y = *wb__batch_at(&to, k);
-        if (!same_row(x, y))
+        if (!fetch_same_row(x, y))
             return wb__fail(WB_ERROR_SHAPE,
                             "mapobs_each: its function made %s, but the first observation of the "
                             "batch has shape, dtype and device of a row of %s", wb_describe(x),
                             wb_describe(y));
-        const int64_t bytes = wb_is_none(x) ? 0 : row_bytes(x);
+        const int64_t bytes = wb_is_none(x) ? 0 : fetch_row_bytes(x);
         if (bytes && wb__copy_bytes(y->storage->device, y->storage->data,
                                     (size_t)(y->offset + i * bytes), x->storage->device,
                                     x->storage->data, (size_t)x->offset, (size_t)bytes))
@@ -369,9 +368,9 @@ static int map_row(const wb_dataset *d, const wb_batch *all, int64_t i, int64_t 
     one.index = number;
     if (!status) status = wb__collate_call(d->map, d->ctx, &one, "mapobs_each");
     if (!status) status = wb__batch_evaluate(&one);
-    if (!status && !has_rows(&one, 1, "mapobs_each: its function")) status = wb_error_code();
+    if (!status && !fetch_has_rows(&one, 1, "mapobs_each: its function")) status = wb_error_code();
     if (!status && i == 0) status = make_room(&one, all->n, out);
-    return status ? status : store_row(&one, i, out);
+    return status ? status : fetch_store_row(&one, i, out);
 }
 
 /* Applies the map of single observations to each row of a batch. */
@@ -379,7 +378,8 @@ static int apply_each(const wb_dataset *d, int64_t n, const int64_t *index, wb_b
 {
     wb_batch out = {.index = batch->index};
     int status = wb__batch_evaluate(batch);
-    if (!status && !has_rows(batch, batch->n, "mapobs_each: a map below")) return wb_error_code();
+    if (!status && !fetch_has_rows(batch, batch->n, "mapobs_each: a map below"))
+        return wb_error_code();
     for (int64_t i = 0; !status && i < batch->n; i++) {
         const int64_t number = batch->n == n ? index[i] : i;
         wb_scope *s = wb_scope_open();
@@ -420,7 +420,7 @@ int wb__dataset_apply(const wb_dataset *d, int64_t n, const int64_t *index, wb_b
 
 /* Detaches x from its graph and returns x. For a variable returns a copy, because the program may
  * assign to the variable later. */
-static wb_tensor *detached(wb_tensor *x)
+static wb_tensor *fetch_detached(wb_tensor *x)
 {
     if (wb_is_none(x)) return x;
     if (x->op == WB__OP_variable || x->variable)
@@ -440,7 +440,7 @@ int wb__batch_evaluate(wb_batch *batch)
     int status = n ? wb_eval_array(n, pending) : 0;
     for (int k = 0; !status && k < fields; k++) {
         wb_tensor **x = wb__batch_at(batch, k);
-        if (!(*x = detached(*x))) status = wb_error_code();
+        if (!(*x = fetch_detached(*x))) status = wb_error_code();
     }
     return status;
 }

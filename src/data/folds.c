@@ -10,23 +10,23 @@
 
 /* A list of observations, which grows to the size that it begins with. A view keeps the block, so
  * that this size is exact. `data` is NULL after a failure. */
-typedef struct { int64_t n; uint32_t *data; } list;
+typedef struct { int64_t n; uint32_t *data; } folds_list;
 
-static bool list_begin(list *l, int64_t size)
+static bool folds_list_begin(folds_list *l, int64_t size)
 {
-    *l = (list){0, wb__alloc((size_t)size * sizeof *l->data + 1)};
+    *l = (folds_list){0, wb__alloc((size_t)size * sizeof *l->data + 1)};
     return l->data != NULL;
 }
 
-static int by_number(const void *a, const void *b)
+static int folds_by_number(const void *a, const void *b)
 {
     const uint32_t p = *(const uint32_t *)a, q = *(const uint32_t *)b;
     return p < q ? -1 : p > q;
 }
 
-static wb_dataset *list_view(wb_dataset *d, list *l, bool ascending)
+static wb_dataset *folds_list_view(wb_dataset *d, folds_list *l, bool ascending)
 {
-    if (l->data && ascending) qsort(l->data, (size_t)l->n, sizeof *l->data, by_number);
+    if (l->data && ascending) qsort(l->data, (size_t)l->n, sizeof *l->data, folds_by_number);
     wb_dataset *view = wb__dataset_ordered(d, l->n, l->data);
     l->data = NULL;
     return view;
@@ -43,7 +43,7 @@ static int too_many(const char *what, const wb_dataset *d)
 
 /* Sets sizes[0] .. sizes[n_at], which add up to n: at[k] of what is left, rounded half to even.
  * Fractions of the whole are rescaled by what is left, as MLUtils.jl does. */
-static int split_sizes(int64_t n, int n_at, const double *at, int64_t *sizes)
+static int folds_split_sizes(int64_t n, int n_at, const double *at, int64_t *sizes)
 {
     int64_t left = n;
     for (int k = 0; k < n_at; k++) {
@@ -62,38 +62,39 @@ static int split_sizes(int64_t n, int n_at, const double *at, int64_t *sizes)
 }
 
 /* Makes the parts from consecutive observations. */
-static int split_plain(wb_dataset *d, int n_at, const double *at, wb_dataset **parts)
+static int folds_split_plain(wb_dataset *d, int n_at, const double *at, wb_dataset **parts)
 {
     int64_t sizes[WB_SPLIT_PARTS], first = 0;
-    const int status = split_sizes(d->n, n_at, at, sizes);
+    const int status = folds_split_sizes(d->n, n_at, at, sizes);
     for (int k = 0; !status && k <= n_at; first += sizes[k++])
         if (!(parts[k] = wb_subset(d, first, first + sizes[k]))) return wb_error_code();
     return status;
 }
 
-static int64_t size_of(const wb__grouping *g, int64_t k) { return g->start[k + 1] - g->start[k]; }
+static int64_t folds_size_of(const wb__grouping *g,
+                             int64_t k) { return g->start[k + 1] - g->start[k]; }
 
 /* Begins each list with the size of its parts of all groups. */
-static int begin_parts(const wb__grouping *g, int n_at, const double *at, list *lists)
+static int folds_begin_parts(const wb__grouping *g, int n_at, const double *at, folds_list *lists)
 {
     int64_t sizes[WB_SPLIT_PARTS], total[WB_SPLIT_PARTS] = {0};
     for (int64_t i = 0; i < g->groups; i++) {
-        const int status = split_sizes(size_of(g, i), n_at, at, sizes);
+        const int status = folds_split_sizes(folds_size_of(g, i), n_at, at, sizes);
         if (status) return status;
         for (int k = 0; k <= n_at; k++) total[k] += sizes[k];
     }
     for (int k = 0; k <= n_at; k++)
-        if (!list_begin(&lists[k], total[k])) return WB_ERROR_MEMORY;
+        if (!folds_list_begin(&lists[k], total[k])) return WB_ERROR_MEMORY;
     return 0;
 }
 
 /* Adds to each list its part of each group. */
-static int split_groups(const wb__grouping *g, int n_at, const double *at, list *lists)
+static int folds_split_groups(const wb__grouping *g, int n_at, const double *at, folds_list *lists)
 {
     int64_t sizes[WB_SPLIT_PARTS];
     for (int64_t i = 0; i < g->groups; i++) {
         const int64_t *index = g->index + g->start[i];
-        const int status = split_sizes(size_of(g, i), n_at, at, sizes);
+        const int status = folds_split_sizes(folds_size_of(g, i), n_at, at, sizes);
         if (status) return status;
         for (int k = 0; k <= n_at; k++)
             for (int64_t j = 0; j < sizes[k]; j++)
@@ -113,7 +114,7 @@ static void mix_group(int64_t *index, int64_t n)
     }
 }
 
-static void mix_list(list *l)
+static void mix_list(folds_list *l)
 {
     wb__draws draws = wb__draws_begin(l->n);
     for (int64_t i = l->n - 1; i > 0; i--) {
@@ -127,26 +128,26 @@ static void mix_list(list *l)
 static int split_stratified(wb_dataset *d, wb__grouping *g, bool shuffle, int n_at,
                             const double *at, wb_dataset **parts)
 {
-    list lists[WB_SPLIT_PARTS] = {{0}};
-    int status = begin_parts(g, n_at, at, lists);
+    folds_list lists[WB_SPLIT_PARTS] = {{0}};
+    int status = folds_begin_parts(g, n_at, at, lists);
     for (int64_t i = 0; !status && shuffle && i < g->groups; i++)
-        mix_group(g->index + g->start[i], size_of(g, i));
-    if (!status) status = split_groups(g, n_at, at, lists);
+        mix_group(g->index + g->start[i], folds_size_of(g, i));
+    if (!status) status = folds_split_groups(g, n_at, at, lists);
     for (int k = 0; !status && k <= n_at; k++) {
         if (shuffle) mix_list(&lists[k]);
-        if (!(parts[k] = list_view(d, &lists[k], !shuffle))) status = wb_error_code();
+        if (!(parts[k] = folds_list_view(d, &lists[k], !shuffle))) status = wb_error_code();
     }
     for (int k = 0; k <= n_at; k++) wb__free(lists[k].data);
     return status;
 }
 
-static int split_parts(wb_dataset *d, int n_at, const double *at, wb_dataset **parts,
-                       const wb_splitobs_options *o)
+static int folds_split_parts(wb_dataset *d, int n_at, const double *at, wb_dataset **parts,
+                             const wb_splitobs_options *o)
 {
     wb__grouping g;
     if (!o->stratified && !o->labels) {
         wb_dataset *from = o->shuffle ? wb_shuffleobs(d) : d;
-        return from ? split_plain(from, n_at, at, parts) : (int)wb_error_code();
+        return from ? folds_split_plain(from, n_at, at, parts) : (int)wb_error_code();
     }
     WB__FIRST(wb_splitobs_array_with, wb_error_code());
     int status = too_many("splitobs", d);
@@ -177,7 +178,7 @@ static int splitobs(const char *what, wb_dataset *d, int n, const double *sizes,
                             "numbers, without it fractions", what, k, sizes[k]);
         at[k] = o.counts ? (d->n ? sizes[k] / (double)d->n : sizes[k] > 0) : sizes[k];
     }
-    const int status = split_parts(d, n, at, parts, &o);
+    const int status = folds_split_parts(d, n, at, parts, &o);
     for (int k = 0; status && k <= n; k++) parts[k] = NULL;
     return status;
 }
@@ -219,22 +220,22 @@ static void fold_of(int64_t n, int64_t k, int64_t i, int64_t *start, int64_t *st
 static int make_fold(wb_dataset *d, const wb__grouping *g, int64_t k, int64_t i,
                      wb_dataset **train, wb_dataset **validation)
 {
-    list rest = {0}, fold = {0};
+    folds_list rest = {0}, fold = {0};
     int64_t start, stop, size = 0;
     for (int64_t j = 0; j < g->groups; j++, size += stop - start)
-        fold_of(size_of(g, j), k, i, &start, &stop);
-    if (!list_begin(&rest, d->n - size) || !list_begin(&fold, size)) {
+        fold_of(folds_size_of(g, j), k, i, &start, &stop);
+    if (!folds_list_begin(&rest, d->n - size) || !folds_list_begin(&fold, size)) {
         wb__free(rest.data);
         return WB_ERROR_MEMORY;
     }
     for (int64_t j = 0; j < g->groups; j++) {
-        fold_of(size_of(g, j), k, i, &start, &stop);
-        for (int64_t m = 0; m < size_of(g, j); m++) {
-            list *l = m >= start && m < stop ? &fold : &rest;
+        fold_of(folds_size_of(g, j), k, i, &start, &stop);
+        for (int64_t m = 0; m < folds_size_of(g, j); m++) {
+            folds_list *l = m >= start && m < stop ? &fold : &rest;
             l->data[l->n++] = (uint32_t)g->index[g->start[j] + m];
         }
     }
-    wb_dataset *t = list_view(d, &rest, true), *v = list_view(d, &fold, true);
+    wb_dataset *t = folds_list_view(d, &rest, true), *v = folds_list_view(d, &fold, true);
     if (!t || !v) return wb_error_code();
     *train = t;
     *validation = v;
@@ -245,14 +246,14 @@ static int make_fold(wb_dataset *d, const wb__grouping *g, int64_t k, int64_t i,
 static int plain_fold(wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
                       wb_dataset **validation)
 {
-    list rest;
+    folds_list rest;
     int64_t start, stop;
     fold_of(d->n, k, i, &start, &stop);
     wb_dataset *v = wb_subset(d, start, stop);
-    if (!v || !list_begin(&rest, d->n - (stop - start))) return wb_error_code();
+    if (!v || !folds_list_begin(&rest, d->n - (stop - start))) return wb_error_code();
     for (int64_t m = 0; m < start; m++) rest.data[rest.n++] = (uint32_t)m;
     for (int64_t m = stop; m < d->n; m++) rest.data[rest.n++] = (uint32_t)m;
-    wb_dataset *t = list_view(d, &rest, false);
+    wb_dataset *t = folds_list_view(d, &rest, false);
     if (!t) return wb_error_code();
     *train = t;
     *validation = v;
@@ -281,11 +282,11 @@ static int fold_by(const char *what, wb_dataset *d, int64_t k, int64_t i, wb_dat
     int status = wb__group_dataset(what, d, o->labels, &g);
     if (status) return status;
     for (int64_t j = 0; !status && j < g.groups; j++)
-        if (size_of(&g, j) < k)
+        if (folds_size_of(&g, j) < k)
             status = wb__fail(WB_ERROR_ARGUMENT,
                               "%s: the label of observation %lld occurs %lld times; with "
                               ".stratified each label occurs at least k = %lld times", what,
-                              (long long)g.index[g.start[j]], (long long)size_of(&g, j),
+                              (long long)g.index[g.start[j]], (long long)folds_size_of(&g, j),
                               (long long)k);
     if (!status) status = make_fold(d, &g, k, i, train, validation);
     wb__group_free(&g);
@@ -354,7 +355,7 @@ int wb_timeseries_kfolds_with(wb_dataset *d, int64_t k, int64_t i, wb_dataset **
 /* ---- classes of equal size ------------------------------------------------------------------- */
 
 /* Adds n of the observations of group k that mix_group has put in random order. */
-static void add_some(list *l, const wb__grouping *g, int64_t k, int64_t n)
+static void add_some(folds_list *l, const wb__grouping *g, int64_t k, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) l->data[l->n++] = (uint32_t)g->index[g->start[k] + i];
 }
@@ -363,13 +364,13 @@ static void add_some(list *l, const wb__grouping *g, int64_t k, int64_t n)
  * least. */
 static wb_dataset *repeat_groups(wb_dataset *d, wb__grouping *g, int64_t most, bool shuffle)
 {
-    list l;
+    folds_list l;
     int64_t total = d->n;
-    for (int64_t k = 0; k < g->groups; k++) total += WB__MAX(0, most - size_of(g, k));
-    if (!list_begin(&l, total)) return NULL;
+    for (int64_t k = 0; k < g->groups; k++) total += WB__MAX(0, most - folds_size_of(g, k));
+    if (!folds_list_begin(&l, total)) return NULL;
     for (int64_t i = 0; i < d->n; i++) l.data[l.n++] = (uint32_t)i;
     for (int64_t k = 0; k < g->groups; k++) {
-        const int64_t size = size_of(g, k);
+        const int64_t size = folds_size_of(g, k);
         int64_t extra = most - size;
         for (; extra > size; extra -= size) add_some(&l, g, k, size);
         if (extra <= 0) continue;
@@ -377,7 +378,7 @@ static wb_dataset *repeat_groups(wb_dataset *d, wb__grouping *g, int64_t most, b
         add_some(&l, g, k, extra);
     }
     if (shuffle) mix_list(&l);
-    return list_view(d, &l, false);
+    return folds_list_view(d, &l, false);
 }
 
 static int read_resample(const char *what, wb_dataset *d, const wb_resample_options *given,
@@ -398,7 +399,7 @@ wb_dataset *wb_oversample_with(wb_dataset *d, const wb_resample_options *given)
     wb_resample_options o;
     if (read_resample("oversample", d, given, &o, &g)) return NULL;
     int64_t most = 0;
-    for (int64_t k = 0; k < g.groups; k++) most = WB__MAX(most, size_of(&g, k));
+    for (int64_t k = 0; k < g.groups; k++) most = WB__MAX(most, folds_size_of(&g, k));
     most = (int64_t)nearbyint(o.fraction * (double)most);
     wb_dataset *view = repeat_groups(d, &g, most, o.shuffle);
     wb__group_free(&g);
@@ -408,18 +409,18 @@ wb_dataset *wb_oversample_with(wb_dataset *d, const wb_resample_options *given)
 wb_dataset *wb_undersample_with(wb_dataset *d, const wb_resample_options *given)
 {
     WB__PUBLIC(wb_undersample_with, NULL);
-    list l;
+    folds_list l;
     wb__grouping g;
     wb_resample_options o;
     if (read_resample("undersample", d, given, &o, &g)) return NULL;
     int64_t least = g.groups ? d->n : 0;
-    for (int64_t k = 0; k < g.groups; k++) least = WB__MIN(least, size_of(&g, k));
-    const bool ok = list_begin(&l, g.groups * least);
+    for (int64_t k = 0; k < g.groups; k++) least = WB__MIN(least, folds_size_of(&g, k));
+    const bool ok = folds_list_begin(&l, g.groups * least);
     for (int64_t k = 0; ok && k < g.groups; k++) {
-        mix_group(g.index + g.start[k], size_of(&g, k));
+        mix_group(g.index + g.start[k], folds_size_of(&g, k));
         add_some(&l, &g, k, least);
     }
     wb__group_free(&g);
     if (ok && o.shuffle) mix_list(&l);
-    return ok ? list_view(d, &l, !o.shuffle) : NULL;
+    return ok ? folds_list_view(d, &l, !o.shuffle) : NULL;
 }

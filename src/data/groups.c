@@ -6,7 +6,7 @@
 
 typedef struct { int64_t key, index; } pair;
 
-static int by_key(const void *a, const void *b)
+static int data_groups_by_key(const void *a, const void *b)
 {
     const pair *p = a, *q = b;
     if (p->key != q->key) return p->key < q->key ? -1 : 1;
@@ -32,7 +32,7 @@ int wb__group_keys(int64_t n, int64_t *keys, wb__grouping *g)
         return WB_ERROR_MEMORY;
     }
     for (int64_t i = 0; i < n; i++) pairs[i] = (pair){keys[i], i};
-    qsort(pairs, (size_t)n, sizeof *pairs, by_key);
+    qsort(pairs, (size_t)n, sizeof *pairs, data_groups_by_key);
     for (int64_t i = 0; i < n; i++) {
         if (!i || pairs[i].key != pairs[i - 1].key) {
             g->start[g->groups] = i;
@@ -93,7 +93,7 @@ int wb__group_dataset(const char *what, wb_dataset *d, wb_tensor *labels, wb__gr
 /* ---- of tensors ------------------------------------------------------------------------------ */
 
 /* The elements of x at the first observation of each group. */
-static wb_tensor *values_of(wb_tensor *x, const wb__grouping *g)
+static wb_tensor *data_groups_values_of(wb_tensor *x, const wb__grouping *g)
 {
     const size_t bytes = wb__dtype_size(wb_dtype_of(x));
     const char *from = wb_data(x);
@@ -113,7 +113,7 @@ wb_tensor *wb_group_counts(wb_tensor *labels, wb_tensor **values)
     if (!wb__operand("group_counts", labels)) return NULL;
     const int64_t n = wb_size(labels);
     if (n < 0 || wb__group_labels("group_counts", labels, n, &g)) return NULL;
-    wb_tensor *v = values ? values_of(labels, &g) : labels, *counts = NULL;
+    wb_tensor *v = values ? data_groups_values_of(labels, &g) : labels, *counts = NULL;
     for (int64_t k = 0; k < g.groups; k++) g.key[k] = g.start[k + 1] - g.start[k];
     if (v) counts = wb_from(g.key, WB_I64, 1, &g.groups);
     if (counts && values) *values = v;

@@ -14,16 +14,16 @@
 #include <strings.h>
 
 /* A list of texts, which it owns. */
-typedef struct { int64_t n; int capacity; char **text; } list;
+typedef struct { int64_t n; int capacity; char **text; } image_folder_list;
 
 typedef struct {
-    list classes, files;                /* names of folders; paths of images */
+    image_folder_list classes, files;   /* names of folders; paths of images */
     int32_t *label;                     /* of each file */
     int64_t dims[3];                    /* [C, H, W] of all observations */
     bool resize, exif;
 } image_folder;
 
-static int list_add(list *l, char *text)
+static int image_folder_list_add(image_folder_list *l, char *text)
 {
     if (text && wb__reserve(&l->text, &l->capacity, (int)l->n + 1, sizeof *l->text))
         return l->text[l->n++] = text, 0;
@@ -31,29 +31,29 @@ static int list_add(list *l, char *text)
     return WB_ERROR_MEMORY;
 }
 
-static void list_free(list *l)
+static void image_folder_list_free(image_folder_list *l)
 {
     for (int64_t i = 0; i < l->n; i++) wb__free(l->text[i]);
     wb__free(l->text);
 }
 
-static int by_text(const void *a, const void *b)
+static int image_folder_by_text(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void free_folder(void *ctx)
+static void image_folder_free(void *ctx)
 {
     image_folder *f = ctx;
-    list_free(&f->classes);
-    list_free(&f->files);
+    image_folder_list_free(&f->classes);
+    image_folder_list_free(&f->files);
     wb__free(f->label);
     wb__free(f);
 }
 
 /* ---- finding files --------------------------------------------------------------------------- */
 
-typedef struct { const char *path; list *found; bool folders; } search;
+typedef struct { const char *path; image_folder_list *found; bool folders; } image_folder_search;
 
 static bool is_image(const char *name)
 {
@@ -65,38 +65,40 @@ static bool is_image(const char *name)
 }
 
 /* Adds the name of a folder, or the path of an image. Hidden names are passed over. */
-static int visit(const char *name, void *ctx)
+static int image_folder_visit(const char *name, void *ctx)
 {
-    const search *s = ctx;
+    const image_folder_search *s = ctx;
     wb__os_about about;
     if (name[0] == '.' || (!s->folders && !is_image(name))) return 0;
     char *path = wb__printf("%s/%s", s->path, name);
     if (!path) return WB_ERROR_MEMORY;
     const bool fits = wb__os_look(path, true, &about) &&
                       about.kind == (s->folders ? WB__OS_FOLDER : WB__OS_PLAIN);
-    if (fits && !s->folders) return list_add(s->found, path);
+    if (fits && !s->folders) return image_folder_list_add(s->found, path);
     wb__free(path);
-    return fits ? list_add(s->found, wb__strdup(name)) : 0;
+    return fits ? image_folder_list_add(s->found, wb__strdup(name)) : 0;
 }
 
-static int find(const char *path, bool folders, list *found)
+static int image_folder_find(const char *path, bool folders, image_folder_list *found)
 {
     const int64_t first = found->n;
-    const int status = wb__folder_each(path, visit, &(search){path, found, folders});
+    const int status = wb__folder_each(path, image_folder_visit, &(image_folder_search){path, found,
+                                                                                        folders});
     if (!status && found->n > first)
-        qsort(found->text + first, (size_t)(found->n - first), sizeof *found->text, by_text);
+        qsort(found->text + first, (size_t)(found->n - first), sizeof *found->text,
+              image_folder_by_text);
     if (status || found->n > first) return status;
     return wb__fail(WB_ERROR_FILE, "%s: there is no %s in it", path,
                     folders ? "folder of a class" : ".png, .jpg or .jpeg file");
 }
 
-static int find_all(const char *path, image_folder *f)
+static int image_folder_find_all(const char *path, image_folder *f)
 {
-    int status = find(path, true, &f->classes);
+    int status = image_folder_find(path, true, &f->classes);
     for (int64_t k = 0; !status && k < f->classes.n; k++) {
         char *folder = wb__printf("%s/%s", path, f->classes.text[k]);
         const int64_t first = f->files.n;
-        status = folder ? find(folder, false, &f->files) : WB_ERROR_MEMORY;
+        status = folder ? image_folder_find(folder, false, &f->files) : WB_ERROR_MEMORY;
         wb__free(folder);
         int32_t *label =
             status ? NULL : wb__realloc(f->label, (size_t)f->files.n * sizeof *label);
@@ -131,7 +133,7 @@ static int write_image(const image_folder *f, const char *path, const uint8_t *p
     return status;
 }
 
-static int get(int64_t i, void *x, void *y, void *ctx)
+static int image_folder_get(int64_t i, void *x, void *y, void *ctx)
 {
     const image_folder *f = ctx;
     const char *path = f->files.text[i];
@@ -145,7 +147,7 @@ static int get(int64_t i, void *x, void *y, void *ctx)
 }
 
 /* Sets the shape of the observations, without .height and .width to that of the first image. */
-static int measure(image_folder *f, const wb_load_images_options *o)
+static int image_folder_measure(image_folder *f, const wb_load_images_options *o)
 {
     uint8_t *planes;
     f->resize = o->height > 0;
@@ -173,14 +175,14 @@ wb_dataset *wb_load_images_with(const char *path, const wb_load_images_options *
     image_folder *f = wb__alloc_zero(1, sizeof *f);
     if (!f) return NULL;
     wb_dataset *d = NULL;
-    if (!find_all(path, f) && !measure(f, &o)) {
+    if (!image_folder_find_all(path, f) && !image_folder_measure(f, &o)) {
         wb_dataset_source s = {.size = sizeof s, .n = f->files.n, .x_ndim = 3, .y_dtype = WB_I32,
-                               .get = get, .ctx = f};
+                               .get = image_folder_get, .ctx = f};
         memcpy(s.x_dims, f->dims, sizeof f->dims);
         d = wb_dataset_from(&s);
     }
-    if (d) d->free_ctx = free_folder;
-    else free_folder(f);
+    if (d) d->free_ctx = image_folder_free;
+    else image_folder_free(f);
     return d;
 }
 
@@ -189,7 +191,7 @@ const char *const *wb_image_classes(const wb_dataset *d, int64_t *n)
     if (n) *n = 0;
     if (!wb__is_dataset(d, "image_classes")) return NULL;
     const wb_dataset *root = wb__dataset_root(d);
-    if (root->free_ctx != free_folder)
+    if (root->free_ctx != image_folder_free)
         return wb__fail_null(WB_ERROR_ARGUMENT,
                              "image_classes: the dataset was not made by wb_load_images");
     const image_folder *f = root->ctx;

@@ -43,7 +43,7 @@ static void mark_destroyed(void *object)
 
 static const wb__class mark_class = {.name = "batch", .destroy = mark_destroyed};
 
-static void destroy(void *object)
+static void loader_destroy(void *object)
 {
     wb_loader *l = object;
     wb__prefetcher_free(l->prefetcher);
@@ -59,7 +59,7 @@ static const wb_device *loader_device(void *object)
     return l->target.device ? l->target.device : wb__dataset_root(l->dataset)->device;
 }
 
-static char *format(void *object)
+static char *loader_format(void *object)
 {
     const wb_loader *l = object;
     const wb_device *d = loader_device(object);
@@ -73,8 +73,9 @@ static char *format(void *object)
 }
 
 static void *loader_to(void *object, const wb_device *d, wb_dtype dtype);
-const wb__class wb__loader_class = {.name = "loader", .destroy = destroy, .format = format,
-                                    .to = loader_to, .device_of = loader_device};
+const wb__class wb__loader_class = {.name = "loader", .destroy = loader_destroy,
+                                    .format = loader_format, .to = loader_to,
+                                    .device_of = loader_device};
 
 static bool is_loader(const wb_loader *l, const char *what)
 {
@@ -93,12 +94,12 @@ static int check_outside(const wb_loader *l, const char *what)
 /* ---- creation -------------------------------------------------------------------------------- */
 
 /* The greatest number of observations of a batch. */
-static int64_t most_of(const wb_dataloader_options *o, const wb_dataset *d)
+static int64_t loader_most_of(const wb_dataloader_options *o, const wb_dataset *d)
 {
     return wb__is_stream(d) ? o->batchsize : WB__MIN(o->batchsize, WB__MAX(d->n, 1));
 }
 
-static int check(const wb_dataloader_options *o, const wb_dataset *d)
+static int loader_check(const wb_dataloader_options *o, const wb_dataset *d)
 {
     if (o->batchsize < 1)
         return wb__fail(WB_ERROR_ARGUMENT, "dataloader: the batchsize is %lld",
@@ -118,7 +119,7 @@ static int check(const wb_dataloader_options *o, const wb_dataset *d)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "dataloader: .buffer is %lld: a stream is shuffled with a .buffer of so "
                         "many observations, and other datasets need none", (long long)o->buffer);
-    int64_t most = most_of(o, d);
+    int64_t most = loader_most_of(o, d);
     for (int xy = 0; xy < root->n_fields; xy++) {
         const wb__field *f = &root->field[xy];
         if (!f->present || f->bytes / (int64_t)wb__dtype_size(f->dtype) <= UINT32_MAX / most)
@@ -154,7 +155,8 @@ static wb_dataset *without_share(wb_dataset *d)
     return (d->each ? wb_mapobs_each : wb_mapobs)(under, d->map, d->ctx);
 }
 
-static wb_loader *make(wb_dataset *d, const wb_dataloader_options *o, const wb__target *target)
+static wb_loader *loader_make(wb_dataset *d, const wb_dataloader_options *o,
+                              const wb__target *target)
 {
     const wb_dataset *share = o->shuffle ? share_of(d) : NULL;
     wb_dataset *from = share ? without_share(d) : d;
@@ -172,7 +174,7 @@ static wb_loader *make(wb_dataset *d, const wb_dataloader_options *o, const wb__
     int ahead = (int)WB__MIN(most_ahead, WB__MAX(l->batches, 1));
     l->share = share;
     l->whole = share ? wb__ref(from) : NULL;
-    l->prefetcher = wb__prefetcher_new(from, o, most_of(o, d), ahead, target);
+    l->prefetcher = wb__prefetcher_new(from, o, loader_most_of(o, d), ahead, target);
     const bool ordered = o->shuffle && !wb__is_stream(d);
     if (l->prefetcher && ordered)
         l->order = wb__alloc((size_t)WB__MAX(d->n, from->n) * sizeof *l->order);
@@ -204,10 +206,10 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
     if (!wb__read_options("dataloader", wb_dataloader_options, &o, given, NULL))
         return NULL;
     if (o.batchsize == -1 && !wb__is_stream(d)) o.batchsize = WB__MAX(d->n, 1);
-    if (check(&o, d)) return NULL;
+    if (loader_check(&o, d)) return NULL;
     if (o.seed == UINT64_MAX && (o.shuffle || o.collate || wb__dataset_mapped(d)))
         o.seed = share_of(d) ? share_of(d)->seed : draw_seed();
-    wb_loader *l = make(d, &o, &(wb__target){0});
+    wb_loader *l = loader_make(d, &o, &(wb__target){0});
     if (l && d->n && d->n < o.batchsize) warn_batchsize(l, d->n, o.batchsize);
     return l;
 }
@@ -230,7 +232,7 @@ static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype req
 /* Returns 1 if batches of target t have other dtypes than the batches of l, 0 if not, and -1 with
  * the error set if the device lacks a dtype. If l has a map or a collate function, which may return
  * any dtype, compares only the two targets. */
-static int changes(const wb_loader *l, const wb__target *t)
+static int loader_changes(const wb_loader *l, const wb__target *t)
 {
     const wb_dataset *root = wb__dataset_root(l->dataset);
     if (l->options.collate || wb__dataset_mapped(l->dataset))
@@ -252,10 +254,10 @@ static void *loader_to(void *object, const wb_device *d, wb_dtype requested)
 {
     wb_loader *l = object;
     const wb__target t = target_on(l, d, requested);
-    const int other = changes(l, &t);
+    const int other = loader_changes(l, &t);
     if (other < 0) return NULL;
     if (!other && loader_device(l) == d) return l;
-    wb_loader *made = make(l->dataset, &l->options, &t);
+    wb_loader *made = loader_make(l->dataset, &l->options, &t);
     if (!made) return NULL;
     made->epoch = l->epoch;
     made->position = l->position;
@@ -265,7 +267,7 @@ static void *loader_to(void *object, const wb_device *d, wb_dtype requested)
 /* ---- epochs ---------------------------------------------------------------------------------- */
 
 /* Closes the scope of the current batch, if one is open. Closing evaluates pending assignments. */
-static int close_batch(wb_loader *l)
+static int loader_close_batch(wb_loader *l)
 {
     if (!l->scope) return 0;
     if (l->owner != wb__this_thread())
@@ -283,7 +285,7 @@ static void take_share(uint32_t *order, const wb_dataset *share)
     order[last] = at_last;
 }
 
-static int begin(wb_loader *l)
+static int loader_begin(wb_loader *l)
 {
     const wb_dataset *shuffled = l->share ? l->share->under : l->dataset;
     if (l->order) wb__shuffle(l->order, shuffled->n, l->options.seed, (uint64_t)l->epoch);
@@ -298,7 +300,7 @@ static int begin(wb_loader *l)
 }
 
 /* Ends the epoch with this status. Always returns false, the result of wb_loader_next. */
-static bool end(wb_loader *l, int status)
+static bool loader_end(wb_loader *l, int status)
 {
     l->status = status;
     if (!l->running) return false;
@@ -311,7 +313,7 @@ static bool end(wb_loader *l, int status)
 
 /* Opens a scope with the next batch and returns 0. At the end of a stream sets *ended. On failure
  * leaves no scope open and returns an error code. */
-static int open_batch(wb_loader *l, wb_batch *batch, bool *ended)
+static int loader_open_batch(wb_loader *l, wb_batch *batch, bool *ended)
 {
     wb__prefetched fetched = wb__prefetcher_next(l->prefetcher);
     *ended = fetched.ended;
@@ -333,19 +335,19 @@ static int open_batch(wb_loader *l, wb_batch *batch, bool *ended)
     return status;
 }
 
-static bool advance(wb_loader *l, wb_batch *batch)
+static bool loader_advance(wb_loader *l, wb_batch *batch)
 {
     bool ended = false;
-    int status = close_batch(l);
+    int status = loader_close_batch(l);
     if (!status && l->late) {
         status = l->late;
         l->late = 0;
     }
-    if (!status && !l->running) status = begin(l);
-    if (status) return end(l, status);
-    if (l->position >= l->batches) return end(l, 0);
-    status = open_batch(l, batch, &ended);
-    if (status || ended) return end(l, status);
+    if (!status && !l->running) status = loader_begin(l);
+    if (status) return loader_end(l, status);
+    if (l->position >= l->batches) return loader_end(l, 0);
+    status = loader_open_batch(l, batch, &ended);
+    if (status || ended) return loader_end(l, status);
     l->position++;
     return true;
 }
@@ -360,16 +362,16 @@ bool wb_loader_next(wb_loader *l, wb_batch *batch)
     if (!is_loader(l, "loader_next") || WB__NULL(batch) || check_outside(l, "loader_next"))
         return false;
     wb__ref(l);
-    bool more = advance(l, batch);
+    bool more = loader_advance(l, batch);
     wb__unref(l);
     return more;
 }
 
-static int stop(wb_loader *l, bool report_later)
+static int loader_stop(wb_loader *l, bool report_later)
 {
     wb__ref(l);
-    int status = close_batch(l);
-    if (l->running) end(l, status);
+    int status = loader_close_batch(l);
+    if (l->running) loader_end(l, status);
     if (report_later && status) l->late = status;
     wb__unref(l);
     return status;
@@ -380,13 +382,13 @@ int wb_loader_stop(wb_loader *l)
     WB__FIRST(wb_loader_stop, wb_error_code());
     if (!is_loader(l, "loader_stop")) return WB_ERROR_ARGUMENT;
     int status = check_outside(l, "loader_stop");
-    return status ? status : stop(l, false);
+    return status ? status : loader_stop(l, false);
 }
 
 wb_batch wb_loader_begin(wb_loader *l)
 {
     WB__PUBLIC(wb_loader_begin, (wb_batch){0});
-    if (is_loader(l, "loader_begin") && !check_outside(l, "loader_begin")) stop(l, true);
+    if (is_loader(l, "loader_begin") && !check_outside(l, "loader_begin")) loader_stop(l, true);
     return (wb_batch){0};
 }
 

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-enum { X, Y };
-static const int64_t most_elements = (int64_t)1 << 31;
+enum { MAPPED_X, MAPPED_Y };
+static const int64_t mapped_most_elements = (int64_t)1 << 31;
 
 typedef struct {
     wb_raw_file file;
@@ -16,7 +16,7 @@ typedef struct {
 } raw;
 
 /* Reads the description and finds the number of observations. Returns 0 or an error code. */
-static int measure(const wb_raw_file *given, raw *r)
+static int mapped_measure(const wb_raw_file *given, raw *r)
 {
     *r = (raw){.elements = 1};
     if (!wb__read_struct("dataset_map", &r->file, sizeof r->file, given)) return wb_error_code();
@@ -24,7 +24,7 @@ static int measure(const wb_raw_file *given, raw *r)
     const int64_t size = (int64_t)wb__dtype_size(r->file.dtype);
     bool fits = size && r->file.ndim >= 0 && r->file.ndim < WB_MAX_DIMS && r->file.offset >= 0;
     for (int i = 0; fits && i < r->file.ndim; i++) {
-        fits = r->file.dims[i] > 0 && r->elements <= most_elements / r->file.dims[i];
+        fits = r->file.dims[i] > 0 && r->elements <= mapped_most_elements / r->file.dims[i];
         r->elements *= fits ? r->file.dims[i] : 1;
     }
     if (!fits || r->file.offset % size)
@@ -45,7 +45,7 @@ static int measure(const wb_raw_file *given, raw *r)
 }
 
 /* The tensor of observations first .. first + n - 1, which owns a mapping of the file. */
-static wb_tensor *rows_of(const raw *r, int64_t first, int64_t n)
+static wb_tensor *mapped_rows_of(const raw *r, int64_t first, int64_t n)
 {
     wb__mapping *m = wb__map_raw(r->file.path);
     if (!m) return NULL;
@@ -62,24 +62,26 @@ static wb_tensor *rows_of(const raw *r, int64_t first, int64_t n)
     return x;
 }
 
-static wb_dataset *chunk_of(const raw *r, int fields, int64_t first, int64_t n)
+static wb_dataset *mapped_chunk_of(const raw *r, int fields, int64_t first, int64_t n)
 {
-    wb_tensor *x = rows_of(&r[X], first, n), *y = NULL;
-    if (x) y = fields > 1 ? rows_of(&r[Y], first, n) : WB_NONE;
+    wb_tensor *x = mapped_rows_of(&r[MAPPED_X], first, n), *y = NULL;
+    if (x) y = fields > 1 ? mapped_rows_of(&r[MAPPED_Y], first, n) : WB_NONE;
     return y ? wb_dataset_of(x, y) : NULL;
 }
 
-static wb_dataset *map_all(const raw *r, int fields)
+static wb_dataset *mapped_all(const raw *r, int fields)
 {
-    const int64_t most = most_elements / WB__MAX(r[X].elements, fields > 1 ? r[Y].elements : 1);
-    const int64_t chunks = WB__MAX((r[X].n + most - 1) / most, 1);
+    const int64_t most = mapped_most_elements /
+                         WB__MAX(r[MAPPED_X].elements, fields > 1 ? r[MAPPED_Y].elements : 1);
+    const int64_t chunks = WB__MAX((r[MAPPED_X].n + most - 1) / most, 1);
     if (chunks > 65536)
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "dataset_map: %lld observations are too many",
-                             (long long)r[X].n);
+                             (long long)r[MAPPED_X].n);
     wb_dataset **part = wb__alloc((size_t)chunks * sizeof *part), *d = NULL;
     int made = 0;
     for (; part && made < chunks; made++)
-        if (!(part[made] = chunk_of(r, fields, made * most, WB__MIN(most, r[X].n - made * most))))
+        if (!(part[made] = mapped_chunk_of(r, fields, made * most,
+                                           WB__MIN(most, r[MAPPED_X].n - made * most))))
             break;
     if (part && made == chunks) d = made == 1 ? part[0] : wb_joinobs_array(made, part);
     wb__free(part);
@@ -91,14 +93,15 @@ wb_dataset *wb_dataset_map(const wb_raw_file *x, const wb_raw_file *y)
     WB__EDGE;
     raw r[2];
     const int fields = y ? 2 : 1;
-    if (WB__NULL(x) || measure(x, &r[X]) || (y && measure(y, &r[Y]))) return NULL;
-    if (y && r[X].n != r[Y].n)
+    if (WB__NULL(x) || mapped_measure(x, &r[MAPPED_X]) || (y && mapped_measure(y, &r[MAPPED_Y])))
+        return NULL;
+    if (y && r[MAPPED_X].n != r[MAPPED_Y].n)
         return wb__fail_null(WB_ERROR_FORMAT, "dataset_map: %s has %lld observations, but %s has "
-                             "%lld", r[X].file.path, (long long)r[X].n, r[Y].file.path,
-                             (long long)r[Y].n);
+                             "%lld", r[MAPPED_X].file.path, (long long)r[MAPPED_X].n,
+                             r[MAPPED_Y].file.path, (long long)r[MAPPED_Y].n);
     const wb_device *was = wb__use_device(&wb__cpu);
     wb_scope *s = wb_scope_open();
-    wb_dataset *d = s ? map_all(r, fields) : NULL;
+    wb_dataset *d = s ? mapped_all(r, fields) : NULL;
     if (d) d = wb_object_keep(d);
     if (s && wb_scope_close(s)) d = NULL;
     wb__use_device(was);

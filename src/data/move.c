@@ -11,7 +11,7 @@ const wb_device *wb__dataset_device(void *dataset)
 
 /* Returns 1 if the arrays must be moved or converted, 0 if neither, and -1 with the error set if
  * the device lacks a dtype. */
-static int must_move(const wb_dataset *root, const wb_device *d, wb_dtype requested)
+static int data_move_must_move(const wb_dataset *root, const wb_device *d, wb_dtype requested)
 {
     int go = root->device != d;
     for (int k = 0; k < root->n_fields; k++) {
@@ -44,7 +44,7 @@ static wb_dataset *move_root(wb_dataset *root, const wb_device *d, wb_dtype requ
  * error set. */
 static wb_dataset *root_to(wb_dataset *root, const wb_device *d, wb_dtype requested)
 {
-    const int go = must_move(root, d, requested);
+    const int go = data_move_must_move(root, d, requested);
     if (go <= 0) return go ? NULL : root;
     WB__FIRST(wb_object_to, NULL);
     if (root->kind == WB__DATA_STREAM)
@@ -57,7 +57,7 @@ static wb_dataset *root_to(wb_dataset *root, const wb_device *d, wb_dtype reques
     return wb_scope_close(s) ? NULL : made;
 }
 
-static wb_dataset *rebuilt(const wb_dataset *from, wb_dataset *under)
+static wb_dataset *data_move_rebuilt(const wb_dataset *from, wb_dataset *under)
 {
     wb_dataset *made = wb__dataset_over(under, from->kind, from->n);
     if (!made) return NULL;
@@ -84,5 +84,5 @@ void *wb__dataset_to(void *dataset, const wb_device *d, wb_dtype requested)
     if (!from->under) return root_to(from, d, requested);
     wb_dataset *under = wb__dataset_to(from->under, d, requested);
     if (!under || under == from->under) return under ? from : NULL;
-    return rebuilt(from, under);
+    return data_move_rebuilt(from, under);
 }

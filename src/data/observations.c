@@ -8,7 +8,8 @@
 #include <string.h>
 
 /* Returns a copy of indices of observations of d, for a view. NULL with the error set. */
-static uint32_t *order_of(const char *what, const wb_dataset *d, int64_t n, const int64_t *index)
+static uint32_t *observations_order_of(const char *what, const wb_dataset *d, int64_t n,
+                                       const int64_t *index)
 {
     if (n < 0 || (n && !index) || d->n > UINT32_MAX)
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: %lld indices%s of %lld observations", what,
@@ -29,7 +30,7 @@ static uint32_t *order_of(const char *what, const wb_dataset *d, int64_t n, cons
 wb_dataset *wb_obsview(wb_dataset *d, int64_t n, const int64_t *indices)
 {
     if (!wb__is_dataset(d, "obsview")) return NULL;
-    return wb__dataset_ordered(d, n, order_of("obsview", d, n, indices));
+    return wb__dataset_ordered(d, n, observations_order_of("obsview", d, n, indices));
 }
 
 wb_dataset *wb_shuffleobs(wb_dataset *d)
@@ -52,12 +53,13 @@ wb_dataset *wb_randobs(wb_dataset *d, int64_t n)
 
 /* ---- functions that look at observations ----------------------------------------------------- */
 
-enum { CHUNK = 256 };               /* observations that are fetched as one batch */
+enum { OBSERVATIONS_CHUNK = 256 };  /* observations that are fetched as one batch */
 
 typedef int (*visitor)(wb_batch observation, int64_t i, void *ctx);
 
 /* Calls visit with a batch of the one observation `row` of the evaluated host tensors in `all`. */
-static int visit_row(const wb_batch *all, int64_t row, int64_t i, visitor visit, void *ctx)
+static int observations_visit_row(const wb_batch *all, int64_t row, int64_t i, visitor visit,
+                                  void *ctx)
 {
     wb_batch one = {.n = 1, .index = i, .y = WB_NONE, .names = all->names};
     wb_batch from = *all;
@@ -81,7 +83,8 @@ static int visit_row(const wb_batch *all, int64_t row, int64_t i, visitor visit,
 }
 
 /* Calls visit for the observations first .. first + n - 1 of d. */
-static int visit_chunk(wb_dataset *d, int64_t first, int64_t n, visitor visit, void *ctx)
+static int observations_visit_chunk(wb_dataset *d, int64_t first, int64_t n, visitor visit,
+                                    void *ctx)
 {
     wb_batch all;
     wb_dataset *chunk = wb_subset(d, first, first + n);
@@ -96,7 +99,7 @@ static int visit_chunk(wb_dataset *d, int64_t first, int64_t n, visitor visit, v
                             "be looked at alone", wb_describe(*x), (long long)n);
     }
     for (int64_t i = 0; i < n; i++) {
-        const int status = visit_row(&all, i, first + i, visit, ctx);
+        const int status = observations_visit_row(&all, i, first + i, visit, ctx);
         if (status) return status;
     }
     return 0;
@@ -104,13 +107,14 @@ static int visit_chunk(wb_dataset *d, int64_t first, int64_t n, visitor visit, v
 
 /* Calls visit for each observation of d, as a batch of one on the CPU. Returns 0 or the first code
  * that is not 0. */
-static int visit_all(wb_dataset *d, visitor visit, void *ctx)
+static int observations_visit_all(wb_dataset *d, visitor visit, void *ctx)
 {
     const wb_device *was = wb__use_device(&wb__cpu);
     int status = 0;
-    for (int64_t first = 0; !status && first < d->n; first += CHUNK) {
+    for (int64_t first = 0; !status && first < d->n; first += OBSERVATIONS_CHUNK) {
         wb_scope *s = wb_scope_open();
-        status = s ? visit_chunk(d, first, WB__MIN(CHUNK, d->n - first), visit, ctx)
+        status = s ? observations_visit_chunk(d, first, WB__MIN(OBSERVATIONS_CHUNK, d->n - first),
+                                              visit, ctx)
                    : (int)wb_error_code();
         const int closed = s ? wb_scope_close(s) : 0;
         if (!status) status = closed;
@@ -120,7 +124,7 @@ static int visit_all(wb_dataset *d, visitor visit, void *ctx)
 }
 
 /* Sets the error of a function that returned `code`, unless the function has set one. */
-static int report(const char *what, int64_t i, int code)
+static int observations_report(const char *what, int64_t i, int code)
 {
     if (wb_error_code()) return wb_error_code();
     return wb__fail(WB_ERROR_ARGUMENT, "%s: observation %lld: its function returned %d", what,
@@ -134,33 +138,33 @@ typedef struct {
     uint32_t *order;                /* observations that the test keeps */
     int64_t *keys;                  /* the group of each observation */
     int64_t n;
-} search;
+} observations_search;
 
 WB__PROGRAM_CALL(test_call, test_run, int,
-                 const search *s; wb_batch observation;,
+                 const observations_search *s; wb_batch observation;,
                  c->s->test(c->observation, c->s->ctx))
 WB__PROGRAM_CALL(group_call, group_run, int,
-                 const search *s; wb_batch observation; int64_t *label;,
+                 const observations_search *s; wb_batch observation; int64_t *label;,
                  c->s->group(c->observation, c->label, c->s->ctx))
 
-static int keep_one(wb_batch observation, int64_t i, void *ctx)
+static int observations_keep_one(wb_batch observation, int64_t i, void *ctx)
 {
-    search *s = ctx;
+    observations_search *s = ctx;
     wb_clear_error();
     test_call c = {s, observation, 0};
     const int keep = wb__call_program(test_run, &c) ? c.result : -1;
-    if (keep < 0) return report("filterobs", i, keep);
+    if (keep < 0) return observations_report("filterobs", i, keep);
     if (keep) s->order[s->n++] = (uint32_t)i;
     return 0;
 }
 
-static int group_one(wb_batch observation, int64_t i, void *ctx)
+static int observations_group_one(wb_batch observation, int64_t i, void *ctx)
 {
-    search *s = ctx;
+    observations_search *s = ctx;
     wb_clear_error();
     group_call c = {s, observation, &s->keys[i], 0};
     const int code = wb__call_program(group_run, &c) ? c.result : -1;
-    return code ? report("groupobs", i, code) : 0;
+    return code ? observations_report("groupobs", i, code) : 0;
 }
 
 wb_dataset *wb_filterobs(wb_dataset *d, wb_obs_test f, void *ctx)
@@ -170,9 +174,10 @@ wb_dataset *wb_filterobs(wb_dataset *d, wb_obs_test f, void *ctx)
     if (!f || d->n > UINT32_MAX)
         return wb__fail_null(WB_ERROR_ARGUMENT, "filterobs: %s, %lld observations",
                              f ? "a function" : "no function", (long long)d->n);
-    search s = {.test = f, .ctx = ctx, .order = wb__alloc((size_t)d->n * sizeof *s.order + 1)};
+    observations_search s = {.test = f, .ctx = ctx,
+                             .order = wb__alloc((size_t)d->n * sizeof *s.order + 1)};
     uint32_t *kept = NULL;          /* the list, as long as it has to be */
-    if (s.order && !visit_all(d, keep_one, &s))
+    if (s.order && !observations_visit_all(d, observations_keep_one, &s))
         kept = wb__realloc(s.order, (size_t)s.n * sizeof *kept + 1);
     if (!kept) wb__free(s.order);
     return wb__dataset_ordered(d, s.n, kept);
@@ -194,7 +199,7 @@ static int64_t views_of(wb_dataset *d, const wb__grouping *g, int64_t most, int6
 }
 
 /* The groups that the function makes, or the groups by integer labels y. */
-static int find_groups(wb_dataset *d, wb_obs_group f, void *ctx, wb__grouping *g)
+static int observations_find_groups(wb_dataset *d, wb_obs_group f, void *ctx, wb__grouping *g)
 {
     if (!f) {
         const wb_dataset *root = wb__dataset_root(d);
@@ -203,9 +208,10 @@ static int find_groups(wb_dataset *d, wb_obs_group f, void *ctx, wb__grouping *g
                             "function", wb_dtype_name(root->field[1].dtype));
         return wb__group_dataset("groupobs", d, NULL, g);
     }
-    search s = {.group = f, .ctx = ctx, .keys = wb__alloc_zero((size_t)d->n + 1, sizeof *s.keys)};
+    observations_search s = {.group = f, .ctx = ctx, .keys = wb__alloc_zero((size_t)d->n + 1,
+                                                                            sizeof *s.keys)};
     if (!s.keys) return WB_ERROR_MEMORY;
-    const int status = visit_all(d, group_one, &s);
+    const int status = observations_visit_all(d, observations_group_one, &s);
     if (!status) return wb__group_keys(d->n, s.keys, g);
     wb__free(s.keys);
     return status;
@@ -221,7 +227,7 @@ int64_t wb_groupobs(wb_dataset *d, wb_obs_group f, void *ctx, int64_t most, int6
     if (!wb__is_dataset(d, "groupobs")) return -1;
     if (!parts || most < 0)
         return wb__fail(WB_ERROR_ARGUMENT, "groupobs: no place for the groups"), -1;
-    if (find_groups(d, f, ctx, &g)) return -1;
+    if (observations_find_groups(d, f, ctx, &g)) return -1;
     const int64_t made = views_of(d, &g, most, labels, parts);
     wb__group_free(&g);
     return made;

@@ -90,7 +90,7 @@ int wb__part_of(const wb_dataset *root, int64_t i)
     return low;
 }
 
-static void place_rows(const wb_dataset *root, int64_t i, void *const *to, void **at)
+static void parts_place_rows(const wb_dataset *root, int64_t i, void *const *to, void **at)
 {
     for (int k = 0; k < root->n_fields; k++)
         at[k] = root->field[k].present ? (char *)to[k] + i * root->field[k].bytes : NULL;
@@ -106,7 +106,7 @@ static int fill_joined(const wb_dataset *root, int64_t n, const int64_t *index, 
         const int part = wb__part_of(root, index[i]);
         for (run = 0; i + run < n && wb__part_of(root, index[i + run]) == part; run++)
             below[run] = index[i + run] - root->first[part];
-        place_rows(root, i, to, at);
+        parts_place_rows(root, i, to, at);
         status = wb__dataset_fill(root->parts[part], run, below, at, parallel);
     }
     wb__free(below);
@@ -148,7 +148,7 @@ wb_dataset *wb_slidingwindow(wb_dataset *d, int64_t size, int64_t stride)
 }
 
 /* Returns a block of the indices of the observations in n windows. NULL with the error set. */
-static int64_t *window_rows(const wb_dataset *root, int64_t n, const int64_t *index)
+static int64_t *parts_window_rows(const wb_dataset *root, int64_t n, const int64_t *index)
 {
     int64_t *rows = wb__alloc((size_t)(n * root->window) * sizeof *rows + 1);
     for (int64_t i = 0; rows && i < n; i++)
@@ -161,7 +161,7 @@ int wb__parts_fill(const wb_dataset *root, int64_t n, const int64_t *index, void
                    bool parallel)
 {
     if (root->kind == WB__DATA_JOIN) return fill_joined(root, n, index, to, parallel);
-    int64_t *rows = window_rows(root, n, index);
+    int64_t *rows = parts_window_rows(root, n, index);
     if (!rows) return WB_ERROR_MEMORY;
     const int status = wb__dataset_fill(root->parts[0], n * root->window, rows, to, parallel);
     wb__free(rows);
@@ -170,7 +170,7 @@ int wb__parts_fill(const wb_dataset *root, int64_t n, const int64_t *index, void
 
 int wb__windows_gather(const wb_dataset *root, int64_t n, const int64_t *index, wb_batch *batch)
 {
-    int64_t *rows = window_rows(root, n, index);
+    int64_t *rows = parts_window_rows(root, n, index);
     if (!rows) return WB_ERROR_MEMORY;
     int status = wb__dataset_gather(root->parts[0], n * root->window, rows, batch);
     wb__free(rows);

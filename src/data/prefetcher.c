@@ -30,7 +30,7 @@ typedef struct {
     bool started, alive;                /* started: the thread must be joined */
     wb__os_thread thread;
     int64_t *index;                     /* observation indices of one batch */
-} worker;
+} prefetcher_worker;
 
 struct wb__prefetcher {
     const wb_dataset *dataset, *root;
@@ -53,7 +53,7 @@ struct wb__prefetcher {
     int64_t failed;                     /* number of this batch; INT64_MAX: none */
     bool quit;
     int n_workers, alive;               /* alive: threads that have not ended */
-    worker *workers;                    /* after the last one: the indices of the loader's thread */
+    prefetcher_worker *workers;         /* after the last one: the indices of the loader's thread */
     long process;                       /* the process that started the threads */
     int rank;                           /* wb__thread_rank of the threads */
     wb__modes modes;                    /* in which the batches of this epoch are computed */
@@ -64,8 +64,8 @@ struct wb__prefetcher {
 static wb__prefetcher *all_alive;           /* linked list of the prefetchers with a thread */
 static _Thread_local bool is_prefetcher;
 /* The prefetcher whose batch this thread is preparing, or NULL. */
-static _Thread_local const wb__prefetcher *preparing;
-static bool exiting;
+static _Thread_local const wb__prefetcher *prefetcher_preparing;
+static bool prefetcher_exiting;
 
 static slot *slot_of(const wb__prefetcher *f, int64_t index)
 {
@@ -75,7 +75,7 @@ static slot *slot_of(const wb__prefetcher *f, int64_t index)
 /* ---- one batch ------------------------------------------------------------------------------- */
 
 /* Sets the numbers of the observations of a batch. */
-static void fill_index(const wb__prefetcher *f, int64_t batch, int64_t n, int64_t *index)
+static void prefetcher_fill_index(const wb__prefetcher *f, int64_t batch, int64_t n, int64_t *index)
 {
     const int64_t first = batch * f->batchsize;
     for (int64_t i = 0; i < n; i++) index[i] = f->order ? (int64_t)f->order[first + i] : first + i;
@@ -84,7 +84,7 @@ static void fill_index(const wb__prefetcher *f, int64_t batch, int64_t n, int64_
 /* Makes the tensors of a batch in the current scope, on the memory of its buffer. Takes the buffer
  * from *fetched, also on failure. The buffer returns to its pool when the last of these
  * tensors is freed. */
-static int wrap(const wb_dataset *root, wb__prefetched *fetched, wb_batch *batch)
+static int prefetcher_wrap(const wb_dataset *root, wb__prefetched *fetched, wb_batch *batch)
 {
     wb__batch_buffer *buffer = fetched->buffer;
     int made;
@@ -99,7 +99,7 @@ static int wrap(const wb_dataset *root, wb__prefetched *fetched, wb_batch *batch
     return status;
 }
 
-static wb_tensor *sent(const wb__target *t, wb_tensor *x)
+static wb_tensor *prefetcher_sent(const wb__target *t, wb_tensor *x)
 {
     wb_dtype from = wb_dtype_of(x), to = wb__target_dtype(t, from);
     return wb__tensor_to(x, t->device, to == from ? WB_DTYPE_KEEP : to);
@@ -109,15 +109,15 @@ static wb_tensor *sent(const wb__target *t, wb_tensor *x)
  * the target device, if there is one. Evaluates the results and replaces variables by copies. */
 static int make_tensors(wb__prefetcher *f, int64_t *index, wb__prefetched *fetched, wb_batch *batch)
 {
-    int status = f->on_host ? wrap(f->root, fetched, batch)
+    int status = f->on_host ? prefetcher_wrap(f->root, fetched, batch)
                             : wb__dataset_gather(f->dataset, fetched->n, index, batch);
     batch->index = fetched->index;
-    fill_index(f, fetched->index, fetched->n, index);       /* `index` has those of the root */
+    prefetcher_fill_index(f, fetched->index, fetched->n, index); /* `index` has those of the root */
     if (!status) status = wb__dataset_apply(f->dataset, fetched->n, index, batch);
     if (!status && f->collate) status = wb__collate_call(f->collate, f->ctx, batch, "collate");
     for (int k = wb__batch_fields(batch) - 1; !status && f->target.device && k >= 0; k--) {
         wb_tensor **x = wb__batch_at(batch, k);
-        if (!(*x = sent(&f->target, *x))) status = wb_error_code();
+        if (!(*x = prefetcher_sent(&f->target, *x))) status = wb_error_code();
     }
     return status ? status : wb__batch_evaluate(batch);
 }
@@ -144,7 +144,7 @@ static int finish_tensors(wb__prefetcher *f, int64_t *index, wb__prefetched *fet
 
 /* Reads a batch of a stream, when it is its turn. Sets fetched->n; 0: the stream has ended before
  * this batch. Returns 0 or an error code. */
-static int read_stream(wb__prefetcher *f, wb__prefetched *fetched)
+static int prefetcher_read_stream(wb__prefetcher *f, wb__prefetched *fetched)
 {
     wb__data_lock();
     while (f->turn != fetched->index && fetched->index < f->last)
@@ -164,16 +164,17 @@ static int read_stream(wb__prefetcher *f, wb__prefetched *fetched)
     return 0;
 }
 
-static int fetch(wb__prefetcher *f, int64_t *index, wb__prefetched *fetched, bool parallel)
+static int prefetcher_fetch(wb__prefetcher *f, int64_t *index, wb__prefetched *fetched,
+                            bool parallel)
 {
     int status = 0;
     if (f->on_host && !(fetched->buffer = wb__buffer_take(f->pool))) return WB_ERROR_MEMORY;
     if (f->stream) {
-        status = read_stream(f, fetched);
+        status = prefetcher_read_stream(f, fetched);
         if (status || !fetched->n) return status;
     } else {
         fetched->n = WB__MIN(f->batchsize, f->dataset->n - fetched->index * f->batchsize);
-        fill_index(f, fetched->index, fetched->n, index);
+        prefetcher_fill_index(f, fetched->index, fetched->n, index);
         if (fetched->buffer)
             status = wb__dataset_fill(f->dataset, fetched->n, index, fetched->buffer->data,
                                       parallel);
@@ -190,18 +191,18 @@ static void drop_thrown(wb__prefetcher *f)
 /* Prepares a batch, in the modes of the thread that began the epoch, with random numbers that
  * depend only on the epoch and the batch, and stores it in its slot. `index` has room for the
  * indices of a batch. */
-static void prepare(wb__prefetcher *f, int64_t *index, int64_t number, bool parallel)
+static void prefetcher_prepare(wb__prefetcher *f, int64_t *index, int64_t number, bool parallel)
 {
     wb__prefetched fetched = {.index = number};
-    const wb__prefetcher *outer = preparing;
+    const wb__prefetcher *outer = prefetcher_preparing;
     const wb__modes modes = wb__modes_now();
     const wb__rng_state was =
         wb__rng_exchange((wb__rng_state){f->key, (uint64_t)number << 32});
-    preparing = f;
+    prefetcher_preparing = f;
     wb__modes_take(f->modes);
-    const int status = fetch(f, index, &fetched, parallel);
+    const int status = prefetcher_fetch(f, index, &fetched, parallel);
     wb__modes_take(modes);
-    preparing = outer;
+    prefetcher_preparing = outer;
     wb__rng_exchange(was);
     if (status || !fetched.n) wb__prefetched_drop(&fetched);
     wb__data_lock();
@@ -221,7 +222,7 @@ static void prepare(wb__prefetcher *f, int64_t *index, int64_t number, bool para
     wb__data_unlock();
 }
 
-bool wb__prefetcher_prepares(const wb__prefetcher *f) { return preparing == f; }
+bool wb__prefetcher_prepares(const wb__prefetcher *f) { return prefetcher_preparing == f; }
 
 void wb__prefetched_drop(wb__prefetched *fetched)
 {
@@ -238,7 +239,7 @@ int wb__prefetched_open(wb__prefetcher *f, wb__prefetched *fetched, wb_batch *ba
         f->thrown = (wb__thrown){0};
         return wb__fail(fetched->code, "%s", fetched->message);
     }
-    if (fetched->buffer) return wrap(f->root, fetched, batch);
+    if (fetched->buffer) return prefetcher_wrap(f->root, fetched, batch);
     *batch = (wb_batch){.n = fetched->n, .index = fetched->index, .names = fetched->batch.names};
     for (int k = 0; k < WB__FIELDS; k++) {
         wb_tensor **from = wb__batch_at(&fetched->batch, k), *x = *from;
@@ -262,9 +263,9 @@ static int64_t find_work(const wb__prefetcher *f)
     return -1;
 }
 
-static void *run(void *given)
+static void *prefetcher_run(void *given)
 {
-    const worker *w = given;
+    const prefetcher_worker *w = given;
     wb__prefetcher *f = w->of;
     is_prefetcher = true;
     wb__mutex_helps();
@@ -278,7 +279,7 @@ static void *run(void *given)
         }
         slot_of(f, number)->state = BUSY;
         wb__data_unlock();
-        prepare(f, w->index, number, false);
+        prefetcher_prepare(f, w->index, number, false);
         wb__data_lock();
     }
     f->alive--;
@@ -288,7 +289,7 @@ static void *run(void *given)
 }
 
 /* Joins the threads that have been started. The caller does not hold the lock. */
-static void join_all(wb__prefetcher *f)
+static void prefetcher_join_all(wb__prefetcher *f)
 {
     for (int i = 0; i < f->n_workers; i++) {
         if (f->workers[i].started) wb__os_thread_join(f->workers[i].thread);
@@ -300,12 +301,12 @@ static void join_all(wb__prefetcher *f)
  * not exist here, for which a broadcast would wait. */
 static bool has_threads(const wb__prefetcher *f) { return f->process == wb__os_process(); }
 
-static void at_exit(void)
+static void prefetcher_at_exit(void)
 {
     if (is_prefetcher) return;      /* a function of the program called exit on this thread */
     const double until = wb__now() + 1;
     wb__data_lock();
-    exiting = true;
+    prefetcher_exiting = true;
     for (wb__prefetcher *f = all_alive; f; f = f->next_alive) {
         if (!has_threads(f)) continue;
         f->quit = true;
@@ -318,13 +319,13 @@ static void at_exit(void)
         if (f->alive) continue;
         /* The lock is not held while it waits for them. `exiting` keeps the list from growing. */
         wb__data_unlock();
-        join_all(f);
+        prefetcher_join_all(f);
         wb__data_lock();
     }
     wb__data_unlock();
 }
 
-static void unlist(wb__prefetcher *f)
+static void prefetcher_unlist(wb__prefetcher *f)
 {
     for (wb__prefetcher **at = &all_alive; *at; at = &(*at)->next_alive)
         if (*at == f) {
@@ -340,12 +341,12 @@ static void end_threads(void)
     if (is_prefetcher) return;
     wb__data_lock();
     for (wb__prefetcher *f; (f = all_alive);) {
-        unlist(f);
+        prefetcher_unlist(f);
         if (f->process != wb__os_process()) continue;
         f->quit = true;
         wb__os_cond_wake(&f->work);
         wb__data_unlock();
-        join_all(f);
+        prefetcher_join_all(f);
         wb__data_lock();
         f->quit = false;
     }
@@ -382,17 +383,17 @@ static void ensure_threads(wb__prefetcher *f)
         if (f->process) forget_threads(f);
         f->process = wb__os_process();
     }
-    if (exiting || f->quit) return;
+    if (prefetcher_exiting || f->quit) return;
     wb__before_shutdown = end_threads;
     f->rank = f->alive ? f->rank : wb__thread_rank;
     for (int i = 0; i < f->n_workers; i++) {
-        worker *w = &f->workers[i];
+        prefetcher_worker *w = &f->workers[i];
         if (w->started) continue;
-        if (!registered) registered = atexit(at_exit) == 0;
-        w->started = wb__os_thread_start(&w->thread, run, w, true);
+        if (!registered) registered = atexit(prefetcher_at_exit) == 0;
+        w->started = wb__os_thread_start(&w->thread, prefetcher_run, w, true);
         if (!w->started) break;
         f->alive++;
-        unlist(f);
+        prefetcher_unlist(f);
         f->next_alive = all_alive;
         all_alive = f;
     }
@@ -457,9 +458,9 @@ void wb__prefetcher_free(wb__prefetcher *f)
         wb__os_cond_wake(&f->work);
         wb__os_cond_wake(&f->news);
     }
-    unlist(f);
+    prefetcher_unlist(f);
     wb__data_unlock();
-    if (ours) join_all(f);
+    if (ours) prefetcher_join_all(f);
     for (int i = 0; f->slot && i < f->capacity; i++) wb__prefetched_drop(&f->slot[i].fetched);
     if (f->stream) wb__stream_release(f->stream);
     wb__stream_free(f->stream);
@@ -479,7 +480,7 @@ void wb__prefetcher_free(wb__prefetcher *f)
 
 /* Makes the key of the random numbers of an epoch. It differs from the keys that wb__shuffle and
  * wb_seed have. */
-static uint64_t key_of(const wb__epoch *e)
+static uint64_t prefetcher_key_of(const wb__epoch *e)
 {
     uint32_t words[4];
     wb__philox_block(e->seed ^ 0x6d6170706f627321u, (uint64_t)e->number | (uint64_t)e->rank << 40,
@@ -491,11 +492,12 @@ int wb__prefetcher_start(wb__prefetcher *f, const wb__epoch *e)
 {
     int status = f->on_host ? wb__buffer_pool_fill(f->pool) : 0;
     if (!status && f->stream)
-        status = wb__stream_begin(f->stream, key_of(e), e->number, e->first * f->batchsize);
+        status = wb__stream_begin(f->stream, prefetcher_key_of(e), e->number,
+                                  e->first * f->batchsize);
     if (status) return status;
     wb__data_lock();
     f->order = e->order;
-    f->key = key_of(e);
+    f->key = prefetcher_key_of(e);
     f->modes = wb__modes_now();
     f->head = f->turn = e->first;
     f->last = e->last;
@@ -552,7 +554,7 @@ wb__prefetched wb__prefetcher_next(wb__prefetcher *f)
         }
         s->state = BUSY;
         wb__data_unlock();
-        prepare(f, f->workers[f->n_workers].index, f->head, true);
+        prefetcher_prepare(f, f->workers[f->n_workers].index, f->head, true);
         wb__data_lock();
     }
     wb__data_unlock();

@@ -96,14 +96,14 @@ int wb_unstack(wb_tensor *x, int axis, int most, wb_tensor **parts)
 typedef struct { const char *word; int64_t class; } word_label;
 typedef struct { double number; int64_t class; } number_label;
 
-static int by_word(const void *a, const void *b)
+static int sequences_by_word(const void *a, const void *b)
 {
     const word_label *p = a, *q = b;
     const int order = strcmp(p->word, q->word);
     return order ? order : p->class < q->class ? -1 : p->class > q->class;
 }
 
-static int by_number(const void *a, const void *b)
+static int sequences_by_number(const void *a, const void *b)
 {
     const number_label *p = a, *q = b;
     if (p->number != q->number) return p->number < q->number ? -1 : 1;
@@ -111,16 +111,16 @@ static int by_number(const void *a, const void *b)
 }
 
 /* Returns a block of the n labels, sorted. NULL with the error set. */
-static word_label *sort_words(int64_t n, const char *const *labels)
+static word_label *sequences_sort_words(int64_t n, const char *const *labels)
 {
     word_label *sorted = wb__alloc_zero((size_t)n, sizeof *sorted);
     for (int64_t k = 0; sorted && k < n; k++) sorted[k] = (word_label){labels[k], k};
-    if (sorted) qsort(sorted, (size_t)n, sizeof *sorted, by_word);
+    if (sorted) qsort(sorted, (size_t)n, sizeof *sorted, sequences_by_word);
     return sorted;
 }
 
 /* The first place of a word in the list; -1: there is none. */
-static int64_t word_class(const char *word, int64_t n, const word_label *labels)
+static int64_t sequences_word_class(const char *word, int64_t n, const word_label *labels)
 {
     int64_t low = 0;
     for (int64_t high = n; low < high;) {
@@ -131,20 +131,20 @@ static int64_t word_class(const char *word, int64_t n, const word_label *labels)
     return low < n && !strcmp(labels[low].word, word) ? labels[low].class : -1;
 }
 
-/* Like sort_words. A NaN is equal to no number, so it is left out; *n becomes the number of labels
- * in the block. */
-static number_label *sort_numbers(int64_t *n, const double *labels)
+/* Like sequences_sort_words. A NaN is equal to no number, so it is left out; *n becomes the number
+ * of labels in the block. */
+static number_label *sequences_sort_numbers(int64_t *n, const double *labels)
 {
     int64_t kept = 0;
     number_label *sorted = wb__alloc_zero((size_t)*n, sizeof *sorted);
     for (int64_t k = 0; sorted && k < *n; k++)
         if (labels[k] == labels[k]) sorted[kept++] = (number_label){labels[k], k};
-    if (sorted) qsort(sorted, (size_t)kept, sizeof *sorted, by_number);
+    if (sorted) qsort(sorted, (size_t)kept, sizeof *sorted, sequences_by_number);
     *n = kept;
     return sorted;
 }
 
-static int64_t number_class(double x, int64_t n, const number_label *labels)
+static int64_t sequences_number_class(double x, int64_t n, const number_label *labels)
 {
     int64_t low = 0;
     for (int64_t high = n; low < high;) {
@@ -155,12 +155,12 @@ static int64_t number_class(double x, int64_t n, const number_label *labels)
     return low < n && labels[low].number == x ? labels[low].class : -1;
 }
 
-static wb_tensor *find_words(int64_t n, const char *const *words, int64_t n_labels,
-                             const word_label *labels, int64_t other)
+static wb_tensor *sequences_find_words(int64_t n, const char *const *words, int64_t n_labels,
+                                       const word_label *labels, int64_t other)
 {
     int32_t *class = wb__alloc((size_t)n * sizeof *class + 1);
     for (int64_t i = 0; class && i < n; i++) {
-        int64_t k = words[i] ? word_class(words[i], n_labels, labels) : -1;
+        int64_t k = words[i] ? sequences_word_class(words[i], n_labels, labels) : -1;
         if (words[i] && k < 0) k = other;
         class[i] = (int32_t)k;
         if (k >= 0) continue;
@@ -184,28 +184,28 @@ wb_tensor *wb_word_classes(int64_t n, const char *const *words, int64_t n_labels
         if (!labels[k])
             return wb__fail_null(WB_ERROR_ARGUMENT, "word_classes: label %lld is NULL",
                                  (long long)k);
-    word_label *sorted = sort_words(n_labels, labels);
+    word_label *sorted = sequences_sort_words(n_labels, labels);
     if (!sorted) return NULL;
     wb_tensor *found = NULL;
-    const int64_t class = other ? word_class(other, n_labels, sorted) : -1;
+    const int64_t class = other ? sequences_word_class(other, n_labels, sorted) : -1;
     if (other && class < 0)
         wb__fail(WB_ERROR_ARGUMENT, "word_classes: the other label, \"%s\", is none of the labels",
                  other);
-    else found = find_words(n, words, n_labels, sorted, class);
+    else found = sequences_find_words(n, words, n_labels, sorted, class);
     wb__free(sorted);
     return found;
 }
 
 /* Replaces n numbers by their classes. Returns 0 or an error code. */
-static int find_numbers(int64_t n, const double *x, int64_t n_labels, const double *labels,
-                        int64_t other, int32_t *class)
+static int sequences_find_numbers(int64_t n, const double *x, int64_t n_labels,
+                                  const double *labels, int64_t other, int32_t *class)
 {
     int64_t kept = n_labels;
     int status = 0;
-    number_label *sorted = sort_numbers(&kept, labels);
+    number_label *sorted = sequences_sort_numbers(&kept, labels);
     if (!sorted) return WB_ERROR_MEMORY;
     for (int64_t i = 0; !status && i < n; i++) {
-        int64_t k = number_class(x[i], kept, sorted);
+        int64_t k = sequences_number_class(x[i], kept, sorted);
         if (k < 0) k = other;
         if (k < 0)
             status = wb__fail(WB_ERROR_ARGUMENT, "number_classes: element %lld, %g, is none of the "
@@ -230,7 +230,7 @@ wb_tensor *wb_number_classes(wb_tensor *x, int64_t n_labels, const double *label
     wb_tensor *found = NULL;
     if (class) {
         wb__convert(value, WB_F64, data, wb_dtype_of(x), n);
-        if (!find_numbers(n, value, n_labels, labels, other, class))
+        if (!sequences_find_numbers(n, value, n_labels, labels, other, class))
             found = wb_from(class, WB_I32, wb_ndim(x), wb_dims(x));
     }
     wb__free(class);

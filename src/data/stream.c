@@ -67,7 +67,7 @@ void wb__stream_release(wb__stream *s)
 }
 
 /* Sets at[k] to row i of each field. */
-static void rows_at(const wb__stream *s, void *const *to, int64_t i, void **at)
+static void data_stream_rows_at(const wb__stream *s, void *const *to, int64_t i, void **at)
 {
     for (int k = 0; k < WB__FIELDS; k++) {
         const wb__field *f = &s->root->field[k];
@@ -84,7 +84,7 @@ WB__PROGRAM_CALL(restart_call, restart_run, int,
 
 /* Calls the program's function for one more observation. Returns 0 or an error code; at the end of
  * the stream sets s->ended. */
-static int call(wb__stream *s, void *const *at)
+static int data_stream_call(wb__stream *s, void *const *at)
 {
     wb_clear_error();
     next_call c = {s->root, at, 0};
@@ -100,7 +100,7 @@ static int call(wb__stream *s, void *const *at)
                     (long long)s->number, code);
 }
 
-static int restart(wb__stream *s)
+static int data_stream_restart(wb__stream *s)
 {
     wb_clear_error();
     restart_call c = {s->root, s->epoch, 0};
@@ -113,7 +113,7 @@ static int restart(wb__stream *s)
     return wb__fail(code, ".restart of the stream returned %d", code);
 }
 
-static void copy_row(const wb__stream *s, void *const *to, void *const *from)
+static void data_stream_copy_row(const wb__stream *s, void *const *to, void *const *from)
 {
     for (int k = 0; k < s->root->n_fields; k++)
         if (to[k]) memcpy(to[k], from[k], (size_t)s->root->field[k].bytes);
@@ -121,29 +121,29 @@ static void copy_row(const wb__stream *s, void *const *to, void *const *from)
 
 /* Draws one observation from the buffer. The next observation of the stream takes its place, or, at
  * the end of the stream, the last one of the buffer. Sets *got to false if there is none. */
-static int draw(wb__stream *s, void *const *at, bool *got)
+static int data_stream_draw(wb__stream *s, void *const *at, bool *got)
 {
     void *row[WB__FIELDS], *last[WB__FIELDS];
     int status = 0;
     while (!status && !s->ended && s->count < s->capacity) {
-        rows_at(s, (void *const *)s->rows, s->count, row);
-        status = call(s, row);
+        data_stream_rows_at(s, (void *const *)s->rows, s->count, row);
+        status = data_stream_call(s, row);
         s->count += !status && !s->ended;
     }
     *got = !status && s->count > 0;
     if (!*got) return status;
     const int64_t i = wb__draw_below(&s->draws, s->count--);
-    rows_at(s, (void *const *)s->rows, i, row);
-    copy_row(s, at, row);
-    rows_at(s, (void *const *)s->rows, s->count, last);
-    if (i != s->count) copy_row(s, row, last);
+    data_stream_rows_at(s, (void *const *)s->rows, i, row);
+    data_stream_copy_row(s, at, row);
+    data_stream_rows_at(s, (void *const *)s->rows, s->count, last);
+    if (i != s->count) data_stream_copy_row(s, row, last);
     return 0;
 }
 
-static int read_one(wb__stream *s, void *const *at, bool *got)
+static int data_stream_read_one(wb__stream *s, void *const *at, bool *got)
 {
-    if (s->capacity) return draw(s, at, got);
-    const int status = s->ended ? 0 : call(s, at);
+    if (s->capacity) return data_stream_draw(s, at, got);
+    const int status = s->ended ? 0 : data_stream_call(s, at);
     *got = !status && !s->ended;
     return status;
 }
@@ -152,13 +152,13 @@ int wb__stream_read(wb__stream *s, int64_t n, void *const *to, int64_t *read)
 {
     void *at[WB__FIELDS];
     bool got = true;
-    int status = s->begun ? 0 : restart(s);
+    int status = s->begun ? 0 : data_stream_restart(s);
     *read = 0;
-    rows_at(s, to, 0, at);
-    for (; !status && got && s->skip > 0; s->skip--) status = read_one(s, at, &got);
+    data_stream_rows_at(s, to, 0, at);
+    for (; !status && got && s->skip > 0; s->skip--) status = data_stream_read_one(s, at, &got);
     while (!status && got && *read < n) {
-        rows_at(s, to, *read, at);
-        status = read_one(s, at, &got);
+        data_stream_rows_at(s, to, *read, at);
+        status = data_stream_read_one(s, at, &got);
         *read += !status && got;
     }
     return status;

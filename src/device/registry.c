@@ -16,40 +16,40 @@
 
 /* In order of preference; the CPU comes last. */
 #define GPU_BACKENDS(X) X("CUDA") X("AMDGPU") X("Metal") X("OpenCL")
-#define NAMED(name_) .name = name_, .label = name_ ": ", .prefix = name_ "Device"
+#define REGISTRY_NAMED(name_) .name = name_, .label = name_ ": ", .prefix = name_ "Device"
 #define LIBRARIES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 enum { CUDA_ROW, AMDGPU_ROW, METAL_ROW, OPENCL_ROW };
 const wb__row wb__rows[WB__ROWS] = {
-    {NAMED("CUDA"), .missing = BUILT_WITHOUT("CUDA", "WEBER_CUDA"),
+    {REGISTRY_NAMED("CUDA"), .missing = BUILT_WITHOUT("CUDA", "WEBER_CUDA"),
      .libraries = LIBRARIES("cuDNN", "cuBLASLt", "NVRTC", "NCCL"),
      .deviceless = "It needs an NVIDIA GPU, its driver, and CUDA_VISIBLE_DEVICES not to hide it."},
-    {NAMED("AMDGPU"), .alias = "AMD", .missing = BUILT_WITHOUT("AMDGPU", "WEBER_AMDGPU"),
+    {REGISTRY_NAMED("AMDGPU"), .alias = "AMD", .missing = BUILT_WITHOUT("AMDGPU", "WEBER_AMDGPU"),
      .libraries = LIBRARIES("MIOpen", "rocBLAS", "hiprtc", "RCCL"),
      .deviceless = "It needs an AMD GPU, ROCm, and HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES "
                    "not to hide it."},
-    {NAMED("Metal"), .missing = BUILT_WITHOUT("Metal", "WEBER_METAL"),
+    {REGISTRY_NAMED("Metal"), .missing = BUILT_WITHOUT("Metal", "WEBER_METAL"),
      .libraries = LIBRARIES("MPS", "MPSGraph"),
      .deviceless = "It needs macOS 13 or newer, and a GPU of the family Metal 3."},
-    {NAMED("OpenCL"), .missing = BUILT_WITHOUT("OpenCL", "WEBER_OPENCL"),
+    {REGISTRY_NAMED("OpenCL"), .missing = BUILT_WITHOUT("OpenCL", "WEBER_OPENCL"),
      .libraries = LIBRARIES("CLBlast"),
      .deviceless = "It needs a vendor's OpenCL driver, or PoCL for the processor "
                    "(Debian: pocl-opencl-icd)."},
-    {NAMED("CPU"), .missing = "", .deviceless = "", .libraries = LIBRARIES(NULL)},
+    {REGISTRY_NAMED("CPU"), .missing = "", .deviceless = "", .libraries = LIBRARIES(NULL)},
 };
 
-#define ENTRY(name) name,
-#define LISTED(name) name ", "
-static const char *const names[] = {GPU_BACKENDS(ENTRY) "CPU", NULL};
-static const char *const gpu_names[] = {GPU_BACKENDS(ENTRY) NULL};
-#define NAMES GPU_BACKENDS(LISTED) "CPU"
+#define REGISTRY_ENTRY(name) name,
+#define REGISTRY_LISTED(name) name ", "
+static const char *const registry_names[] = {GPU_BACKENDS(REGISTRY_ENTRY) "CPU", NULL};
+static const char *const gpu_names[] = {GPU_BACKENDS(REGISTRY_ENTRY) NULL};
+#define NAMES GPU_BACKENDS(REGISTRY_LISTED) "CPU"
 
-const char *const *wb_supported_devices(void) { return names; }
+const char *const *wb_supported_devices(void) { return registry_names; }
 const char *const *wb_supported_gpu_backends(void) { return gpu_names; }
 
 /* ---- state --------------------------------------------------------------------------------- */
 
-typedef enum { NOT_STARTED, STARTING, WORKS, FAILED } condition;
+typedef enum { NOT_STARTED, STARTING, WORKS, REGISTRY_FAILED } condition;
 
 /* The state of each backend, by row.  `reason`, why the backend does not work, is in fixed memory,
  * so that it is available when memory is short. */
@@ -60,10 +60,10 @@ static struct {
     int n;
     bool started;                       /* has worked at least once */
     char reason[WB__REASON_BYTES];
-} state[WB__ROWS] = {[WB__CPU_ROW] = {.backend = &wb__cpu_backend}};
+} registry_state[WB__ROWS] = {[WB__CPU_ROW] = {.backend = &wb__cpu_backend}};
 
 /* The backends that are built in, by row. */
-static const wb__backend *built[WB__ROWS] = {
+static const wb__backend *registry_built[WB__ROWS] = {
 #ifdef WB_HAVE_CUDA
     [CUDA_ROW] = &wb__cu_backend,
 #endif
@@ -79,15 +79,15 @@ static const wb__backend *built[WB__ROWS] = {
     [WB__CPU_ROW] = &wb__cpu_backend,
 };
 
-static wb__mutex lock = WB__MUTEX_INIT;
-static int depth;                       /* how often its owner has taken the lock */
-static wb__once once = WB__ONCE_INIT;
+static wb__mutex registry_lock = WB__MUTEX_INIT;
+static int registry_depth;              /* how often its owner has taken the lock */
+static wb__once registry_once = WB__ONCE_INIT;
 static bool environment_read;
 static bool alias_logged;
 
-static void stop_all(void);
+static void registry_stop_all(void);
 
-static void prepare(void) { wb__at_shutdown = stop_all; }
+static void registry_prepare(void) { wb__at_shutdown = registry_stop_all; }
 
 static void load_from_environment(void)
 {
@@ -112,25 +112,25 @@ static void load_from_environment(void)
     wb__error_restore(&kept);
 }
 
-static void take(void)
+static void registry_take(void)
 {
-    if (!wb__mutex_is_mine(&lock)) {
-        wb__mutex_lock(&lock);
-        depth = 0;
+    if (!wb__mutex_is_mine(&registry_lock)) {
+        wb__mutex_lock(&registry_lock);
+        registry_depth = 0;
     }
-    depth++;
+    registry_depth++;
 }
 
 void wb__registry_lock(void)
 {
-    wb__once_run(&once, prepare);
-    take();
+    wb__once_run(&registry_once, registry_prepare);
+    registry_take();
     if (!environment_read) load_from_environment();
 }
 
 void wb__registry_unlock(void)
 {
-    if (!--depth) wb__mutex_unlock(&lock);
+    if (!--registry_depth) wb__mutex_unlock(&registry_lock);
 }
 
 /* ---- rows ---------------------------------------------------------------------------------- */
@@ -152,7 +152,7 @@ int wb__row_find(const char *name)
     return -1;
 }
 
-static int unsupported(const char *name)
+static int registry_unsupported(const char *name)
 {
     wb__fail(WB_ERROR_ARGUMENT, "Unsupported GPU backend: %s.\nSupported backends are: " NAMES ".",
              name ? name : "NULL");
@@ -162,14 +162,14 @@ static int unsupported(const char *name)
 int wb__row_named(const char *name)
 {
     int row = wb__row_find(name);
-    return row < 0 ? unsupported(name) : row;
+    return row < 0 ? registry_unsupported(name) : row;
 }
 
 int wb__row_exact(const char *name)
 {
     for (int i = 0; i < WB__ROWS; i++)
         if (!strcmp(name, wb__rows[i].name)) return i;
-    return unsupported(name);
+    return registry_unsupported(name);
 }
 
 int wb__row_of(const wb__backend *backend)
@@ -179,12 +179,12 @@ int wb__row_of(const wb__backend *backend)
     return WB__CPU_ROW;
 }
 
-bool wb__row_loaded(int row) { return state[row].backend != NULL; }
-const wb__backend *wb__row_backend(int row) { return state[row].backend; }
+bool wb__row_loaded(int row) { return registry_state[row].backend != NULL; }
+const wb__backend *wb__row_backend(int row) { return registry_state[row].backend; }
 
-static bool list_devices(int row)
+static bool registry_list_devices(int row)
 {
-    const wb__backend *b = state[row].backend;
+    const wb__backend *b = registry_state[row].backend;
     int n = b->count();
     if (n <= 0) {
         wb__fail(WB_ERROR_DEVICE, "%s found no device. %s", wb__rows[row].name,
@@ -194,52 +194,54 @@ static bool list_devices(int row)
     const wb_device **list = wb__alloc_zero((size_t)n, sizeof(*list));
     if (!list) return false;
     for (int i = 0; i < n; i++) list[i] = b->device(i);
-    state[row].devices = list;
-    state[row].n = n;
+    registry_state[row].devices = list;
+    registry_state[row].n = n;
     return true;
 }
 
 /* Starts a backend. A start that failed is not tried again before wb_shutdown, except when memory
  * was short. */
-static void start(int row)
+static void registry_start(int row)
 {
     wb__error_kept kept;
     wb__error_keep(&kept);
     wb_clear_error();
-    state[row].condition = STARTING;
-    snprintf(state[row].reason, WB__REASON_BYTES, "%s is being started.", wb__rows[row].name);
-    if (state[row].backend->start() == 0) {
-        if (list_devices(row)) state[row].condition = WORKS;
-        else state[row].backend->stop();
-        state[row].started |= state[row].condition == WORKS;
+    registry_state[row].condition = STARTING;
+    snprintf(registry_state[row].reason, WB__REASON_BYTES, "%s is being started.",
+             wb__rows[row].name);
+    if (registry_state[row].backend->start() == 0) {
+        if (registry_list_devices(row)) registry_state[row].condition = WORKS;
+        else registry_state[row].backend->stop();
+        registry_state[row].started |= registry_state[row].condition == WORKS;
     }
-    if (state[row].condition != WORKS) {
+    if (registry_state[row].condition != WORKS) {
         bool retry = wb_error_code() == WB_ERROR_MEMORY;
-        state[row].condition = retry ? NOT_STARTED : FAILED;
-        if (*wb_error()) wb__error_plain(state[row].reason, WB__REASON_BYTES);
-        else snprintf(state[row].reason, WB__REASON_BYTES, "%s", wb__rows[row].deviceless);
+        registry_state[row].condition = retry ? NOT_STARTED : REGISTRY_FAILED;
+        if (*wb_error()) wb__error_plain(registry_state[row].reason, WB__REASON_BYTES);
+        else snprintf(registry_state[row].reason, WB__REASON_BYTES, "%s", wb__rows[row].deviceless);
     }
     if (wb__debug("load"))
-        wb__log(WB_LOG_DEBUG, "load: %s: %d device%s%s%s", wb__rows[row].name, state[row].n,
-                state[row].n == 1 ? "" : "s", state[row].n ? "" : ": ",
-                state[row].n ? "" : state[row].reason);
+        wb__log(WB_LOG_DEBUG, "load: %s: %d device%s%s%s", wb__rows[row].name,
+                registry_state[row].n, registry_state[row].n == 1 ? "" : "s",
+                registry_state[row].n ? "" : ": ",
+                registry_state[row].n ? "" : registry_state[row].reason);
     wb__error_restore(&kept);
 }
 
 bool wb__row_works(int row)
 {
-    if (!state[row].backend) return false;
-    if (state[row].condition == NOT_STARTED) start(row);
-    return state[row].condition == WORKS;
+    if (!registry_state[row].backend) return false;
+    if (registry_state[row].condition == NOT_STARTED) registry_start(row);
+    return registry_state[row].condition == WORKS;
 }
 
 const char *wb__row_reason(int row)
 {
     if (wb__row_works(row)) return "";
-    if (!state[row].backend && !*state[row].reason)
-        snprintf(state[row].reason, WB__REASON_BYTES, "%s is not loaded: wb_using(\"%s\").",
-                 wb__rows[row].name, wb__rows[row].name);
-    return state[row].reason;
+    if (!registry_state[row].backend && !*registry_state[row].reason)
+        snprintf(registry_state[row].reason, WB__REASON_BYTES,
+                 "%s is not loaded: wb_using(\"%s\").", wb__rows[row].name, wb__rows[row].name);
+    return registry_state[row].reason;
 }
 
 const char *wb__row_label(int row, const char *reason)
@@ -251,23 +253,23 @@ const char *wb__row_label(int row, const char *reason)
 wb_device_list wb__row_devices(int row)
 {
     if (!wb__row_works(row)) return (wb_device_list){0};
-    return (wb_device_list){state[row].n, state[row].devices};
+    return (wb_device_list){registry_state[row].n, registry_state[row].devices};
 }
 
 /* Stops all backends; called by wb_shutdown. They stay loaded and start again on demand. stop()
  * does nothing while the program holds objects of the backend. So `started` stays set, and the next
  * shutdown calls stop() again. */
-static void stop_all(void)
+static void registry_stop_all(void)
 {
-    take();
+    registry_take();
     wb__selection_forget_device();
     for (int i = 0; i < WB__ROWS; i++) {
-        if (state[i].started) state[i].backend->stop();
-        if (state[i].backend) state[i].condition = NOT_STARTED;
-        wb__free(state[i].devices);
-        state[i].devices = NULL;
-        state[i].n = 0;
-        state[i].reason[0] = 0;
+        if (registry_state[i].started) registry_state[i].backend->stop();
+        if (registry_state[i].backend) registry_state[i].condition = NOT_STARTED;
+        wb__free(registry_state[i].devices);
+        registry_state[i].devices = NULL;
+        registry_state[i].n = 0;
+        registry_state[i].reason[0] = 0;
     }
     wb__registry_unlock();
 }
@@ -277,7 +279,7 @@ static void stop_all(void)
 void wb__registry_put(const char *name, const wb__backend *backend)
 {
     const int row = wb__row_exact(name);
-    if (row >= 0) built[row] = backend;
+    if (row >= 0) registry_built[row] = backend;
 }
 
 int wb_using(const char *backend)
@@ -285,9 +287,9 @@ int wb_using(const char *backend)
     int row = wb__row_named(backend), status = 0;
     if (row < 0) return wb_error_code();
     wb__registry_lock();
-    if (!state[row].backend && !(state[row].backend = built[row])) {
+    if (!registry_state[row].backend && !(registry_state[row].backend = registry_built[row])) {
         status = wb__fail(WB_ERROR_DEVICE, "%s", wb__rows[row].missing);
-        wb__error_plain(state[row].reason, WB__REASON_BYTES);
+        wb__error_plain(registry_state[row].reason, WB__REASON_BYTES);
     }
     wb__registry_unlock();
     return status;
@@ -309,7 +311,7 @@ bool (wb_functional)(const char *backend, const char *part)
     if (row < 0) return false;
     wb__registry_lock();
     bool works = wb__row_works(row);
-    if (works && part) have = state[row].backend->part(part);
+    if (works && part) have = registry_state[row].backend->part(part);
     wb__registry_unlock();
     if (have < 0)
         wb__fail(WB_ERROR_ARGUMENT, "%s has no part called \"%s\"", wb__rows[row].name, part);

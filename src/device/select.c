@@ -11,19 +11,19 @@
 #include <string.h>
 
 /* Guarded by the registry's lock. */
-static int remembered;          /* 1 + the row of wb_gpu_device's result; 0: nothing */
+static int select_remembered;   /* 1 + the row of wb_gpu_device's result; 0: nothing */
 static struct {
     bool not_allowed, not_loaded, not_functional;       /* logged about the preference */
     bool nothing_loaded, nothing_works;                 /* logged by wb_gpu */
-} logged;
+} select_logged;
 
-void wb__selection_forget_device(void) { remembered = 0; }
+void wb__selection_forget_device(void) { select_remembered = 0; }
 
 void wb__device_forget(void)
 {
     wb__registry_lock();
-    remembered = 0;
-    memset(&logged, 0, sizeof logged);
+    select_remembered = 0;
+    memset(&select_logged, 0, sizeof select_logged);
     wb__preference_forget();
     wb__registry_unlock();
 }
@@ -36,7 +36,7 @@ static bool first_time(bool *flag)
 }
 
 /* The first device of a row; with several ranks on this machine, each has another one. */
-static const wb_device *first_of(int row)
+static const wb_device *select_first_of(int row)
 {
     const wb_device_list all = wb__row_devices(row);
     const wb__communicator *c = wb__world();
@@ -47,11 +47,11 @@ static const wb_device *first_of(int row)
 
 /* Returns the row of the preferred backend; -1: none. With `once`, each problem is logged only
  * once. */
-static int preferred(const wb__preference *p, bool verbose, bool once)
+static int select_preferred(const wb__preference *p, bool verbose, bool once)
 {
     if (!p->set) return -1;
     if (p->row < 0) {
-        if (first_time(&logged.not_allowed))
+        if (first_time(&select_logged.not_allowed))
             wb__log(WB_LOG_WARN, "gpu_backend preference is set to %s, which is not allowed.\n"
                     "Defaulting to automatic device selection.", p->name);
         return -1;
@@ -59,14 +59,14 @@ static int preferred(const wb__preference *p, bool verbose, bool once)
     const char *name = wb__rows[p->row].name;
     if (verbose) wb__log(WB_LOG_INFO, "Using backend set in preferences: %s.", name);
     if (!wb__row_loaded(p->row)) {
-        if (first_time(&logged.not_loaded) || !once)
+        if (first_time(&select_logged.not_loaded) || !once)
             wb__log(WB_LOG_WARN, "Trying to use backend: %s but it's trigger package is not "
                     "loaded.\nPlease load the package and call this function again to respect the "
                     "preferences backend: wb_using(\"%s\").", name, name);
         return -1;
     }
     if (wb__row_works(p->row)) return p->row;
-    if (first_time(&logged.not_functional) || !once)
+    if (first_time(&select_logged.not_functional) || !once)
         wb__log(WB_LOG_WARN, "Backend: %s from the set preferences is not functional. Defaulting "
                 "to automatic device selection.\n%s", name, wb__row_reason(p->row));
     return -1;
@@ -84,13 +84,13 @@ const wb_device *wb_get_device_with(const wb_get_device_options *given)
     wb_get_device_options o;
     if (!wb__read_options("get_device", wb_get_device_options, &o, given, NULL)) return NULL;
     wb__registry_lock();
-    int row = preferred(wb__preference_read(), o.verbose, false);
-    const wb_device *d = row < 0 ? NULL : first_of(row);
+    int row = select_preferred(wb__preference_read(), o.verbose, false);
+    const wb_device *d = row < 0 ? NULL : select_first_of(row);
     if (!d) {
         row = first_working(0, WB__ROWS);
         if (row < 0) row = WB__CPU_ROW; /* no memory for its list of devices */
         if (o.verbose) wb__log(WB_LOG_INFO, "Using backend: %s.", wb__rows[row].name);
-        d = row == WB__CPU_ROW ? &wb__cpu : first_of(row);
+        d = row == WB__CPU_ROW ? &wb__cpu : select_first_of(row);
     }
     wb__registry_unlock();
     return d;
@@ -108,15 +108,15 @@ static bool prefers_cpu(void)
 
 /* Returns the device that wb_gpu uses; NULL: there is no GPU, or the CPU is preferred. Only a GPU
  * is remembered, so that a backend that is loaded later is found. */
-static const wb_device *gpu(void)
+static const wb_device *select_gpu(void)
 {
-    if (remembered) return first_of(remembered - 1);
+    if (select_remembered) return select_first_of(select_remembered - 1);
     if (prefers_cpu()) return NULL;
     const int row = first_working(0, WB__CPU_ROW);
     if (row < 0) return NULL;
-    const int named = preferred(wb__preference_read(), false, true);
-    remembered = 1 + (named < 0 ? row : named);
-    return first_of(remembered - 1);
+    const int named = select_preferred(wb__preference_read(), false, true);
+    select_remembered = 1 + (named < 0 ? row : named);
+    return select_first_of(select_remembered - 1);
 }
 
 const char *wb__gpu_backend_in_use(void)
@@ -154,8 +154,8 @@ const wb_device *wb_gpu_device_with(const wb_gpu_device_options *given)
     wb_gpu_device_options o;
     if (!wb__read_options("gpu_device", wb_gpu_device_options, &o, given, NULL)) return NULL;
     wb__registry_lock();
-    const wb_device *d = gpu();
-    if (!d && !prefers_cpu()) preferred(wb__preference_read(), false, true);
+    const wb_device *d = select_gpu();
+    if (!d && !prefers_cpu()) select_preferred(wb__preference_read(), false, true);
     if (!d) d = o.force ? no_gpu() : &wb__cpu;
     wb__registry_unlock();
     return d;
@@ -164,8 +164,8 @@ const wb_device *wb_gpu_device_with(const wb_gpu_device_options *given)
 void wb_reset_gpu_device(void)
 {
     wb__registry_lock();
-    remembered = 0;
-    logged.not_loaded = logged.not_functional = false;
+    select_remembered = 0;
+    select_logged.not_loaded = select_logged.not_functional = false;
     wb__registry_unlock();
 }
 
@@ -181,7 +181,7 @@ static void log_nothing_works(void)
     }
     const wb__row *r = &wb__rows[row];
     const bool loaded = wb__row_loaded(row);
-    if (!first_time(loaded ? &logged.nothing_works : &logged.nothing_loaded)) return;
+    if (!first_time(loaded ? &select_logged.nothing_works : &select_logged.nothing_loaded)) return;
     if (loaded)
         wb__log(WB_LOG_INFO, "The %s function is being called but %s is not functional.\n"
                 "Defaulting back to the CPU. (No action is required if you want to run on the "
@@ -194,10 +194,10 @@ static void log_nothing_works(void)
 const wb_device *wb__gpu_for_move(void)
 {
     wb__registry_lock();
-    const wb_device *d = gpu();
+    const wb_device *d = select_gpu();
     if (!d && !prefers_cpu()) {
         const wb__preference *p = wb__preference_read();
-        if (p->set && p->row < 0) preferred(p, false, true);
+        if (p->set && p->row < 0) select_preferred(p, false, true);
         log_nothing_works();
     }
     wb__registry_unlock();
@@ -216,7 +216,7 @@ wb_device_list wb_devices(const char *backend)
     return list;
 }
 
-static const wb_device *numbered(int row, int ordinal)
+static const wb_device *select_numbered(int row, int ordinal)
 {
     const char *name = wb__rows[row].name;
     if (!wb__row_loaded(row))
@@ -236,7 +236,7 @@ const wb_device *wb_device_at(const char *backend, int ordinal)
     int row = wb__row_named(backend);
     if (row < 0) return NULL;
     wb__registry_lock();
-    const wb_device *d = numbered(row, ordinal);
+    const wb_device *d = select_numbered(row, ordinal);
     wb__registry_unlock();
     return d;
 }
@@ -244,34 +244,35 @@ const wb_device *wb_device_at(const char *backend, int ordinal)
 /* ---- properties ---------------------------------------------------------------------------- */
 
 /* Whether d is a device, neither NULL nor an object; that it is an object is an error. */
-static bool is_device(const wb_device *d, const char *what)
+static bool select_is_device(const wb_device *d, const char *what)
 {
     return d && wb__is_device(what, d);
 }
 
 int wb_device_ordinal(const wb_device *d)
 {
-    return is_device(d, "device_ordinal") ? d->ordinal : -1;
+    return select_is_device(d, "device_ordinal") ? d->ordinal : -1;
 }
 const char *wb_device_backend(const wb_device *d)
 {
-    return is_device(d, "device_backend") ? d->backend->name : "";
+    return select_is_device(d, "device_backend") ? d->backend->name : "";
 }
 bool wb_device_is_gpu(const wb_device *d)
 {
-    return is_device(d, "device_is_gpu") && !d->backend->host_visible;
+    return select_is_device(d, "device_is_gpu") && !d->backend->host_visible;
 }
 
 const char *wb_device_name(const wb_device *d)
 {
-    return !is_device(d, "device_name") ? "" : d->name && *d->name ? d->name : d->backend->name;
+    return !select_is_device(d,
+                             "device_name") ? "" : d->name && *d->name ? d->name : d->backend->name;
 }
 
 const char *wb_device_describe(const wb_device *d)
 {
     enum { RING = 8, ROOM = 256 };
     static _Thread_local unsigned next;
-    if (!is_device(d, "device_describe")) return "";
+    if (!select_is_device(d, "device_describe")) return "";
     char *text = wb__thread_text(WB__TEXT_DEVICES) + next++ % RING * ROOM;
     const char *prefix = wb__rows[wb__row_of(d->backend)].prefix;
     if (wb_device_is_gpu(d))
@@ -286,7 +287,7 @@ const char *wb_device_describe(const wb_device *d)
 static bool given_device(const wb_device *d, const char *what)
 {
     if (!d && !*wb_error()) wb__fail(WB_ERROR_ARGUMENT, "%s: no device", what);
-    return is_device(d, what);
+    return select_is_device(d, what);
 }
 
 int wb_device_memory_of(const wb_device *d, wb_device_memory *m)

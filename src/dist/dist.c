@@ -16,22 +16,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static wb__mutex lock = WB__MUTEX_INIT;    /* guards the fields below */
-static const wb_distributed_backend *backend;               /* NULL: the ranks are not connected */
-static wb__communicator communicator;                       /* of the process */
-static wb__communicator ranks[WB__RANKS_HERE];              /* of its ranks that are threads */
-static int n_ranks;
-static long process;                                        /* the one that connected the ranks */
-static wb__dist_services services;
+static wb__mutex dist_lock = WB__MUTEX_INIT; /* guards the fields below */
+static const wb_distributed_backend *dist_backend;          /* NULL: the ranks are not connected */
+static wb__communicator dist_communicator;                  /* of the process */
+static wb__communicator dist_ranks[WB__RANKS_HERE];         /* of its ranks that are threads */
+static int dist_n_ranks;
+static long dist_process;                                   /* the one that connected the ranks */
+static wb__dist_services dist_services;
 
 /* ---- the end of the process ------------------------------------------------------------------ */
 
 /* If the process failed, the other ranks would wait for it.  During an operation the process does
  * not end by itself: the backend ends it, since another rank has ended.  A child of fork is no
  * rank, and its end does not concern the others. */
-static void at_exit(bool failed)
+static void dist_at_exit(bool failed)
 {
-    if (!wb__world() || process != wb__os_process() || wb__collective_busy()) return;
+    if (!wb__world() || dist_process != wb__os_process() || wb__collective_busy()) return;
     if (!failed) {
         wb_distributed_finalize();
         return;
@@ -39,19 +39,19 @@ static void at_exit(bool failed)
     fprintf(stderr, "weber: %s: rank %d of %d ends with an error, and ends all ranks%s%s\n",
             wb__world()->name, wb__world()->rank, wb__world()->size, *wb_error() ? ": " : "",
             wb_error());
-    backend->abort();
+    dist_backend->abort();
 }
 
 #ifdef __GLIBC__
-static void on_end(int status, void *unused)
+static void dist_on_end(int status, void *unused)
 {
     (void)unused;
-    at_exit(status != 0);
+    dist_at_exit(status != 0);
 }
-static bool register_end(void) { return !on_exit(on_end, NULL); }
+static bool register_end(void) { return !on_exit(dist_on_end, NULL); }
 #else
-static void on_end(void) { at_exit(wb_error_code() != 0); }
-static bool register_end(void) { return !atexit(on_end); }
+static void dist_on_end(void) { dist_at_exit(wb_error_code() != 0); }
+static bool register_end(void) { return !atexit(dist_on_end); }
 #endif
 
 /* ---- connecting ------------------------------------------------------------------------------ */
@@ -60,7 +60,7 @@ static bool register_end(void) { return !atexit(on_end); }
 static bool has_spare_processor(void)
 {
     return wb__environment_switch("WEBER_DISTRIBUTED_OVERLAP",
-                      (wb__threads() + 1) * communicator.local_size <= wb__os_processors());
+                      (wb__threads() + 1) * dist_communicator.local_size <= wb__os_processors());
 }
 
 /* What follows is called with the lock held. */
@@ -72,13 +72,13 @@ static void forget_ranks(void)
     wb__ranks_forget();
     wb__log_without_info(false);
     /* frees graphs that contain operations of the ranks */
-    if (communicator.device || n_ranks) wb__cache_clear();
-    backend = NULL;
-    n_ranks = 0;
+    if (dist_communicator.device || dist_n_ranks) wb__cache_clear();
+    dist_backend = NULL;
+    dist_n_ranks = 0;
 }
 
 /* `perform` of the process's communicator if the ranks are threads: the caller is none of them. */
-static int refuse(const wb__collective *c)
+static int dist_refuse(const wb__collective *c)
 {
     (void)c;
     return wb__fail(WB_ERROR_ARGUMENT, "distributed: this thread is no rank: with .devices the"
@@ -87,22 +87,22 @@ static int refuse(const wb__collective *c)
 }
 
 /* Connects the ranks that are threads of this process. */
-static int start_threads(const wb_distributed_backend *b)
+static int dist_start_threads(const wb_distributed_backend *b)
 {
     if (!b->start_threads)
         return wb__fail(WB_ERROR_UNSUPPORTED, "distributed_initialize: .devices: with %s a process"
                         " is one rank: leave it out, and start a process for each", b->name);
-    memset(ranks, 0, sizeof ranks);
-    const int status = b->start_threads(&services, ranks, &n_ranks);
-    if (status) n_ranks = 0;
-    communicator = ranks[0];
-    communicator.device = NULL;
-    communicator.context = NULL;
-    communicator.perform = refuse;
+    memset(dist_ranks, 0, sizeof dist_ranks);
+    const int status = b->start_threads(&dist_services, dist_ranks, &dist_n_ranks);
+    if (status) dist_n_ranks = 0;
+    dist_communicator = dist_ranks[0];
+    dist_communicator.device = NULL;
+    dist_communicator.context = NULL;
+    dist_communicator.perform = dist_refuse;
     return status;
 }
 
-static int check_version(const wb_distributed_backend *b)
+static int dist_check_version(const wb_distributed_backend *b)
 {
     if (!b || b->version == WB__DIST_VERSION) return 0;
     return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialize: libweber is version %s, and the"
@@ -123,31 +123,31 @@ static int check_through(const wb_distributed_backend *b,
                     " %s: leave out .through", b->name, through->name);
 }
 
-static int connect_ranks(const wb_distributed_backend *b,
-                         const wb_distributed_initialize_options *o)
+static int dist_connect_ranks(const wb_distributed_backend *b,
+                              const wb_distributed_initialize_options *o)
 {
     static bool registered;
-    int status = check_version(b);
-    if (!status) status = check_version(o->through);
+    int status = dist_check_version(b);
+    if (!status) status = dist_check_version(o->through);
     if (!status) status = check_through(b, o);
     if (status) return status;
-    if (backend)
+    if (dist_backend)
         return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialize: the ranks are connected"
-                        " already, by %s", communicator.name);
-    communicator = (wb__communicator){0};
-    services = (wb__dist_services){.timeout = o->timeout, .devices = o->devices,
-                                   .through = o->through, .fail = wb__fail,
-                                   .preference = wb__preference_bool};
-    status = o->devices ? start_threads(b) : b->start(&services, &communicator);
+                        " already, by %s", dist_communicator.name);
+    dist_communicator = (wb__communicator){0};
+    dist_services = (wb__dist_services){.timeout = o->timeout, .devices = o->devices,
+                                        .through = o->through, .fail = wb__fail,
+                                        .preference = wb__preference_bool};
+    status = o->devices ? dist_start_threads(b) : b->start(&dist_services, &dist_communicator);
     if (status) return status;
-    backend = b;
-    process = wb__os_process();
+    dist_backend = b;
+    dist_process = wb__os_process();
     if (!registered) registered = register_end();
     wb__collective_overlap(has_spare_processor());
-    wb__world_set(&communicator, ranks, n_ranks);
-    wb__log_without_info(communicator.rank > 0);
+    wb__world_set(&dist_communicator, dist_ranks, dist_n_ranks);
+    wb__log_without_info(dist_communicator.rank > 0);
     wb_reset_gpu_device();              /* it depends on the rank */
-    const int agreed = n_ranks ? 0 : wb__comparing_agree();
+    const int agreed = dist_n_ranks ? 0 : wb__comparing_agree();
     if (agreed) forget_ranks();         /* without `stop`, which would fail too */
     return agreed;
 }
@@ -167,9 +167,9 @@ int wb_distributed_initialize_with(const wb_distributed_backend *b,
         return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialize: .devices is %d: it is the"
                         " number of ranks of this process, at most %d, or -1 for one on each"
                         " device", o.devices, WB__RANKS_HERE);
-    wb__mutex_lock(&lock);
-    const int status = connect_ranks(b, &o);
-    wb__mutex_unlock(&lock);
+    wb__mutex_lock(&dist_lock);
+    const int status = dist_connect_ranks(b, &o);
+    wb__mutex_unlock(&dist_lock);
     return status;
 }
 
@@ -180,22 +180,22 @@ int wb_distributed_finalize(void)
         return wb__fail(WB_ERROR_ARGUMENT, "distributed_finalize: wb_distributed_run has not"
                         " returned");
     int status = wb__end_pending_exchange();
-    wb__mutex_lock(&lock);
-    if (backend) {
-        const wb_distributed_backend *b = backend;
+    wb__mutex_lock(&dist_lock);
+    if (dist_backend) {
+        const wb_distributed_backend *b = dist_backend;
         forget_ranks();
         const int stopped = b->stop();
         if (!status) status = stopped;
     }
-    wb__mutex_unlock(&lock);
+    wb__mutex_unlock(&dist_lock);
     return status;
 }
 
 const wb_distributed_backend *wb__ranks_backend(void)
 {
-    wb__mutex_lock(&lock);
-    const wb_distributed_backend *b = backend;
-    wb__mutex_unlock(&lock);
+    wb__mutex_lock(&dist_lock);
+    const wb_distributed_backend *b = dist_backend;
+    wb__mutex_unlock(&dist_lock);
     return b;
 }
 

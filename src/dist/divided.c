@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* KEY: all ranks send it in wb__divided_agree, so that another function is noticed. */
-enum { ROOT = 0, END = -1, KEY = 0x5A7ED };
+enum { DIVIDED_ROOT = 0, DIVIDED_END = -1, KEY = 0x5A7ED };
 
 /* A part that travels: the status of the rank that sends it, and the elements. */
 typedef struct { int64_t status; char elements[]; } parcel;
@@ -49,11 +49,11 @@ int wb__divided_agree(const wb_opt_state *s, const char *what, int status)
 
 /* ---- to a file ------------------------------------------------------------------------------- */
 
-typedef struct { char *to; size_t each; } copying;
+typedef struct { char *to; size_t each; } divided_copying;
 
-static int copy_part(const void *part, int64_t n, void *ctx)
+static int divided_copy_part(const void *part, int64_t n, void *ctx)
 {
-    copying *c = ctx;
+    divided_copying *c = ctx;
     memcpy(c->to, part, (size_t)n * c->each);
     c->to += (size_t)n * c->each;
     return 0;
@@ -63,8 +63,8 @@ static int copy_part(const void *part, int64_t n, void *ctx)
 static int send_part(const wb_opt_state *s, int slot, int k, int r, parcel *p)
 {
     wb_tensor *moment = s->slots[slot].moments[k];
-    copying c = {p->elements, wb__dtype_size((wb_dtype)moment->dtype)};
-    if (r == s->part) p->status = wb__read_in_parts(moment, copy_part, &c);
+    divided_copying c = {p->elements, wb__dtype_size((wb_dtype)moment->dtype)};
+    if (r == s->part) p->status = wb__read_in_parts(moment, divided_copy_part, &c);
     const int status = wb__from_rank(p, WB_U8, parcel_bytes(s, slot), r);
     if (status || !p->status) return status;
     return r == s->part ? (int)p->status
@@ -81,7 +81,7 @@ int wb__divided_read(const wb_opt_state *s, int slot, int k, wb__divided_reader 
     for (int i = 0; i < at->ndim; i++) left *= at->dims[i];
     parcel *p = parcel_new(s);
     if (!p) return WB_ERROR_MEMORY;
-    int status = wb__from_rank(&next, WB_I64, 1, ROOT);
+    int status = wb__from_rank(&next, WB_I64, 1, DIVIDED_ROOT);
     /* After a failure the parts that the others expect still travel. */
     for (int r = 0; r < s->parts; r++, left -= WB__MIN(left, length)) {
         const int sent = send_part(s, slot, k, r, p);
@@ -94,23 +94,23 @@ int wb__divided_read(const wb_opt_state *s, int slot, int k, wb__divided_reader 
 
 int wb__divided_end(int status)
 {
-    int64_t word = END - (int64_t)status;
-    const int failed = wb__from_rank(&word, WB_I64, 1, ROOT);
+    int64_t word = DIVIDED_END - (int64_t)status;
+    const int failed = wb__from_rank(&word, WB_I64, 1, DIVIDED_ROOT);
     return status ? status : failed;
 }
 
 /* Receives which moment is next.  False: there is none, and *status is 0 or an error code. */
 static bool receive_next(const wb_opt_state *s, const char *what, int *slot, int *k, int *status)
 {
-    int64_t next = END;
-    *status = wb__from_rank(&next, WB_I64, 1, ROOT);
+    int64_t next = DIVIDED_END;
+    *status = wb__from_rank(&next, WB_I64, 1, DIVIDED_ROOT);
     if (*status) return false;
     *slot = (int)(next / s->n_moments);
     *k = (int)(next % s->n_moments);
     if (next >= 0) return true;
-    if (next != END)
-        *status = wb__fail((int)(END - next), "%s: failed on rank 0, whose message has the reason",
-                           what);
+    if (next != DIVIDED_END)
+        *status = wb__fail((int)(DIVIDED_END - next),
+                           "%s: failed on rank 0, whose message has the reason", what);
     return false;
 }
 
@@ -141,7 +141,7 @@ int wb__divided_set(const wb_opt_state *s, int slot, int k, int r, const void *w
     if (n) memcpy(p->elements, (const char *)whole + first, (size_t)n);
     const int status =
         r == s->part ? wb__overwrite(at->moments[k], p->elements, (size_t)length)
-                     : wb__from_rank(p, WB_U8, parcel_bytes(s, slot), ROOT);
+                     : wb__from_rank(p, WB_U8, parcel_bytes(s, slot), DIVIDED_ROOT);
     wb__free(p);
     return status;
 }
@@ -149,7 +149,7 @@ int wb__divided_set(const wb_opt_state *s, int slot, int k, int r, const void *w
 int wb__divided_give(const wb_opt_state *s, int slot, int k, const void *whole)
 {
     int64_t next = (int64_t)slot * s->n_moments + k;
-    int status = wb__from_rank(&next, WB_I64, 1, ROOT);
+    int status = wb__from_rank(&next, WB_I64, 1, DIVIDED_ROOT);
     for (int r = 0; r < s->parts; r++) {
         const int sent = wb__divided_set(s, slot, k, r, whole);
         if (!status) status = sent;
@@ -165,7 +165,7 @@ int wb__divided_take(const wb_opt_state *s, const char *what)
     while (receive_next(s, what, &slot, &k, &status))
         for (int r = 1; r < s->parts; r++) {
             const int64_t bytes = parcel_bytes(s, slot);
-            const int got = wb__from_rank(p, WB_U8, bytes, ROOT);
+            const int got = wb__from_rank(p, WB_U8, bytes, DIVIDED_ROOT);
             if (!failed) failed = got;
             if (!failed && r == s->part)
                 failed = wb__overwrite(s->slots[slot].moments[k], p->elements,

@@ -10,43 +10,51 @@
 #include <string.h>
 
 /* The variables of one launcher. */
-typedef struct { const char *rank, *size, *local_rank, *local_size; } names;
+typedef struct { const char *rank, *size, *local_rank, *local_size; } place_names;
 
-static const names weber = {"WEBER_RANK", "WEBER_SIZE", "WEBER_LOCAL_RANK", "WEBER_LOCAL_SIZE"};
-static const names open_mpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                               "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
-static const names mpich = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
-static const names slurm = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
-                            "SLURM_STEP_TASKS_PER_NODE"};
+static const place_names place_weber = {"WEBER_RANK", "WEBER_SIZE", "WEBER_LOCAL_RANK",
+                                        "WEBER_LOCAL_SIZE"};
+static const place_names open_mpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+static const place_names place_mpich = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
+                                        "MPI_LOCALNRANKS"};
+static const place_names place_slurm = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
+                                        "SLURM_STEP_TASKS_PER_NODE"};
 
 /* The value of a variable; NULL: it is not set, or empty. */
-static const char *value_of(const char *name)
+static const char *place_value_of(const char *name)
 {
     const char *value = wb__environment_text(name);
     return value && *value ? value : NULL;
 }
 
-static bool any_set(const names *n) { return value_of(n->rank) || value_of(n->size); }
+static bool any_set(const place_names *n)
+{
+    return place_value_of(n->rank) || place_value_of(n->size);
+}
 
 /* A launcher of MPI that runs inside a job of Slurm leaves Slurm's variables set, which are then
  * those of the job.  Slurm's srun may set PMI_RANK, but no MPI_LOCALRANKID. */
-static const names *which(void)
+static const place_names *place_which(void)
 {
-    if (any_set(&weber)) return &weber;
+    if (any_set(&place_weber)) return &place_weber;
     if (any_set(&open_mpi)) return &open_mpi;
-    if (any_set(&mpich) && (value_of(mpich.local_rank) || !value_of(slurm.rank))) return &mpich;
-    if (value_of(slurm.rank)) return &slurm;
+    if (any_set(&place_mpich) &&
+        (place_value_of(place_mpich.local_rank) || !place_value_of(place_slurm.rank)))
+        return &place_mpich;
+    if (place_value_of(place_slurm.rank)) return &place_slurm;
     return NULL;
 }
 
 /* Reads a number from `least` to `most`. */
-static int read_number(const char *name, const names *n, int least, int most, int *number)
+static int place_read_number(const char *name, const place_names *n, int least, int most,
+                             int *number)
 {
-    const char *value = value_of(name);
+    const char *value = place_value_of(name);
     char *end;
     if (!value)
         return wb__fail(WB_ERROR_ARGUMENT, "ranks: %s is not set, but %s is", name,
-                        value_of(n->rank) ? n->rank : n->size);
+                        place_value_of(n->rank) ? n->rank : n->size);
     errno = 0;
     const long x = strtol(value, &end, 10);
     if (end == value || *end || errno)
@@ -61,15 +69,15 @@ static int read_number(const char *name, const names *n, int least, int most, in
 
 /* Reads the number of ranks on this machine from Slurm's list for all machines: "4(x2),3" means 4,
  * 4 and 3. */
-static int read_list(const char *name, int most, int *number)
+static int place_read_list(const char *name, int most, int *number)
 {
-    const char *list = value_of(name);
+    const char *list = place_value_of(name);
     int machine, first = 0;
-    if (!list) list = value_of(name = "SLURM_TASKS_PER_NODE");
+    if (!list) list = place_value_of(name = "SLURM_TASKS_PER_NODE");
     if (!list)
         return wb__fail(WB_ERROR_ARGUMENT, "ranks: neither %s nor %s is set, but %s is",
-                        slurm.local_size, name, slurm.rank);
-    const int status = read_number("SLURM_NODEID", &slurm, 0, INT_MAX - 1, &machine);
+                        place_slurm.local_size, name, place_slurm.rank);
+    const int status = place_read_number("SLURM_NODEID", &place_slurm, 0, INT_MAX - 1, &machine);
     if (status) return status;
     for (const char *at = list; *at;) {
         char *end;
@@ -94,20 +102,21 @@ static int read_list(const char *name, int most, int *number)
                     " %d for the machine %d, SLURM_NODEID", name, list, most, machine);
 }
 
-bool wb__is_launched(void) { return which() != NULL; }
+bool wb__is_launched(void) { return place_which() != NULL; }
 
 int wb__launch_place(wb__place *p)
 {
-    const names *n = which();
+    const place_names *n = place_which();
     if (!n)
         return wb__fail(WB_ERROR_ARGUMENT, "ranks: this process has no number, since %s is not set:"
                         " start the program by `weber launch -np N PROGRAM`, srun or mpirun",
-                        weber.rank);
-    int status = read_number(n->size, n, 1, INT_MAX, &p->size);
-    if (!status) status = read_number(n->rank, n, 0, p->size - 1, &p->rank);
-    if (!status && n == &slurm) status = read_list(n->local_size, p->size, &p->local_size);
-    else if (!status) status = read_number(n->local_size, n, 1, p->size, &p->local_size);
+                        place_weber.rank);
+    int status = place_read_number(n->size, n, 1, INT_MAX, &p->size);
+    if (!status) status = place_read_number(n->rank, n, 0, p->size - 1, &p->rank);
+    if (!status && n == &place_slurm)
+        status = place_read_list(n->local_size, p->size, &p->local_size);
+    else if (!status) status = place_read_number(n->local_size, n, 1, p->size, &p->local_size);
     if (!status)
-        status = read_number(n->local_rank, n, 0, p->local_size - 1, &p->local_rank);
+        status = place_read_number(n->local_rank, n, 0, p->local_size - 1, &p->local_rank);
     return status;
 }

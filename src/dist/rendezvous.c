@@ -23,15 +23,15 @@
 #include <stdlib.h>
 
 enum {
-    NUMBER = 16,                    /* bytes of a random number */
+    RENDEZVOUS_NUMBER = 16,         /* bytes of a random number */
     VERSIONED = 12,                 /* of magic and version */
-    GREETING_HEAD = 24, GREETING = GREETING_HEAD + NUMBER + WB__SHA256,
-    ANSWER_HEAD = 16, ANSWER = ANSWER_HEAD + WB__SHA256,
-    MOST_TEXT = 1000,               /* of a message */
+    GREETING_HEAD = 24, GREETING = GREETING_HEAD + RENDEZVOUS_NUMBER + WB__SHA256,
+    ANSWER_HEAD = 16, RENDEZVOUS_ANSWER = ANSWER_HEAD + WB__SHA256,
+    RENDEZVOUS_MOST_TEXT = 1000,    /* of a message */
     GREETING_SECONDS = 2,           /* from a connection to its greeting */
     MOST_STRANGERS = 64             /* connections that have not greeted */
 };
-static const char magic[] = "weber-rv";     /* 8 characters */
+static const char rendezvous_magic[] = "weber-rv"; /* 8 characters */
 
 /* ---- shared ---------------------------------------------------------------------------------- */
 
@@ -72,7 +72,7 @@ static void seal_answer(const unsigned char *greeting, const unsigned char *answ
 {
     wb__hmac h;
     begin_seal(&h);
-    wb__hmac_add(&h, greeting + GREETING_HEAD, NUMBER);
+    wb__hmac_add(&h, greeting + GREETING_HEAD, RENDEZVOUS_NUMBER);
     wb__hmac_add(&h, answer, ANSWER_HEAD);
     wb__hmac_add(&h, bytes, n);
     wb__hmac_end(&h, to);
@@ -143,7 +143,7 @@ static int read_address(const char *text, address *a)
 /* ---- sockets --------------------------------------------------------------------------------- */
 
 /* Waits until the socket is ready; false: the time is over. */
-static bool wait_for(int file, bool writes, double until)
+static bool rendezvous_wait_for(int file, bool writes, double until)
 {
     for (wb__os_watched w = {.file = file, .writes = writes}; !w.ready;) {
         const double left = until - wb__now();
@@ -156,7 +156,8 @@ static bool send_all(int file, const void *bytes, size_t n, double until)
 {
     for (const char *at = bytes; n;) {
         const int64_t done = wb__os_send(file, at, n);
-        if (done < 0 && !(done == WB__OS_NOT_NOW && wait_for(file, true, until))) return false;
+        if (done < 0 && !(done == WB__OS_NOT_NOW && rendezvous_wait_for(file, true, until)))
+            return false;
         if (done > 0) at += done, n -= (size_t)done;
     }
     return true;
@@ -166,7 +167,8 @@ static bool receive_all(int file, void *bytes, size_t n, double until)
 {
     for (char *at = bytes; n;) {
         const int64_t done = wb__os_receive(file, at, n);
-        if (done <= 0 && !(done == WB__OS_NOT_NOW && wait_for(file, false, until))) return false;
+        if (done <= 0 && !(done == WB__OS_NOT_NOW && rendezvous_wait_for(file, false, until)))
+            return false;
         if (done > 0) at += done, n -= (size_t)done;
     }
     return true;
@@ -180,23 +182,23 @@ typedef struct {
     double until;                       /* when the greeting must be whole */
     int length;                         /* of the part of the greeting that has arrived */
     unsigned char greeting[GREETING];
-} connection;
+} rendezvous_connection;
 
 typedef struct {
     const wb__rendezvous_options *o;
     size_t n;
     int listener;
-    connection *connections;
+    rendezvous_connection *connections;
     wb__os_watched *polled;             /* one more than connections; the last is the listener */
     int count, capacity, polled_capacity;
     bool *come;
     int missing;
     bool refused;                       /* a greeting had another version or seal */
-} host;
+} rendezvous_host;
 
-static void drop(host *h, int i)
+static void rendezvous_drop(rendezvous_host *h, int i)
 {
-    connection *c = &h->connections[i];
+    rendezvous_connection *c = &h->connections[i];
     if (c->rank > 0) {
         h->come[c->rank] = false;
         h->missing++;
@@ -207,53 +209,54 @@ static void drop(host *h, int i)
 
 /* Drops connections whose time to greet is over.  Returns the seconds until that of the next one,
  * or `left`. */
-static double drop_late(host *h, double left)
+static double drop_late(rendezvous_host *h, double left)
 {
     for (int i = h->count - 1; i >= 0; i--) {
         const double rest = h->connections[i].until - wb__now();
         if (h->connections[i].rank >= 0) continue;
-        if (rest <= 0) drop(h, i);
+        if (rest <= 0) rendezvous_drop(h, i);
         else left = WB__MIN(left, rest);
     }
     return left;
 }
 
 /* Drops connections that have not greeted until `most` are left. */
-static void drop_strangers(host *h, int most)
+static void drop_strangers(rendezvous_host *h, int most)
 {
     int strangers = 0;
     for (int i = h->count - 1; i >= 0; i--)
-        if (h->connections[i].rank < 0 && ++strangers > most) drop(h, i);
+        if (h->connections[i].rank < 0 && ++strangers > most) rendezvous_drop(h, i);
 }
 
-static int accept_connections(host *h)
+static int accept_connections(rendezvous_host *h)
 {
     for (;;) {
         const int file = wb__os_accept(h->listener);
         if (file < 0) return 0;
         drop_strangers(h, MOST_STRANGERS - 1);
-        if (!wb__reserve(&h->connections, &h->capacity, h->count + 1, sizeof(connection))) {
+        if (!wb__reserve(&h->connections, &h->capacity, h->count + 1,
+                         sizeof(rendezvous_connection))) {
             wb__os_hang_up(file);
             return wb_error_code();
         }
-        h->connections[h->count++] = (connection){
+        h->connections[h->count++] = (rendezvous_connection){
             .file = file, .rank = -1, .until = wb__now() + GREETING_SECONDS};
     }
 }
 
 /* Whether a greeting that is not whole may be one of a rank. */
-static bool may_be_ours(host *h, const connection *c)
+static bool may_be_ours(rendezvous_host *h, const rendezvous_connection *c)
 {
     unsigned char versioned[VERSIONED];
-    memcpy(versioned, magic, 8);
+    memcpy(versioned, rendezvous_magic, 8);
     wb__rendezvous_put(versioned + 8, WB__RENDEZVOUS_VERSION);
     if (!memcmp(c->greeting, versioned, (size_t)WB__MIN(c->length, VERSIONED))) return true;
-    h->refused |= c->length >= VERSIONED && !memcmp(c->greeting, magic, 8);
+    h->refused |= c->length >= VERSIONED && !memcmp(c->greeting, rendezvous_magic, 8);
     return false;
 }
 
 /* Whether a whole greeting comes from a process that has the token. */
-static bool is_sealed(host *h, const connection *c)
+static bool is_sealed(rendezvous_host *h, const rendezvous_connection *c)
 {
     unsigned char right[WB__SHA256];
     seal_greeting(c->greeting, right);
@@ -263,7 +266,7 @@ static bool is_sealed(host *h, const connection *c)
 }
 
 /* Judges a whole greeting that is sealed.  *ours: whether it comes from a rank. */
-static int judge(host *h, connection *c, bool *ours)
+static int rendezvous_judge(rendezvous_host *h, rendezvous_connection *c, bool *ours)
 {
     const wb__rendezvous_options *o = h->o;
     const uint32_t rank = wb__rendezvous_get(c->greeting + 12);
@@ -287,9 +290,9 @@ static int judge(host *h, connection *c, bool *ours)
 }
 
 /* Reads what has arrived on connection i.  A rank that has greeted sends nothing more. */
-static int read_connection(host *h, int i)
+static int read_connection(rendezvous_host *h, int i)
 {
-    connection *c = &h->connections[i];
+    rendezvous_connection *c = &h->connections[i];
     char more;
     bool ours = true;
     const int64_t got =
@@ -297,18 +300,18 @@ static int read_connection(host *h, int i)
         : wb__os_receive(c->file, c->greeting + c->length, (size_t)(GREETING - c->length));
     if (got == WB__OS_NOT_NOW) return 0;
     if (got <= 0 || c->rank > 0) {
-        drop(h, i);
+        rendezvous_drop(h, i);
         return 0;
     }
     c->length += (int)got;
     const bool whole = c->length == GREETING;
     ours = may_be_ours(h, c) && (!whole || is_sealed(h, c));
-    const int status = ours && whole ? judge(h, c, &ours) : 0;
-    if (!ours) drop(h, i);
+    const int status = ours && whole ? rendezvous_judge(h, c, &ours) : 0;
+    if (!ours) rendezvous_drop(h, i);
     return status;
 }
 
-static int gather(host *h, double until)
+static int rendezvous_gather(rendezvous_host *h, double until)
 {
     int status = 0;
     while (!status && h->missing) {
@@ -324,7 +327,8 @@ static int gather(host *h, double until)
             h->polled[i] = (wb__os_watched){.file = h->connections[i].file};
         h->polled[count] = (wb__os_watched){.file = h->listener};
         if (wb__os_poll(h->polled, count + 1, WB__MAX(left, 0)) <= 0) continue;
-        for (int i = count - 1; i >= 0 && !status; i--)     /* drop() moves later ones only */
+        for (int i = count - 1; i >= 0 && !status; i--)    /* rendezvous_drop() moves later ones
+                                                            * only */
             if (h->polled[i].ready) status = read_connection(h, i);
         if (!status && h->polled[count].ready) status = accept_connections(h);
     }
@@ -332,29 +336,30 @@ static int gather(host *h, double until)
 }
 
 /* Answers a connection whose greeting is sealed. */
-static void answer(const connection *c, int status, const void *bytes, size_t n, double until)
+static void rendezvous_answer(const rendezvous_connection *c, int status, const void *bytes,
+                              size_t n, double until)
 {
-    unsigned char head[ANSWER];
-    memcpy(head, magic, 8);
+    unsigned char head[RENDEZVOUS_ANSWER];
+    memcpy(head, rendezvous_magic, 8);
     wb__rendezvous_put(head + 8, (uint32_t)status);
     wb__rendezvous_put(head + 12, (uint32_t)n);
     seal_answer(c->greeting, head, bytes, n, head + ANSWER_HEAD);
-    if (send_all(c->file, head, ANSWER, until)) send_all(c->file, bytes, n, until);
+    if (send_all(c->file, head, RENDEZVOUS_ANSWER, until)) send_all(c->file, bytes, n, until);
 }
 
 /* Sends the bytes, or the message of the error that is set, and waits for the receipts. */
-static int answer_all(host *h, int status, const void *bytes, double until)
+static int answer_all(rendezvous_host *h, int status, const void *bytes, double until)
 {
     if (status) bytes = wb_error();
-    const size_t n = status ? WB__MIN(strlen(bytes), MOST_TEXT) : h->n;
+    const size_t n = status ? WB__MIN(strlen(bytes), RENDEZVOUS_MOST_TEXT) : h->n;
     for (int i = 0; i < h->count; i++) {
-        const connection *c = &h->connections[i];
+        const rendezvous_connection *c = &h->connections[i];
         const bool greeted = c->length == GREETING;         /* with a rank that may be wrong */
-        if (c->rank > 0 || (status && greeted)) answer(c, status, bytes, n, until);
+        if (c->rank > 0 || (status && greeted)) rendezvous_answer(c, status, bytes, n, until);
     }
     for (int i = 0; i < h->count && !status; i++) {
         char receipt;
-        const connection *c = &h->connections[i];
+        const rendezvous_connection *c = &h->connections[i];
         if (c->rank > 0 && !receive_all(c->file, &receipt, 1, until))
             return wb__fail(WB_ERROR_DEVICE, "rendezvous at %s: rank %d of %d has ended before it"
                             " had the bytes of rank 0", h->o->address, c->rank, h->o->size);
@@ -362,10 +367,10 @@ static int answer_all(host *h, int status, const void *bytes, double until)
     return status;
 }
 
-static int host_ranks(const wb__rendezvous_options *o, const address *a, const void *bytes,
-                      size_t n, double until)
+static int rendezvous_host_ranks(const wb__rendezvous_options *o, const address *a,
+                                 const void *bytes, size_t n, double until)
 {
-    host h = {.o = o, .n = n, .listener = -1, .missing = o->size - 1};
+    rendezvous_host h = {.o = o, .n = n, .listener = -1, .missing = o->size - 1};
     h.come = wb__alloc_zero((size_t)o->size, sizeof *h.come);
     if (!h.come) return wb_error_code();
     h.come[0] = true;
@@ -376,7 +381,7 @@ static int host_ranks(const wb__rendezvous_options *o, const address *a, const v
         status = wb__fail(WB_ERROR_DEVICE, "rendezvous: rank 0 cannot listen at %s: %s",
                           o->address, why);
     else {
-        status = gather(&h, until);
+        status = rendezvous_gather(&h, until);
         status = answer_all(&h, status, bytes, WB__MAX(until, wb__now() + WB__RENDEZVOUS_GRACE));
     }
     for (int i = 0; i < h.count; i++) wb__os_hang_up(h.connections[i].file);
@@ -390,42 +395,46 @@ static int host_ranks(const wb__rendezvous_options *o, const address *a, const v
 /* ---- the other ranks ------------------------------------------------------------------------- */
 
 /* How an attempt ended.  CONNECTED: rank 0 has been reached and has not answered. */
-typedef enum { DONE, FAILED, UNREACHED, CONNECTED } outcome;
+typedef enum { RENDEZVOUS_DONE, RENDEZVOUS_FAILED, UNREACHED, CONNECTED } rendezvous_outcome;
 
 /* Greets rank 0 and reads its answer. */
-static outcome talk(const wb__rendezvous_options *o, int file, void *bytes, size_t n, double until)
+static rendezvous_outcome rendezvous_talk(const wb__rendezvous_options *o, int file, void *bytes,
+                                          size_t n, double until)
 {
-    unsigned char greeting[GREETING], head[ANSWER], right[WB__SHA256];
-    char text[MOST_TEXT];
-    memcpy(greeting, magic, 8);
+    unsigned char greeting[GREETING], head[RENDEZVOUS_ANSWER], right[WB__SHA256];
+    char text[RENDEZVOUS_MOST_TEXT];
+    memcpy(greeting, rendezvous_magic, 8);
     wb__rendezvous_put(greeting + 8, WB__RENDEZVOUS_VERSION);
     wb__rendezvous_put(greeting + 12, (uint32_t)o->rank);
     wb__rendezvous_put(greeting + 16, (uint32_t)o->size);
     wb__rendezvous_put(greeting + 20, (uint32_t)n);
-    if (wb__rendezvous_random(greeting + GREETING_HEAD, NUMBER)) return FAILED;
+    if (wb__rendezvous_random(greeting + GREETING_HEAD, RENDEZVOUS_NUMBER))
+        return RENDEZVOUS_FAILED;
     seal_greeting(greeting, greeting + GREETING - WB__SHA256);
     if (!send_all(file, greeting, GREETING, until)) return CONNECTED;
-    if (!receive_all(file, head, ANSWER, until) || memcmp(head, magic, 8)) return CONNECTED;
+    if (!receive_all(file, head, RENDEZVOUS_ANSWER, until) || memcmp(head, rendezvous_magic, 8))
+        return CONNECTED;
     const uint32_t length = wb__rendezvous_get(head + 12);
     const bool refused = wb__rendezvous_get(head + 8) != 0;
     void *to = refused ? text : bytes;
-    if (refused ? length > MOST_TEXT : length != n) return CONNECTED;
+    if (refused ? length > RENDEZVOUS_MOST_TEXT : length != n) return CONNECTED;
     if (!receive_all(file, to, length, until)) return CONNECTED;
     seal_answer(greeting, head, to, length, right);
     if (!wb__same_secret(head + ANSWER_HEAD, right, sizeof right)) return CONNECTED;
     if (refused) {
         wb__rendezvous_refused(o, text, length);
-        return FAILED;
+        return RENDEZVOUS_FAILED;
     }
     send_all(file, "", 1, until);
-    return DONE;
+    return RENDEZVOUS_DONE;
 }
 
-static outcome attempt(const wb__rendezvous_options *o, const address *a, void *bytes, size_t n,
-                       double until, char *why, size_t capacity)
+static rendezvous_outcome rendezvous_attempt(const wb__rendezvous_options *o, const address *a,
+                                             void *bytes, size_t n, double until, char *why,
+                                             size_t capacity)
 {
     const char *unknown;
-    outcome end = UNREACHED;
+    rendezvous_outcome end = UNREACHED;
     wb__os_address *const first = wb__os_addresses(a->host, a->port, &unknown);
     if (!first) snprintf(why, capacity, "%s", unknown);
     for (wb__os_address *at = first; at && end == UNREACHED; at = wb__os_next_address(at)) {
@@ -436,21 +445,21 @@ static outcome attempt(const wb__rendezvous_options *o, const address *a, void *
                 snprintf(why, capacity, "%s", wb__os_reason());
             continue;
         }
-        end = talk(o, file, bytes, n, until + WB__RENDEZVOUS_GRACE);
+        end = rendezvous_talk(o, file, bytes, n, until + WB__RENDEZVOUS_GRACE);
         wb__os_hang_up(file);
     }
     if (first) wb__os_free_addresses(first);
     return end;
 }
 
-static int join(const wb__rendezvous_options *o, const address *a, void *bytes, size_t n,
-                double until)
+static int rendezvous_join(const wb__rendezvous_options *o, const address *a, void *bytes, size_t n,
+                           double until)
 {
     char why[256] = "";
     for (int pause = 10;; pause = WB__MIN(2 * pause, 500)) {
-        const outcome end = attempt(o, a, bytes, n, until, why, sizeof why);
-        if (end == DONE) return 0;
-        if (end == FAILED) return wb_error_code();
+        const rendezvous_outcome end = rendezvous_attempt(o, a, bytes, n, until, why, sizeof why);
+        if (end == RENDEZVOUS_DONE) return 0;
+        if (end == RENDEZVOUS_FAILED) return wb_error_code();
         if (end == CONNECTED) snprintf(why, sizeof why, "what listens there gave no answer: not all"
                                        " ranks have come, or it is not rank 0, or has another"
                                        " WEBER_RENDEZVOUS_TOKEN or version of Weber");
@@ -479,5 +488,6 @@ int wb__rendezvous(const wb__rendezvous_options *o, void *bytes, size_t n)
     const int status = read_address(o->address, &a);
     if (status || o->size == 1) return status;
     const double until = wb__now() + o->timeout;
-    return o->rank ? join(o, &a, bytes, n, until) : host_ranks(o, &a, bytes, n, until);
+    return o->rank ? rendezvous_join(o, &a, bytes, n, until)
+                   : rendezvous_host_ranks(o, &a, bytes, n, until);
 }

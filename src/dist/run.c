@@ -15,7 +15,7 @@ static struct {
     int failed, code;                   /* its number; the code of its error */
     char message[2048];
     wb__thrown thrown;                  /* the exception of C++ that its function has thrown */
-} state = {.lock = WB__MUTEX_INIT};
+} dist_run_state = {.lock = WB__MUTEX_INIT};
 
 typedef struct {
     const wb_distributed_backend *backend;
@@ -23,49 +23,50 @@ typedef struct {
     void *ctx;
     wb__rng_state rng;                  /* of the thread that runs the ranks, if `seeded` */
     bool seeded;                        /* wb_seed has been called */
-} run;
+} dist_run;
 
-typedef struct { const run *run; int index; wb__os_thread thread; } rank_thread;
+typedef struct { const dist_run *run; int index; wb__os_thread thread; } rank_thread;
 
 bool wb__ranks_running(void)
 {
-    wb__mutex_lock(&state.lock);
-    const bool running = state.running;
-    wb__mutex_unlock(&state.lock);
+    wb__mutex_lock(&dist_run_state.lock);
+    const bool running = dist_run_state.running;
+    wb__mutex_unlock(&dist_run_state.lock);
     return running;
 }
 
 void wb__ranks_forget(void)
 {
-    wb__mutex_lock(&state.lock);
-    state.status = 0;
-    wb__mutex_unlock(&state.lock);
+    wb__mutex_lock(&dist_run_state.lock);
+    dist_run_state.status = 0;
+    wb__mutex_unlock(&dist_run_state.lock);
 }
 
 /* A rank has failed.  The others would wait for it, so their operations are made to fail too.  Only
  * the error of the first is reported. */
-static void end_with(const run *r, int rank, int status, int code, const char *message)
+static void dist_run_end_with(const dist_run *r, int rank, int status, int code,
+                              const char *message)
 {
-    wb__mutex_lock(&state.lock);
-    const bool first = !state.status;
+    wb__mutex_lock(&dist_run_state.lock);
+    const bool first = !dist_run_state.status;
     if (first) {
-        state.status = status;
-        state.failed = rank;
-        state.code = code;
-        snprintf(state.message, sizeof state.message, "rank %d of %d: %s", rank,
+        dist_run_state.status = status;
+        dist_run_state.failed = rank;
+        dist_run_state.code = code;
+        snprintf(dist_run_state.message, sizeof dist_run_state.message, "rank %d of %d: %s", rank,
                  wb_distributed_size(), message);
-        state.thrown = wb__thrown_take();
+        dist_run_state.thrown = wb__thrown_take();
     }
-    wb__mutex_unlock(&state.lock);
-    if (first) r->backend->give_up(state.message);
+    wb__mutex_unlock(&dist_run_state.lock);
+    if (first) r->backend->give_up(dist_run_state.message);
 }
 
-WB__PROGRAM_CALL(rank_call, rank_run, int, const run *r;, c->r->rank(c->r->ctx))
+WB__PROGRAM_CALL(rank_call, rank_run, int, const dist_run *r;, c->r->rank(c->r->ctx))
 
-static void *run_rank(void *given)
+static void *dist_run_rank(void *given)
 {
     const rank_thread *t = given;
-    const run *r = t->run;
+    const dist_run *r = t->run;
     wb__thread_rank = t->index + 1;
     wb__mutex_helps();                  /* another rank may wait for this one */
     if (r->seeded) wb__rng_set_state(r->rng);
@@ -79,64 +80,65 @@ static void *run_rank(void *given)
     if (status) {
         char text[64];
         snprintf(text, sizeof text, "its function has returned %d", status);
-        end_with(r, wb_distributed_rank(), status, wb__error_or(WB_ERROR_ARGUMENT),
-                 *wb_error() ? wb_error() : text);
+        dist_run_end_with(r, wb_distributed_rank(), status, wb__error_or(WB_ERROR_ARGUMENT),
+                          *wb_error() ? wb_error() : text);
         wb__thrown_drop();              /* that of a rank that failed later */
     }
     return NULL;
 }
 
-static int begin(void)
+static int dist_run_begin(void)
 {
     int status = 0;
-    wb__mutex_lock(&state.lock);
-    if (state.running)
+    wb__mutex_lock(&dist_run_state.lock);
+    if (dist_run_state.running)
         status = wb__fail(WB_ERROR_ARGUMENT, "distributed_run: the ranks are running: a rank cannot"
                           " run them again");
-    else if (state.status)
+    else if (dist_run_state.status)
         status = wb__fail(WB_ERROR_ARGUMENT, "distributed_run: rank %d has failed, and the ranks"
-                          " are not connected any more: start the program again", state.failed);
-    else state.running = true;
-    wb__mutex_unlock(&state.lock);
+                          " are not connected any more: start the program again",
+                          dist_run_state.failed);
+    else dist_run_state.running = true;
+    wb__mutex_unlock(&dist_run_state.lock);
     return status;
 }
 
 /* Runs the n ranks, and returns when all have ended. */
-static void run_all(const run *r, int n)
+static void dist_run_all(const dist_run *r, int n)
 {
     rank_thread all[WB__RANKS_HERE];
     int begun = 0;
     for (; begun < n; begun++) {
         all[begun] = (rank_thread){.run = r, .index = begun};
-        if (!wb__os_thread_start(&all[begun].thread, run_rank, &all[begun], false)) break;
+        if (!wb__os_thread_start(&all[begun].thread, dist_run_rank, &all[begun], false)) break;
     }
     if (begun < n)
-        end_with(r, wb_distributed_rank() + begun, WB_ERROR_MEMORY, WB_ERROR_MEMORY,
-                 "its thread cannot be created");
+        dist_run_end_with(r, wb_distributed_rank() + begun, WB_ERROR_MEMORY, WB_ERROR_MEMORY,
+                          "its thread cannot be created");
     for (int i = 0; i < begun; i++) wb__os_thread_join(all[i].thread);
 }
 
 int wb_distributed_run(int (*rank)(void *ctx), void *ctx)
 {
     WB__EDGE;
-    run r = {.backend = wb__ranks_backend(), .rank = rank, .ctx = ctx,
-             .seeded = wb__rng_seedings() > 0};
+    dist_run r = {.backend = wb__ranks_backend(), .rank = rank, .ctx = ctx,
+                  .seeded = wb__rng_seedings() > 0};
     if (!rank) return wb__fail(WB_ERROR_ARGUMENT, "distributed_run: no function");
     const int n = wb__ranks_here();
     if (!n) {
         rank_call c = {&r, 0};
         return wb__call_program(rank_run, &c) ? c.result : (int)wb_error_code();
     }
-    const int status = begin();
+    const int status = dist_run_begin();
     if (status) return status;
     if (r.seeded) r.rng = wb__rng_get_state();
-    run_all(&r, n);
-    wb__mutex_lock(&state.lock);
-    state.running = false;
-    const int first = state.status;
-    if (first) wb__fail(state.code, "%s", state.message);
-    wb__thrown_give(state.thrown);
-    state.thrown = (wb__thrown){0};
-    wb__mutex_unlock(&state.lock);
+    dist_run_all(&r, n);
+    wb__mutex_lock(&dist_run_state.lock);
+    dist_run_state.running = false;
+    const int first = dist_run_state.status;
+    if (first) wb__fail(dist_run_state.code, "%s", dist_run_state.message);
+    wb__thrown_give(dist_run_state.thrown);
+    dist_run_state.thrown = (wb__thrown){0};
+    wb__mutex_unlock(&dist_run_state.lock);
     return first;
 }

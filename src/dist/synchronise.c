@@ -5,7 +5,7 @@
 #include "dist/dist.h"
 #include "optim/optim.h"
 
-static const char what[] = "distributed_synchronize";
+static const char sync_what[] = "distributed_synchronize";
 
 /* The variables of the object, and the step counts of a state. */
 typedef struct {
@@ -13,21 +13,21 @@ typedef struct {
     char **path;                        /* of each variable */
     int n, capacity, paths;
     wb_opt_state *state;                /* NULL: not a state */
-} contents;
+} sync_contents;
 
-static void clear(contents *c)
+static void sync_clear(sync_contents *c)
 {
     for (int i = 0; i < c->n; i++) wb__free(c->path[i]);
     wb__free(c->path);
     wb__free(c->variable);
 }
 
-static int add(contents *c, wb_tensor *x, const char *path)
+static int sync_add(sync_contents *c, wb_tensor *x, const char *path)
 {
     if (!x) return 0;
     if (x->op != WB__OP_variable)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: %s is not a variable: make it one with"
-                        " wb_variable", what, wb_describe(x));
+                        " wb_variable", sync_what, wb_describe(x));
     char *copy = wb__strdup(path);
     if (!copy || !wb__reserve(&c->variable, &c->capacity, c->n + 1, sizeof *c->variable) ||
         !wb__reserve(&c->path, &c->paths, c->n + 1, sizeof *c->path)) {
@@ -39,52 +39,55 @@ static int add(contents *c, wb_tensor *x, const char *path)
     return 0;
 }
 
-static int add_leaf(const wb__leaf *leaf, void *ctx) { return add(ctx, leaf->x, leaf->path); }
+static int sync_add_leaf(const wb__leaf *leaf, void *ctx) { return sync_add(ctx, leaf->x,
+                                                                            leaf->path); }
 
 /* The first path of the parameter of a slot. */
-static const char *path_of(const wb_opt_state *s, int slot)
+static const char *sync_path_of(const wb_opt_state *s, int slot)
 {
     for (int i = 0; i < s->n_paths; i++)
         if (s->paths[i].slot == slot) return s->paths[i].path;
     return "";
 }
 
-static int add_moments(contents *c, int slot)
+static int sync_add_moments(sync_contents *c, int slot)
 {
     wb__text t = {0};
     int status = 0;
     for (int k = 0; k < c->state->n_moments && !status; k++) {
-        wb__text_add(&t, "moment %d of %s", k, path_of(c->state, slot));
+        wb__text_add(&t, "moment %d of %s", k, sync_path_of(c->state, slot));
         char *path = wb__text_take(&t);
-        status = path ? add(c, c->state->slots[slot].moments[k], path) : WB_ERROR_MEMORY;
+        status = path ? sync_add(c, c->state->slots[slot].moments[k], path) : WB_ERROR_MEMORY;
         wb__free(path);
     }
     return status;
 }
 
-static int add_state(contents *c, wb_opt_state *s)
+static int sync_add_state(sync_contents *c, wb_opt_state *s)
 {
     int status = 0;
     c->state = s;
-    for (int i = 0; i < WB__SCALING && !status; i++) status = add(c, s->scaling[i], "loss scaling");
+    for (int i = 0; i < WB__SCALING && !status; i++)
+        status = sync_add(c, s->scaling[i], "loss scaling");
     /* of a divided state each rank keeps its own moments */
-    for (int i = 0; i < s->n && !status && !wb__is_divided(s); i++) status = add_moments(c, i);
+    for (int i = 0; i < s->n && !status && !wb__is_divided(s); i++) status = sync_add_moments(c, i);
     return status;
 }
 
-static int list(contents *c, void *object)
+static int sync_list(sync_contents *c, void *object)
 {
-    if (wb__is(object, &wb__tensor_class)) return add(c, object, "the variable");
-    if (wb__is(object, &wb__opt_state_class)) return add_state(c, object);
-    if (wb__is_branch(object)) return wb__walk(what, object, NULL, WB__DISTINCT, add_leaf, c);
-    wb__not_a(what, object, "tensor, layer, tree or state");
+    if (wb__is(object, &wb__tensor_class)) return sync_add(c, object, "the variable");
+    if (wb__is(object, &wb__opt_state_class)) return sync_add_state(c, object);
+    if (wb__is_branch(object))
+        return wb__walk(sync_what, object, NULL, WB__DISTINCT, sync_add_leaf, c);
+    wb__not_a(sync_what, object, "tensor, layer, tree or state");
     return wb__error_or(WB_ERROR_ARGUMENT);
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
 /* A number for what an object consists of: dtypes and shapes, in order. */
-static int64_t hash_of(const contents *c)
+static int64_t sync_hash_of(const sync_contents *c)
 {
     uint64_t h = (uint64_t)c->n;
     for (int i = 0; i < c->n; i++) {
@@ -107,31 +110,32 @@ int wb__extremes(int n, const int64_t *mine, int64_t *least, int64_t *most)
     return wb__collective_end(wb__collective_begin(&max));
 }
 
-static int compare(const contents *c)
+static int sync_compare(const sync_contents *c)
 {
-    int64_t mine[] = {hash_of(c), c->state ? c->state->counts->accumulated : 0}, least[2], most[2];
+    int64_t mine[] = {sync_hash_of(c), c->state ? c->state->counts->accumulated : 0}, least[2],
+    most[2];
     const int status = wb__extremes(2, mine, least, most);
     if (status) return status;
     if (least[0] != most[0])
         return wb__fail(WB_ERROR_SHAPE, "%s: the objects of the ranks differ; that of rank %d has"
-                        " %d variables: build the same model on all ranks", what,
+                        " %d variables: build the same model on all ranks", sync_what,
                         wb__world()->rank, c->n);
-    if (mine[1]) return wb__sums_whole(what, c->state);
+    if (mine[1]) return wb__sums_whole(sync_what, c->state);
     return !most[1] ? 0 : wb__fail(WB_ERROR_ARGUMENT, "%s: the state of another rank is in the"
                                    " middle of an accumulation: call wb_update on all ranks equally"
-                                   " often", what);
+                                   " often", sync_what);
 }
 
 /* ---- comparing values ------------------------------------------------------------------------ */
 
-static _Atomic bool comparing;  /* a rank has WEBER_DEBUG=dist, so all ranks take part */
+static _Atomic bool sync_comparing; /* a rank has WEBER_DEBUG=dist, so all ranks take part */
 
 int wb__comparing_agree(void)
 {
     int64_t least = 0, most = 0;
     const int64_t mine = wb__debug("dist");
     const int status = wb__extremes(1, &mine, &least, &most);
-    comparing = !status && most;
+    sync_comparing = !status && most;
     return status;
 }
 
@@ -140,7 +144,7 @@ static int checksum_of(wb_tensor *x, int64_t *sum)
 {
     const size_t bytes = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
     wb__value_read r;
-    const wb_tensor *from = wb__value_begin(what, x, &r);
+    const wb_tensor *from = wb__value_begin(sync_what, x, &r);
     if (!from) return wb_error_code();
     const unsigned char *values = wb__storage_read(from->storage);
     const int status = values ? 0 : wb__error_or(WB_ERROR_MEMORY);
@@ -157,7 +161,7 @@ static int checksum_of(wb_tensor *x, int64_t *sum)
 }
 
 /* Logs the variables whose checksums differ, on each rank that has WEBER_DEBUG=dist. */
-static void log_different(const contents *c, const char *when, const int64_t *least,
+static void log_different(const sync_contents *c, const char *when, const int64_t *least,
                           const int64_t *most)
 {
     wb__text t = {0};
@@ -172,7 +176,7 @@ static void log_different(const contents *c, const char *when, const int64_t *le
     wb__free(names);
 }
 
-static int compare_values(const contents *c, const char *when)
+static int sync_compare_values(const sync_contents *c, const char *when)
 {
     int64_t *sums = wb__alloc_zero(3 * (size_t)c->n + 1, sizeof *sums);
     if (!sums) return WB_ERROR_MEMORY;
@@ -207,7 +211,7 @@ static int share_variable(wb_tensor *x, int root)
 
 /* A rank that has loaded a divided state alone has step counts that do not fit the others' moments.
  * Returns 0 or an error code. */
-static int compare_steps(const wb_opt_state *s)
+static int sync_compare_steps(const wb_opt_state *s)
 {
     int64_t least = 0, most = 0, status = 0;
     for (int i = 0; i < s->n && !status && least == most; i++)
@@ -215,7 +219,7 @@ static int compare_steps(const wb_opt_state *s)
     if (status || least == most) return (int)status;
     return wb__fail(WB_ERROR_ARGUMENT, "%s: the state is divided over the ranks, which have made"
                     " %lld to %lld steps: each rank has moments of its own, so all ranks must load"
-                    " the checkpoint", what, (long long)least, (long long)most);
+                    " the checkpoint", sync_what, (long long)least, (long long)most);
 }
 
 static int share_numbers(wb_Rule_options *o, int root)
@@ -250,11 +254,11 @@ static int share_settings(wb_opt_state *s, int root)
     return status;
 }
 
-static int share(const contents *c, int root)
+static int sync_share(const sync_contents *c, int root)
 {
-    int status = compare(c);
-    if (!status && wb__is_divided(c->state)) status = compare_steps(c->state);
-    if (!status && comparing) status = compare_values(c, "before the broadcast");
+    int status = sync_compare(c);
+    if (!status && wb__is_divided(c->state)) status = sync_compare_steps(c->state);
+    if (!status && sync_comparing) status = sync_compare_values(c, "before the broadcast");
     for (int i = 0; i < c->n && !status; i++) status = share_variable(c->variable[i], root);
     return !status && c->state ? share_settings(c->state, root) : status;
 }
@@ -263,31 +267,31 @@ int wb_distributed_synchronize_with(void *object, const wb_distributed_synchroni
 {
     WB__PUBLIC(wb_distributed_synchronize_with, wb_error_code());
     wb_distributed_synchronize_options o;
-    contents c = {0};
+    sync_contents c = {0};
     if (WB__NULL(object)) return wb__error_or(WB_ERROR_ARGUMENT);
-    if (!wb__read_options(what, wb_distributed_synchronize_options, &o, given, NULL))
+    if (!wb__read_options(sync_what, wb_distributed_synchronize_options, &o, given, NULL))
         return wb_error_code();
     if (o.root < 0 || o.root >= wb_distributed_size())
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: there is no rank %d of %d", what, o.root,
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: there is no rank %d of %d", sync_what, o.root,
                         wb_distributed_size());
     int status = wb__evaluate_pending();
     if (!status) status = wb__guard_confirm();
-    if (!status) status = list(&c, object);
-    if (!status && wb__world()) status = share(&c, o.root);
-    wb__collective_report(what);
-    clear(&c);
+    if (!status) status = sync_list(&c, object);
+    if (!status && wb__world()) status = sync_share(&c, o.root);
+    wb__collective_report(sync_what);
+    sync_clear(&c);
     return status;
 }
 
 int wb__compare_ranks(void *object, const char *when)
 {
-    contents c = {0};
-    if (!comparing) return 0;
+    sync_contents c = {0};
+    if (!sync_comparing) return 0;
     int status = wb__evaluate_pending();
     if (!status) status = wb__guard_confirm();
-    if (!status) status = list(&c, object);
-    if (!status) status = compare(&c);
-    if (!status) status = compare_values(&c, when);
-    clear(&c);
+    if (!status) status = sync_list(&c, object);
+    if (!status) status = sync_compare(&c);
+    if (!status) status = sync_compare_values(&c, when);
+    sync_clear(&c);
     return status;
 }

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-static bool known(const char *what, wb_ranks_reduction how, int root)
+static bool dist_tensor_known(const char *what, wb_ranks_reduction how, int root)
 {
     if (how < WB_RANKS_SUM || how > WB_RANKS_MAX)
         wb__fail(WB_ERROR_ARGUMENT, "%s: %d is not a wb_ranks_reduction", what, (int)how);
@@ -19,7 +19,7 @@ static bool known(const char *what, wb_ranks_reduction how, int root)
 }
 
 /* Whether x can be reduced so. */
-static bool reducible(const char *what, const wb_tensor *x, wb_ranks_reduction how)
+static bool dist_tensor_reducible(const char *what, const wb_tensor *x, wb_ranks_reduction how)
 {
     if (x->dtype == WB_BOOL)
         wb__fail(WB_ERROR_DTYPE, "%s: %s: make integers of it with wb_astype", what,
@@ -31,7 +31,7 @@ static bool reducible(const char *what, const wb_tensor *x, wb_ranks_reduction h
     return false;
 }
 
-static wb__ranks_op op_of(wb_ranks_reduction how)
+static wb__ranks_op dist_tensor_op_of(wb_ranks_reduction how)
 {
     return how == WB_RANKS_MIN ? WB__RANKS_MIN : how == WB_RANKS_MAX ? WB__RANKS_MAX
                                                                       : WB__RANKS_SUM;
@@ -39,7 +39,7 @@ static wb__ranks_op op_of(wb_ranks_reduction how)
 
 /* Halves are reduced in f32.  Extremes of u8 are those of i32: some versions of the libraries that
  * connect ranks compare unsigned numbers as if they had a sign. */
-static wb_tensor *widened(wb_tensor *x, wb_ranks_reduction how)
+static wb_tensor *dist_tensor_widened(wb_tensor *x, wb_ranks_reduction how)
 {
     const bool half = wb__is_half(x->dtype);
     if (half) return wb_astype(x, WB_F32);
@@ -47,7 +47,7 @@ static wb_tensor *widened(wb_tensor *x, wb_ranks_reduction how)
 }
 
 /* The result of a reduction with the dtype of x; the sum becomes a mean if `how` is that. */
-static wb_tensor *narrowed(wb_tensor *y, const wb_tensor *x, wb_ranks_reduction how)
+static wb_tensor *dist_tensor_narrowed(wb_tensor *y, const wb_tensor *x, wb_ranks_reduction how)
 {
     if (y && how == WB_RANKS_MEAN) y = wb_mul(y, wb_scalar(1.0 / wb_distributed_size()));
     return y ? wb__as(y, (wb_dtype)x->dtype) : NULL;
@@ -78,7 +78,7 @@ int wb__end_pending_exchange(void)
 }
 
 /* The same with x, which may depend on values that the writes replace. */
-static bool settled(wb_tensor *x)
+static bool dist_tensor_settled(wb_tensor *x)
 {
     const wb__thread *t = wb__this_thread();
     return !t->exchanged || t->recording || !wb__evaluate_keeping(1, &x);
@@ -88,7 +88,7 @@ static bool settled(wb_tensor *x)
 
 /* Evaluates y now, unless wb_compile records: all ranks must begin the operation of y before their
  * next one. */
-static wb_tensor *begun(wb_tensor *y)
+static wb_tensor *dist_tensor_begun(wb_tensor *y)
 {
     if (y && !wb__this_thread()->recording && wb_eval_array(1, &y)) return NULL;
     return y;
@@ -97,28 +97,30 @@ static wb_tensor *begun(wb_tensor *y)
 /* The reduction of x by an operation of the graph.  A minimum or maximum is NaN where the x of any
  * rank is NaN, as in wb_minimum.  The libraries of the ranks keep or drop a NaN, and not on all
  * ranks alike, so a second operation finds where there is one. */
-static wb_tensor *reduced(int kind, wb_tensor *x, wb_ranks_reduction how)
+static wb_tensor *dist_tensor_reduced(int kind, wb_tensor *x, wb_ranks_reduction how)
 {
     const wb__communicator *c = wb__world();
-    wb_tensor *wide = widened(x, how);
-    wb_tensor *y = wide ? wb__collect(c, kind, (int)op_of(how), wide, NULL) : NULL;
+    wb_tensor *wide = dist_tensor_widened(x, how);
+    wb_tensor *y = wide ? wb__collect(c, kind, (int)dist_tensor_op_of(how), wide, NULL) : NULL;
     if (y && drops_nan(x, how)) {
         wb_tensor *nan = nan_of(wide);
         y = with_nan(y, nan ? wb__collect(c, kind, WB__RANKS_MAX, nan, y) : NULL);
     }
-    return begun(narrowed(y, x, how));
+    return dist_tensor_begun(dist_tensor_narrowed(y, x, how));
 }
 
 wb_tensor *wb_distributed_allreduce(wb_tensor *x, wb_ranks_reduction how)
 {
     WB__EDGE;
     static const char what[] = "distributed_allreduce";
-    if (!wb__operand(what, x) || !known(what, how, 0) || !reducible(what, x, how)) return NULL;
+    if (!wb__operand(what, x) || !dist_tensor_known(what, how, 0) ||
+        !dist_tensor_reducible(what, x, how))
+        return NULL;
     if (!wb__world()) return x;
-    return settled(x) ? reduced(WB__COLLECT_ALLREDUCE, x, how) : NULL;
+    return dist_tensor_settled(x) ? dist_tensor_reduced(WB__COLLECT_ALLREDUCE, x, how) : NULL;
 }
 
-static bool has_axis(const char *what, const wb_tensor *x)
+static bool dist_tensor_has_axis(const char *what, const wb_tensor *x)
 {
     if (x->ndim) return true;
     wb__fail(WB_ERROR_SHAPE, "%s: %s has no axis", what, wb_describe(x));
@@ -130,12 +132,12 @@ wb_tensor *wb_distributed_allgather(wb_tensor *x)
     WB__EDGE;
     static const char what[] = "distributed_allgather";
     int64_t dims[WB_MAX_DIMS], size;
-    if (!wb__operand(what, x) || !has_axis(what, x)) return NULL;
+    if (!wb__operand(what, x) || !dist_tensor_has_axis(what, x)) return NULL;
     if (!wb__world()) return x;
     memcpy(dims, x->dims, sizeof dims);
     dims[0] *= wb_distributed_size();
-    if (!wb__check_dims(what, x->ndim, dims, &size) || !settled(x)) return NULL;
-    return begun(wb__collect(wb__world(), WB__COLLECT_ALLGATHER, 0, x, NULL));
+    if (!wb__check_dims(what, x->ndim, dims, &size) || !dist_tensor_settled(x)) return NULL;
+    return dist_tensor_begun(wb__collect(wb__world(), WB__COLLECT_ALLGATHER, 0, x, NULL));
 }
 
 wb_tensor *wb_distributed_reduce_scatter(wb_tensor *x, wb_ranks_reduction how)
@@ -143,20 +145,20 @@ wb_tensor *wb_distributed_reduce_scatter(wb_tensor *x, wb_ranks_reduction how)
     WB__EDGE;
     static const char what[] = "distributed_reduce_scatter";
     const int ranks = wb_distributed_size();
-    if (!wb__operand(what, x) || !has_axis(what, x) || !known(what, how, 0) ||
-        !reducible(what, x, how))
+    if (!wb__operand(what, x) || !dist_tensor_has_axis(what, x) ||
+        !dist_tensor_known(what, how, 0) || !dist_tensor_reducible(what, x, how))
         return NULL;
     if (x->dims[0] % ranks)
         return wb__fail_null(WB_ERROR_SHAPE, "%s: the first axis of %s cannot be cut into %d equal"
                              " parts", what, wb_describe(x), ranks);
     if (!wb__world()) return x;
-    return settled(x) ? reduced(WB__COLLECT_REDUCE_SCATTER, x, how) : NULL;
+    return dist_tensor_settled(x) ? dist_tensor_reduced(WB__COLLECT_REDUCE_SCATTER, x, how) : NULL;
 }
 
 /* ---- broadcasts, and reductions to one rank -------------------------------------------------- */
 
 /* The address of an evaluated tensor in its device's memory. */
-static void *address_of(const wb_tensor *x)
+static void *dist_tensor_address_of(const wb_tensor *x)
 {
     wb__shared place;
     const wb__storage *s = x->storage;
@@ -178,17 +180,17 @@ static wb_tensor *perform_on_device(const char *what, const wb_tensor *from, wb_
     if (!status) status = d->backend->wait(d);
     if (status) return NULL;
     c->device = d;
-    c->from = address_of(from);
-    c->to = address_of(y);
+    c->from = dist_tensor_address_of(from);
+    c->to = dist_tensor_address_of(y);
     status = wb__collective_end(wb__collective_begin(c));
     wb__collective_report(what);
     return status ? NULL : y;
 }
 
 /* Performs *c for the values of x.  The result has the shape of x.  NULL: failed. */
-static wb_tensor *perform(const char *what, wb_tensor *x, wb__collective *c)
+static wb_tensor *dist_tensor_perform(const char *what, wb_tensor *x, wb__collective *c)
 {
-    if (!settled(x)) return NULL;
+    if (!dist_tensor_settled(x)) return NULL;
     c->communicator = wb__world();
     c->dtype = (wb_dtype)x->dtype;
     c->n = x->size;
@@ -218,27 +220,31 @@ wb_tensor *wb_distributed_broadcast(wb_tensor *x, int root)
 {
     WB__EDGE;
     static const char what[] = "distributed_broadcast";
-    if (!wb__operand(what, x) || !known(what, WB_RANKS_SUM, root)) return NULL;
+    if (!wb__operand(what, x) || !dist_tensor_known(what, WB_RANKS_SUM, root)) return NULL;
     if (!wb__world()) return x;
     WB__FIRST(wb_distributed_broadcast, NULL);
-    return perform(what, x, &(wb__collective){.kind = WB__COLLECT_BROADCAST, .root = root});
+    return dist_tensor_perform(what, x, &(wb__collective){.kind = WB__COLLECT_BROADCAST,
+                                                          .root = root});
 }
 
 wb_tensor *wb_distributed_reduce(wb_tensor *x, wb_ranks_reduction how, int root)
 {
     WB__EDGE;
     static const char what[] = "distributed_reduce";
-    if (!wb__operand(what, x) || !known(what, how, root) || !reducible(what, x, how)) return NULL;
+    if (!wb__operand(what, x) || !dist_tensor_known(what, how, root) ||
+        !dist_tensor_reducible(what, x, how))
+        return NULL;
     if (!wb__world()) return x;
     WB__FIRST(wb_distributed_reduce, NULL);
-    wb__collective c = {.kind = WB__COLLECT_REDUCE, .op = op_of(how), .root = root}, max = c;
+    wb__collective c = {.kind = WB__COLLECT_REDUCE, .op = dist_tensor_op_of(how), .root = root},
+    max = c;
     max.op = WB__RANKS_MAX;
-    wb_tensor *wide = widened(x, how);
-    wb_tensor *y = wide ? perform(what, wide, &c) : NULL;
+    wb_tensor *wide = dist_tensor_widened(x, how);
+    wb_tensor *y = wide ? dist_tensor_perform(what, wide, &c) : NULL;
     if (y && drops_nan(x, how)) {
         wb_tensor *nan = nan_of(wide);
-        y = with_nan(y, nan ? perform(what, nan, &max) : NULL);
+        y = with_nan(y, nan ? dist_tensor_perform(what, nan, &max) : NULL);
     }
     if (!y) return NULL;
-    return wb_distributed_rank() == root ? narrowed(y, x, how) : WB_NONE;
+    return wb_distributed_rank() == root ? dist_tensor_narrowed(y, x, how) : WB_NONE;
 }

@@ -19,7 +19,7 @@ static bool is_held(const wb_tensor *x)
 
 /* ---- the end of a training step -------------------------------------------------------------- */
 
-/* Whether x is a leaf of find_kept's walk: evaluated, gone, or a pending write. */
+/* Whether x is a leaf of automatic_find_kept's walk: evaluated, gone, or a pending write. */
 static bool is_made(const wb_tensor *x) { return wb__is_leaf(x) || x->flags & WB__PENDING; }
 
 /* Whether x is a version of a variable that a later pending write replaces. */
@@ -32,7 +32,7 @@ static bool is_replaced(const wb_tensor *x)
 /* Finds the unevaluated tensors that the program holds, that are values or that values depend on,
  * and that could not be evaluated after the pending writes.  They become the first *n_kept tensors
  * of the order.  Returns 0 or an error code. */
-static int find_kept(wb__order *o, int n, wb_tensor *const *values, int *n_kept)
+static int automatic_find_kept(wb__order *o, int n, wb_tensor *const *values, int *n_kept)
 {
     wb__order_begin(o);
     for (int i = 0; i < n; i++)
@@ -66,7 +66,7 @@ static int writes_of_the_program(const wb__thread *t)
 int wb__end_step(wb__thread *t, int n, wb_tensor *const *values)
 {
     wb__order order = {0};
-    int n_kept = 0, status = find_kept(&order, n, values, &n_kept);
+    int n_kept = 0, status = automatic_find_kept(&order, n, values, &n_kept);
     if (!status)
         status = wb__evaluate_first(t, writes_of_the_program(t), n_kept, order.node);
     wb__order_free(&order);
@@ -77,9 +77,9 @@ int wb__end_step(wb__thread *t, int n, wb_tensor *const *values)
 
 static bool has_no_inputs(const wb_tensor *x) { return !x->n_in || x->flags & WB__PENDING; }
 
-/* States of a tensor.  STALE: it depends on a version that is gone.  LOST: it is STALE and has no
- * value. */
-enum { STALE = 1, LOST = 2 };
+/* States of a tensor.  STALE: it depends on a version that is gone.  AUTOMATIC_LOST: it is STALE
+ * and has no value. */
+enum { STALE = 1, AUTOMATIC_LOST = 2 };
 
 /* The state of a tensor; the name of a variable whose gone version the tensor depends on, and the
  * thread that has overwritten that. */
@@ -91,7 +91,7 @@ static void find_stale(const wb__order *o, history *p)
         const wb_tensor *x = o->node[i];
         p[i] = (history){0};
         if (has_no_inputs(x)) {
-            if (wb__is_gone(x)) p[i] = (history){STALE | LOST, x->name, x->writer};
+            if (wb__is_gone(x)) p[i] = (history){STALE | AUTOMATIC_LOST, x->name, x->writer};
             continue;
         }
         for (uint32_t j = 0; j < x->n_in; j++) {
@@ -106,7 +106,7 @@ static void find_stale(const wb__order *o, history *p)
     }
 }
 
-static void cut(wb_tensor *x, const history *p)
+static void automatic_cut(wb_tensor *x, const history *p)
 {
     wb__set_cut(x, p->writer);
     if (!x->name) x->name = p->name ? p->name : "a parameter";
@@ -173,7 +173,7 @@ void wb__cut_stale(wb__thread *t)
         wb_tensor *x = order.node[i];
         if (!x) continue;
         t->cutting = true;   /* the inputs of a detached tensor do not become unconsumed results */
-        if (x->storage || p[i].state & LOST) cut(x, &p[i]);
+        if (x->storage || p[i].state & AUTOMATIC_LOST) automatic_cut(x, &p[i]);
         wb__unref(x);
         t->cutting = false;
     }
@@ -207,7 +207,7 @@ static int take_unconsumed(const wb__thread *t, wb_tensor ***all, int *n)
     *all = p ? wb__alloc(((size_t)order.n + 1) * sizeof **all) : NULL;
     if (*all) find_stale(&order, p);
     for (int i = 0; *all && i < order.n; i++)
-        if (order.node[i]->flags & WB__IS_UNCONSUMED && !(p[i].state & LOST))
+        if (order.node[i]->flags & WB__IS_UNCONSUMED && !(p[i].state & AUTOMATIC_LOST))
             (*all)[(*n)++] = wb__ref(order.node[i]);
     if (!*all) status = WB_ERROR_MEMORY;
     wb__free(p);

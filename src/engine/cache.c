@@ -7,11 +7,11 @@
 
 #include <string.h>
 
-static wb__mutex lock = WB__MUTEX_INIT;
-static wb__plan **plans;
-static int n_plans, plans_capacity, limit = 64;
+static wb__mutex plan_cache_lock = WB__MUTEX_INIT;
+static wb__plan **plan_cache_plans;
+static int n_plans, plans_capacity, plan_cache_limit = 64;
 static uint64_t clock_now;
-static wb_engine_stats stats;
+static wb_engine_stats plan_cache_stats;
 static _Atomic int64_t arena_bytes;     /* bytes of all arenas, idle or in use; changed without the
                                            lock, and therefore atomic */
 
@@ -19,22 +19,22 @@ static _Atomic int64_t arena_bytes;     /* bytes of all arenas, idle or in use; 
 
 void wb_set_plan_cache(int n)
 {
-    wb__mutex_lock(&lock);
-    limit = WB__MAX(n, 1);
-    wb__mutex_unlock(&lock);
+    wb__mutex_lock(&plan_cache_lock);
+    plan_cache_limit = WB__MAX(n, 1);
+    wb__mutex_unlock(&plan_cache_lock);
 }
 
 wb_engine_stats wb_stats(void)
 {
-    wb__mutex_lock(&lock);
-    wb_engine_stats s = stats;
-    wb__mutex_unlock(&lock);
+    wb__mutex_lock(&plan_cache_lock);
+    wb_engine_stats s = plan_cache_stats;
+    wb__mutex_unlock(&plan_cache_lock);
     s.arena_bytes = arena_bytes;
     s.prepared_bytes = wb__forms_bytes();
     return s;
 }
 
-static bool is_for(const wb__plan *p, const wb__request *r)
+static bool plan_cache_is_for(const wb__plan *p, const wb__request *r)
 {
     return p->n_words == r->n_words &&
            !memcmp(p->words, r->words, (size_t)r->n_words * sizeof *r->words);
@@ -42,19 +42,21 @@ static bool is_for(const wb__plan *p, const wb__request *r)
 
 /* Returns the plan of a request, with a reference for the caller; NULL: there is none.  A loop asks
  * for the plan that it asked for last, so the hash is computed only if that plan does not fit. */
-static wb__plan *lookup(const wb__request *r, uint64_t *hash)
+static wb__plan *plan_cache_lookup(const wb__request *r, uint64_t *hash)
 {
     static int latest;                  /* the index of a plan; any number is right */
-    if (latest >= n_plans || !is_for(plans[latest], r)) {
+    if (latest >= n_plans || !plan_cache_is_for(plan_cache_plans[latest], r)) {
         *hash = wb__request_hash(r);
         latest = n_plans - 1;
-        while (latest >= 0 && (plans[latest]->hash != *hash || !is_for(plans[latest], r))) latest--;
+        while (latest >= 0 && (plan_cache_plans[latest]->hash != *hash ||
+                               !plan_cache_is_for(plan_cache_plans[latest], r)))
+            latest--;
         if (latest < 0) return latest = 0, NULL;
     }
-    wb__plan *p = plans[latest];
+    wb__plan *p = plan_cache_plans[latest];
     p->uses++;
     p->last_used = ++clock_now;
-    stats.plan_hits++;
+    plan_cache_stats.plan_hits++;
     return p;
 }
 
@@ -66,40 +68,41 @@ static void evict_to(int most)
     while (n_plans > most) {
         int oldest = 0;
         for (int i = 1; i < n_plans; i++)
-            if (plans[i]->last_used < plans[oldest]->last_used) oldest = i;
-        wb__plan *p = plans[oldest];
-        plans[oldest] = plans[--n_plans];
+            if (plan_cache_plans[i]->last_used < plan_cache_plans[oldest]->last_used) oldest = i;
+        wb__plan *p = plan_cache_plans[oldest];
+        plan_cache_plans[oldest] = plan_cache_plans[--n_plans];
         if (--p->uses) continue;
-        wb__mutex_unlock(&lock);
+        wb__mutex_unlock(&plan_cache_lock);
         wb__plan_free(p);
-        wb__mutex_lock(&lock);
+        wb__mutex_lock(&plan_cache_lock);
     }
 }
 
 static bool add_plan(wb__plan *p)
 {
-    evict_to(limit * WB__MAX(wb__ranks_here(), 1) - 1);     /* each rank has its own plans */
-    if (!wb__reserve(&plans, &plans_capacity, n_plans + 1, sizeof *plans)) return false;
+    evict_to(plan_cache_limit * WB__MAX(wb__ranks_here(), 1) - 1); /* each rank has its own plans */
+    if (!wb__reserve(&plan_cache_plans, &plans_capacity, n_plans + 1, sizeof *plan_cache_plans))
+        return false;
     p->uses = 2;                                    /* references of the cache and of the caller */
     p->last_used = ++clock_now;
-    plans[n_plans++] = p;
+    plan_cache_plans[n_plans++] = p;
     return true;
 }
 
 wb__plan *wb__plan_find(const wb__request *r)
 {
     uint64_t hash = 0;
-    wb__mutex_lock(&lock);
-    wb__plan *p = lookup(r, &hash);
-    wb__mutex_unlock(&lock);
+    wb__mutex_lock(&plan_cache_lock);
+    wb__plan *p = plan_cache_lookup(r, &hash);
+    wb__mutex_unlock(&plan_cache_lock);
     if (p) return p;
     p = wb__plan_make(r, hash); /* two threads may build the same plan; both plans are valid */
     if (!p) return NULL;
     wb__plan_shapes_count(r);
-    wb__mutex_lock(&lock);
-    stats.plans_built++;
+    wb__mutex_lock(&plan_cache_lock);
+    plan_cache_stats.plans_built++;
     bool kept = add_plan(p);
-    wb__mutex_unlock(&lock);
+    wb__mutex_unlock(&plan_cache_lock);
     if (kept) return p;
     wb__plan_free(p);
     return NULL;
@@ -107,9 +110,9 @@ wb__plan *wb__plan_find(const wb__request *r)
 
 void wb__plan_done(wb__plan *p)
 {
-    wb__mutex_lock(&lock);
+    wb__mutex_lock(&plan_cache_lock);
     bool last = --p->uses == 0;
-    wb__mutex_unlock(&lock);
+    wb__mutex_unlock(&plan_cache_lock);
     if (last) wb__plan_free(p);
 }
 
@@ -117,32 +120,32 @@ void wb__plan_done(wb__plan *p)
  * wb__plan_done. */
 static void remove_plan(wb__plan *p)
 {
-    wb__mutex_lock(&lock);
+    wb__mutex_lock(&plan_cache_lock);
     for (int i = 0; i < n_plans; i++) {
-        if (plans[i] != p) continue;
-        plans[i] = plans[--n_plans];
+        if (plan_cache_plans[i] != p) continue;
+        plan_cache_plans[i] = plan_cache_plans[--n_plans];
         p->uses--;
         break;
     }
-    wb__mutex_unlock(&lock);
+    wb__mutex_unlock(&plan_cache_lock);
 }
 
 /* ---- arenas: memory for intermediates; each run takes one and gives it back ------------------ */
 
 enum { ARENAS = 16 };
-static struct { const wb_device *device; void *memory; int64_t bytes; } idle[ARENAS];
+static struct { const wb_device *device; void *memory; int64_t bytes; } plan_cache_idle[ARENAS];
 
 /* Frees one idle arena of a device (NULL: of any device).  False: there is none. */
 static bool drop_idle(const wb_device *d)
 {
-    wb__mutex_lock(&lock);
+    wb__mutex_lock(&plan_cache_lock);
     int i = 0;
-    while (i < ARENAS && (!idle[i].memory || (d && idle[i].device != d))) i++;
-    const wb_device *on = i < ARENAS ? idle[i].device : NULL;
-    void *memory = i < ARENAS ? idle[i].memory : NULL;
-    int64_t bytes = i < ARENAS ? idle[i].bytes : 0;
-    if (memory) idle[i].memory = NULL;
-    wb__mutex_unlock(&lock);
+    while (i < ARENAS && (!plan_cache_idle[i].memory || (d && plan_cache_idle[i].device != d))) i++;
+    const wb_device *on = i < ARENAS ? plan_cache_idle[i].device : NULL;
+    void *memory = i < ARENAS ? plan_cache_idle[i].memory : NULL;
+    int64_t bytes = i < ARENAS ? plan_cache_idle[i].bytes : 0;
+    if (memory) plan_cache_idle[i].memory = NULL;
+    wb__mutex_unlock(&plan_cache_lock);
     if (!memory) return false;
     on->backend->release(on, memory, (size_t)bytes);
     arena_bytes -= bytes;
@@ -166,23 +169,25 @@ enum { LITTLE = 4096 };
 static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
 {
     void *memory = NULL;
-    wb__mutex_lock(&lock);
+    wb__mutex_lock(&plan_cache_lock);
     int best = -1;
     for (int i = 0; i < ARENAS; i++) {
-        if (!idle[i].memory || idle[i].device != d) continue;
-        if (bytes <= LITTLE && idle[i].bytes > LITTLE) continue;
+        if (!plan_cache_idle[i].memory || plan_cache_idle[i].device != d) continue;
+        if (bytes <= LITTLE && plan_cache_idle[i].bytes > LITTLE) continue;
         if (best < 0 ||
-            (idle[i].bytes >= bytes &&
-             (idle[best].bytes < bytes || idle[i].bytes < idle[best].bytes)) ||
-            (idle[best].bytes < bytes && idle[i].bytes > idle[best].bytes))
+            (plan_cache_idle[i].bytes >= bytes &&
+             (plan_cache_idle[best].bytes < bytes ||
+              plan_cache_idle[i].bytes < plan_cache_idle[best].bytes)) ||
+            (plan_cache_idle[best].bytes < bytes &&
+             plan_cache_idle[i].bytes > plan_cache_idle[best].bytes))
             best = i;
     }
     if (best >= 0) {
-        memory = idle[best].memory;
-        *got = idle[best].bytes;
-        idle[best].memory = NULL;
+        memory = plan_cache_idle[best].memory;
+        *got = plan_cache_idle[best].bytes;
+        plan_cache_idle[best].memory = NULL;
     }
-    wb__mutex_unlock(&lock);
+    wb__mutex_unlock(&plan_cache_lock);
     if (memory && *got >= bytes) return memory;
     if (memory) {                                   /* too small for this plan: replaced by a larger
                                                        one */
@@ -198,15 +203,15 @@ static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
 static void arena_release(const wb_device *d, void *memory, int64_t bytes)
 {
     if (!memory) return;
-    wb__mutex_lock(&lock);
+    wb__mutex_lock(&plan_cache_lock);
     for (int i = 0; i < ARENAS && memory; i++) {
-        if (idle[i].memory) continue;
-        idle[i].device = d;
-        idle[i].memory = memory;
-        idle[i].bytes = bytes;
+        if (plan_cache_idle[i].memory) continue;
+        plan_cache_idle[i].device = d;
+        plan_cache_idle[i].memory = memory;
+        plan_cache_idle[i].bytes = bytes;
         memory = NULL;
     }
-    wb__mutex_unlock(&lock);
+    wb__mutex_unlock(&plan_cache_lock);
     if (!memory) return;
     d->backend->release(d, memory, (size_t)bytes);
     arena_bytes -= bytes;
@@ -217,10 +222,11 @@ static void arena_release(const wb_device *d, void *memory, int64_t bytes)
 static int64_t idle_bytes(const wb_device *d)
 {
     int64_t bytes = 0;
-    wb__mutex_lock(&lock);
+    wb__mutex_lock(&plan_cache_lock);
     for (int i = 0; i < ARENAS; i++)
-        if (idle[i].memory && idle[i].device == d) bytes += idle[i].bytes;
-    wb__mutex_unlock(&lock);
+        if (plan_cache_idle[i].memory && plan_cache_idle[i].device == d)
+            bytes += plan_cache_idle[i].bytes;
+    wb__mutex_unlock(&plan_cache_lock);
     return bytes;
 }
 
@@ -275,7 +281,7 @@ static bool pays_as_graph(const wb__plan *p, wb__phase_kind kind)
 
 /* Returns the graph of a phase, and builds it when first needed.  NULL: the kernels are launched
  * one by one.  A graph that could not be built is not tried again. */
-static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
+static wb__graph *plan_cache_graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
 {
     wb__plan_phase *phase = &p->phase[kind];
     if (!pays_as_graph(p, kind)) return NULL;
@@ -308,7 +314,7 @@ static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
 /* Returns the status of a run in which a step failed.  `written`: an earlier step may have written
  * a variable.  `final`: the step itself writes variables.  If a library declined the step before
  * any write, removes the plan from the cache and returns WB__PLAN_AGAIN. */
-static int failed(wb__plan *p, int status, bool final, bool written)
+static int plan_cache_failed(wb__plan *p, int status, bool final, bool written)
 {
     if (status == WB_ERROR_UNSUPPORTED && !written) {
         remove_plan(p);
@@ -321,7 +327,7 @@ static int failed(wb__plan *p, int status, bool final, bool written)
 
 /* Completes the COLLECTIVEs among the steps *complete to last - 1, and sets *complete to `last`.
  * Returns the error of the first that failed. */
-static int finish(const wb__plan *p, int *complete, int last)
+static int plan_cache_finish(const wb__plan *p, int *complete, int last)
 {
     int status = 0;
     for (; *complete < last; ++*complete) {
@@ -341,28 +347,28 @@ static int run_phase(wb__plan *p, wb__phase_kind kind, void **buffers, const siz
     const wb__backend *backend = p->device->backend;
     const int first = kind == WB__PHASE_WRITES ? p->n_compute : 0;
     const int end = kind == WB__PHASE_COMPUTE ? p->n_compute : p->n_steps;
-    wb__graph *graph = graph_of(p, kind, n_numbers);
+    wb__graph *graph = plan_cache_graph_of(p, kind, n_numbers);
     if (graph) {
         const int status = backend->graph_run(p->device, graph, buffers, offsets, numbers);
         const bool writes = end > p->n_compute;
         const bool early = status == WB_ERROR_UNSUPPORTED && !p->library_writes;
-        return status ? failed(p, status, writes, writes && !early) : 0;
+        return status ? plan_cache_failed(p, status, writes, writes && !early) : 0;
     }
     int complete = first, status = 0, i = first;
     while (i < end && !status) {
-        if (p->waits) status = finish(p, &complete, p->waits[i].waits_for + 1);
+        if (p->waits) status = plan_cache_finish(p, &complete, p->waits[i].waits_for + 1);
         if (status) {
-            status = failed(p, status, i > p->n_compute, i > p->n_compute);
+            status = plan_cache_failed(p, status, i > p->n_compute, i > p->n_compute);
             break;
         }
         status = wb__unlikely(wb__profiling)
                      ? wb__profile_launch(p, i, buffers, offsets, numbers)
                      : backend->launch(p->device, p->kernels[i], buffers, offsets,
                                        buffers[p->arena], (size_t)p->arena_bytes, numbers);
-        if (status) status = failed(p, status, i >= p->n_compute, i > p->n_compute);
+        if (status) status = plan_cache_failed(p, status, i >= p->n_compute, i > p->n_compute);
         else i++;
     }
-    const int last = p->waits ? finish(p, &complete, i) : 0;
+    const int last = p->waits ? plan_cache_finish(p, &complete, i) : 0;
     return status ? status : last;
 }
 
@@ -392,20 +398,20 @@ int wb__plan_run(wb__plan *p, void **buffers, const size_t *offsets, const wb__n
     if (p->waits) wb__collective_report("a plan");
     arena_release(p->device, arena, got);
     if (all != few) wb__free(all);
-    wb__mutex_lock(&lock);
-    stats.steps++;
-    wb__mutex_unlock(&lock);
+    wb__mutex_lock(&plan_cache_lock);
+    plan_cache_stats.steps++;
+    wb__mutex_unlock(&plan_cache_lock);
     return status;
 }
 
 void wb__cache_clear(void)
 {
-    wb__mutex_lock(&lock);
+    wb__mutex_lock(&plan_cache_lock);
     evict_to(0);
-    wb__free(plans);
-    plans = NULL;
+    wb__free(plan_cache_plans);
+    plan_cache_plans = NULL;
     plans_capacity = 0;
-    wb__mutex_unlock(&lock);
+    wb__mutex_unlock(&plan_cache_lock);
     wb__plan_shapes_clear();
     while (drop_idle(NULL)) {}
 }

@@ -67,8 +67,8 @@ bool wb__floating(const char *what, const wb_tensor *x)
 
 /* Sets the error of an index out of range: its value, its position and the range.  Returns
  * false. */
-static bool outside(const char *what, const wb_tensor *index, int64_t at, int64_t value,
-                    int64_t bound)
+static bool check_is_outside(const char *what, const wb_tensor *index, int64_t at, int64_t value,
+                             int64_t bound)
 {
     char position[WB_MAX_DIMS * 24] = "";
     int64_t each = index->size;
@@ -95,7 +95,7 @@ typedef struct {
 static bool check_value(value_check *c, const wb_tensor *x, int64_t at, int64_t value)
 {
     if ((value < 0 || value >= c->bound) && !(c->except && value == *c->except))
-        return outside(c->what, x, at, value, c->bound);
+        return check_is_outside(c->what, x, at, value, c->bound);
     if (c->ascending && (at ? value < c->before : value != 0))
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: %lld, at [%lld] of %s, %s", c->what,
                          (long long)value, (long long)at, wb_describe(x),

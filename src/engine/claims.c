@@ -19,8 +19,8 @@ double wb__claim_waits = 20;            /* seconds for which a claim waits for r
 /* ---- fork ------------------------------------------------------------------------------------ */
 
 _Atomic uint16_t wb__forks;
-static _Atomic long survivor;           /* the number of the thread that called fork, or 0 */
-static wb__mutex settling = WB__MUTEX_INIT;
+static _Atomic long claim_survivor;     /* the number of the thread that called fork, or 0 */
+static wb__mutex claim_settling = WB__MUTEX_INIT;
 
 /* The writes that the lost thread had not finished are not made: v has the version in its memory.
  * The references of that thread stay, as all that it had. */
@@ -33,23 +33,23 @@ static void forget_writer(wb_tensor *v)
     atomic_store(&v->writer, 0);
 }
 
-static void settle(wb_tensor *v)
+static void claim_settle(wb_tensor *v)
 {
-    wb__mutex_lock(&settling);
+    wb__mutex_lock(&claim_settling);
     const uint16_t now = atomic_load(&wb__forks);
     if (atomic_load(&v->forks) != now) {
         const long w = atomic_load(&v->writer);
-        if (w && w != atomic_load(&survivor)) forget_writer(v);
+        if (w && w != atomic_load(&claim_survivor)) forget_writer(v);
         atomic_store(&v->readers, 0);
         atomic_store(&v->forks, now);
     }
-    wb__mutex_unlock(&settling);
+    wb__mutex_unlock(&claim_settling);
 }
 
 static inline void make_settled(wb_tensor *v)
 {
     if (wb__unlikely(atomic_load_explicit(&v->forks, memory_order_acquire) != wb__fork_number()))
-        settle(v);
+        claim_settle(v);
 }
 
 /* ---- one thread ------------------------------------------------------------------------------ */
@@ -61,13 +61,13 @@ static inline void make_settled(wb_tensor *v)
  * second at most, since a function of the program in there may wait for this thread. */
 atomic_bool wb__several;
 atomic_int wb__alone;
-static _Atomic long first;              /* the number of that thread */
+static _Atomic long claim_first;        /* the number of that thread */
 
 void wb__claims_in_child(void)
 {
     const long me = wb__thread_now ? wb__thread_now->number : 0;
-    atomic_store(&survivor, me);
-    if (me != atomic_load(&first)) atomic_store(&wb__alone, 0);
+    atomic_store(&claim_survivor, me);
+    if (me != atomic_load(&claim_first)) atomic_store(&wb__alone, 0);
     atomic_fetch_add(&wb__forks, 1);
 }
 
@@ -75,7 +75,7 @@ void wb__claims_thread(void)
 {
     static atomic_bool any;
     if (!atomic_exchange(&any, true)) {
-        atomic_store(&first, wb__this_thread()->number);
+        atomic_store(&claim_first, wb__this_thread()->number);
         if (!wb__os_barrier(true)) atomic_store(&wb__several, true);
         return;
     }
@@ -87,7 +87,7 @@ void wb__claims_thread(void)
 
 /* ---- readers --------------------------------------------------------------------------------- */
 
-static int taken(const wb_tensor *v, long writer, const char *what)
+static int claim_taken(const wb_tensor *v, long writer, const char *what)
 {
     return wb__fail(WB_ERROR_ARGUMENT, "%s: thread %ld trains or assigns %s%s%s, and this is thread"
                     " %ld: wait until that is done, or use a copy of the model (wb_clone)", what,
@@ -114,7 +114,7 @@ wb__reading wb__read_begin(wb_tensor *v, const char *what)
     const long w = atomic_load(&v->writer);
     if (wb__likely(!w)) return WB__READS_COUNTED;
     atomic_fetch_sub(&v->readers, 1);
-    taken(v, w, what);
+    claim_taken(v, w, what);
     return WB__READS_NOT;
 }
 
@@ -127,10 +127,10 @@ void wb__read_end(wb_tensor *v, int forks)
 /* ---- claims ---------------------------------------------------------------------------------- */
 
 /* Whether another thread reads v, or may do so in what it has begun alone. */
-static bool is_read(const wb_tensor *v)
+static bool claim_is_read(const wb_tensor *v)
 {
     return atomic_load(&v->readers) ||
-           (atomic_load(&wb__alone) && atomic_load(&first) != wb__this_thread()->number);
+           (atomic_load(&wb__alone) && atomic_load(&claim_first) != wb__this_thread()->number);
 }
 
 /* Waits until no other thread reads v: first it only lets other threads run, then it sleeps. */
@@ -139,7 +139,7 @@ static bool wait_for_readers(const wb_tensor *v)
     enum { TURNS = 100, SHORT = 50 * 1000, LONG = 1000 * 1000 };      /* nanoseconds */
     const double begun = wb__now();
     int64_t pause = SHORT;
-    for (int i = 0; is_read(v); i++) {
+    for (int i = 0; claim_is_read(v); i++) {
         if (wb__now() - begun > wb__claim_waits) return false;
         if (i < TURNS) {
             wb__os_yield();
@@ -162,12 +162,12 @@ wb_tensor *wb__to_evaluate(const char *what, wb_tensor *x)
     if (wb__is_claimed(x)) return x->current;
     make_settled(x);
     const long w = atomic_load_explicit(&x->writer, memory_order_relaxed);
-    if (w) taken(x, w, what);
+    if (w) claim_taken(x, w, what);
     return w ? NULL : x;
 }
 
 /* Of a variable that is settled. */
-static inline int claim(wb_tensor *v, const char *what)
+static inline int claim_variable(wb_tensor *v, const char *what)
 {
     const long me = wb__this_thread()->number;
     long writer = atomic_load_explicit(&v->writer, memory_order_relaxed);
@@ -179,8 +179,9 @@ static inline int claim(wb_tensor *v, const char *what)
         atomic_store(&v->writer, 0);            /* another thread has just begun */
     }
     writer = 0;
-    if (!atomic_compare_exchange_strong(&v->writer, &writer, me)) return taken(v, writer, what);
-    if (wb__unlikely(is_read(v)) && !wait_for_readers(v)) {
+    if (!atomic_compare_exchange_strong(&v->writer, &writer, me))
+        return claim_taken(v, writer, what);
+    if (wb__unlikely(claim_is_read(v)) && !wait_for_readers(v)) {
         atomic_store(&v->writer, 0);
         return wb__fail(WB_ERROR_ARGUMENT, "%s: another thread has evaluated with %s%s%s for %g s: "
                         "wait for that thread, or train a copy of the model (wb_clone)", what,
@@ -194,7 +195,7 @@ static inline int claim(wb_tensor *v, const char *what)
 int wb__claim(wb_tensor *v, const char *what)
 {
     make_settled(v);
-    return claim(v, what);
+    return claim_variable(v, what);
 }
 
 void wb__unclaim(wb_tensor *v)
@@ -206,7 +207,7 @@ int wb__claim_write(wb_tensor *v)
 {
     make_settled(v);            /* forgets the claim of a thread that a fork has lost */
     if (wb__is_claimed(v) && v->claims_write) return 0;
-    const int status = claim(v, "assign");
+    const int status = claim_variable(v, "assign");
     if (!status) v->claims_write = 1;
     return status;
 }

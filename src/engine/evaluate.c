@@ -22,8 +22,8 @@ typedef struct {
     void **buffers;
     size_t *offsets;
     int buffers_capacity, offsets_capacity;
-} work;
-static _Thread_local work mine;
+} eval_work;
+static _Thread_local eval_work eval;
 
 /* ---- writes to variables --------------------------------------------------------------------- */
 
@@ -100,7 +100,7 @@ static wb_tensor *version_before(const wb_tensor *a)
 
 /* Cancels the pending writes from index `first` on.  The variables get back the versions that they
  * had before these writes. */
-static void cancel(wb__thread *t, int first)
+static void eval_cancel(wb__thread *t, int first)
 {
     for (int i = t->n_pending - 1; i >= first; i--) {
         wb_tensor *a = t->pending[i], *v = a->variable;
@@ -135,7 +135,7 @@ void wb__forget_pending(int first)
 {
     wb__thread *t = wb__this_thread();
     if (first > t->n_pending) return;           /* the writes are evaluated already */
-    cancel(t, first);
+    eval_cancel(t, first);
     end_pending(t, first);
 }
 
@@ -191,38 +191,40 @@ int wb__new_version(wb_tensor *v)
 /* ---- unconsumed results ---------------------------------------------------------------------- */
 
 /* What the value of an unevaluated tensor depends on.  READS: a version that is about to be
- * overwritten; LOST: a version that is gone; VERSIONS: any version of a variable. */
-enum { READS = 1, LOST = 2, VERSIONS = 4 };
+ * overwritten; EVAL_LOST: a version that is gone; VERSIONS: any version of a variable. */
+enum { READS = 1, EVAL_LOST = 2, VERSIONS = 4 };
 
-/* Sets *answer to the set of READS, LOST and VERSIONS of an unevaluated tensor.  Returns 0 or an
- * error code. */
+/* Sets *answer to the set of READS, EVAL_LOST and VERSIONS of an unevaluated tensor.  Returns 0 or
+ * an error code. */
 static int find_reads(wb_tensor *unconsumed, unsigned *answer)
 {
-    int before = mine.side.n;
-    if (!wb__order_add_unevaluated(&mine.side, unconsumed)) return WB_ERROR_MEMORY;
-    if (!wb__reserve(&mine.reads, &mine.reads_capacity, mine.side.n, sizeof *mine.reads))
+    int before = eval.side.n;
+    if (!wb__order_add_unevaluated(&eval.side, unconsumed)) return WB_ERROR_MEMORY;
+    if (!wb__reserve(&eval.reads, &eval.reads_capacity, eval.side.n, sizeof *eval.reads))
         return WB_ERROR_MEMORY;
-    for (int i = before; i < mine.side.n; i++) {
-        const wb_tensor *x = mine.side.node[i];
-        unsigned reads = wb__is_gone(x) ? LOST : wb__is_leaf(x) && wb__overwritten(x) ? READS : 0;
+    for (int i = before; i < eval.side.n; i++) {
+        const wb_tensor *x = eval.side.node[i];
+        unsigned reads = wb__is_gone(x)                         ? EVAL_LOST
+                         : wb__is_leaf(x) && wb__overwritten(x) ? READS
+                                                                : 0;
         if (x->variable) reads |= VERSIONS;
         for (uint32_t j = 0; !wb__is_leaf(x) && j < x->n_in; j++)
-            reads |= mine.reads[wb__order_index(&mine.side, x->in[j], wb__is_leaf)];
+            reads |= eval.reads[wb__order_index(&eval.side, x->in[j], wb__is_leaf)];
         if (wb__flags_of(x) & WB__PENDING)
             /* after the writes, only the last assign to a variable is readable */
-            reads = (reads & LOST) | VERSIONS |
+            reads = (reads & EVAL_LOST) | VERSIONS |
                     (x->variable && x->variable->current == x ? 0 : READS);
-        mine.reads[i] = (uint8_t)reads;
+        eval.reads[i] = (uint8_t)reads;
     }
-    *answer = mine.reads[wb__order_index(&mine.side, unconsumed, wb__is_leaf)];
+    *answer = eval.reads[wb__order_index(&eval.side, unconsumed, wb__is_leaf)];
     return 0;
 }
 
 static int add_root(wb_tensor *x, int *n_roots)
 {
-    if (!wb__reserve(&mine.roots, &mine.roots_capacity, *n_roots + 1, sizeof *mine.roots))
+    if (!wb__reserve(&eval.roots, &eval.roots_capacity, *n_roots + 1, sizeof *eval.roots))
         return WB_ERROR_MEMORY;
-    mine.roots[(*n_roots)++] = x;
+    eval.roots[(*n_roots)++] = x;
     return 0;
 }
 
@@ -234,13 +236,13 @@ static int add_unconsumed(wb__thread *t, int n_requested, int *n_roots)
     int status = 0;
     for (bool more = true; more && !status;) {
         wb_tensor *next = unconsumed->next_unconsumed;
-        unsigned reads = unconsumed->flags & WB__GONE ? LOST : 0;
+        unsigned reads = unconsumed->flags & WB__GONE ? EVAL_LOST : 0;
         bool requested = false;
-        for (int i = 0; i < n_requested && i < 8; i++) requested |= mine.roots[i] == unconsumed;
+        for (int i = 0; i < n_requested && i < 8; i++) requested |= eval.roots[i] == unconsumed;
         if (!requested && !reads) status = find_reads(unconsumed, &reads);
         if (!status && reads == (READS | VERSIONS)) status = add_root(unconsumed, n_roots);
         more = unconsumed != last;
-        if (reads & LOST || (!requested && !status && !(reads & VERSIONS)))
+        if (reads & EVAL_LOST || (!requested && !status && !(reads & VERSIONS)))
             wb__unconsumed_remove(unconsumed);
         unconsumed = next;
     }
@@ -249,7 +251,7 @@ static int add_unconsumed(wb__thread *t, int n_requested, int *n_roots)
 
 /* Collects in mine.roots the requested tensors and, if variables are written, the unconsumed
  * results that could not be evaluated afterwards.  Returns 0 or an error code. */
-static int collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots)
+static int eval_collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots)
 {
     *n_roots = 0;
     for (int i = 0; i < n; i++) {
@@ -258,7 +260,7 @@ static int collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots
         if (add_root(root, n_roots)) return WB_ERROR_MEMORY;
     }
     if (!t->n_pending || !t->unconsumed) return 0;
-    wb__order_begin(&mine.side);
+    wb__order_begin(&eval.side);
     return add_unconsumed(t, n, n_roots);
 }
 
@@ -266,21 +268,21 @@ static int collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots
  * Also true if memory runs out. */
 static bool pending_is_lost(const wb__thread *t)
 {
-    wb__order_begin(&mine.side);
+    wb__order_begin(&eval.side);
     for (int i = 0; i < t->n_pending; i++) {
         unsigned reads = 0;
-        if (find_reads(t->pending[i], &reads) || reads & LOST) return true;
+        if (find_reads(t->pending[i], &reads) || reads & EVAL_LOST) return true;
     }
     return false;
 }
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
-static int bind_buffers(wb__request *r, const wb__plan *p)
+static int eval_bind_buffers(wb__request *r, const wb__plan *p)
 {
     const int n = wb__plan_buffers(p);
-    if (!wb__reserve(&mine.buffers, &mine.buffers_capacity, n, sizeof *mine.buffers) ||
-        !wb__reserve(&mine.offsets, &mine.offsets_capacity, n, sizeof *mine.offsets))
+    if (!wb__reserve(&eval.buffers, &eval.buffers_capacity, n, sizeof *eval.buffers) ||
+        !wb__reserve(&eval.offsets, &eval.offsets_capacity, n, sizeof *eval.offsets))
         return WB_ERROR_MEMORY;
     for (int i = 0; i < r->n_writes; i++) {
         wb_tensor *v = r->targets[i] >= 0 ? r->writes[i]->variable : NULL;
@@ -288,16 +290,16 @@ static int bind_buffers(wb__request *r, const wb__plan *p)
         if (status) return status;
     }
     for (int i = 0; i < r->n_leaves; i++)
-        mine.buffers[i] = wb__memory_of(r->leaves[i].tensor, r->leaves[i].at, &mine.offsets[i]);
-    memset(mine.offsets + r->n_leaves, 0,
-           (size_t)(n - r->n_leaves) * sizeof *mine.offsets);
+        eval.buffers[i] = wb__memory_of(r->leaves[i].tensor, r->leaves[i].at, &eval.offsets[i]);
+    memset(eval.offsets + r->n_leaves, 0,
+           (size_t)(n - r->n_leaves) * sizeof *eval.offsets);
     const uint64_t run = p->n_forms ? wb__form_run() : 0;
     for (int i = 0; i < p->n_forms; i++)
-        mine.buffers[p->arena + 1 + i] =
+        eval.buffers[p->arena + 1 + i] =
             wb__form_of(p, i, r->leaves[p->forms[i].leaf].tensor, run);
     for (int i = 0; i < r->n_writes; i++)
         if (r->targets[i] >= r->n_leaves)
-            mine.buffers[r->targets[i]] = r->writes[i]->variable->storage->data;
+            eval.buffers[r->targets[i]] = r->writes[i]->variable->storage->data;
     return 0;
 }
 
@@ -308,7 +310,7 @@ static int run_plan(wb__request *r, wb_tensor *guard)
     wb__plan *p = wb__plan_find(r);
     if (!p) return wb__error_or(WB_ERROR_MEMORY);
     int status = wb__plan_check_memory(p), made = 0;
-    if (!status) status = bind_buffers(r, p);
+    if (!status) status = eval_bind_buffers(r, p);
     int first = r->n_leaves + r->n_targets;
     wb__storage *few[16], **stores = few;
     if (r->n_results > (int)WB__COUNT(few) &&
@@ -322,14 +324,14 @@ static int run_plan(wb__request *r, wb_tensor *guard)
             status = wb__error_or(WB_ERROR_MEMORY);     /* the device may be lost */
             break;
         }
-        mine.buffers[first + made] = stores[made]->data;
+        eval.buffers[first + made] = stores[made]->data;
     }
     wb__guard g = wb__guard_of(r->guard ? NULL : guard);
     for (int i = 0; guard && !r->guard && !status && i < r->n_results; i++)
         if (r->results[i] == guard)
             g = (wb__guard){p->device, stores[i]->data, 0, (wb_dtype)guard->dtype};
     if (!status)
-        status = wb__plan_run(p, mine.buffers, mine.offsets, r->numbers, r->n_numbers, &g);
+        status = wb__plan_run(p, eval.buffers, eval.offsets, r->numbers, r->n_numbers, &g);
     if (!status && r->guard) status = wb__guard_confirm_before();
     if (status == WB_ERROR_MEMORY) wb__plan_report_memory(p);
     wb__plan_done(p);
@@ -348,7 +350,7 @@ static int run_plan(wb__request *r, wb_tensor *guard)
 
 /* Runs the request.  Each time a library declines a step, another plan is built, in which another
  * implementation computes that step. */
-static int run(wb__request *r, wb_tensor *guard)
+static int eval_run(wb__request *r, wb_tensor *guard)
 {
     int status = run_plan(r, guard);
     while (status == WB__PLAN_AGAIN) {
@@ -358,17 +360,17 @@ static int run(wb__request *r, wb_tensor *guard)
     return status;
 }
 
-static int run_on(const wb_device *d, int n_roots, wb_tensor *guard)
+static int eval_run_on(const wb_device *d, int n_roots, wb_tensor *guard)
 {
-    int status = wb__request_fill(&mine.request, d, n_roots, mine.roots, true);
-    if (status || !(mine.request.n_results || mine.request.n_writes)) return status;
-    status = wb__leaves_begin(&mine.request);
-    if (!status) status = run(&mine.request, guard);
-    wb__leaves_end(&mine.request);
+    int status = wb__request_fill(&eval.request, d, n_roots, eval.roots, true);
+    if (status || !(eval.request.n_results || eval.request.n_writes)) return status;
+    status = wb__leaves_begin(&eval.request);
+    if (!status) status = eval_run(&eval.request, guard);
+    wb__leaves_end(&eval.request);
     return status;
 }
 
-static bool add_device(const wb_device **list, int *n, const wb_device *d)
+static bool eval_add_device(const wb_device **list, int *n, const wb_device *d)
 {
     for (int i = 0; i < *n; i++)
         if (list[i] == d) return true;
@@ -384,14 +386,15 @@ static int run_everywhere(wb__thread *t, int n_roots, wb_tensor *guard)
     const wb_device *list[MOST_DEVICES];
     int n = 0, status = 0;
     bool fits = true;
-    if (guard) fits = add_device(list, &n, wb__device_of(guard));
-    for (int i = 0; i < n_roots; i++) fits &= add_device(list, &n, wb__device_of(mine.roots[i]));
-    for (int i = 0; i < t->n_pending; i++) fits &= add_device(list, &n, t->pending[i]->device);
+    if (guard) fits = eval_add_device(list, &n, wb__device_of(guard));
+    for (int i = 0; i < n_roots; i++)
+        fits &= eval_add_device(list, &n, wb__device_of(eval.roots[i]));
+    for (int i = 0; i < t->n_pending; i++) fits &= eval_add_device(list, &n, t->pending[i]->device);
     if (!fits)
         return wb__fail(WB_ERROR_UNSUPPORTED, "one evaluation on more than %d devices",
                         MOST_DEVICES);
     for (int i = 0; i < n && !status; i++) {
-        status = run_on(list[i], n_roots, i ? NULL : guard);
+        status = eval_run_on(list[i], n_roots, i ? NULL : guard);
         if (!status && !i && guard && n > 1) {
             wb__guard g = wb__guard_of(guard);
             status = wb__guard_check(&g);
@@ -417,7 +420,7 @@ static const wb_device *only_device(const wb__thread *t, int n_roots)
 {
     const wb_device *d = wb__device_of(t->pending[0]);
     for (int i = 0; i < n_roots && d; i++)
-        if (wb__device_of(mine.roots[i]) != d) d = NULL;
+        if (wb__device_of(eval.roots[i]) != d) d = NULL;
     for (int i = 1; i < t->n_pending && d; i++)
         if (t->pending[i]->device != d) d = NULL;
     return d;
@@ -427,7 +430,7 @@ static const wb_device *only_device(const wb__thread *t, int n_roots)
  * waits for the guard of the step before, unless the evaluation is only `estimated`. */
 static int prepare_guard(const wb__thread *t, int n_roots, wb_tensor *guard, bool estimated)
 {
-    wb__request *r = &mine.request;
+    wb__request *r = &eval.request;
     const bool reads = guard && wb__device_of(guard)->backend->begin_read;
     const wb_device *d = reads ? only_device(t, n_roots) : NULL;
     if (!wb__guard_may_be_late(guard, d)) return estimated ? 0 : wb__guard_confirm();
@@ -436,16 +439,16 @@ static int prepare_guard(const wb__thread *t, int n_roots, wb_tensor *guard, boo
     return status;
 }
 
-static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard)
+static int eval_tensors(int n, wb_tensor *const *tensors, wb_tensor *guard)
 {
     wb__thread *t = wb__this_thread();
     int n_roots = 0, status;
     bool pending = t->n_pending > 0;
     t->made = 0;
     t->failed_late = false;
-    mine.request.guard = NULL;
+    eval.request.guard = NULL;
     if (wb__unrecordable("evaluation", WB__READS)) return wb_error_code();
-    status = collect(t, n, tensors, &n_roots);
+    status = eval_collect(t, n, tensors, &n_roots);
     if (status == WB_ERROR_ARGUMENT) return status;     /* the pending writes stay */
     const bool guarded = !guard && pending && t->guard;
     if (guarded) guard = t->guard;
@@ -457,9 +460,9 @@ static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard)
     if (!pending) return status;
     if (guarded && status == WB_ERROR_NUMBER && !t->failed_late)
         wb__fail_guard(guard, t->guarded_by);
-    if (status == WB_ERROR_VERSION && mine.request.refused && !pending_is_lost(t)) return status;
-    if (status) cancel(t, 0);
-    if (!status && mine.request.guard) {
+    if (status == WB_ERROR_VERSION && eval.request.refused && !pending_is_lost(t)) return status;
+    if (status) eval_cancel(t, 0);
+    if (!status && eval.request.guard) {
         wb__guard_take_writes(t);
         wb__guard_begin_late(guard, t->guarded_by);
     }
@@ -472,7 +475,7 @@ int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard)
 {
     const int status = wb__evaluate_sliced(n, tensors);
     if (!status && guard && !(guard = wb__version("evaluation", guard))) return WB_ERROR_ARGUMENT;
-    return status ? status : evaluate(n, tensors, guard);
+    return status ? status : eval_tensors(n, tensors, guard);
 }
 
 int wb__evaluate_pending(void) { return wb__evaluate(0, NULL, NULL); }
@@ -481,7 +484,7 @@ static int evaluate_survivors(int n, wb_tensor *const *tensors)
 {
     wb__thread *t = wb__this_thread();
     if (!n && !t->n_pending) return 0;
-    return evaluate(n, tensors, NULL);
+    return eval_tensors(n, tensors, NULL);
 }
 
 /* Removes the writes after the first n_writes from the pending writes, sets their variables back to
@@ -499,7 +502,7 @@ int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *ten
     }
     t->n_pending = n_writes;
     t->guard_at_once = true;            /* the array t->pending stays */
-    int status = evaluate(n, tensors, NULL);
+    int status = eval_tensors(n, tensors, NULL);
     /* The evaluation may leave pending writes: it failed early, or a release callback of the
      * program assigned to a variable.  The later writes come after these. */
     if (n_later) memmove(t->pending + t->n_pending, later, (size_t)n_later * sizeof *later);
@@ -529,17 +532,17 @@ int wb_estimate_memory(int n, wb_tensor *const *tensors, wb_memory *out)
     for (int i = 0; i < n; i++)
         if (!wb__operand("estimate_memory", tensors[i]))
             return wb__error_or(WB_ERROR_ARGUMENT);
-    mine.request.guard = NULL;
-    int status = collect(t, n, tensors, &n_roots);
+    eval.request.guard = NULL;
+    int status = eval_collect(t, n, tensors, &n_roots);
     wb_tensor *guard = t->n_pending ? t->guard : NULL;
     if (!status && guard && !guard->storage) status = add_root(guard, &n_roots);
     if (!status && guard) status = prepare_guard(t, n_roots, guard, true);
-    const wb_device *d = n ? wb__device_of(mine.roots[0]) : wb_default_device();
-    if (!status) status = wb__request_fill(&mine.request, d, n_roots, mine.roots, true);
+    const wb_device *d = n ? wb__device_of(eval.roots[0]) : wb_default_device();
+    if (!status) status = wb__request_fill(&eval.request, d, n_roots, eval.roots, true);
     if (status) return status;
-    status = wb__leaves_begin(&mine.request);
-    wb__plan *p = status ? NULL : wb__plan_find(&mine.request);
-    wb__leaves_end(&mine.request);
+    status = wb__leaves_begin(&eval.request);
+    wb__plan *p = status ? NULL : wb__plan_find(&eval.request);
+    wb__leaves_end(&eval.request);
     if (!p) return wb__error_or(WB_ERROR_MEMORY);
     out->arena = p->arena_bytes + p->workspace_bytes;
     out->outputs = p->result_bytes;
@@ -554,13 +557,13 @@ static void thread_end(void)
 {
     wb__guard_forget();
     wb__gradient_end();
-    wb__request_free(&mine.request);
-    wb__order_free(&mine.side);
-    wb__free(mine.reads);
-    wb__free(mine.roots);
-    wb__free(mine.buffers);
-    wb__free(mine.offsets);
-    memset(&mine, 0, sizeof mine);
+    wb__request_free(&eval.request);
+    wb__order_free(&eval.side);
+    wb__free(eval.reads);
+    wb__free(eval.roots);
+    wb__free(eval.buffers);
+    wb__free(eval.offsets);
+    memset(&eval, 0, sizeof eval);
 }
 
 static void shutdown(void)

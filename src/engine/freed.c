@@ -23,18 +23,21 @@ typedef struct freed {
     char was[];
 } freed;
 
-static wb__mutex lock = WB__MUTEX_INIT;
-static struct { freed *first, *last; size_t bytes; } queue;
+static wb__mutex freed_lock = WB__MUTEX_INIT;
+static struct { freed *first, *last; size_t bytes; } freed_queue;
 
 /* Returns the number of bytes of an object's block that remain for the description `was`. */
-static size_t note_bytes(size_t bytes) { return bytes > sizeof(freed) ? bytes - sizeof(freed) : 0; }
+static size_t freed_note_bytes(size_t bytes)
+{
+    return bytes > sizeof(freed) ? bytes - sizeof(freed) : 0;
+}
 
 static void leave_queue(void)
 {
-    freed *f = queue.first;
-    queue.first = f->next;
-    if (!queue.first) queue.last = NULL;
-    queue.bytes -= f->bytes;
+    freed *f = freed_queue.first;
+    freed_queue.first = f->next;
+    if (!freed_queue.first) freed_queue.last = NULL;
+    freed_queue.bytes -= f->bytes;
     wb__pool_put(f, f->bytes);
 }
 
@@ -50,21 +53,21 @@ void wb__quarantine(void *object, size_t bytes)
     f->next = NULL;
     f->bytes = bytes;
     f->scope = wb__this_thread()->closing;
-    snprintf(f->was, note_bytes(bytes), "%s", was);
-    wb__mutex_lock(&lock);
-    if (queue.last) queue.last->next = f;
-    else queue.first = f;
-    queue.last = f;
-    queue.bytes += bytes;
-    while (queue.bytes > QUEUE_BYTES) leave_queue();
-    wb__mutex_unlock(&lock);
+    snprintf(f->was, freed_note_bytes(bytes), "%s", was);
+    wb__mutex_lock(&freed_lock);
+    if (freed_queue.last) freed_queue.last->next = f;
+    else freed_queue.first = f;
+    freed_queue.last = f;
+    freed_queue.bytes += bytes;
+    while (freed_queue.bytes > QUEUE_BYTES) leave_queue();
+    wb__mutex_unlock(&freed_lock);
 }
 
 void wb__quarantine_empty(void)
 {
-    wb__mutex_lock(&lock);
-    while (queue.first) leave_queue();
-    wb__mutex_unlock(&lock);
+    wb__mutex_lock(&freed_lock);
+    while (freed_queue.first) leave_queue();
+    wb__mutex_unlock(&freed_lock);
 }
 
 static int open_scopes(void)
@@ -75,7 +78,7 @@ static int open_scopes(void)
 }
 
 /* Returns the class whose address is the first word; NULL if it is no class. */
-WB__READS_ANY static const wb__class *class_of(const void *object)
+WB__READS_ANY static const wb__class *freed_class_of(const void *object)
 {
     static const wb__class *const classes[] = {
         &wb__tensor_class, &wb__layer_class, &wb__tree_class, &wb__freed_class, &wb__rule_class,
@@ -90,7 +93,7 @@ WB__READS_ANY static const wb__class *class_of(const void *object)
 }
 
 /* Whether the memory has a device. */
-WB__READS_ANY static bool has_device(const void *d)
+WB__READS_ANY static bool freed_has_device(const void *d)
 {
     return (uintptr_t)d % _Alignof(wb_device) == 0 && d &&
            ((const wb_device *)d)->kind == wb__device_kind;
@@ -98,7 +101,7 @@ WB__READS_ANY static bool has_device(const void *d)
 
 bool wb__is_object(const void *object)
 {
-    const wb__class *class = object ? class_of(object) : NULL;
+    const wb__class *class = object ? freed_class_of(object) : NULL;
     return class && class != &wb__freed_class;
 }
 
@@ -106,8 +109,8 @@ const char *wb__kind(const void *object)
 {
     static _Thread_local char text[2 * WAS];
     const freed *f = object;
-    const wb__class *class = class_of(object);
-    if (has_device(object)) return wb__device_kind;
+    const wb__class *class = freed_class_of(object);
+    if (freed_has_device(object)) return wb__device_kind;
     if (!class) return "pointer to no object";
     if (class != &wb__freed_class) return class->name;
     const int open = open_scopes();
@@ -118,7 +121,7 @@ const char *wb__kind(const void *object)
     if (f->scope)
         snprintf(when, sizeof when, "freed when scope %lld was closed", (long long)f->scope);
     snprintf(text, sizeof text, "freed object (%.*s; %s; %d scope%s open now)",
-             (int)note_bytes(f->bytes), f->was, when, open, open == 1 ? " is" : "s are");
+             (int)freed_note_bytes(f->bytes), f->was, when, open, open == 1 ? " is" : "s are");
     return text;
 }
 
@@ -126,7 +129,7 @@ bool wb__alive(const char *what, const void *object)
 {
     if (!object) return wb__null(what, "the object"), false;
     if (wb__likely(wb__is(object, &wb__tensor_class) || wb__is_object(object))) return true;
-    if (class_of(object) == &wb__freed_class)
+    if (freed_class_of(object) == &wb__freed_class)
         wb__fail(WB_ERROR_ARGUMENT,
                  "%s: received a %s: wb_keep or wb_retain keeps an object beyond its scope", what,
                  wb__kind(object));
@@ -144,5 +147,5 @@ bool wb__not_a(const char *what, const void *object, const char *expected)
 
 bool wb__is_device(const char *what, const wb_device *d)
 {
-    return !d || has_device(d) || wb__not_a(what, d, wb__device_kind);
+    return !d || freed_has_device(d) || wb__not_a(what, d, wb__device_kind);
 }

@@ -21,7 +21,7 @@
 
 /* ---- checking -------------------------------------------------------------------------------- */
 
-static int check(const void *bytes, wb_dtype dtype)
+static int guard_check(const void *bytes, wb_dtype dtype)
 {
     double v = 0;
     wb__convert(&v, WB_F64, bytes, dtype, 1);
@@ -34,7 +34,7 @@ int wb__guard_check(const wb__guard *g)
     if (!g->device) return 0;
     const int status = g->device->backend->download(g->device, bytes, g->memory, g->at,
                                                     wb__dtype_size(g->dtype));
-    return status ? status : check(bytes, g->dtype);
+    return status ? status : guard_check(bytes, g->dtype);
 }
 
 wb__guard wb__guard_of(const wb_tensor *guard)
@@ -44,7 +44,7 @@ wb__guard wb__guard_of(const wb_tensor *guard)
                        (wb_dtype)guard->dtype};
 }
 
-static void fail_guard(const wb_tensor *guard, const char *what, const char *when)
+static void guard_fail(const wb_tensor *guard, const char *what, const char *when)
 {
     double v = NAN;
     const void *bytes = guard->storage ? wb__storage_read(guard->storage) : NULL;
@@ -55,13 +55,13 @@ static void fail_guard(const wb_tensor *guard, const char *what, const char *whe
              "same)", what, isnan(v) ? "NaN" : v > 0 ? "Inf" : "-Inf", when);
 }
 
-void wb__fail_guard(const wb_tensor *guard, const char *what) { fail_guard(guard, what, ""); }
+void wb__fail_guard(const wb_tensor *guard, const char *what) { guard_fail(guard, what, ""); }
 
 /* ---- pending writes -------------------------------------------------------------------------- */
 
 /* Returns a tensor that is finite if x and y both are.  If x or y was an unconsumed result it stays
  * one, since the program may read it after the update.  NULL: failed. */
-static wb_tensor *both_finite(wb__thread *t, wb_tensor *x, wb_tensor *y)
+static wb_tensor *guard_both_finite(wb__thread *t, wb_tensor *x, wb_tensor *y)
 {
     const bool x_waits = x->flags & WB__IS_UNCONSUMED, y_waits = y->flags & WB__IS_UNCONSUMED;
     wb_tensor *other = x->dtype == y->dtype ? x : wb_scalar(NAN);
@@ -82,7 +82,7 @@ int wb__guard_pending(wb_tensor *guard, const char *what)
         if (status) return status;
     }
     if (t->guard) {
-        guard = both_finite(t, t->guard, guard);
+        guard = guard_both_finite(t, t->guard, guard);
         what = "a loss or a norm of gradients";
         if (!guard) return WB_ERROR_MEMORY;
     }
@@ -113,7 +113,7 @@ bool wb__guard_may_be_late(const wb_tensor *guard, const wb_device *d)
            wb__device_of(guard) == d && d->backend->begin_read && !writes_rows(t);
 }
 
-static bool alike(const wb_tensor *x, const wb_device *d, const wb_tensor *like)
+static bool guard_alike(const wb_tensor *x, const wb_device *d, const wb_tensor *like)
 {
     return x && x->storage && x->storage->device == d && x->dtype == like->dtype &&
            wb__same_dims(x, like);
@@ -123,7 +123,7 @@ wb_tensor *wb__guard_finite(const wb_device *d, const wb_tensor *like)
 {
     static const char zeros[8];
     wb__thread *t = wb__this_thread();
-    if (alike(t->finite, d, like)) return t->finite;
+    if (guard_alike(t->finite, d, like)) return t->finite;
     wb_tensor *x = wb__empty_on(d, (wb_dtype)like->dtype, like->ndim, like->dims);
     if (!x) return NULL;
     wb__unref(t->finite);
@@ -140,7 +140,7 @@ int wb__guard_before(const wb_device *d, const wb_tensor *guard, bool estimated,
 {
     const wb__thread *t = wb__this_thread();
     *before = t->late.guard;
-    if (alike(t->late.guard, d, guard)) return 0;
+    if (guard_alike(t->late.guard, d, guard)) return 0;
     const int status = estimated ? 0 : wb__guard_confirm();
     if (status) return status;
     *before = wb__guard_finite(d, guard);
@@ -175,7 +175,7 @@ void wb__guard_take_writes(wb__thread *t)
 
 /* Reads the guard of the last step, and keeps the value with the guard.  Returns 0, WB_ERROR_NUMBER
  * if it is not finite, or another error code. */
-static int read_guard(wb__thread *t)
+static int guard_read(wb__thread *t)
 {
     wb_tensor *guard = t->late.guard;
     const wb__guard g = wb__guard_of(guard);
@@ -187,10 +187,10 @@ static int read_guard(wb__thread *t)
     t->late.read = NULL;
     if (status) return status;
     if (!g.at && guard->storage->bytes == bytes) wb__storage_set_read(guard->storage, value);
-    return check(value, g.dtype);
+    return guard_check(value, g.dtype);
 }
 
-static void end(wb__thread *t, bool failed)
+static void guard_end(wb__thread *t, bool failed)
 {
     wb_tensor *guard = t->late.guard;
     const unsigned becomes = failed ? WB__CANCELLED : 0;
@@ -206,26 +206,27 @@ static void end(wb__thread *t, bool failed)
     wb__unref(guard);
 }
 
-static int confirm(const char *when)
+static int guard_confirm(const char *when)
 {
     wb__thread *t = wb__this_thread();
     if (wb__likely(!t->late.guard)) return 0;
-    const int status = read_guard(t);
+    const int status = guard_read(t);
     if (status && status != WB_ERROR_NUMBER) {
         const wb_device *d = t->late.guard->storage->device;
-        if (d->backend->is_lost && d->backend->is_lost(d)) end(t, true);    /* so are its tensors */
+        if (d->backend->is_lost && d->backend->is_lost(d)) guard_end(t, true); /* so are its
+                                                                                * tensors */
         return status;
     }
-    if (status) fail_guard(t->late.guard, t->late.by, when);
+    if (status) guard_fail(t->late.guard, t->late.by, when);
     if (status) t->failed_late = true;
-    end(t, status != 0);
+    guard_end(t, status != 0);
     return status;
 }
 
 int wb__guard_confirm(void)
 {
     const wb__thread *t = wb__this_thread();
-    const int status = confirm(" in the last step");
+    const int status = guard_confirm(" in the last step");
     /* Pending writes that depend on an operation of the ranks (t->exchanged) stay: the other ranks
      * wait for this one in it. */
     if (status == WB_ERROR_NUMBER && !t->recording && !t->exchanged) wb__forget_pending(0);
@@ -242,7 +243,7 @@ int wb__guard_confirm_for(wb__storage *s)
 
 int wb__guard_confirm_before(void)
 {
-    return confirm(" in the step before, without which this step is not made either");
+    return guard_confirm(" in the step before, without which this step is not made either");
 }
 
 bool wb__guard_was_late(void) { return wb__this_thread()->failed_late; }
@@ -256,7 +257,7 @@ void wb__guard_forget(void)
         if (g.device->backend->end_read(g.device, t->late.read, NULL)) wb_clear_error();
         t->late.read = NULL;
     }
-    if (t->late.guard) end(t, false);
+    if (t->late.guard) guard_end(t, false);
     wb__journal_forget(t);
     wb__unref(t->finite);
     t->finite = NULL;

@@ -42,7 +42,7 @@ int wb__copy_bytes(const wb_device *to_device, void *to, size_t to_at, const wb_
 
 /* Returns wb__bind(x), evaluated; NULL: failed.  If x has no device, returns an evaluated copy, so
  * that x stays without a device. */
-static wb_tensor *known(wb_tensor *x)
+static wb_tensor *tensor_move_known(wb_tensor *x)
 {
     wb_tensor *bound = wb__with_device(wb__bind(x), wb_default_device());
     if (!bound) return NULL;
@@ -64,9 +64,9 @@ wb_tensor *wb__constant_of(const char *what, wb_tensor *x)
     return made;
 }
 
-static wb_tensor *copied(wb_tensor *x, const wb_device *d)
+static wb_tensor *tensor_move_copied(wb_tensor *x, const wb_device *d)
 {
-    wb_tensor *from = known(x);
+    wb_tensor *from = tensor_move_known(x);
     if (from && from->storage->device != d && wb__guard_confirm_for(from->storage)) return NULL;
     wb_tensor *made = from ? wb__empty_on(d, (wb_dtype)x->dtype, x->ndim, x->dims) : NULL;
     if (!made) return NULL;
@@ -81,7 +81,7 @@ static wb_tensor *copied(wb_tensor *x, const wb_device *d)
 wb_tensor *wb__copied(wb_tensor *x, const wb_device *d)
 {
     wb__value_read r;
-    wb_tensor *made = wb__bind_begin("copy", x, &r) ? copied(x, d) : NULL;
+    wb_tensor *made = wb__bind_begin("copy", x, &r) ? tensor_move_copied(x, d) : NULL;
     wb__value_end(&r);
     return made;
 }

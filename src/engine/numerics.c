@@ -8,59 +8,59 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = {
+static const char *const numerics_names[] = {
     [WB__PRECISION_HIGHEST] = "highest", [WB__PRECISION_HIGH] = "high",
     [WB__PRECISION_MEDIUM] = "medium"};
 
-static _Atomic int precision = WB__PRECISION_HIGHEST;
-static _Atomic bool deterministic;
-static wb__once once = WB__ONCE_INIT;
+static _Atomic int numerics_precision = WB__PRECISION_HIGHEST;
+static _Atomic bool numerics_deterministic;
+static wb__once numerics_once = WB__ONCE_INIT;
 
-static int index_of(const char *name)
+static int numerics_index_of(const char *name)
 {
-    for (int i = 0; i < (int)WB__COUNT(names); i++)
-        if (!strcmp(name, names[i])) return i;
+    for (int i = 0; i < (int)WB__COUNT(numerics_names); i++)
+        if (!strcmp(name, numerics_names[i])) return i;
     return -1;
 }
 
-static void read_environment(void)
+static void numerics_read_environment(void)
 {
     const char *name = wb__environment_text("WEBER_MATMUL_PRECISION");
-    const int found = name && *name ? index_of(name) : WB__PRECISION_HIGHEST;
-    if (found >= 0) precision = found;
+    const int found = name && *name ? numerics_index_of(name) : WB__PRECISION_HIGHEST;
+    if (found >= 0) numerics_precision = found;
     else
         wb__log(WB_LOG_WARN,
                 "WEBER_MATMUL_PRECISION is \"%s\": it is highest, high or medium.\n"
                 "The precision stays highest.", name);
-    deterministic = wb__environment_switch("WEBER_DETERMINISTIC", false);
+    numerics_deterministic = wb__environment_switch("WEBER_DETERMINISTIC", false);
 }
 
-static void begin(void) { wb__once_run(&once, read_environment); }
+static void numerics_begin(void) { wb__once_run(&numerics_once, numerics_read_environment); }
 
 int wb_set_matmul_precision(const char *name)
 {
-    begin();
-    const int index = name ? index_of(name) : -1;
+    numerics_begin();
+    const int index = name ? numerics_index_of(name) : -1;
     if (index < 0)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "set_matmul_precision: \"%s\" is none of highest, high, medium",
                         name ? name : "NULL");
-    precision = index;
+    numerics_precision = index;
     return 0;
 }
 
-const char *wb_matmul_precision(void) { return names[wb__numerics().precision]; }
+const char *wb_matmul_precision(void) { return numerics_names[wb__numerics().precision]; }
 
 void wb_set_deterministic(bool on)
 {
-    begin();
-    deterministic = on;
+    numerics_begin();
+    numerics_deterministic = on;
 }
 
 bool wb_deterministic(void) { return wb__numerics().deterministic; }
 
 wb__numerics_now wb__numerics(void)
 {
-    begin();
-    return (wb__numerics_now){(uint8_t)precision, deterministic};
+    numerics_begin();
+    return (wb__numerics_now){(uint8_t)numerics_precision, numerics_deterministic};
 }

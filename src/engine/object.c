@@ -10,10 +10,10 @@
 #include <string.h>
 
 _Thread_local wb__thread *wb__thread_now;
-static wb__os_key thread_key;
-static wb__once thread_once = WB__ONCE_INIT;
+static wb__os_key object_thread_key;
+static wb__once object_thread_once = WB__ONCE_INIT;
 
-static void close_all(wb__thread *t)
+static void object_close_all(wb__thread *t)
 {
     while (t->scope) wb_scope_close(t->scope);
     wb__free(t->pending);
@@ -22,19 +22,19 @@ static void close_all(wb__thread *t)
     wb__scope_spare_free(t);
 }
 
-static void thread_end(void *memory)
+static void object_thread_end(void *memory)
 {
     wb__thread *t = memory;
     wb__thread_now = t; /* thread-local variables may be reset before the key's destructor runs */
-    close_all(t);
+    object_close_all(t);
     wb__engine.thread_end();
     wb__thread_now = NULL;
     free(t);
 }
 
-static void start(void)
+static void object_start(void)
 {
-    wb__os_key_make(&thread_key, thread_end);
+    wb__os_key_make(&object_thread_key, object_thread_end);
     static wb__fork_handler child = {.f = wb__claims_in_child};
     wb__at_fork(&child);
     wb__backend_calls = wb__call_program;
@@ -44,14 +44,14 @@ wb__thread *wb__thread_start(void)
 {
     /* the state of all threads for which calloc failed */
     static wb__thread spare = {.number = -1};
-    wb__once_run(&thread_once, start);
+    wb__once_run(&object_thread_once, object_start);
     wb__thread *t = calloc(1, sizeof *t);
     if (!t) return &spare;
     t->number = wb__os_thread_number();
     t->eager = wb__environment_switch("WEBER_EAGER", false);
     if (wb__debug("check")) wb__checks = true;
     wb__thread_now = t;
-    wb__os_key_set(thread_key, t);
+    wb__os_key_set(object_thread_key, t);
     wb__environment_check();
     wb__claims_thread();
     return t;
@@ -109,7 +109,7 @@ void wb_shutdown(void)
 {
     WB__FIRST(wb_shutdown, );
     wb__thread *t = wb__thread_now;
-    if (t) close_all(t);
+    if (t) object_close_all(t);
     if (wb__before_shutdown) wb__before_shutdown();
     wb__engine.shutdown();
     if (wb__at_shutdown) wb__at_shutdown();

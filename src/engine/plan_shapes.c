@@ -12,26 +12,26 @@
 
 /* Plans of one sequence, sequences in sight, shapes of a plan that are compared, and shapes that a
  * message names. */
-enum { MANY = 32, SEQUENCES = 8, SHAPES = 512, NAMED = 3 };
+enum { MANY = 32, SEQUENCES = 8, SHAPES = 512, PLAN_SHAPES_NAMED = 3 };
 
 /* The tensors that bring a sequence its shapes are the leaves, those without operands, and numbers
  * that are expanded, as in wb_ones. */
-typedef struct { int32_t dims[WB_MAX_DIMS]; } shape;
+typedef struct { int32_t dims[WB_MAX_DIMS]; } plan_shapes_shape;
 typedef struct {
     uint64_t hash;                  /* of operations, dtypes and numbers of dimensions */
     uint64_t seen[MANY];            /* hashes of the shapes and numbers */
     int plans;
     bool apart;                     /* a shape differed from its first one in several axes */
-    shape first[SHAPES];            /* of the first plan */
+    plan_shapes_shape first[SHAPES]; /* of the first plan */
     uint64_t numbers[SHAPES];       /* hashes of its operations' shapes and numbers */
 } sequence;
 
-typedef enum { NOTHING, OF_SHAPES, OF_NUMBERS } change;
+typedef enum { PLAN_SHAPES_NOTHING, OF_SHAPES, OF_NUMBERS } plan_shapes_change;
 
 /* Static, since a program must not fail because there is no memory for a warning. */
-static wb__mutex lock = WB__MUTEX_INIT;
-static sequence sequences[SEQUENCES];
-static atomic_bool warned;
+static wb__mutex plan_shapes_lock = WB__MUTEX_INIT;
+static sequence plan_shapes_sequences[SEQUENCES];
+static atomic_bool plan_shapes_warned;
 
 /* A leaf keeps its operands until it is detached. */
 static bool brings_shapes(const wb_tensor *x)
@@ -40,7 +40,7 @@ static bool brings_shapes(const wb_tensor *x)
 }
 
 /* The shape of x, and what a plan has of its numbers. */
-static uint64_t numbers_of(const wb_tensor *x)
+static uint64_t plan_shapes_numbers_of(const wb_tensor *x)
 {
     uint64_t h = x->op;
     for (int k = 0; k < x->ndim; k++) h = wb__mix(h, (uint64_t)x->dims[k]);
@@ -51,7 +51,7 @@ static uint64_t numbers_of(const wb_tensor *x)
     return h;
 }
 
-static uint64_t hash_of(const wb__request *r, uint64_t *numbers)
+static uint64_t plan_shapes_hash_of(const wb__request *r, uint64_t *numbers)
 {
     uint64_t h = (uint64_t)r->order.n;
     *numbers = 0;
@@ -59,18 +59,19 @@ static uint64_t hash_of(const wb__request *r, uint64_t *numbers)
         const wb_tensor *x = r->order.node[i];
         const uint64_t op = wb__is_leaf(x) ? WB__OP_constant : x->op;
         h = wb__mix(h, op | (uint64_t)x->dtype << 16 | (uint64_t)x->ndim << 24);
-        *numbers = wb__mix(*numbers, numbers_of(x));
+        *numbers = wb__mix(*numbers, plan_shapes_numbers_of(x));
     }
     return h;
 }
 
 /* Returns the sequence of the hash, or the one with the fewest plans, emptied. */
-static sequence *find(uint64_t hash)
+static sequence *plan_shapes_find(uint64_t hash)
 {
-    sequence *least = sequences;
+    sequence *least = plan_shapes_sequences;
     for (int i = 0; i < SEQUENCES; i++) {
-        if (sequences[i].plans && sequences[i].hash == hash) return &sequences[i];
-        if (sequences[i].plans < least->plans) least = &sequences[i];
+        if (plan_shapes_sequences[i].plans && plan_shapes_sequences[i].hash == hash)
+            return &plan_shapes_sequences[i];
+        if (plan_shapes_sequences[i].plans < least->plans) least = &plan_shapes_sequences[i];
     }
     least->hash = hash;
     least->plans = 0;
@@ -78,19 +79,20 @@ static sequence *find(uint64_t hash)
     return least;
 }
 
-static shape shape_of(const wb_tensor *x)
+static plan_shapes_shape plan_shapes_shape_of(const wb_tensor *x)
 {
-    shape s = {{0}};
+    plan_shapes_shape s = {{0}};
     for (int k = 0; k < x->ndim; k++) s.dims[k] = (int32_t)WB__MIN(x->dims[k], INT32_MAX);
     return s;
 }
 
 /* Notes whether a shape differs from that of the first plan in several axes. */
-static void compare(sequence *s, const wb__request *r)
+static void plan_shapes_compare(sequence *s, const wb__request *r)
 {
     for (int i = 0, at = 0; i < r->order.n && at < SHAPES; i++) {
         if (!brings_shapes(r->order.node[i])) continue;
-        const shape *first = &s->first[at++], now = shape_of(r->order.node[i]);
+        const plan_shapes_shape *first = &s->first[at++],
+                                now = plan_shapes_shape_of(r->order.node[i]);
         int axes = 0;
         for (int k = 0; k < WB_MAX_DIMS; k++) axes += first->dims[k] != now.dims[k];
         s->apart |= axes > 1;
@@ -98,7 +100,7 @@ static void compare(sequence *s, const wb__request *r)
 }
 
 /* Returns the number of bytes, at most `most`, of the text's first whole characters. */
-static int first_bytes(const char *text, int most)
+static int plan_shapes_first_bytes(const char *text, int most)
 {
     int n = 0;
     while (n < most && text[n]) {
@@ -119,21 +121,21 @@ static bool write_changes(const sequence *s, const wb__request *r, char *text, s
     for (int i = 0; i < r->order.n && at < SHAPES; i++) {
         const wb_tensor *x = r->order.node[i];
         if (!brings_shapes(x)) continue;
-        const shape *first = &s->first[at++], now = shape_of(x);
+        const plan_shapes_shape *first = &s->first[at++], now = plan_shapes_shape_of(x);
         if (!x->ndim) continue;
         leaves += wb__is_leaf(x);
         if (!memcmp(first, &now, sizeof now)) {
             same += wb__is_leaf(x);
-        } else if (named++ < NAMED) {
+        } else if (named++ < PLAN_SHAPES_NAMED) {
             const char *what = wb_describe(x);
             n += (size_t)snprintf(text + n, bytes - n, "%s%.*s, at first [", named > 1 ? "; " : "",
-                                  first_bytes(what, 80), what);
+                                  plan_shapes_first_bytes(what, 80), what);
             for (int k = 0; k < x->ndim; k++)
                 n += (size_t)snprintf(text + n, bytes - n, k ? ",%d" : "%d", first->dims[k]);
             n += (size_t)snprintf(text + n, bytes - n, "]");
         }
     }
-    if (named > NAMED) snprintf(text + n, bytes - n, "; ...");
+    if (named > PLAN_SHAPES_NAMED) snprintf(text + n, bytes - n, "; ...");
     return named && (same || (leaves && !s->apart));
 }
 
@@ -144,7 +146,7 @@ static bool leaves_alike(const sequence *s, const wb__request *r)
     for (int i = 0, at = 0; i < r->order.n && at < SHAPES; i++) {
         const wb_tensor *x = r->order.node[i];
         if (!brings_shapes(x)) continue;
-        const shape now = shape_of(x);
+        const plan_shapes_shape now = plan_shapes_shape_of(x);
         if (memcmp(&s->first[at++], &now, sizeof now)) return false;
         leaves += x->ndim && wb__is_leaf(x);
     }
@@ -158,49 +160,50 @@ static bool write_operation(const sequence *s, const wb__request *r, char *text,
     if (!leaves_alike(s, r)) return false;
     for (int i = 0; i < r->order.n && i < SHAPES; i++) {
         const wb_tensor *x = r->order.node[i];
-        if (s->numbers[i] == numbers_of(x)) continue;
+        if (s->numbers[i] == plan_shapes_numbers_of(x)) continue;
         const char *what = wb_describe(x);
         if (x->op == WB__OP_literal) snprintf(text, bytes, "the number %g", x->number[0].f);
         else snprintf(text, bytes, "%s, of which one is now %.*s", wb__ops[x->op].name,
-                      first_bytes(what, 80), what);
+                      plan_shapes_first_bytes(what, 80), what);
         return true;
     }
     return false;
 }
 
-static void note_first(sequence *s, const wb__request *r)
+static void plan_shapes_note_first(sequence *s, const wb__request *r)
 {
     for (int i = 0, at = 0; i < r->order.n && at < SHAPES; i++)
-        if (brings_shapes(r->order.node[i])) s->first[at++] = shape_of(r->order.node[i]);
+        if (brings_shapes(r->order.node[i]))
+            s->first[at++] = plan_shapes_shape_of(r->order.node[i]);
     for (int i = 0; i < r->order.n && i < SHAPES; i++)
-        s->numbers[i] = numbers_of(r->order.node[i]);
+        s->numbers[i] = plan_shapes_numbers_of(r->order.node[i]);
 }
 
 /* Counts a plan.  Returns what changes if it is the one to warn at. */
-static change count(const wb__request *r, char *text, size_t bytes)
+static plan_shapes_change plan_shapes_count(const wb__request *r, char *text, size_t bytes)
 {
     uint64_t numbers;
-    sequence *s = find(hash_of(r, &numbers));
-    if (s->plans >= MANY) return NOTHING;
+    sequence *s = plan_shapes_find(plan_shapes_hash_of(r, &numbers));
+    if (s->plans >= MANY) return PLAN_SHAPES_NOTHING;
     for (int i = 0; i < s->plans; i++)
-        if (s->seen[i] == numbers) return NOTHING;
-    if (!s->plans) note_first(s, r);
-    compare(s, r);
+        if (s->seen[i] == numbers) return PLAN_SHAPES_NOTHING;
+    if (!s->plans) plan_shapes_note_first(s, r);
+    plan_shapes_compare(s, r);
     s->seen[s->plans++] = numbers;
-    if (s->plans < MANY) return NOTHING;
+    if (s->plans < MANY) return PLAN_SHAPES_NOTHING;
     return write_changes(s, r, text, bytes)     ? OF_SHAPES
            : write_operation(s, r, text, bytes) ? OF_NUMBERS
-                                                : NOTHING;
+                                                : PLAN_SHAPES_NOTHING;
 }
 
 void wb__plan_shapes_count(const wb__request *r)
 {
-    char text[NAMED * 300];         /* 80 characters, 8 sizes, and the words between */
-    if (atomic_load_explicit(&warned, memory_order_relaxed)) return;
-    wb__mutex_lock(&lock);
-    const change many = count(r, text, sizeof text);
-    wb__mutex_unlock(&lock);
-    if (!many || atomic_exchange(&warned, true)) return;
+    char text[PLAN_SHAPES_NAMED * 300]; /* 80 characters, 8 sizes, and the words between */
+    if (atomic_load_explicit(&plan_shapes_warned, memory_order_relaxed)) return;
+    wb__mutex_lock(&plan_shapes_lock);
+    const plan_shapes_change many = plan_shapes_count(r, text, sizeof text);
+    wb__mutex_unlock(&plan_shapes_lock);
+    if (!many || atomic_exchange(&plan_shapes_warned, true)) return;
     if (many == OF_NUMBERS)
         wb__log(WB_LOG_WARN,
                 "%d plans were made for the same operations, since numbers of an operation change: "
@@ -219,7 +222,7 @@ void wb__plan_shapes_count(const wb__request *r)
 
 void wb__plan_shapes_clear(void)
 {
-    wb__mutex_lock(&lock);
-    for (int i = 0; i < SEQUENCES; i++) sequences[i].plans = 0;
-    wb__mutex_unlock(&lock);
+    wb__mutex_lock(&plan_shapes_lock);
+    for (int i = 0; i < SEQUENCES; i++) plan_shapes_sequences[i].plans = 0;
+    wb__mutex_unlock(&plan_shapes_lock);
 }

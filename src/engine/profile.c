@@ -6,20 +6,20 @@
 #include <string.h>
 
 _Atomic bool wb__profiling;
-static wb__mutex lock = WB__MUTEX_INIT;
+static wb__mutex profile_lock = WB__MUTEX_INIT;
 static wb__profile profile;
-static double begun;
-static int threads;
-static _Thread_local int thread;        /* number of this thread, from 1; 0: none yet */
+static double profile_begun;
+static int profile_threads;
+static _Thread_local int profile_thread; /* number of this thread, from 1; 0: none yet */
 
 int wb_profile_begin(void)
 {
     WB__FIRST(wb_profile_begin, wb_error_code());
-    wb__mutex_lock(&lock);
+    wb__mutex_lock(&profile_lock);
     const bool already = wb__profiling;
-    if (!already) begun = wb__now();
+    if (!already) profile_begun = wb__now();
     wb__profiling = true;
-    wb__mutex_unlock(&lock);
+    wb__mutex_unlock(&profile_lock);
     if (already)
         return wb__fail(WB_ERROR_ARGUMENT, "profile_begin: a profile has begun: wb_profile_end "
                         "ends it");
@@ -27,20 +27,20 @@ int wb_profile_begin(void)
     return 0;
 }
 
-static bool add(const wb__plan *p, int i, double start, double end)
+static bool profile_add(const wb__plan *p, int i, double start, double end)
 {
     char *name = p->text && p->text[i] ? wb__strdup(p->text[i])
                                        : wb__printf("step %d of a recorded plan {%s}", i,
                                                     p->kernels[i]->impl ? p->kernels[i]->impl : "");
-    wb__mutex_lock(&lock);
-    if (!thread) thread = ++threads;
+    wb__mutex_lock(&profile_lock);
+    if (!profile_thread) profile_thread = ++profile_threads;
     const bool ok = name && wb__reserve(&profile.launches, &profile.capacity, profile.n + 1,
                                         sizeof *profile.launches);
     if (ok && wb__profiling)
         profile.launches[profile.n++] =
-            (wb__launch_time){name, p->device, start - begun, end - start, thread};
+            (wb__launch_time){name, p->device, start - profile_begun, end - start, profile_thread};
     else wb__free(name);
-    wb__mutex_unlock(&lock);
+    wb__mutex_unlock(&profile_lock);
     return ok;
 }
 
@@ -54,18 +54,18 @@ int wb__profile_launch(const wb__plan *p, int i, void **buffers, const size_t *o
         status = backend->launch(p->device, p->kernels[i], buffers, offsets, buffers[p->arena],
                                  (size_t)p->arena_bytes, numbers);
     if (!status && backend->wait) status = backend->wait(p->device);
-    if (!status && !add(p, i, start, wb__now())) status = WB_ERROR_MEMORY;
+    if (!status && !profile_add(p, i, start, wb__now())) status = WB_ERROR_MEMORY;
     return status;
 }
 
 bool wb__profile_take(wb__profile *out)
 {
-    wb__mutex_lock(&lock);
+    wb__mutex_lock(&profile_lock);
     const bool was = wb__profiling;
     wb__profiling = false;
     *out = profile;
     profile = (wb__profile){0};
-    wb__mutex_unlock(&lock);
+    wb__mutex_unlock(&profile_lock);
     if (was) return true;
     wb__fail(WB_ERROR_ARGUMENT, "profile_end: no profile has begun: wb_profile_begin begins one");
     return false;

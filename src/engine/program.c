@@ -2,7 +2,7 @@
  * function is thrown again. */
 #include "engine/object.h"
 
-static bool is_open(const wb__thread *t, const wb_scope *scope)
+static bool program_is_open(const wb__thread *t, const wb_scope *scope)
 {
     const wb_scope *s = t->scope;
     while (s && s != scope) s = s->outer;
@@ -14,7 +14,7 @@ static void close_scopes(const wb__thread *t, const wb_scope *scope)
 {
     wb__error_kept error;
     wb__error_keep(&error);
-    if (is_open(t, scope))
+    if (program_is_open(t, scope))
         while (t->scope && t->scope != scope && t->scope->outer) wb_scope_close(t->scope);
     wb__error_restore(&error);
 }

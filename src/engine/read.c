@@ -13,7 +13,7 @@ static _Atomic int scalar_reads = 1;    /* reads of single elements from a GPU. 
 
 void wb_allow_scalar(bool allow) { scalar_reads = allow ? 2 : 0; }
 
-static wb_tensor *evaluated(const char *what, wb_tensor *x)
+static wb_tensor *tensor_read_evaluated(const char *what, wb_tensor *x)
 {
     wb_tensor *bound = wb__bind(x);
     if (!bound->storage && wb__evaluate(1, &bound, NULL)) return NULL;
@@ -26,7 +26,7 @@ wb_tensor *wb__value_begin(const char *what, wb_tensor *x, wb__value_read *r)
 {
     *r = (wb__value_read){0};
     if (!wb__operand(what, x) || !wb__bind_begin(what, x, r)) return NULL;
-    wb_tensor *bound = evaluated(what, x);
+    wb_tensor *bound = tensor_read_evaluated(what, x);
     if (!bound) wb__value_end(r);
     return bound;
 }
@@ -54,7 +54,7 @@ const void *wb_data(wb_tensor *x)
 }
 
 /* Reads one element of an evaluated tensor; NaN on failure, with the error set. */
-static double element(const wb_tensor *bound, int64_t index)
+static double tensor_read_element(const wb_tensor *bound, int64_t index)
 {
     wb__storage *s = bound->storage;
     const size_t size = wb__dtype_size((wb_dtype)bound->dtype);
@@ -99,7 +99,7 @@ double wb__item(wb_tensor *x)
     wb__value_read r;
     const wb_tensor *bound = wb__value_begin("item", x, &r);
     if (!bound) return NAN;
-    const double value = element(bound, 0);
+    const double value = tensor_read_element(bound, 0);
     wb__value_end(&r);
     return value;
 }
@@ -134,7 +134,7 @@ double wb_at_array(wb_tensor *x, int n, const int64_t *index)
     wb__value_read r;
     const wb_tensor *bound = wb__value_begin("at", x, &r);
     if (!bound) return NAN;
-    const double value = scalar_allowed(bound) ? element(bound, at) : NAN;
+    const double value = scalar_allowed(bound) ? tensor_read_element(bound, at) : NAN;
     wb__value_end(&r);
     return value;
 }
@@ -160,8 +160,8 @@ int wb_copy_out(wb_tensor *x, void *buffer, size_t bytes)
     return status;
 }
 
-static int in_parts(const wb_tensor *x, const wb_tensor *from,
-                    int (*f)(const void *part, int64_t n, void *ctx), void *ctx)
+static int tensor_read_in_parts(const wb_tensor *x, const wb_tensor *from,
+                                int (*f)(const void *part, int64_t n, void *ctx), void *ctx)
 {
     const wb__storage *s = from->storage;
     if (!x->size) return 0;
@@ -189,7 +189,7 @@ int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *
     wb__value_read r;
     const wb_tensor *from = wb__value_begin("read", x, &r);
     if (!from) return wb__error_or(WB_ERROR_ARGUMENT);
-    const int status = in_parts(x, from, f, ctx);
+    const int status = tensor_read_in_parts(x, from, f, ctx);
     wb__value_end(&r);
     return status;
 }

@@ -20,7 +20,7 @@ void wb__request_free(wb__request *r)
     memset(r, 0, sizeof *r);
 }
 
-static bool add_leaf(wb__request *r, int at, wb__plan_leaf leaf)
+static bool request_add_leaf(wb__request *r, int at, wb__plan_leaf leaf)
 {
     if (!wb__reserve(&r->leaves, &r->leaves_capacity, r->n_leaves + 1, sizeof *r->leaves))
         return false;
@@ -41,15 +41,15 @@ static bool encode_slice(wb__request *r, wb_tensor *x, int at, uint64_t **w)
     if (!in_place) return true;
     r->words[r->n_words] |= (uint64_t)1 << IN_PLACE;
     const int64_t dense = x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype);
-    return add_leaf(r, at, (wb__plan_leaf){.tensor = slice.base, .at = slice.at,
-                                           .bytes = slice.bytes, .granule = slice.granule,
-                                           .scattered = slice.bytes > 2 * dense});
+    return request_add_leaf(r, at, (wb__plan_leaf){.tensor = slice.base, .at = slice.at,
+                                                   .bytes = slice.bytes, .granule = slice.granule,
+                                                   .scattered = slice.bytes > 2 * dense});
 }
 
 /* Encodes one tensor as words: operation, shape, inputs and attributes.  Numbers that may differ
  * between runs go to `numbers`; values of fixed literals are part of the words.  A known tensor
  * becomes a leaf.  False: out of memory, or x is gone. */
-static bool encode(wb__request *r, wb_tensor *x, int at)
+static bool request_encode(wb__request *r, wb_tensor *x, int at)
 {
     bool leaf = wb__known(x);
     if (wb__unlikely(!leaf && wb__is_gone(x))) return false;
@@ -69,7 +69,7 @@ static bool encode(wb__request *r, wb_tensor *x, int at)
     r->leaf_of[at] = -1;
     if (leaf) {
         const int64_t bytes = x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype);
-        if (!add_leaf(r, at, (wb__plan_leaf){.tensor = x, .bytes = bytes})) return false;
+        if (!request_add_leaf(r, at, (wb__plan_leaf){.tensor = x, .bytes = bytes})) return false;
     } else {
         for (uint32_t i = 0; i < n_in; i++)
             *w++ = (uint64_t)wb__order_index(&r->order, x->in[i], wb__is_leaf);
@@ -95,7 +95,7 @@ static bool encode(wb__request *r, wb_tensor *x, int at)
 
 /* Adds x, a tensor of the order, to the results, unless it is one already.  False: out of
  * memory. */
-static bool add_result(wb__request *r, wb_tensor *x)
+static bool request_add_result(wb__request *r, wb_tensor *x)
 {
     if (x->op == WB__OP_assign) return true;        /* its value is written to the variable */
     const int known = r->n_is_result;
@@ -129,7 +129,7 @@ static bool find_targets(wb__request *r)
 }
 
 /* Adds a pending write, and what it depends on, to the order.  False: out of memory. */
-static bool add_write(wb__request *r, wb_tensor *a)
+static bool request_add_write(wb__request *r, wb_tensor *a)
 {
     return !a->variable || a->device != r->device || wb__order_add_unevaluated(&r->order, a);
 }
@@ -146,14 +146,14 @@ static bool add_writes(wb__request *r, const wb__thread *t)
         return false;
     int first = 0;
     for (; first < t->n_pending && t->pending[first]->ndim < 2; first++)
-        if (!add_write(r, t->pending[first])) return false;
+        if (!request_add_write(r, t->pending[first])) return false;
     int added = t->n_pending;               /* the writes from this one on are in the order */
     for (int i = t->n_pending; i > first;) {
         const wb_tensor *last = t->pending[--i];    /* of a parameter and its moments */
         while (i > first && wb__same_dims(t->pending[i - 1], last)) i--;
         if (last->ndim < 2 && i > first) continue;
         for (int k = i; k < added; k++)
-            if (!add_write(r, t->pending[k])) return false;
+            if (!request_add_write(r, t->pending[k])) return false;
         added = i;
     }
     for (int i = 0; i < t->n_pending; i++)
@@ -188,7 +188,8 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
     for (int i = 0; i < n; i++) {
         if (wb__is_gone(tensors[i])) return wb__gone(tensors[i]);
         if (wb__has_storage(tensors[i]) || wb__device_of(tensors[i]) != device) continue;
-        if (!wb__order_add_unevaluated(&r->order, tensors[i]) || !add_result(r, tensors[i])) {
+        if (!wb__order_add_unevaluated(&r->order, tensors[i]) || !request_add_result(r,
+                                                                                     tensors[i])) {
             r->refused = false;
             return WB_ERROR_MEMORY;
         }
@@ -201,7 +202,7 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
         return WB_ERROR_MEMORY;
     for (int i = 0; i < r->order.n; i++) {
         wb_tensor *x = r->order.node[i];
-        if (!encode(r, x, i)) return wb__is_gone(x) ? wb__gone(x) : WB_ERROR_MEMORY;
+        if (!request_encode(r, x, i)) return wb__is_gone(x) ? wb__gone(x) : WB_ERROR_MEMORY;
     }
     if (!find_targets(r)) return WB_ERROR_MEMORY;
     if (!wb__reserve(&r->words, &r->words_capacity, r->n_words + r->n_results + 2 * r->n_writes + 7,

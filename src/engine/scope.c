@@ -14,7 +14,7 @@ enum {
 
 /* ---- opening scopes -------------------------------------------------------------------------- */
 
-static wb_scope *open_in(wb__thread *t)
+static wb_scope *scope_open_in(wb__thread *t)
 {
     wb_scope *s = t->spare;
     if (wb__likely(s && !wb__alloc_is_watched())) {
@@ -62,16 +62,16 @@ void wb__scope_spare_free(wb__thread *t)
     t->spares = 0;
 }
 
-static wb_scope *current(wb__thread *t)
+static wb_scope *scope_current(wb__thread *t)
 {
-    return wb__likely(t->scope != NULL) ? t->scope : open_in(t);
+    return wb__likely(t->scope != NULL) ? t->scope : scope_open_in(t);
 }
 
 wb_scope *wb_scope_open(void)
 {
     wb__thread *t = wb__this_thread();
-    if (!current(t)) return NULL;
-    return open_in(t);
+    if (!scope_current(t)) return NULL;
+    return scope_open_in(t);
 }
 
 /* ---- the list of objects --------------------------------------------------------------------- */
@@ -86,7 +86,7 @@ static bool add_object(wb_scope *s, void *object)
 void *wb__scope_give(void *object)
 {
     if (!object) return NULL;
-    wb_scope *s = wb_is_none(object) ? NULL : current(wb__this_thread());
+    wb_scope *s = wb_is_none(object) ? NULL : scope_current(wb__this_thread());
     if (s && add_object(s, object)) return object;
     wb__unref(object);
     return wb_is_none(object) ? object : NULL;          /* WB_NONE belongs to no scope */
@@ -94,7 +94,7 @@ void *wb__scope_give(void *object)
 
 /* Finds the object's entry in the list; NULL: it has none.  Searches from the newest on, since most
  * objects that are freed early are young. */
-static void **find(wb_scope *s, const void *object)
+static void **scope_find(wb_scope *s, const void *object)
 {
     for (int i = s->n - 1; i >= 0; i--)
         if (s->objects[i] == object) return &s->objects[i];
@@ -104,13 +104,13 @@ static void **find(wb_scope *s, const void *object)
 bool wb__scope_has(const void *object)
 {
     for (wb_scope *s = wb__this_thread()->scope; s; s = s->outer)
-        if (find(s, object)) return true;
+        if (scope_find(s, object)) return true;
     return false;
 }
 
 /* Removes the holes at the end of the list, and all holes if the list is at least half holes. Does
  * nothing while the list is pinned. */
-static void compact(wb_scope *s)
+static void scope_compact(wb_scope *s)
 {
     if (s->pinned) return;
     for (; s->n && !s->objects[s->n - 1]; s->n--) s->holes--;
@@ -130,7 +130,7 @@ static void leave_hole(wb_scope *s, void **entry)
 {
     *entry = NULL;
     s->holes++;
-    compact(s);
+    scope_compact(s);
 }
 
 /* Whether s is the scope of the function that wb_compile is recording. */
@@ -147,9 +147,9 @@ void *wb_object_keep(void *object)
     wb__hold(object);
     wb_scope *s = wb__this_thread()->scope;
     if (!s || !s->outer) return object; /* the root scope is the last to be closed */
-    void **entry = find(s, object);
+    void **entry = scope_find(s, object);
     if (!entry) { /* not in this scope's list: the outer scope gets a new reference */
-        if (find(s->outer, object)) return object;
+        if (scope_find(s->outer, object)) return object;
         if (add_object(s->outer, object)) return wb__ref(object);
         return NULL;
     }
@@ -163,7 +163,7 @@ void wb_object_free(void *object)
 {
     if (!object || wb_is_none(object) || !wb__alive("free", object)) return;
     for (wb_scope *s = wb__this_thread()->scope; s; s = s->outer) {
-        void **entry = find(s, object);
+        void **entry = scope_find(s, object);
         if (!entry) continue;
         leave_hole(s, entry);
         wb__unref(object);
@@ -176,7 +176,7 @@ void wb_object_free(void *object)
 wb__frame wb__frame_begin(void)
 {
     wb__thread *t = wb__this_thread();
-    wb_scope *s = current(t);
+    wb_scope *s = scope_current(t);
     if (!s) return (wb__frame){0};
     s->pinned++;
     return (wb__frame){s, s->number, t->program_calls, s->n};
@@ -195,14 +195,14 @@ static bool still_inside(const wb__thread *t, const wb__frame *f)
 
 /* Whether the object is a tensor whose `mark` may be written.  Leaves may be shared by threads, so
  * their marks are not written (graph.h). */
-static bool markable(const void *object)
+static bool scope_markable(const void *object)
 {
     return wb__is(object, &wb__tensor_class) && !wb__is_leaf(object) && !wb_is_none(object);
 }
 
-static bool among(int n, void *const *list, uint32_t mark, const void *object)
+static bool scope_among(int n, void *const *list, uint32_t mark, const void *object)
 {
-    if (mark && markable(object)) return ((const wb_tensor *)object)->mark == mark;
+    if (mark && scope_markable(object)) return ((const wb_tensor *)object)->mark == mark;
     for (int i = 0; i < n; i++)
         if (list[i] == object) return true;
     return false;
@@ -210,15 +210,15 @@ static bool among(int n, void *const *list, uint32_t mark, const void *object)
 
 /* Moves the results that are in the list from index `first` on to the end of the list.  Returns the
  * index of the first of these results. */
-static int gather(wb_scope *s, int first, int n, void *const *results)
+static int scope_gather(wb_scope *s, int first, int n, void *const *results)
 {
     const uint32_t mark = n > 8 ? wb__next_mark() : 0;
     for (int i = 0; mark && i < n; i++)
-        if (markable(results[i])) ((wb_tensor *)results[i])->mark = mark;
+        if (scope_markable(results[i])) ((wb_tensor *)results[i])->mark = mark;
     int kept = s->n;
     for (int i = s->n - 1; i >= first; i--) {
         void *o = s->objects[i];
-        if (!o || !(n == 1 ? o == *results : among(n, results, mark, o))) continue;
+        if (!o || !(n == 1 ? o == *results : scope_among(n, results, mark, o))) continue;
         s->objects[i] = s->objects[--kept];
         s->objects[kept] = o;
     }
@@ -230,7 +230,7 @@ void wb__frame_end_many(wb__frame f, int n, void *const *results)
     wb__thread *t = wb__this_thread();
     wb_scope *s = f.scope;
     if (!s || !still_inside(t, &f)) return;
-    const int kept = gather(s, f.n, n, results), n_kept = s->n - kept;
+    const int kept = scope_gather(s, f.n, n, results), n_kept = s->n - kept;
     int i = kept - 1;
     for (; i >= f.n && t->program_calls == f.program_calls; i--) {
         void *o = s->objects[i];
@@ -262,7 +262,7 @@ typedef struct {
     int n, capacity, status;
 } survivors;
 
-static bool add(survivors *list, wb_tensor *x)
+static bool scope_add(survivors *list, wb_tensor *x)
 {
     if (!wb__reserve(&list->x, &list->capacity, list->n + 1, sizeof *list->x)) {
         list->status = WB_ERROR_MEMORY;
@@ -273,7 +273,7 @@ static bool add(survivors *list, wb_tensor *x)
 }
 
 /* Whether a tensor that outlives the scope must be evaluated or detached. */
-static bool unfinished(const wb_tensor *x)
+static bool scope_unfinished(const wb_tensor *x)
 {
     if (!wb__is(x, &wb__tensor_class) || wb_is_none(x) || x->op == WB__OP_variable) return false;
     const bool has_storage = wb__has_storage(x);        /* before the flags, see wb__set_gone */
@@ -283,7 +283,7 @@ static bool unfinished(const wb_tensor *x)
 
 /* Whether the tensor has other references than those of this scope, of its consumers, and of this
  * thread (for its guard). */
-static bool outlives(const wb_tensor *x)
+static bool scope_outlives(const wb_tensor *x)
 {
     return wb__refs(x) > 1 + wb__consumers(x) + (wb__this_thread()->guard == x);
 }
@@ -295,7 +295,7 @@ static void drop_repeats(int n, void **objects)
     uint32_t mark = wb__next_mark();
     for (int i = 0; i < n; i++) {
         wb_tensor *x = objects[i];
-        if (!x || !unfinished(x) || x->storage) continue;
+        if (!x || !scope_unfinished(x) || x->storage) continue;
         if (x->mark == mark) {
             objects[i] = NULL;
             wb__unref(x);
@@ -325,22 +325,22 @@ static void drop_references(int n, void **objects, survivors *list)
     drop_repeats(n, objects);
     for (int i = n - 1; i >= 0; i--) {
         wb_tensor *x = objects[i];
-        if (!x || (unfinished(x) && outlives(x) && add(list, x))) continue;
+        if (!x || (scope_unfinished(x) && scope_outlives(x) && scope_add(list, x))) continue;
         wb__unref(x);
     }
 }
 
 /* Adds unfinished tensors that the outer scope received while this scope was open. */
-static void add_kept(const wb_scope *s, survivors *list)
+static void scope_add_kept(const wb_scope *s, survivors *list)
 {
     const wb_scope *outer = s->outer;
     for (int i = outer ? s->outer_n : 0; outer && i < outer->n; i++) {
         wb_tensor *x = outer->objects[i];
-        if (x && unfinished(x) && add(list, x)) wb__ref(x);
+        if (x && scope_unfinished(x) && scope_add(list, x)) wb__ref(x);
     }
 }
 
-static int finish(survivors *list)
+static int scope_finish(survivors *list)
 {
     const wb__thread *t = wb__this_thread();
     int status = list->status;
@@ -370,8 +370,8 @@ static int close_lists(wb_scope *s)
         s->objects = NULL;
         s->n = s->capacity = s->holes = 0;
         drop_references(n, objects, &list);
-        if (!round) add_kept(s, &list);
-        int outcome = finish(&list);
+        if (!round) scope_add_kept(s, &list);
+        int outcome = scope_finish(&list);
         if (outcome && !status) status = outcome;
         if (s->objects || !objects) {
             wb__free(objects);
@@ -404,7 +404,7 @@ int wb_scope_close(wb_scope *scope)
     t->scope = scope->outer;
     if (t->scope) {
         t->scope->pinned--;
-        compact(t->scope);
+        scope_compact(t->scope);
     }
     keep_spare(t, scope);
     return status;

@@ -27,9 +27,9 @@ const wb__class wb__tensor_class = {.name = "tensor", .destroy = tensor_destroy,
 
 /* WB_NONE is a static tensor without elements.  Its reference count starts so high that it is never
  * freed. */
-static wb_tensor none = {.object = {&wb__tensor_class, 1u << 30}, .ndim = 0, .size = 0};
-wb_tensor *const WB_NONE = &none;
-bool wb_is_none(const void *object) { return object == &none; }
+static wb_tensor tensor_none = {.object = {&wb__tensor_class, 1u << 30}, .ndim = 0, .size = 0};
+wb_tensor *const WB_NONE = &tensor_none;
+bool wb_is_none(const void *object) { return object == &tensor_none; }
 
 /* ---- storage --------------------------------------------------------------------------------- */
 
@@ -45,7 +45,7 @@ wb__storage *wb__storage_new(const wb_device *device, size_t bytes)
     return NULL;
 }
 
-static wb__mutex mirrors = WB__MUTEX_INIT;
+static wb__mutex tensor_mirrors = WB__MUTEX_INIT;
 
 const void *wb__storage_read(wb__storage *s)
 {
@@ -53,9 +53,9 @@ const void *wb__storage_read(wb__storage *s)
     const void *at = NULL;
     if (b->host_visible) return s->data;
     if (b->map && b->map(s->device, s->data, &at) != WB_ERROR_UNSUPPORTED) return at;
-    wb__mutex_lock(&mirrors);
+    wb__mutex_lock(&tensor_mirrors);
     const void *values = s->mirror;
-    wb__mutex_unlock(&mirrors);
+    wb__mutex_unlock(&tensor_mirrors);
     if (values) return values;
     /* Without the lock: the device may wait for a rank that waits for the lock. */
     void *copy = wb__alloc_aligned(s->bytes);
@@ -64,11 +64,11 @@ const void *wb__storage_read(wb__storage *s)
         copy = NULL;
     }
     if (!copy) return NULL;
-    wb__mutex_lock(&mirrors);
+    wb__mutex_lock(&tensor_mirrors);
     void *spare = s->mirror ? copy : NULL;      /* another thread was faster */
     if (!spare) s->mirror = copy;
     values = s->mirror;
-    wb__mutex_unlock(&mirrors);
+    wb__mutex_unlock(&tensor_mirrors);
     wb__free(spare);
     return values;
 }
@@ -76,9 +76,9 @@ const void *wb__storage_read(wb__storage *s)
 bool wb__storage_is_read(wb__storage *s)
 {
     if (s->device->backend->host_visible) return false;
-    wb__mutex_lock(&mirrors);
+    wb__mutex_lock(&tensor_mirrors);
     const bool is = s->mirror != NULL;
-    wb__mutex_unlock(&mirrors);
+    wb__mutex_unlock(&tensor_mirrors);
     return is;
 }
 
@@ -90,10 +90,10 @@ void wb__storage_set_read(wb__storage *s, const void *values)
         return;
     }
     memcpy(copy, values, s->bytes);
-    wb__mutex_lock(&mirrors);
+    wb__mutex_lock(&tensor_mirrors);
     void *spare = s->mirror ? copy : NULL;
     if (!spare) s->mirror = copy;
-    wb__mutex_unlock(&mirrors);
+    wb__mutex_unlock(&tensor_mirrors);
     wb__free(spare);
 }
 
@@ -101,10 +101,10 @@ void wb__storage_written(wb__storage *s)
 {
     wb__forms_drop(s);
     if (wb__likely(!s->mirror)) return;
-    wb__mutex_lock(&mirrors);
+    wb__mutex_lock(&tensor_mirrors);
     wb__free(s->mirror);
     s->mirror = NULL;
-    wb__mutex_unlock(&mirrors);
+    wb__mutex_unlock(&tensor_mirrors);
 }
 
 WB__PROGRAM_CALL(release_call, release_run, int,
@@ -204,7 +204,7 @@ bool wb__one_device(const char *what, const wb_tensor *x, const wb_tensor *y)
 /* Sets *device to the device of a new node.  This is the device of its operands, or NULL if no
  * operand has one.  Without operands it is the thread's default device, or NULL for literals and
  * iota.  False, with the error set: two operands are on different devices. */
-static bool find_device(wb__op op, int n_in, wb_tensor *const *in, const wb_device **device)
+static bool tensor_find_device(wb__op op, int n_in, wb_tensor *const *in, const wb_device **device)
 {
     const wb_tensor *first = NULL;
     *device = NULL;
@@ -235,7 +235,7 @@ static wb_tensor *consume_version(const char *what, wb_tensor *v)
     return version;
 }
 
-static inline void release_inputs(wb_tensor *x)
+static inline void tensor_release_inputs(wb_tensor *x)
 {
     for (uint32_t i = 0; i < x->n_in; i++) {
         wb_tensor *in = x->in[i];
@@ -249,9 +249,9 @@ static inline void release_inputs(wb_tensor *x)
     x->n_in = 0;
 }
 
-static void drop_inputs(wb_tensor *x)
+static void tensor_drop_inputs(wb_tensor *x)
 {
-    release_inputs(x);
+    tensor_release_inputs(x);
     if (wb__unlikely(x->op == WB__OP_custom)) wb__custom_end(x);
 }
 
@@ -279,7 +279,7 @@ static void tensor_destroy(void *object)
     while (waiting) {
         x = waiting;
         waiting = x->next_dead;
-        drop_inputs(x);
+        tensor_drop_inputs(x);
         wb__storage_unref(x->storage);
         if (x->op == WB__OP_variable) forget_variable(x);
         if (wb__unlikely(x->flags & WB__KEPT)) wb__unref(x->variable);
@@ -295,7 +295,7 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
     size_t bytes =
         sizeof(wb_tensor) + (size_t)n_in * sizeof(wb_tensor *) + (size_t)n_attr * sizeof(int64_t);
     const wb_device *device;
-    wb_tensor *x = find_device(op, n_in, in, &device) ? wb__pool_get(bytes) : NULL;
+    wb_tensor *x = tensor_find_device(op, n_in, in, &device) ? wb__pool_get(bytes) : NULL;
     if (!x) return NULL;
     memset(x, 0, bytes);                /* of a size that is no constant: a call, which is faster */
     x->object.class = &wb__tensor_class;
@@ -321,7 +321,7 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
             atomic_fetch_add_explicit(&bound->object.counts, WB__CONSUMER, memory_order_relaxed);
         } else if (!(bound = operand[i] = consume_version(wb__ops[op].name, bound))) {
             x->n_in = (uint32_t)i;
-            release_inputs(x);
+            tensor_release_inputs(x);
             wb__pool_put(x, bytes);
             return NULL;
         }
@@ -377,7 +377,7 @@ static void bind_device(wb_tensor *x)
 void wb__tensor_detach(wb_tensor *x)
 {
     bind_device(x);
-    drop_inputs(x);
+    tensor_drop_inputs(x);
 }
 
 void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset)
@@ -415,7 +415,7 @@ wb_tensor *wb__empty_on(const wb_device *d, wb_dtype dtype, int ndim, const int6
     return NULL;
 }
 
-static wb_tensor *literal(double value, wb_dtype dtype, int flags)
+static wb_tensor *tensor_literal(double value, wb_dtype dtype, int flags)
 {
     wb_tensor *x = wb__node_with(WB__OP_literal, dtype, 0, NULL, 0, NULL, 0, NULL, 1,
                                  &(wb__number){.f = value});
@@ -423,10 +423,12 @@ static wb_tensor *literal(double value, wb_dtype dtype, int flags)
     return x;
 }
 
-wb_tensor *wb__literal(double value, wb_dtype dtype) { return literal(value, dtype, WB__FIXED); }
-wb_tensor *wb__argument(double value, wb_dtype dtype) { return literal(value, dtype, 0); }
-wb_tensor *wb__number_of(double value) { return literal(value, WB_F32, WB__FIXED | WB__WEAK); }
-wb_tensor *wb_scalar(double value) { return literal(value, WB_F32, WB__WEAK); }
+wb_tensor *wb__literal(double value, wb_dtype dtype) { return tensor_literal(value, dtype,
+                                                                             WB__FIXED); }
+wb_tensor *wb__argument(double value, wb_dtype dtype) { return tensor_literal(value, dtype, 0); }
+wb_tensor *wb__number_of(double value) { return tensor_literal(value, WB_F32,
+                                                               WB__FIXED | WB__WEAK); }
+wb_tensor *wb_scalar(double value) { return tensor_literal(value, WB_F32, WB__WEAK); }
 
 wb_tensor *wb_scalar_int(int64_t value)
 {
@@ -499,7 +501,8 @@ static bool is_tensor(const char *what, const wb_tensor *x)
     return wb__expect(what, x, &wb__tensor_class);
 }
 
-int wb_ndim(const wb_tensor *x) { return x == &none || !is_tensor("ndim", x) ? -1 : x->ndim; }
+int wb_ndim(const wb_tensor *x) { return x == &tensor_none || !is_tensor("ndim",
+                                                                         x) ? -1 : x->ndim; }
 const int64_t *wb_dims(const wb_tensor *x) { return is_tensor("dims", x) ? x->dims : NULL; }
 int64_t wb_size(const wb_tensor *x) { return is_tensor("size", x) ? x->size : -1; }
 wb_dtype wb_dtype_of(const wb_tensor *x)
@@ -509,7 +512,7 @@ wb_dtype wb_dtype_of(const wb_tensor *x)
 
 int64_t wb_dim(const wb_tensor *x, int axis)
 {
-    if (x == &none || !is_tensor("dim", x)) return -1;
+    if (x == &tensor_none || !is_tensor("dim", x)) return -1;
     const int a = wb__axis("dim", x, axis);
     return a < 0 ? -1 : x->dims[a];
 }
@@ -519,7 +522,7 @@ const char *wb_describe(const wb_tensor *x)
     enum { RING = 8, EACH = 128 };
     static _Thread_local unsigned turn;
     if (!x) return "NULL";
-    if (x == &none) return "none";
+    if (x == &tensor_none) return "none";
     /* a struct without a class is a description that the library itself has filled in */
     if (wb__unlikely(x->object.class && x->object.class != &wb__tensor_class)) return wb__kind(x);
     char *text = wb__thread_text(WB__TEXT_TENSORS) + turn++ % RING * EACH;

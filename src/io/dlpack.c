@@ -18,7 +18,7 @@ enum { ALIGNMENT = 64 };                /* required alignment of GPU memory, in 
 
 /* DLPack's {code, bits, lanes} of each dtype. Codes: 0 int, 1 unsigned, 2 float, 4 bfloat, 6
  * bool. */
-static const struct { wb_dtype dtype; wb__dl_type type; } types[] = {
+static const struct { wb_dtype dtype; wb__dl_type type; } dlpack_types[] = {
     {WB_I8, {0, 8, 1}},   {WB_I32, {0, 32, 1}}, {WB_I64, {0, 64, 1}}, {WB_U8, {1, 8, 1}},
     {WB_F16, {2, 16, 1}}, {WB_F32, {2, 32, 1}}, {WB_F64, {2, 64, 1}}, {WB_BF16, {4, 16, 1}},
     {WB_BOOL, {6, 8, 1}}};
@@ -34,17 +34,17 @@ typedef struct {
     int64_t shape[WB_MAX_DIMS], strides[WB_MAX_DIMS];
 } lent;
 
-static void give_back(lent *l)
+static void dlpack_give_back(lent *l)
 {
     atomic_fetch_sub_explicit(&l->storage->lent, 1, memory_order_relaxed);
     wb__storage_unref(l->storage);
     wb__free(l);
 }
 
-static void delete_versioned(struct DLManagedTensorVersioned *self) { give_back(self->ctx); }
-static void delete_unversioned(struct DLManagedTensor *self) { give_back(self->ctx); }
+static void delete_versioned(struct DLManagedTensorVersioned *self) { dlpack_give_back(self->ctx); }
+static void delete_unversioned(struct DLManagedTensor *self) { dlpack_give_back(self->ctx); }
 
-static wb__shared shared(const wb__storage *s, size_t at)
+static wb__shared dlpack_shared(const wb__storage *s, size_t at)
 {
     wb__shared place = {.kind = WB__DL_CPU, .data = (char *)s->data + at};
     const wb__backend *b = s->device->backend;
@@ -52,15 +52,15 @@ static wb__shared shared(const wb__storage *s, size_t at)
     return place;
 }
 
-static void describe(lent *l, const wb_tensor *x, wb__dl_tensor *out)
+static void dlpack_describe(lent *l, const wb_tensor *x, wb__dl_tensor *out)
 {
-    const wb__shared place = shared(x->storage, (size_t)x->offset);
+    const wb__shared place = dlpack_shared(x->storage, (size_t)x->offset);
     *out = (wb__dl_tensor){.data = x->size ? place.data : NULL,
                            .device = {place.kind, place.ordinal},
                            .ndim = x->ndim, .shape = l->shape, .strides = l->strides,
                            .byte_offset = place.at};
-    for (size_t i = 0; i < WB__COUNT(types); i++)
-        if (types[i].dtype == (wb_dtype)x->dtype) out->dtype = types[i].type;
+    for (size_t i = 0; i < WB__COUNT(dlpack_types); i++)
+        if (dlpack_types[i].dtype == (wb_dtype)x->dtype) out->dtype = dlpack_types[i].type;
     int64_t step = 1;
     for (int i = x->ndim - 1; i >= 0; i--) {
         l->shape[i] = x->dims[i];
@@ -70,8 +70,8 @@ static void describe(lent *l, const wb_tensor *x, wb__dl_tensor *out)
 }
 
 /* On a GPU waits for the device of x, which is evaluated.  Holds the storage of x and marks it as
- * lent; give_back undoes both.  NULL with the error set. */
-static lent *lend(const wb_tensor *x)
+ * lent; dlpack_give_back undoes both.  NULL with the error set. */
+static lent *dlpack_lend(const wb_tensor *x)
 {
     wb__storage *s = x->storage;
     const wb__backend *backend = s->device->backend;
@@ -96,8 +96,9 @@ static lent *lend_value(wb_tensor *x, bool versioned)
     wb__value_read r;
     const wb_tensor *from = wb__value_begin("to_dlpack", x, &r);
     if (!from) return NULL;
-    lent *l = lend(from);
-    if (l) describe(l, from, versioned ? &l->as.versioned.tensor : &l->as.unversioned.tensor);
+    lent *l = dlpack_lend(from);
+    if (l)
+        dlpack_describe(l, from, versioned ? &l->as.versioned.tensor : &l->as.unversioned.tensor);
     wb__value_end(&r);
     return l;
 }
@@ -152,16 +153,16 @@ typedef struct {
     bool row_major, aligned;
 } incoming;
 
-static const char *check_type(incoming *in)
+static const char *dlpack_check_type(incoming *in)
 {
     const wb__dl_type type = in->t->dtype;
-    for (size_t i = 0; i < WB__COUNT(types); i++)
-        if (!memcmp(&types[i].type, &type, sizeof type)) in->dtype = types[i].dtype;
+    for (size_t i = 0; i < WB__COUNT(dlpack_types); i++)
+        if (!memcmp(&dlpack_types[i].type, &type, sizeof type)) in->dtype = dlpack_types[i].dtype;
     in->each = in->dtype ? wb__dtype_size(in->dtype) : 1;
     return in->dtype ? NULL : "a dtype that Weber has not";
 }
 
-static const char *check_shape(incoming *in)
+static const char *dlpack_check_shape(incoming *in)
 {
     const wb__dl_tensor *t = in->t;
     if (t->ndim < 0 || (t->ndim && !t->shape)) return "no shape";
@@ -181,7 +182,7 @@ static const char *check_shape(incoming *in)
 
 /* Returns the device with the requested kind and ordinal of DLPack, if its backend is loaded and
  * works; NULL: none. */
-static const wb_device *device_of(const wb__dl_device *requested)
+static const wb_device *dlpack_device_of(const wb__dl_device *requested)
 {
     const wb_device *found = NULL;
     wb__registry_lock();
@@ -200,18 +201,18 @@ static const wb_device *device_of(const wb__dl_device *requested)
     return found;
 }
 
-static int check(const wb__dl_tensor *t, incoming *in)
+static int dlpack_check(const wb__dl_tensor *t, incoming *in)
 {
     *in = (incoming){.t = t};
-    const char *reason = check_type(in);
-    if (!reason) reason = check_shape(in);
+    const char *reason = dlpack_check_type(in);
+    if (!reason) reason = dlpack_check_shape(in);
     if (reason)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "from_dlpack: %s (%d dimensions, dtype code %d with %d bits, %d lanes)",
                         reason, t->ndim, t->dtype.code, t->dtype.bits, t->dtype.lanes);
     const int kind = t->device.kind;
     if (kind != WB__DL_CPU && kind != WB__DL_PINNED && kind != WB__DL_PINNED_2 &&
-        !(in->device = device_of(&t->device)))
+        !(in->device = dlpack_device_of(&t->device)))
         return wb__fail(WB_ERROR_DEVICE,
                         "from_dlpack: memory of a device of DLPack's kind %d, number %d: no "
                         "backend that is loaded takes it: load its backend (wb_using); where a "
@@ -228,7 +229,7 @@ static int check(const wb__dl_tensor *t, incoming *in)
 
 /* Copies the elements, which are in host memory, into a new row-major tensor. NULL with the error
  * set. */
-static wb_tensor *gathered(const incoming *in)
+static wb_tensor *dlpack_gathered(const incoming *in)
 {
     const wb__dl_tensor *t = in->t;
     char *block = wb__alloc_aligned((size_t)in->size * in->each + 1);
@@ -251,7 +252,7 @@ static wb_tensor *gathered(const incoming *in)
 
 typedef struct { owner owner; const wb_device *device; } hold;
 
-static void release_host(void *data, void *context)
+static void dlpack_release_host(void *data, void *context)
 {
     (void)data;
     end_owner(&((hold *)context)->owner);
@@ -259,7 +260,7 @@ static void release_host(void *data, void *context)
 }
 
 /* Waits for the device before releasing, because launched kernels may still read the memory. */
-static void release_device(void *memory, void *context)
+static void dlpack_release_device(void *memory, void *context)
 {
     hold *h = context;
     const wb__backend *backend = h->device->backend;
@@ -268,18 +269,18 @@ static void release_device(void *memory, void *context)
     backend->wait(h->device);
     wb__error_restore(&kept);
     backend->disown(h->device, memory);
-    release_host(memory, context);
+    dlpack_release_host(memory, context);
 }
 
 /* Returns a constant whose values stay in the producer's device memory, or a copy if the address is
  * not aligned. On success takes `h` over. On failure frees `h` without calling the producer's
  * deleter. */
-static wb_tensor *adopted(const incoming *in, hold *h)
+static wb_tensor *dlpack_adopted(const incoming *in, hold *h)
 {
     const wb__backend *backend = in->device->backend;
     void *memory = backend->adopt(in->device, in->data, (size_t)in->size * in->each);
     wb_tensor *x = memory ? wb__borrow_on(in->device, memory, in->dtype, in->t->ndim, in->t->shape,
-                                          release_device, h) : NULL;
+                                          dlpack_release_device, h) : NULL;
     if (memory && !x) backend->disown(in->device, memory);
     if (!x) wb__free(h);
     if (!x || in->aligned) return x;
@@ -293,10 +294,10 @@ static wb_tensor *adopted(const incoming *in, hold *h)
     return NULL;
 }
 
-static wb_tensor *copied(const incoming *in, const owner *o)
+static wb_tensor *dlpack_copied(const incoming *in, const owner *o)
 {
     static _Atomic bool logged;
-    wb_tensor *x = in->size || !in->device ? gathered(in)
+    wb_tensor *x = in->size || !in->device ? dlpack_gathered(in)
                  : wb__empty_on(in->device, in->dtype, in->t->ndim, in->t->shape);
     if (!x) return NULL;
     if (in->size && !atomic_exchange(&logged, true))
@@ -309,16 +310,16 @@ static wb_tensor *copied(const incoming *in, const owner *o)
 
 /* Makes a tensor from the producer's struct. On success the struct must not be used afterwards,
  * because its deleter may have been called. On failure the deleter is not called. */
-static wb_tensor *take_tensor(const wb__dl_tensor *t, owner o)
+static wb_tensor *dlpack_take_tensor(const wb__dl_tensor *t, owner o)
 {
     incoming in;
-    if (check(t, &in)) return NULL;
-    if (!in.size || (!in.device && (!in.row_major || !in.aligned))) return copied(&in, &o);
+    if (dlpack_check(t, &in)) return NULL;
+    if (!in.size || (!in.device && (!in.row_major || !in.aligned))) return dlpack_copied(&in, &o);
     hold *h = wb__alloc(sizeof *h);
     if (!h) return NULL;
     *h = (hold){o, in.device};
-    if (in.device) return adopted(&in, h);
-    wb_tensor *x = wb_borrow(in.data, in.dtype, t->ndim, t->shape, release_host, h);
+    if (in.device) return dlpack_adopted(&in, h);
+    wb_tensor *x = wb_borrow(in.data, in.dtype, t->ndim, t->shape, dlpack_release_host, h);
     if (!x) wb__free(h);
     return x;
 }
@@ -330,10 +331,10 @@ wb_tensor *wb_from_dlpack(struct DLManagedTensorVersioned *m)
         return wb__fail_null(WB_ERROR_UNSUPPORTED,
                              "from_dlpack: version %u.%u of DLPack; %d is understood",
                              m->version.major, m->version.minor, WB__DL_MAJOR);
-    return take_tensor(&m->tensor, (owner){.versioned = m});
+    return dlpack_take_tensor(&m->tensor, (owner){.versioned = m});
 }
 
 wb_tensor *wb_from_dlpack_unversioned(struct DLManagedTensor *m)
 {
-    return WB__NULL(m) ? NULL : take_tensor(&m->tensor, (owner){.unversioned = m});
+    return WB__NULL(m) ? NULL : dlpack_take_tensor(&m->tensor, (owner){.unversioned = m});
 }

@@ -17,16 +17,16 @@
 
 /* ---- recognising ----------------------------------------------------------------------------- */
 
-static bool begins(const wb__mapping *m, const char *with, int64_t n)
+static bool formats_begins(const wb__mapping *m, const char *with, int64_t n)
 {
     return m->bytes >= n && !memcmp(m->data, with, (size_t)n);
 }
 
-static bool npy_is(const wb__mapping *m) { return begins(m, "\x93NUMPY", 6); }
+static bool npy_is(const wb__mapping *m) { return formats_begins(m, "\x93NUMPY", 6); }
 
 static bool npz_is(const wb__mapping *m)
 {
-    return begins(m, "PK\3\4", 4) || begins(m, "PK\5\6", 4);
+    return formats_begins(m, "PK\3\4", 4) || formats_begins(m, "PK\5\6", 4);
 }
 
 /* A BSON document begins with its length and ends with a zero byte. */

@@ -14,7 +14,7 @@
 
 /* Reads four hexadecimal digits at *at and moves *at behind them. Returns their value, or -1 if
  * there are not four. */
-static const char no_memory[] = "memory ran out";       /* a reason, compared by its address */
+static const char json_no_memory[] = "memory ran out";  /* a reason, compared by its address */
 
 static int32_t four_digits(const char **at, const char *end)
 {
@@ -78,14 +78,14 @@ int64_t wb__json_characters(const char **at, const char *end, char *to, const ch
     return out - to;
 }
 
-static int by_text(const void *a, const void *b)
+static int json_by_text(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 const char *wb__repeated(int64_t n, const char **texts)
 {
-    if (n > 1) qsort(texts, (size_t)n, sizeof *texts, by_text);
+    if (n > 1) qsort(texts, (size_t)n, sizeof *texts, json_by_text);
     for (int64_t i = 1; i < n; i++)
         if (!strcmp(texts[i - 1], texts[i])) return texts[i];
     return NULL;
@@ -93,53 +93,53 @@ const char *wb__repeated(int64_t n, const char **texts)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-enum { ROOT = -1 };
+enum { JSON_ROOT = -1 };
 
 typedef struct {
     const char *at, *end, *reason;
     wb__json *nodes;
     int64_t n, capacity;
-    /* index, in `nodes`, of the innermost list or object that is not complete; ROOT: none */
+    /* index, in `nodes`, of the innermost list or object that is not complete; JSON_ROOT: none */
     int64_t open;
     char *texts;                        /* position of the next text */
 } parser;
 
-static bool bad(parser *p, const char *reason)
+static bool json_bad(parser *p, const char *reason)
 {
     p->reason = reason;
     return false;
 }
 
-static char next(parser *p)
+static char json_next(parser *p)
 {
     while (p->at < p->end && (*p->at == ' ' || *p->at == '\t' || *p->at == '\r' || *p->at == '\n'))
         p->at++;
     return p->at < p->end ? *p->at : 0;
 }
 
-static wb__json *new_node(parser *p, wb__json_kind kind)
+static wb__json *json_new_node(parser *p, wb__json_kind kind)
 {
-    if (p->n == p->capacity) return bad(p, "more values than commas and brackets"), NULL;
+    if (p->n == p->capacity) return json_bad(p, "more values than commas and brackets"), NULL;
     p->nodes[p->n] = (wb__json){.span = 1, .kind = kind};
     return &p->nodes[p->n++];
 }
 
-static bool read_text(parser *p, wb__json_kind kind)
+static bool json_read_text(parser *p, wb__json_kind kind)
 {
-    wb__json *node = new_node(p, kind);
+    wb__json *node = json_new_node(p, kind);
     if (!node) return false;
     node->is.text = p->texts;
     p->at++;
     const int64_t n = wb__json_characters(&p->at, p->end, p->texts, &p->reason);
     if (n < 0) return false;
-    if (p->at == p->end) return bad(p, "a text without its end");
+    if (p->at == p->end) return json_bad(p, "a text without its end");
     p->at++;
     p->texts += n;
     *p->texts++ = 0;
     return true;
 }
 
-static bool digits(parser *p)
+static bool json_digits(parser *p)
 {
     const char *begin = p->at;
     while (p->at < p->end && *p->at >= '0' && *p->at <= '9') p->at++;
@@ -157,33 +157,34 @@ static bool read_real(wb__json *node, const char *begin, size_t n)
     return isfinite(node->is.real);
 }
 
-static bool read_number(parser *p)
+static bool json_read_number(parser *p)
 {
-    wb__json *node = new_node(p, WB__JSON_INTEGER);
+    wb__json *node = json_new_node(p, WB__JSON_INTEGER);
     if (!node) return false;
     const char *begin = p->at, *first = begin + (*begin == '-');
     p->at = first;
-    bool ok = digits(p) && (*first != '0' || p->at == first + 1);
+    bool ok = json_digits(p) && (*first != '0' || p->at == first + 1);
     if (ok && p->at < p->end && *p->at == '.') {
         node->kind = WB__JSON_REAL;
         p->at++;
-        ok = digits(p);
+        ok = json_digits(p);
     }
     if (ok && p->at < p->end && (*p->at | 32) == 'e') {
         node->kind = WB__JSON_REAL;
         p->at++;
         if (p->at < p->end && (*p->at == '+' || *p->at == '-')) p->at++;
-        ok = digits(p);
+        ok = json_digits(p);
     }
-    if (!ok) return bad(p, "a number is wrong");
+    if (!ok) return json_bad(p, "a number is wrong");
     errno = 0;
     if (node->kind == WB__JSON_INTEGER) node->is.integer = strtoll(begin, NULL, 10);
     else ok = read_real(node, begin, (size_t)(p->at - begin));
-    if (!ok || (node->kind == WB__JSON_INTEGER && errno)) return bad(p, "a number is too large");
+    if (!ok || (node->kind == WB__JSON_INTEGER && errno))
+        return json_bad(p, "a number is too large");
     return true;
 }
 
-static bool read_word(parser *p)
+static bool json_read_word(parser *p)
 {
     static const char *const words[] = {
         [WB__JSON_NULL] = "null", [WB__JSON_FALSE] = "false", [WB__JSON_TRUE] = "true"};
@@ -191,17 +192,17 @@ static bool read_word(parser *p)
         const size_t n = strlen(words[k]);
         if ((size_t)(p->end - p->at) < n || memcmp(p->at, words[k], n)) continue;
         p->at += n;
-        return new_node(p, (wb__json_kind)k) != NULL;
+        return json_new_node(p, (wb__json_kind)k) != NULL;
     }
-    if (p->at == p->end) return bad(p, "it ends where a value should be");
-    return bad(p, "no value where one should be");
+    if (p->at == p->end) return json_bad(p, "it ends where a value should be");
+    return json_bad(p, "no value where one should be");
 }
 
-static bool read_key(parser *p)
+static bool json_read_key(parser *p)
 {
-    if (next(p) != '"') return bad(p, "no key where one should be");
-    if (!read_text(p, WB__JSON_KEY)) return false;
-    if (next(p) != ':') return bad(p, "no ':' behind a key");
+    if (json_next(p) != '"') return json_bad(p, "no key where one should be");
+    if (!json_read_text(p, WB__JSON_KEY)) return false;
+    if (json_next(p) != ':') return json_bad(p, "no ':' behind a key");
     return p->at++, true;
 }
 
@@ -210,12 +211,12 @@ static bool keys_differ(parser *p, const wb__json *object)
     const int64_t n = wb__json_members(object);
     if (n < 2) return true;
     const char **keys = wb__alloc((size_t)n * sizeof *keys);
-    if (!keys) return bad(p, no_memory);
+    if (!keys) return json_bad(p, json_no_memory);
     const wb__json *member;
     WB__JSON_EACH_MEMBER(object, member, i) keys[i] = wb__json_key(member);
     const bool differ = !wb__repeated(n, keys);
     wb__free(keys);
-    return differ ? true : bad(p, "a key is there twice");
+    return differ ? true : json_bad(p, "a key is there twice");
 }
 
 /* Completes the innermost list or object. Before that, its `span` is 1 + the index, in `nodes`, of
@@ -235,38 +236,38 @@ static bool close_innermost(parser *p)
 static bool after_value(parser *p, bool *more)
 {
     *more = false;
-    while (p->open != ROOT) {
+    while (p->open != JSON_ROOT) {
         wb__json *node = &p->nodes[p->open];
         const bool object = node->kind == WB__JSON_OBJECT;
         node->is.count++;
-        const char c = next(p);
+        const char c = json_next(p);
         if (c == ',') {
             p->at++;
             *more = true;
-            return object ? read_key(p) : true;
+            return object ? json_read_key(p) : true;
         }
         if (c != (object ? '}' : ']'))
-            return bad(p, object ? "no ',' or '}' in an object" : "no ',' or ']' in a list");
+            return json_bad(p, object ? "no ',' or '}' in an object" : "no ',' or ']' in a list");
         if (!close_innermost(p)) return false;
     }
-    return next(p) || p->at < p->end ? bad(p, "more text behind the value") : true;
+    return json_next(p) || p->at < p->end ? json_bad(p, "more text behind the value") : true;
 }
 
-static bool read_values(parser *p)
+static bool json_read_values(parser *p)
 {
     for (bool more = true; more;) {
-        const char c = next(p);
+        const char c = json_next(p);
         bool ok = true, value = true;
         if (c == '[' || c == '{') {
-            wb__json *node = new_node(p, c == '[' ? WB__JSON_LIST : WB__JSON_OBJECT);
+            wb__json *node = json_new_node(p, c == '[' ? WB__JSON_LIST : WB__JSON_OBJECT);
             if (!node) return false;
             node->span = (uint32_t)(p->open + 1);
             p->open = p->n - 1;
             p->at++;
-            value = next(p) == (c == '[' ? ']' : '}');              /* empty */
-            ok = value ? close_innermost(p) : c == '[' || read_key(p);
-        } else if (c == '"') ok = read_text(p, WB__JSON_TEXT);
-        else ok = c == '-' || (c >= '0' && c <= '9') ? read_number(p) : read_word(p);
+            value = json_next(p) == (c == '[' ? ']' : '}');         /* empty */
+            ok = value ? close_innermost(p) : c == '[' || json_read_key(p);
+        } else if (c == '"') ok = json_read_text(p, WB__JSON_TEXT);
+        else ok = c == '-' || (c >= '0' && c <= '9') ? json_read_number(p) : json_read_word(p);
         if (!ok || (value && !after_value(p, &more))) return false;
     }
     return true;
@@ -292,15 +293,15 @@ wb__json *wb__json_read(const char *text, const char **reason)
     if (length > INT32_MAX) return NULL;
     const int64_t capacity = most_nodes(text);
     wb__json *nodes = wb__alloc((size_t)capacity * sizeof *nodes + length + 1);
-    *reason = no_memory;
+    *reason = json_no_memory;
     if (!nodes) return NULL;
     parser p = {.at = text,
                 .end = text + length,
                 .nodes = nodes,
                 .capacity = capacity,
-                .open = ROOT,
+                .open = JSON_ROOT,
                 .texts = (char *)(nodes + capacity)};
-    if (read_values(&p)) return nodes;
+    if (json_read_values(&p)) return nodes;
     wb__free(nodes);
     *reason = p.reason;
     return NULL;
@@ -311,7 +312,7 @@ wb__json *wb__json_of(const char *path, const char *text, int64_t bytes)
     const char *reason = "it has a zero byte";
     wb__json *root = (int64_t)strlen(text) < bytes ? NULL : wb__json_read(text, &reason);
     if (root) return root;
-    return wb__fail_null(reason == no_memory ? WB_ERROR_MEMORY : WB_ERROR_FORMAT,
+    return wb__fail_null(reason == json_no_memory ? WB_ERROR_MEMORY : WB_ERROR_FORMAT,
                          "%s: no JSON: %s", path, reason);
 }
 
@@ -371,7 +372,7 @@ const wb__json *wb__json_get(const wb__json *object, const char *key)
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-static void separate(wb__json_out *out)
+static void json_separate(wb__json_out *out)
 {
     if (out->follows) wb__text_raw(&out->text, ",", 1);
     out->follows = true;
@@ -379,7 +380,7 @@ static void separate(wb__json_out *out)
 
 void wb__json_open(wb__json_out *out, char bracket)
 {
-    separate(out);
+    json_separate(out);
     wb__text_raw(&out->text, &bracket, 1);
     out->follows = false;
 }
@@ -392,7 +393,7 @@ void wb__json_close(wb__json_out *out, char bracket)
 
 void wb__json_put_text(wb__json_out *out, const char *text)
 {
-    separate(out);
+    json_separate(out);
     if (!wb__is_utf8(text) && !out->status)
         out->status =
             wb__fail(WB_ERROR_ARGUMENT, "save: the name or note \"%.200s\" is not UTF-8", text);
@@ -427,14 +428,14 @@ void wb__json_put_pair(wb__json_out *out, const char *key, const char *text)
 
 void wb__json_put_integer(wb__json_out *out, int64_t value)
 {
-    separate(out);
+    json_separate(out);
     wb__text_add(&out->text, "%lld", (long long)value);
 }
 
 void wb__json_put_real(wb__json_out *out, double value)
 {
     char text[40];
-    separate(out);
+    json_separate(out);
     if (!isfinite(value) && !out->status)
         out->status = wb__fail(WB_ERROR_ARGUMENT,
                                "save: a number of a layer is %g, which JSON cannot hold", value);
@@ -445,7 +446,7 @@ void wb__json_put_real(wb__json_out *out, double value)
 
 void wb__json_put_bool(wb__json_out *out, bool value)
 {
-    separate(out);
+    json_separate(out);
     wb__text_add(&out->text, value ? "true" : "false");
 }
 

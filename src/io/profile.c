@@ -9,28 +9,29 @@
 #include <string.h>
 
 /* All launches of one kernel. */
-typedef struct { const char *name; int calls; double seconds; } row;
+typedef struct { const char *name; int calls; double seconds; } profile_file_row;
 
-static int by_name(const void *a, const void *b)
+static int profile_file_by_name(const void *a, const void *b)
 {
-    return strcmp(((const row *)a)->name, ((const row *)b)->name);
+    return strcmp(((const profile_file_row *)a)->name, ((const profile_file_row *)b)->name);
 }
 
 static int by_time(const void *a, const void *b)
 {
-    const double x = ((const row *)a)->seconds, y = ((const row *)b)->seconds;
-    return x < y ? 1 : x > y ? -1 : by_name(a, b);
+    const double x = ((const profile_file_row *)a)->seconds,
+                 y = ((const profile_file_row *)b)->seconds;
+    return x < y ? 1 : x > y ? -1 : profile_file_by_name(a, b);
 }
 
 /* Adds up the launches of each kernel.  The caller frees the rows.  NULL: out of memory. */
-static row *rows_of(const wb__profile *p, int *n)
+static profile_file_row *profile_file_rows_of(const wb__profile *p, int *n)
 {
-    row *rows = wb__alloc((size_t)WB__MAX(p->n, 1) * sizeof *rows);
+    profile_file_row *rows = wb__alloc((size_t)WB__MAX(p->n, 1) * sizeof *rows);
     *n = 0;
     if (!rows) return NULL;
     for (int i = 0; i < p->n; i++)
-        rows[i] = (row){p->launches[i].name, 1, p->launches[i].duration};
-    qsort(rows, (size_t)p->n, sizeof *rows, by_name);
+        rows[i] = (profile_file_row){p->launches[i].name, 1, p->launches[i].duration};
+    qsort(rows, (size_t)p->n, sizeof *rows, profile_file_by_name);
     for (int i = 0; i < p->n; i++) {
         if (*n && !strcmp(rows[*n - 1].name, rows[i].name)) {
             rows[*n - 1].calls++;
@@ -41,12 +42,12 @@ static row *rows_of(const wb__profile *p, int *n)
     return rows;
 }
 
-static char *table(const wb__profile *p)
+static char *profile_file_table(const wb__profile *p)
 {
     int n;
     double all = 0;
     wb__text t = {0};
-    row *rows = rows_of(p, &n);
+    profile_file_row *rows = profile_file_rows_of(p, &n);
     if (!rows) return NULL;
     for (int i = 0; i < n; i++) all += rows[i].seconds;
     wb__text_add(&t, "  share       ms    calls  kernel\n");
@@ -95,7 +96,7 @@ char *wb_profile_end(const char *trace)
     wb__profile p;
     if (!wb__profile_take(&p)) return NULL;
     const int status = trace ? write_trace(trace, &p) : 0;
-    char *text = status ? NULL : table(&p);
+    char *text = status ? NULL : profile_file_table(&p);
     wb__profile_free(&p);
     return text;
 }

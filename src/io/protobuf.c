@@ -39,7 +39,7 @@ static bool read_varint(wb__wire *w, uint64_t *value)
     return false;
 }
 
-static bool read_fixed(wb__wire *w, size_t n, uint64_t *value)
+static bool protobuf_read_fixed(wb__wire *w, size_t n, uint64_t *value)
 {
     if ((size_t)(w->end - w->at) < n)
         return wb__wire_fail(w, w->at, "the message ends inside a number of %zu bytes", n), false;
@@ -52,12 +52,13 @@ static bool read_fixed(wb__wire *w, size_t n, uint64_t *value)
 bool wb__wire_number(wb__wire *list, wb__wire_kind kind, uint64_t *value)
 {
     if (list->at == list->end || list->status) return false;
-    return kind == WB__WIRE_VARINT ? read_varint(list, value)
-                                   : read_fixed(list, kind == WB__WIRE_FIXED64 ? 8 : 4, value);
+    return kind == WB__WIRE_VARINT
+               ? read_varint(list, value)
+               : protobuf_read_fixed(list, kind == WB__WIRE_FIXED64 ? 8 : 4, value);
 }
 
 /* Reads the value of a field whose number and kind are known. */
-static bool read_value(wb__wire *w, wb__wire_field *f)
+static bool protobuf_read_value(wb__wire *w, wb__wire_field *f)
 {
     uint64_t n;
     switch (f->kind) {
@@ -99,10 +100,10 @@ bool wb__wire_next(wb__wire *w, wb__wire_field *f)
                false;
     f->number = (uint32_t)(tag >> 3);
     f->kind = (wb__wire_kind)(tag & 7);
-    return read_value(w, f);
+    return protobuf_read_value(w, f);
 }
 
-static bool has_kind(wb__wire *w, const wb__wire_field *f, wb__wire_kind kind)
+static bool protobuf_has_kind(wb__wire *w, const wb__wire_field *f, wb__wire_kind kind)
 {
     static const char *const names[] = {"a number", "8 bytes", "text or a message", "", "",
                                         "4 bytes"};
@@ -114,7 +115,7 @@ static bool has_kind(wb__wire *w, const wb__wire_field *f, wb__wire_kind kind)
 
 bool wb__wire_int(wb__wire *w, const wb__wire_field *f, int64_t *value)
 {
-    if (!has_kind(w, f, WB__WIRE_VARINT)) return false;
+    if (!protobuf_has_kind(w, f, WB__WIRE_VARINT)) return false;
     *value = (int64_t)f->value;
     return true;
 }
@@ -122,14 +123,14 @@ bool wb__wire_int(wb__wire *w, const wb__wire_field *f, int64_t *value)
 bool wb__wire_float(wb__wire *w, const wb__wire_field *f, float *value)
 {
     const uint32_t bits = (uint32_t)f->value;
-    if (!has_kind(w, f, WB__WIRE_FIXED32)) return false;
+    if (!protobuf_has_kind(w, f, WB__WIRE_FIXED32)) return false;
     memcpy(value, &bits, sizeof *value);
     return true;
 }
 
 bool wb__wire_bytes(wb__wire *w, const wb__wire_field *f, wb__span *value)
 {
-    if (!has_kind(w, f, WB__WIRE_BYTES)) return false;
+    if (!protobuf_has_kind(w, f, WB__WIRE_BYTES)) return false;
     *value = (wb__span){(const char *)f->bytes, f->n};
     return true;
 }
@@ -144,14 +145,14 @@ bool wb__wire_text(wb__wire *w, const wb__wire_field *f, wb__span *value)
 
 bool wb__wire_message(wb__wire *w, const wb__wire_field *f, wb__wire *inside)
 {
-    if (!has_kind(w, f, WB__WIRE_BYTES)) return false;
+    if (!protobuf_has_kind(w, f, WB__WIRE_BYTES)) return false;
     *inside = wb__wire_of(w->file, f->bytes, f->n);
     return true;
 }
 
 bool wb__wire_list(wb__wire *w, const wb__wire_field *f, wb__wire_kind kind, wb__wire *list)
 {
-    if (f->kind != WB__WIRE_BYTES && !has_kind(w, f, kind)) return false;
+    if (f->kind != WB__WIRE_BYTES && !protobuf_has_kind(w, f, kind)) return false;
     *list = wb__wire_of(w->file, f->bytes, f->n);
     return true;
 }
@@ -169,7 +170,7 @@ int64_t wb__wire_count(const wb__wire *list, wb__wire_kind kind)
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* Makes room for n more bytes and returns where they go; NULL: after a failure. */
-static uint8_t *more(wb__wire_out *o, size_t n)
+static uint8_t *protobuf_more(wb__wire_out *o, size_t n)
 {
     if (o->failed) return NULL;
     if (n > o->capacity - o->n) {
@@ -201,7 +202,7 @@ static void write_varint(uint8_t *to, uint64_t value)
 
 static void put_varint(wb__wire_out *o, uint64_t value)
 {
-    uint8_t *to = more(o, varint_bytes(value));
+    uint8_t *to = protobuf_more(o, varint_bytes(value));
     if (to) write_varint(to, value);
 }
 
@@ -212,7 +213,7 @@ static void put_tag(wb__wire_out *o, uint32_t number, wb__wire_kind kind)
 
 static void put_bits(wb__wire_out *o, size_t n, uint64_t bits)
 {
-    uint8_t *to = more(o, n);
+    uint8_t *to = protobuf_more(o, n);
     for (size_t i = 0; to && i < n; i++) to[i] = (uint8_t)(bits >> (8 * i));
 }
 
@@ -248,7 +249,7 @@ void wb__wire_put_length(wb__wire_out *o, uint32_t number, uint64_t n)
 
 void wb__wire_put_raw(wb__wire_out *o, const void *data, size_t n)
 {
-    uint8_t *to = more(o, n);
+    uint8_t *to = protobuf_more(o, n);
     if (to && n) memcpy(to, data, n);
 }
 
@@ -287,7 +288,7 @@ size_t wb__wire_begin(wb__wire_out *o, uint32_t number)
 void wb__wire_end(wb__wire_out *o, size_t begun)
 {
     const size_t n = o->n - begun, each = varint_bytes(n);
-    if (!more(o, each)) return;
+    if (!protobuf_more(o, each)) return;
     memmove(o->data + begun + each, o->data + begun, n);
     write_varint(o->data + begun, n);
 }

@@ -34,14 +34,14 @@ int wb__table_add_note(wb__table *t, const char *key, const char *value)
     return 0;
 }
 
-static int by_name(const void *a, const void *b)
+static int io_table_by_name(const void *a, const void *b)
 {
     return strcmp(((const wb__entry *)a)->name, ((const wb__entry *)b)->name);
 }
 
 void wb__table_sort(wb__table *t)
 {
-    if (t->n) qsort(t->entries, (size_t)t->n, sizeof *t->entries, by_name);
+    if (t->n) qsort(t->entries, (size_t)t->n, sizeof *t->entries, io_table_by_name);
 }
 
 void wb__entry_drop(wb__entry *e)
@@ -66,7 +66,7 @@ void wb__table_free(wb__table *t)
 wb__entry *wb__table_find(const wb__table *t, const char *name)
 {
     wb__entry key = {.name = (char *)(uintptr_t)name};
-    return t->n ? bsearch(&key, t->entries, (size_t)t->n, sizeof key, by_name) : NULL;
+    return t->n ? bsearch(&key, t->entries, (size_t)t->n, sizeof key, io_table_by_name) : NULL;
 }
 
 int64_t wb__table_bytes(const wb__table *t)
@@ -98,7 +98,7 @@ static obstacle obstacle_of(const wb__entry *e)
     return HELD;
 }
 
-static void list_entry(wb__text *list, const wb__entry *e, obstacle o)
+static void io_table_list_entry(wb__text *list, const wb__entry *e, obstacle o)
 {
     wb__text_add(list, "\n  \"%.200s\": %s", e->name, e->type);
     if (o == MANY_AXES) wb__text_add(list, " with %d axes", e->axes);
@@ -122,7 +122,7 @@ int wb__table_check(const char *path, const wb__table *t)
     for (int i = 0; i < t->n; i++) {
         const obstacle o = obstacle_of(&t->entries[i]);
         if (o == HELD) continue;
-        if (n++ < MOST_LISTED) list_entry(&list, &t->entries[i], o);
+        if (n++ < MOST_LISTED) io_table_list_entry(&list, &t->entries[i], o);
         kinds |= 1u << o;
     }
     if (n > MOST_LISTED) wb__text_add(&list, "\n  and %d more", n - MOST_LISTED);

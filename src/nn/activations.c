@@ -2,39 +2,40 @@
  * in ops.def. */
 #include "nn/layer.h"
 
-static wb_tensor *clamp(wb_tensor *x, double from, double to)
+static wb_tensor *activation_clamp(wb_tensor *x, double from, double to)
 {
     return wb_minimum(wb_maximum(x, wb_scalar(from)), wb_scalar(to));
 }
 
 /* An activation of a floating x. */
-#define ACTIVATION(name, value)                                                                 \
+#define ACTIVATION_DEFINE(name, value)                                                          \
     wb_tensor *wb_##name(wb_tensor *x)                                                          \
     {                                                                                           \
         if (WB__NULL(x) || !wb__floating(#name, x)) return NULL;                                \
         const wb__frame f = wb__frame_begin();                                                  \
         return wb__frame_end(f, (value));                                                       \
     }
-ACTIVATION(relu6, clamp(x, 0, 6))
-ACTIVATION(hardtanh, clamp(x, -1, 1))
-ACTIVATION(hardsigmoid, wb_div(clamp(wb_add(x, wb_scalar(3)), 0, 6), wb_scalar(6)))
-ACTIVATION(softsign, wb_div(x, wb_add(wb_abs(x), wb_scalar(1))))
-ACTIVATION(softshrink, wb_sub(x, clamp(x, -0.5, 0.5)))
-ACTIVATION(tanhshrink, wb_sub(x, wb_tanh(x)))
-ACTIVATION(trelu, wb_where(wb_le(x, wb_scalar(1)), wb_scalar(0), x))
-ACTIVATION(lisht, wb_mul(x, wb_tanh(x)))
+ACTIVATION_DEFINE(relu6, activation_clamp(x, 0, 6))
+ACTIVATION_DEFINE(hardtanh, activation_clamp(x, -1, 1))
+ACTIVATION_DEFINE(hardsigmoid,
+                  wb_div(activation_clamp(wb_add(x, wb_scalar(3)), 0, 6), wb_scalar(6)))
+ACTIVATION_DEFINE(softsign, wb_div(x, wb_add(wb_abs(x), wb_scalar(1))))
+ACTIVATION_DEFINE(softshrink, wb_sub(x, activation_clamp(x, -0.5, 0.5)))
+ACTIVATION_DEFINE(tanhshrink, wb_sub(x, wb_tanh(x)))
+ACTIVATION_DEFINE(trelu, wb_where(wb_le(x, wb_scalar(1)), wb_scalar(0), x))
+ACTIVATION_DEFINE(lisht, wb_mul(x, wb_tanh(x)))
 /* log(cosh(x)).  Beyond 1 it is |x| + softplus(-2 |x|) - log(2), in which nothing overflows; below,
  * where that is a difference of nearly equal numbers, it is -log(1 - tanh(x)^2) / 2. */
 static wb_tensor *logcosh(wb_tensor *x)
 {
-    wb_tensor *size = wb_abs(x), *below = wb_square(wb_tanh(clamp(x, -1, 1)));
+    wb_tensor *size = wb_abs(x), *below = wb_square(wb_tanh(activation_clamp(x, -1, 1)));
     wb_tensor *far = wb_add(size, wb_softplus(wb_mul(size, wb_scalar(-2))));
     return wb_where(wb_lt(size, wb_scalar(1)), wb_mul(wb_log1p(wb_neg(below)), wb_scalar(-0.5)),
                     wb_sub(far, wb_scalar(0.69314718055994531)));
 }
-ACTIVATION(logcosh, logcosh(x))
+ACTIVATION_DEFINE(logcosh, logcosh(x))
 
-ACTIVATION(celu, wb_elu(x))
+ACTIVATION_DEFINE(celu, wb_elu(x))
 
 /* An activation with a number; `allowed` is a condition on it, in words `limit`. */
 #define ACTIVATION_OF(name, number, allowed, limit, value)                                      \
@@ -55,7 +56,8 @@ ACTIVATION_OF(elu, alpha, alpha == alpha, "a number",
 ACTIVATION_OF(celu, alpha, alpha > 0, "positive",
               wb_where(POSITIVE(x), x,
                        wb_mul(wb_elu(wb_mul(x, wb_scalar(1 / alpha))), wb_scalar(alpha))))
-ACTIVATION_OF(softshrink, lambda, lambda >= 0, "0 or more", wb_sub(x, clamp(x, -lambda, lambda)))
+ACTIVATION_OF(softshrink, lambda, lambda >= 0, "0 or more",
+              wb_sub(x, activation_clamp(x, -lambda, lambda)))
 ACTIVATION_OF(trelu, theta, theta == theta, "a number",
               wb_where(wb_le(x, wb_scalar(theta)), wb_scalar(0), x))
 
@@ -66,7 +68,7 @@ wb_tensor *wb_prelu(wb_tensor *x, wb_tensor *slope)
     return wb__frame_end(f, wb_where(POSITIVE(x), x, wb_mul(x, slope)));
 }
 
-static wb_tensor *rrelu(wb_tensor *x, double low, double high)
+static wb_tensor *activation_rrelu(wb_tensor *x, double low, double high)
 {
     if (!wb__floating("rrelu", x)) return NULL;
     if (!(low <= high))
@@ -80,12 +82,12 @@ static wb_tensor *rrelu(wb_tensor *x, double low, double high)
 wb_tensor *wb_rrelu_of(wb_tensor *x, double low, double high)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, rrelu(x, low, high));
+    return wb__frame_end(f, activation_rrelu(x, low, high));
 }
 
 wb_tensor *wb_rrelu(wb_tensor *x) { return wb_rrelu_of(x, 1.0 / 8, 1.0 / 3); }
 
-static wb_tensor *glu(wb_tensor *x, int axis)
+static wb_tensor *activation_glu(wb_tensor *x, int axis)
 {
     if (!wb__floating("glu", x)) return NULL;
     const int a = wb__axis("glu", x, axis);
@@ -100,7 +102,7 @@ static wb_tensor *glu(wb_tensor *x, int axis)
 wb_tensor *wb_glu_over(wb_tensor *x, int axis)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, glu(x, axis));
+    return wb__frame_end(f, activation_glu(x, axis));
 }
 
 wb_tensor *wb_glu(wb_tensor *x) { return wb_glu_over(x, -1); }

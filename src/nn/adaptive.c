@@ -1,14 +1,15 @@
 /* Adaptive pools: the number of windows is given, their sizes follow from x. */
 #include "nn/space.h"
 
-#define OPTIONS(X)                                                                              \
+#define ADAPTIVE_OPTIONS(X)                                                                     \
     X(wb_AdaptivePool_options, out, INTS, 0) X(wb_AdaptivePool_options, fixed, BOOL, 1)
-static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+static const wb__option adaptive_table[] = {ADAPTIVE_OPTIONS(WB__OPTION_ROW)};
 extern const wb__layer_type wb__adaptivemaxpool_type;
 
 /* The window of element i along an axis of n elements that become m.  With .fixed all windows have
  * one size, as in Flux; else they cover all elements, as in PyTorch. */
-static void window(int64_t n, int64_t m, bool fixed, int64_t i, int64_t *start, int64_t *stop)
+static void adaptive_window(int64_t n, int64_t m, bool fixed, int64_t i, int64_t *start,
+                            int64_t *stop)
 {
     const int64_t stride = n / m;
     *start = fixed ? i * stride : i * n / m;
@@ -16,14 +17,14 @@ static void window(int64_t n, int64_t m, bool fixed, int64_t i, int64_t *start, 
 }
 
 /* The greatest element of each window along one axis. */
-static wb_tensor *most(wb_tensor *x, int axis, int64_t m, bool fixed)
+static wb_tensor *adaptive_most(wb_tensor *x, int axis, int64_t m, bool fixed)
 {
     const int64_t n = x->dims[axis];
     wb_tensor **parts = wb__alloc((size_t)m * sizeof *parts);
     bool ok = parts != NULL;
     for (int64_t i = 0; ok && i < m; i++) {
         int64_t start, stop;
-        window(n, m, fixed, i, &start, &stop);
+        adaptive_window(n, m, fixed, i, &start, &stop);
         parts[i] = wb_slice(x, axis, start, stop);
         ok = parts[i] && (parts[i] = wb__reduce(WB__OP_max, parts[i], 1u << axis, true));
     }
@@ -34,7 +35,7 @@ static wb_tensor *most(wb_tensor *x, int axis, int64_t m, bool fixed)
 
 /* The mean of each window along one axis: a product with weights [m, n], which are 1 / (stop -
  * start) where the column is in the window of the row. */
-static wb_tensor *mean(wb_tensor *x, int axis, int64_t m, bool fixed)
+static wb_tensor *adaptive_mean(wb_tensor *x, int axis, int64_t m, bool fixed)
 {
     const int64_t n = x->dims[axis], stride = n / m;
     const wb_dtype t = WB_I64, wide = wb__computed_in((wb_dtype)x->dtype);
@@ -52,7 +53,7 @@ static wb_tensor *mean(wb_tensor *x, int axis, int64_t m, bool fixed)
     return wb__along_axis(x, axis, wb_where(inside, each, wb_scalar(0)));
 }
 
-static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+static wb_tensor *adaptive_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     const wb_AdaptivePool_options *o = l->options;
     const char *what = l->type->name;
@@ -69,11 +70,11 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
     const bool max = l->type == &wb__adaptivemaxpool_type;
     for (int a = 2; x && a < inputs[0]->ndim; a++)
         if (out[a - 2] != x->dims[a])
-            x = (max ? most : mean)(x, a, out[a - 2], o->fixed);
+            x = (max ? adaptive_most : adaptive_mean)(x, a, out[a - 2], o->fixed);
     return x;
 }
 
-static void print(const wb_layer *l, wb__text *t)
+static void adaptive_print(const wb_layer *l, wb__text *t)
 {
     const wb_AdaptivePool_options *o = l->options;
     wb__text_add(t, "%s(", l->type->name);
@@ -81,12 +82,12 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, o->fixed ? ", fixed=true)" : ")");
 }
 
-WB__PLAIN_LAYER(adaptivemaxpool, "AdaptiveMaxPool", wb_AdaptivePool_options, option_table,
-                wb_AdaptiveMaxPool_with, .call = call, .print = print);
-WB__PLAIN_LAYER(adaptivemeanpool, "AdaptiveMeanPool", wb_AdaptivePool_options, option_table,
-                wb_AdaptiveMeanPool_with, .call = call, .print = print);
+WB__PLAIN_LAYER(adaptivemaxpool, "AdaptiveMaxPool", wb_AdaptivePool_options, adaptive_table,
+                wb_AdaptiveMaxPool_with, .call = adaptive_call, .print = adaptive_print);
+WB__PLAIN_LAYER(adaptivemeanpool, "AdaptiveMeanPool", wb_AdaptivePool_options, adaptive_table,
+                wb_AdaptiveMeanPool_with, .call = adaptive_call, .print = adaptive_print);
 
-static wb_layer *adaptive(const wb__layer_type *type, const wb_AdaptivePool_options *given)
+static wb_layer *adaptive_layer(const wb__layer_type *type, const wb_AdaptivePool_options *given)
 {
     wb_AdaptivePool_options o;
     wb__given g;
@@ -103,10 +104,10 @@ static wb_layer *adaptive(const wb__layer_type *type, const wb_AdaptivePool_opti
 wb_layer *wb_AdaptiveMaxPool_with(const wb_AdaptivePool_options *o)
 {
     WB__EDGE;
-    return adaptive(&wb__adaptivemaxpool_type, o);
+    return adaptive_layer(&wb__adaptivemaxpool_type, o);
 }
 wb_layer *wb_AdaptiveMeanPool_with(const wb_AdaptivePool_options *o)
 {
     WB__EDGE;
-    return adaptive(&wb__adaptivemeanpool_type, o);
+    return adaptive_layer(&wb__adaptivemeanpool_type, o);
 }

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#define OPTIONS(X)                                                                              \
+#define MHA_OPTIONS(X)                                                                          \
     X(wb_MultiHeadAttention_options, dim, INT, 1)                                               \
     X(wb_MultiHeadAttention_options, heads, INT, 1)                                             \
     X(wb_MultiHeadAttention_options, causal, BOOL, 1)                                           \
@@ -22,9 +22,9 @@
     X(wb_MultiHeadAttention_options, out, INT, 1)                                               \
     X(wb_MultiHeadAttention_options, weights, BOOL, 1)                                          \
     X(wb_MultiHeadAttention_options, rotary, REAL, 1)
-static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+static const wb__option mha_table[] = {MHA_OPTIONS(WB__OPTION_ROW)};
 
-typedef wb_MultiHeadAttention_options options;
+typedef wb_MultiHeadAttention_options mha_options;
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
@@ -38,9 +38,9 @@ static wb_tensor *in_heads(wb_tensor *y, int64_t heads)
 
 /* Computes the projections of the inputs; NULL: failed.  Those of one input are one product, where
  * that is faster. */
-static void project(const wb_layer *l, wb_tensor *const *in, wb__attended *x)
+static void mha_project(const wb_layer *l, wb_tensor *const *in, wb__attended *x)
 {
-    const options *o = l->options;
+    const mha_options *o = l->options;
     wb_layer *layer[3];
     for (int i = 0; i < 3; i++) layer[i] = wb__layer_child(l, i);
     wb_tensor *y[3], *all = NULL;
@@ -59,16 +59,17 @@ static void project(const wb_layer *l, wb_tensor *const *in, wb__attended *x)
 
 /* Returns the keys or values of each head, [N, heads, T, d]: each of x [N, kv_heads, T, d] serves a
  * group of heads. */
-static wb_tensor *shared(const options *o, wb_tensor *x)
+static wb_tensor *mha_shared(const mha_options *o, wb_tensor *x)
 {
     return !x || o->kv_heads == o->heads ? x : wb_repeat(x, 1, o->heads / o->kv_heads);
 }
 
-static wb_tensor *sum_of(wb_tensor *x) { return x ? wb_sum(x, .axes = {-1}, .keep = true) : NULL; }
+static wb_tensor *mha_sum_of(wb_tensor *x) { return x ? wb_sum(x, .axes = {-1},
+                                                               .keep = true) : NULL; }
 
 /* Returns q, and sets *scale to what its products are still to be multiplied by: 1 / sqrt(d); in
  * f16, where they could overflow before that, q has a part of it already. */
-static wb_tensor *within(wb_tensor *q, double *scale)
+static wb_tensor *mha_within(wb_tensor *q, double *scale)
 {
     if (!q) return NULL;
     *scale = 1 / sqrt((double)q->dims[q->ndim - 1]);
@@ -93,8 +94,8 @@ static wb_tensor *softmax_of(wb_tensor *scores, double scale, wb_tensor *bias, w
 static wb_tensor *weights_of(const wb__attended *x, double dropout)
 {
     double scale = 1;
-    wb_tensor *q = within(x->q, &scale), *scores = wb__matmul(q, x->k, false, true);
-    if (!wb_is_none(x->here)) scores = wb_where(x->here, sum_of(wb_mul(q, x->k_now)), scores);
+    wb_tensor *q = mha_within(x->q, &scale), *scores = wb__matmul(q, x->k, false, true);
+    if (!wb_is_none(x->here)) scores = wb_where(x->here, mha_sum_of(wb_mul(q, x->k_now)), scores);
     wb_tensor *weights = softmax_of(scores, scale, x->bias, x->mask);
     return dropout > 0 ? wb_dropout(weights, dropout) : weights;
 }
@@ -112,7 +113,7 @@ static wb_tensor *attention_scores(wb_tensor *q, wb_tensor *k, wb_tensor *mask)
     const bool keep = !none && mask->dtype == WB_BOOL;
     if (!none && !keep && !wb__floating("attention_scores", mask)) return NULL;
     double scale;
-    wb_tensor *scores = wb__matmul(within(q, &scale), k, false, true);
+    wb_tensor *scores = wb__matmul(mha_within(q, &scale), k, false, true);
     wb_tensor *all = scores && !none ? wb_expand_array(mask, scores->ndim, scores->dims) : scores;
     if (scores && !all)
         return wb__fail_null(WB_ERROR_SHAPE, "attention_scores: the mask %s does not broadcast to "
@@ -127,17 +128,17 @@ wb_tensor *wb_attention_scores(wb_tensor *q, wb_tensor *k, wb_tensor *mask)
 }
 
 /* Returns the weighted sums of the values. */
-static wb_tensor *weighted(const wb__attended *x, wb_tensor *weights)
+static wb_tensor *mha_weighted(const wb__attended *x, wb_tensor *weights)
 {
     if (!weights || wb_is_none(x->here)) return weights ? wb_matmul(weights, x->v) : NULL;
     wb_tensor *zero = wb__literal(0, (wb_dtype)weights->dtype);
-    wb_tensor *now = sum_of(wb_where(x->here, weights, zero));
+    wb_tensor *now = mha_sum_of(wb_where(x->here, weights, zero));
     return wb_add(wb_matmul(wb_where(x->here, zero, weights), x->v), wb_mul(now, x->v_now));
 }
 
 /* ---- checks and masks ------------------------------------------------------------------------ */
 
-static bool sizes_fit(const options *o, wb_tensor *const *in)
+static bool mha_sizes_fit(const mha_options *o, wb_tensor *const *in)
 {
     const int64_t features[3] = {o->dim, o->k_in, o->v_in};
     for (int i = 0; i < 3; i++)
@@ -170,9 +171,9 @@ static bool mask_fits(const wb_tensor *mask, const wb_tensor *q, const wb_tensor
 
 /* Puts q and k at their positions, and sets the masks. `given` is the mask of the program, or
  * NULL. */
-static bool place(const wb_layer *l, wb__attended *x, bool self, wb_tensor *given)
+static bool mha_place(const wb_layer *l, wb__attended *x, bool self, wb_tensor *given)
 {
-    const options *o = l->options;
+    const mha_options *o = l->options;
     x->mask = x->bias = x->here = WB_NONE;
     if (o->rotary > 0) {
         const int64_t tq = x->q->dims[2], tk = x->k->dims[2];
@@ -185,11 +186,11 @@ static bool place(const wb_layer *l, wb__attended *x, bool self, wb_tensor *give
     } else if (o->causal) {
         x->mask = wb_causal_mask(x->q->dims[2], x->k->dims[2]);
     }
-    x->k = shared(o, x->k);
-    x->v = shared(o, x->v);
+    x->k = mha_shared(o, x->k);
+    x->v = mha_shared(o, x->v);
     if (!wb_is_none(x->here)) {
-        x->k_now = shared(o, x->k_now);
-        x->v_now = shared(o, x->v_now);
+        x->k_now = mha_shared(o, x->k_now);
+        x->v_now = mha_shared(o, x->v_now);
     }
     if (!x->k || !x->v || !mask_fits(given, x->q, x->k, o->heads)) return false;
     if (given && given->dtype != WB_BOOL) x->bias = given;
@@ -199,26 +200,26 @@ static bool place(const wb_layer *l, wb__attended *x, bool self, wb_tensor *give
 
 /* ---- the layer ------------------------------------------------------------------------------- */
 
-static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
+static int mha_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
-    const options *o = l->options;
+    const mha_options *o = l->options;
     if (n != 1 && n != 3 && n != 4)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "MultiHeadAttention: takes x, or q, k and v, or q, k, v and a mask; got %d "
                         "inputs", n), -1;
     wb_tensor *in[3] = {inputs[0], inputs[n > 1 ? 1 : 0], inputs[n > 1 ? 2 : 0]};
-    if (!sizes_fit(o, in)) return -1;
+    if (!mha_sizes_fit(o, in)) return -1;
     const bool self = in[1] == in[0];
     wb__attended x = {0};
-    project(l, in, &x);
-    if (!x.q || !x.k || !x.v || !place(l, &x, self, n == 4 ? inputs[3] : NULL)) return -1;
+    mha_project(l, in, &x);
+    if (!x.q || !x.k || !x.v || !mha_place(l, &x, self, n == 4 ? inputs[3] : NULL)) return -1;
     bool automatic, drops = wb__train_mode(l, &automatic) && o->dropout > 0;
     wb_tensor *y, *weights = NULL;
     const bool one = !wb_is_none(x.here), masked = n == 4;  /* one query with a cache; a mask of
                                                                the program, which no step has */
     if (drops || o->weights || !wb_is_none(x.bias) || one) {
         weights = weights_of(&x, drops ? o->dropout : 0);
-        y = weighted(&x, weights);
+        y = mha_weighted(&x, weights);
         if (one && !drops && !o->weights && !masked)
             y = wb__attention_cached(y, x.operands, 1 / sqrt((double)x.q->dims[3]));
     } else {
@@ -232,9 +233,9 @@ static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **output
     return outputs[0] ? 1 + o->weights : -1;
 }
 
-static void print(const wb_layer *l, wb__text *t)
+static void mha_print(const wb_layer *l, wb__text *t)
 {
-    const options *o = l->options;
+    const mha_options *o = l->options;
     wb__text_add(t, "MultiHeadAttention(");
     if (o->k_in != o->dim || o->v_in != o->dim || o->qk_dim != o->dim || o->v_dim != o->dim ||
         o->out != o->dim)
@@ -252,13 +253,14 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-static const wb__torch_kind torch = {.joined = true};
+static const wb__torch_kind mha_torch = {.joined = true};
 
-WB__PLAIN_LAYER(attention, "MultiHeadAttention", wb_MultiHeadAttention_options, option_table,
-                wb_MultiHeadAttention_with, .call_many = call, .print = print, .torch = &torch);
+WB__PLAIN_LAYER(attention, "MultiHeadAttention", wb_MultiHeadAttention_options, mha_table,
+                wb_MultiHeadAttention_with, .call_many = mha_call, .print = mha_print,
+                .torch = &mha_torch);
 
 /* Sets the sizes that are not given, and checks all. */
-static bool read_sizes(options *o)
+static bool mha_read_sizes(mha_options *o)
 {
     int64_t *const sizes[] = {&o->k_in, &o->v_in, &o->qk_dim, &o->v_dim, &o->out};
     bool positive = o->kv_heads >= 0;
@@ -298,7 +300,7 @@ wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options *given)
     wb_MultiHeadAttention_options o;
     if (!wb__read_options("MultiHeadAttention", wb_MultiHeadAttention_options, &o, given, NULL))
         return NULL;
-    if (!read_sizes(&o) || !wb__layer_dtype("MultiHeadAttention", &o.dtype)) return NULL;
+    if (!mha_read_sizes(&o) || !wb__layer_dtype("MultiHeadAttention", &o.dtype)) return NULL;
     const int64_t in[4] = {o.dim, o.k_in, o.v_in, o.v_dim},
                   out[4] = {o.qk_dim, o.qk_dim / o.heads * o.kv_heads,
                             o.v_dim / o.heads * o.kv_heads, o.out};

@@ -12,28 +12,30 @@
 
 extern const wb__layer_type wb__attention_type;
 
-enum { POSITION, KEYS, VALUES, PARTS };
+enum { KV_CACHE_POSITION, KV_CACHE_KEYS, VALUES, KV_CACHE_PARTS };
 
 /* The running wb_call_cached of this thread: its cache, how many layers have appended, and how many
  * steps each has. */
 typedef struct { wb_tree *cache; int layers; int64_t steps; } cache_use;
-static _Thread_local cache_use *using;
+static _Thread_local cache_use *kv_cache_using;
 
-bool wb__cache_used(void) { return using != NULL; }
+bool wb__cache_used(void) { return kv_cache_using != NULL; }
 
-static void *part(const wb_tree *cache, int i) { return cache->node.children[i].object; }
+static void *kv_cache_part(const wb_tree *cache, int i) { return cache->node.children[i].object; }
 
 int64_t wb__cache_length(void)
 {
-    const wb_tree *keys = using ? part(using->cache, KEYS) : NULL;
-    return keys && keys->node.n ? ((const wb_tensor *)part(keys, 0))->dims[2] : 0;
+    const wb_tree *keys = kv_cache_using ? kv_cache_part(kv_cache_using->cache, KV_CACHE_KEYS)
+                                         : NULL;
+    return keys && keys->node.n ? ((const wb_tensor *)kv_cache_part(keys, 0))->dims[2] : 0;
 }
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
 /* Calls f for each causal attention layer in `object`, in the order of the children. Stops if f
  * returns false. */
-static bool each_attention(void *object, bool (*f)(const wb_layer *l, void *ctx), void *ctx)
+static bool kv_cache_each_attention(void *object, bool (*f)(const wb_layer *l, void *ctx),
+                                    void *ctx)
 {
     if (!wb__is_branch(object)) return true;
     const wb__branch *node = object;
@@ -42,19 +44,20 @@ static bool each_attention(void *object, bool (*f)(const wb_layer *l, void *ctx)
         return !((const wb_MultiHeadAttention_options *)l->options)->causal || f(l, ctx);
     for (int i = 0; i < node->n; i++)
         if (!wb_is_none(node->children[i].object) &&
-            !each_attention(node->children[i].object, f, ctx))
+            !kv_cache_each_attention(node->children[i].object, f, ctx))
             return false;
     return true;
 }
 
-static bool count_one(const wb_layer *l, void *ctx)
+static bool kv_cache_count_one(const wb_layer *l, void *ctx)
 {
     (void)l;
     return ++*(int *)ctx > 0;
 }
 
 /* Makes zeros, as a variable that is not trained. */
-static wb_tensor *state(const wb_device *device, wb_dtype dtype, int ndim, const int64_t *dims)
+static wb_tensor *kv_cache_state(const wb_device *device, wb_dtype dtype, int ndim,
+                                 const int64_t *dims)
 {
     wb_tensor *x = wb_full_array(0, dtype, ndim, dims);
     wb_tensor *v = x ? wb_variable(wb_to(x, device)) : NULL;
@@ -74,8 +77,8 @@ static bool put_pair(const wb_layer *l, void *ctx)
                   dv[4] = {p->batch, o->kv_heads, p->length, o->v_dim / o->heads};
     char name[16];
     snprintf(name, sizeof name, "%d", p->n);
-    wb_tensor *k = state(device, (wb_dtype)weight->dtype, 4, dk);
-    wb_tensor *v = k ? state(device, (wb_dtype)weight->dtype, 4, dv) : NULL;
+    wb_tensor *k = kv_cache_state(device, (wb_dtype)weight->dtype, 4, dk);
+    wb_tensor *v = k ? kv_cache_state(device, (wb_dtype)weight->dtype, 4, dv) : NULL;
     return v && wb__branch_put_copy(&p->keys->node, p->n, name, k) &&
            wb__branch_put_copy(&p->values->node, p->n++, name, v);
 }
@@ -91,7 +94,7 @@ static int compare_positions(wb_layer *l, const char *path, void *ctx)
                     (long long)p->length, path, *path ? "." : "", (long long)rows);
 }
 
-static bool find_device(const wb_layer *l, void *ctx)
+static bool kv_cache_find_device(const wb_layer *l, void *ctx)
 {
     *(const wb_device **)ctx = wb_device_of(wb__dense_typed(wb__layer_child(l, 1)));
     return false;
@@ -107,17 +110,17 @@ wb_tree *wb_attention_cache(wb_layer *model, int64_t batch, int64_t length)
     plan p = {batch, length, 0, NULL, NULL};
     int n = 0;
     const wb_device *device = NULL;
-    each_attention(model, count_one, &n);
-    each_attention(model, find_device, &device);
+    kv_cache_each_attention(model, kv_cache_count_one, &n);
+    kv_cache_each_attention(model, kv_cache_find_device, &device);
     if (!n)
         return wb__fail_null(WB_ERROR_ARGUMENT, "attention_cache: the %s has no "
                              "MultiHeadAttention with .causal = true", model->type->name);
     if (wb_each_layer(model, compare_positions, &p)) return NULL;
     p.keys = wb__tree_new(n);
     p.values = wb__tree_new(n);
-    if (!p.keys || !p.values || !each_attention(model, put_pair, &p)) return NULL;
-    wb_tensor *position = state(device, WB_I32, 1, (int64_t[]){1});
-    return position ? wb_named_tuple(PARTS, (const char *[]){"position", "keys", "values"},
+    if (!p.keys || !p.values || !kv_cache_each_attention(model, put_pair, &p)) return NULL;
+    wb_tensor *position = kv_cache_state(device, WB_I32, 1, (int64_t[]){1});
+    return position ? wb_named_tuple(KV_CACHE_PARTS, (const char *[]){"position", "keys", "values"},
                                      (void *[]){position, p.keys, p.values})
                     : NULL;
 }
@@ -127,14 +130,16 @@ wb_tree *wb_attention_cache(wb_layer *model, int64_t batch, int64_t length)
 wb_tensor *wb_positions(int64_t n)
 {
     wb_tensor *x = wb_arange(n, WB_I32);
-    return using && x ? wb_add(x, part(using->cache, POSITION)) : x;
+    return kv_cache_using && x ? wb_add(x, kv_cache_part(kv_cache_using->cache, KV_CACHE_POSITION))
+                               : x;
 }
 
 bool wb__cache_fits(const wb_tensor *x, int64_t rows)
 {
-    if (!using || x->op != WB__OP_add || x->n_in != 2) return true;
+    if (!kv_cache_using || x->op != WB__OP_add || x->n_in != 2) return true;
     const int64_t length = wb__cache_length();
-    if (length <= rows || x->in[1] != wb__bind(part(using->cache, POSITION))) return true;
+    if (length <= rows || x->in[1] != wb__bind(kv_cache_part(kv_cache_using->cache,
+                                                             KV_CACHE_POSITION))) return true;
     return !wb__fail(WB_ERROR_SHAPE, "Embedding: the cache is of %lld positions, and this table of "
                      "positions has %lld rows: make the cache by attention_cache(model, batch, "
                      "%lld), or shorter", (long long)length, (long long)rows, (long long)rows);
@@ -143,7 +148,7 @@ bool wb__cache_fits(const wb_tensor *x, int64_t rows)
 /* Assigns x, [N, heads, T, d], to the positions `at`, [T], of the variable `cached`, [N, heads,
  * length, d]. Returns the new cache; or, if T is 1, the old one: then nothing reads the new cache,
  * and a plan writes only the elements of x. */
-static wb_tensor *write_to(wb_tensor *cached, wb_tensor *x, wb_tensor *at)
+static wb_tensor *kv_cache_write_to(wb_tensor *cached, wb_tensor *x, wb_tensor *at)
 {
     wb_tensor *old = wb__unchanged(cached);     /* the version before the assignment */
     wb_tensor *all = wb_scatter_along(cached, wb_reshape_array(at, 4, (int64_t[]){1, 1, -1, 1}), x,
@@ -163,15 +168,16 @@ static bool pair_fits(const wb_tensor *cached, const wb_tensor *x)
 /* Returns the next pair of the cache, for k and v. False with the error set. */
 static bool next_pair(wb_tensor **pair, wb_tensor *k, wb_tensor *v)
 {
-    const wb_tree *keys = part(using->cache, KEYS), *values = part(using->cache, VALUES);
-    if (using->layers == keys->node.n)
+    const wb_tree *keys = kv_cache_part(kv_cache_using->cache, KV_CACHE_KEYS),
+                  *values = kv_cache_part(kv_cache_using->cache, VALUES);
+    if (kv_cache_using->layers == keys->node.n)
         return !wb__fail(WB_ERROR_ARGUMENT, "call_cached: the cache is of %d layers, and the model "
                          "calls more: make it by attention_cache of this model", keys->node.n);
-    pair[0] = part(keys, using->layers);
-    pair[1] = part(values, using->layers);
-    if (using->layers && k->dims[2] != using->steps)
+    pair[0] = kv_cache_part(keys, kv_cache_using->layers);
+    pair[1] = kv_cache_part(values, kv_cache_using->layers);
+    if (kv_cache_using->layers && k->dims[2] != kv_cache_using->steps)
         return !wb__fail(WB_ERROR_SHAPE, "call_cached: one layer gets %lld steps, another %lld",
-                         (long long)using->steps, (long long)k->dims[2]);
+                         (long long)kv_cache_using->steps, (long long)k->dims[2]);
     if (pair_fits(pair[0], k) && pair_fits(pair[1], v)) return true;
     const int64_t length = wb__cache_length();
     if (k->dims[2] > length)
@@ -181,7 +187,7 @@ static bool next_pair(wb_tensor **pair, wb_tensor *k, wb_tensor *v)
                          (long long)k->dims[2]);
     return !wb__fail(WB_ERROR_SHAPE, "call_cached: layer %d has keys %s and values %s, its cache "
                      "%s and %s: make it by attention_cache of this model, for this batch",
-                     using->layers, wb_describe(k), wb_describe(v),
+                     kv_cache_using->layers, wb_describe(k), wb_describe(v),
                      wb_describe(pair[0]), wb_describe(pair[1]));
 }
 
@@ -192,17 +198,19 @@ bool wb__cache_append(const wb_layer *l, bool causal, wb__attended *x)
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: a cache is for causal attention: set .causal",
                          l->type->name);
     if (!next_pair(pair, x->k, x->v)) return false;
-    using->steps = x->k->dims[2];
-    using->layers++;
-    wb_tensor *at = wb_positions(using->steps), *all = wb_arange(pair[1]->dims[2], WB_I32);
+    kv_cache_using->steps = x->k->dims[2];
+    kv_cache_using->layers++;
+    wb_tensor *at = wb_positions(kv_cache_using->steps), *all = wb_arange(pair[1]->dims[2], WB_I32);
     wb_tensor *k = x->k, *v = x->v;
-    x->k = write_to(pair[0], k, at);
-    x->v = write_to(pair[1], v, at);
-    if (using->steps == 1) {
+    x->k = kv_cache_write_to(pair[0], k, at);
+    x->v = kv_cache_write_to(pair[1], v, at);
+    if (kv_cache_using->steps == 1) {
         x->k_now = k;
         x->v_now = v;
         x->here = wb_eq(all, at);
-        memcpy(x->operands, (wb_tensor *[]){x->q, x->k, x->v, k, v, part(using->cache, POSITION)},
+        memcpy(x->operands, (wb_tensor *[]){x->q, x->k, x->v, k, v,
+                                            kv_cache_part(kv_cache_using->cache,
+                                                          KV_CACHE_POSITION)},
                sizeof x->operands);
     }
     x->mask = wb_le(all, wb_reshape(at, -1, 1));
@@ -211,10 +219,10 @@ bool wb__cache_append(const wb_layer *l, bool causal, wb__attended *x)
 
 static bool is_cache(void *object)
 {
-    static const char *const names[PARTS] = {"position", "keys", "values"};
+    static const char *const names[KV_CACHE_PARTS] = {"position", "keys", "values"};
     const wb_tree *t = object;
-    bool good = wb__is(object, &wb__tree_class) && t->node.n == PARTS;
-    for (int i = 0; good && i < PARTS; i++)
+    bool good = wb__is(object, &wb__tree_class) && t->node.n == KV_CACHE_PARTS;
+    for (int i = 0; good && i < KV_CACHE_PARTS; i++)
         good = !strcmp(t->node.children[i].name, names[i]) &&
                wb__is(t->node.children[i].object, i ? &wb__tree_class : &wb__tensor_class);
     if (!good)
@@ -229,18 +237,18 @@ wb_tensor *wb_call_cached_array(wb_layer *model, wb_tree *cache, int n, wb_tenso
     if (!wb__expect("call_cached", model, &wb__layer_class) ||
         !wb__expect("call_cached", cache, &wb__tree_class) || !is_cache(cache))
         return NULL;
-    cache_use use = {cache, 0, 0}, *outer = using;
+    cache_use use = {cache, 0, 0}, *outer = kv_cache_using;
     wb__branch_used(&cache->node);
     const wb__frame f = wb__frame_begin();
     const int pending = wb__pending_count();
-    using = &use;
+    kv_cache_using = &use;
     wb_tensor *y = wb_call_array(model, n, inputs);
-    using = outer;
-    wb_tensor *position = part(cache, POSITION);
+    kv_cache_using = outer;
+    wb_tensor *position = kv_cache_part(cache, KV_CACHE_POSITION);
     if (y && !use.layers)
         y = wb__fail_null(WB_ERROR_ARGUMENT, "call_cached: the model has no attention of one input "
                           "with .causal");
-    const int pairs = ((const wb_tree *)part(cache, KEYS))->node.n;
+    const int pairs = ((const wb_tree *)kv_cache_part(cache, KV_CACHE_KEYS))->node.n;
     if (y && use.layers < pairs)
         y = wb__fail_null(WB_ERROR_ARGUMENT, "call_cached: the cache is of %d layers, and the "
                           "model calls %d: make it by attention_cache of this model", pairs,

@@ -8,18 +8,18 @@ extern const wb__layer_type wb__chain_type, wb__parallel_type, wb__fusion_type;
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static int named_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
+static int container_named_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
     return wb__call_layer(wb__layer_child(l, 0), n, inputs, outputs);
 }
 
-static void named_print(const wb_layer *l, wb__text *t)
+static void container_named_print(const wb_layer *l, wb__text *t)
 {
     wb__print_layer(wb__layer_child(l, 0), t);
 }
 
-static const wb__layer_type named_type = {
-    .name = "Named", .call_many = named_call, .print = named_print};
+static const wb__layer_type container_named_type = {
+    .name = "Named", .call_many = container_named_call, .print = container_named_print};
 
 wb_layer *(wb_named)(const char *name, wb_layer *layer)
 {
@@ -28,7 +28,7 @@ wb_layer *(wb_named)(const char *name, wb_layer *layer)
         return wb__fail_null(WB_ERROR_ARGUMENT,
                              "named: \"%s\" is no name: it must not be empty or hold a dot",
                              name ? name : "");
-    wb_layer *l = wb__layer_new(&named_type, NULL, 1);
+    wb_layer *l = wb__layer_new(&container_named_type, NULL, 1);
     if (!l) return NULL;
     l->node.owns_names = true;
     if (wb__branch_put_copy(&l->node, 0, name, wb__layer_unnamed(layer, NULL))) return l;
@@ -39,7 +39,7 @@ wb_layer *(wb_named)(const char *name, wb_layer *layer)
 wb_layer *wb__layer_unnamed(wb_layer *l, const char **name)
 {
     if (name) *name = NULL;
-    if (l->type != &named_type) return l;
+    if (l->type != &container_named_type) return l;
     if (name) *name = l->node.children[0].name;
     return wb__layer_child(l, 0);
 }
@@ -94,7 +94,8 @@ static int call_inner_many(const wb__child *layer, bool list, int n, wb_tensor *
 }
 
 /* Calls one inner layer that gives one tensor. */
-static wb_tensor *call_inner(const wb__child *layer, bool list, int n, wb_tensor *const *inputs)
+static wb_tensor *container_call_inner(const wb__child *layer, bool list, int n,
+                                       wb_tensor *const *inputs)
 {
     wb_tensor *outputs[WB__OUTPUTS];
     const int n_out = call_inner_many(layer, list, n, inputs, outputs);
@@ -143,8 +144,8 @@ static void chain_print(const wb_layer *l, wb__text *t)
 }
 
 /* Makes a container whose layers are children of a tree named "layers". NULL with the error set. */
-static wb_layer *listed(const wb__layer_type *type, const void *options, int n,
-                        const char *const *names, wb_layer *const *layers)
+static wb_layer *container_listed(const wb__layer_type *type, const void *options, int n,
+                                  const char *const *names, wb_layer *const *layers)
 {
     wb_tree *list = wb__layer_list(type->name, n, names, layers);
     wb_layer *l = list ? wb__layer_new(type, options, 1) : NULL;
@@ -154,15 +155,16 @@ static wb_layer *listed(const wb__layer_type *type, const void *options, int n,
 static wb_layer *chain_assemble(const void *options, int n, const char *const *names,
                                 wb_layer *const *layers)
 {
-    return listed(&wb__chain_type, options, n, names, layers);
+    return container_listed(&wb__chain_type, options, n, names, layers);
 }
 
-static const wb__torch_child torch_rows[] = {{"layers", "", NULL, 0}};
-static const wb__torch_kind torch = {WB__TORCH_CHILDREN(torch_rows), .numbered = true};
+static const wb__torch_child container_torch_rows[] = {{"layers", "", NULL, 0}};
+static const wb__torch_kind container_torch = {WB__TORCH_CHILDREN(container_torch_rows),
+                                               .numbered = true};
 
 const wb__layer_type wb__chain_type = {.name = "Chain", .call_many = chain_call,
                                        .print = chain_print, .assemble = chain_assemble,
-                                       .torch = &torch};
+                                       .torch = &container_torch};
 
 wb_layer *wb_Chain_array(int n, wb_layer *const *layers)
 {
@@ -172,9 +174,9 @@ wb_layer *wb_Chain_array(int n, wb_layer *const *layers)
 
 /* ---- SkipConnection -------------------------------------------------------------------------- */
 
-typedef struct { size_t size; wb__connection connection; } join_options;
-#define JOIN_OPTIONS(X) X(join_options, connection, CONNECTION, 1)
-static const wb__option join_table[] = {JOIN_OPTIONS(WB__OPTION_ROW)};
+typedef struct { size_t size; wb__connection connection; } container_join_options;
+#define JOIN_OPTIONS(X) X(container_join_options, connection, CONNECTION, 1)
+static const wb__option container_join_table[] = {JOIN_OPTIONS(WB__OPTION_ROW)};
 
 const char *wb__layer_connection(const wb_layer *l)
 {
@@ -189,8 +191,9 @@ const char *wb__layer_connection(const wb_layer *l)
 static wb_tensor *skip_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     if (!wb__one_input(l, n)) return NULL;
-    wb_tensor *y = call_inner(&l->node.children[0], false, 1, inputs);
-    return y ? wb__connect(((const join_options *)l->options)->connection, y, inputs[0]) : NULL;
+    wb_tensor *y = container_call_inner(&l->node.children[0], false, 1, inputs);
+    return y ? wb__connect(((const container_join_options *)l->options)->connection, y, inputs[0])
+             : NULL;
 }
 
 static void skip_print(const wb_layer *l, wb__text *t)
@@ -205,11 +208,11 @@ static wb_layer *skip_assemble(const void *options, int n, const char *const *na
 {
     (void)names;
     if (n != 1) return wb__fail_null(WB_ERROR_ARGUMENT, "SkipConnection: has one layer, got %d", n);
-    return wb_SkipConnection(layers[0], ((const join_options *)options)->connection);
+    return wb_SkipConnection(layers[0], ((const container_join_options *)options)->connection);
 }
 
 const wb__layer_type wb__skip_type = {
-    .name = "SkipConnection", WB__LAYER_OPTIONS(join_options, join_table),
+    .name = "SkipConnection", WB__LAYER_OPTIONS(container_join_options, container_join_table),
     .call = skip_call, .print = skip_print, .assemble = skip_assemble};
 
 wb_layer *(wb_SkipConnection)(wb_layer *layer, wb__connection connection)
@@ -218,7 +221,8 @@ wb_layer *(wb_SkipConnection)(wb_layer *layer, wb__connection connection)
     if (!wb__expect("SkipConnection", layer, &wb__layer_class)) return NULL;
     if (!connection) return wb__fail_null(WB_ERROR_ARGUMENT, "SkipConnection: no connection");
     wb_layer *l =
-        wb__layer_new(&wb__skip_type, &(join_options){sizeof(join_options), connection}, 1);
+        wb__layer_new(&wb__skip_type, &(container_join_options){sizeof(container_join_options),
+                                                                connection}, 1);
     return l && wb__layer_put(l, 0, "layers", wb__layer_unnamed(layer, NULL)) ? l : NULL;
 }
 
@@ -243,7 +247,7 @@ static int parallel_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor
 {
     wb__child *layers;
     const int n_layers = wb__container_layers(l, &layers), calls = WB__MAX(n, n_layers);
-    wb__connection connection = ((const join_options *)l->options)->connection;
+    wb__connection connection = ((const container_join_options *)l->options)->connection;
     const bool separate = connection == wb_separate;
     if (n != 1 && n_layers != 1 && n != n_layers)
         return wb__fail(WB_ERROR_ARGUMENT, "Parallel: has %d layers, got %d inputs", n_layers, n),
@@ -251,7 +255,7 @@ static int parallel_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor
     if (separate && !outputs_fit(l, calls)) return -1;
     for (int i = 0; i < calls; i++) {
         const wb__child *layer = &layers[n_layers == 1 ? 0 : i];
-        wb_tensor *result = call_inner(layer, true, 1, &inputs[n == 1 ? 0 : i]);
+        wb_tensor *result = container_call_inner(layer, true, 1, &inputs[n == 1 ? 0 : i]);
         if (!result) return -1;
         if (separate) outputs[i] = result;
         else outputs[0] = i ? wb__connect(connection, outputs[0], result) : result;
@@ -260,7 +264,7 @@ static int parallel_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor
     return separate ? calls : 1;
 }
 
-static void join_print(const wb_layer *l, wb__text *t)
+static void container_join_print(const wb_layer *l, wb__text *t)
 {
     wb__text_add(t, "%s(%s", l->type->name, wb__layer_connection(l));
     print_layers(l, t, true);
@@ -270,19 +274,20 @@ static void join_print(const wb_layer *l, wb__text *t)
 static wb_layer *parallel_assemble(const void *options, int n, const char *const *names,
                                    wb_layer *const *layers)
 {
-    if (!((const join_options *)options)->connection)
+    if (!((const container_join_options *)options)->connection)
         return wb__fail_null(WB_ERROR_ARGUMENT, "Parallel: no connection");
-    return listed(&wb__parallel_type, options, n, names, layers);
+    return container_listed(&wb__parallel_type, options, n, names, layers);
 }
 
 const wb__layer_type wb__parallel_type = {
-    .name = "Parallel", WB__LAYER_OPTIONS(join_options, join_table),
-    .call_many = parallel_call, .print = join_print, .assemble = parallel_assemble};
+    .name = "Parallel", WB__LAYER_OPTIONS(container_join_options, container_join_table),
+    .call_many = parallel_call, .print = container_join_print, .assemble = parallel_assemble};
 
 wb_layer *wb_Parallel_array(wb__connection connection, int n, wb_layer *const *layers)
 {
     WB__EDGE;
-    return parallel_assemble(&(join_options){sizeof(join_options), connection}, n, NULL, layers);
+    return parallel_assemble(&(container_join_options){sizeof(container_join_options), connection},
+                             n, NULL, layers);
 }
 
 /* ---- PairwiseFusion -------------------------------------------------------------------------- */
@@ -291,7 +296,7 @@ static int fusion_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor *
 {
     wb__child *layers;
     const int n_layers = wb__container_layers(l, &layers);
-    wb__connection connection = ((const join_options *)l->options)->connection;
+    wb__connection connection = ((const container_join_options *)l->options)->connection;
     if (!outputs_fit(l, n_layers)) return -1;
     if (n != 1 && n != n_layers)
         return wb__fail(WB_ERROR_ARGUMENT, "PairwiseFusion: has %d layers, got %d inputs", n_layers,
@@ -299,7 +304,7 @@ static int fusion_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor *
     for (int i = 0; i < n_layers; i++) {
         wb_tensor *x = inputs[n == 1 ? 0 : i];
         if (i) x = wb__connect(connection, outputs[i - 1], x);
-        outputs[i] = x ? call_inner(&layers[i], true, 1, &x) : NULL;
+        outputs[i] = x ? container_call_inner(&layers[i], true, 1, &x) : NULL;
         if (!outputs[i]) return -1;
     }
     return n_layers;
@@ -308,17 +313,18 @@ static int fusion_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor *
 static wb_layer *fusion_assemble(const void *options, int n, const char *const *names,
                                  wb_layer *const *layers)
 {
-    if (!((const join_options *)options)->connection)
+    if (!((const container_join_options *)options)->connection)
         return wb__fail_null(WB_ERROR_ARGUMENT, "PairwiseFusion: no connection");
-    return listed(&wb__fusion_type, options, n, names, layers);
+    return container_listed(&wb__fusion_type, options, n, names, layers);
 }
 
 const wb__layer_type wb__fusion_type = {
-    .name = "PairwiseFusion", WB__LAYER_OPTIONS(join_options, join_table),
-    .call_many = fusion_call, .print = join_print, .assemble = fusion_assemble};
+    .name = "PairwiseFusion", WB__LAYER_OPTIONS(container_join_options, container_join_table),
+    .call_many = fusion_call, .print = container_join_print, .assemble = fusion_assemble};
 
 wb_layer *wb_PairwiseFusion_array(wb__connection connection, int n, wb_layer *const *layers)
 {
     WB__EDGE;
-    return fusion_assemble(&(join_options){sizeof(join_options), connection}, n, NULL, layers);
+    return fusion_assemble(&(container_join_options){sizeof(container_join_options), connection}, n,
+                           NULL, layers);
 }

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define OPTIONS(X)                                                                              \
+#define CONV_LAYER_OPTIONS(X)                                                                   \
     X(wb_Conv_options, in, INT, 1) X(wb_Conv_options, out, INT, 1)                              \
     X(wb_Conv_options, kernel, INTS, 0) X(wb_Conv_options, activation, FUNCTION, 1)             \
     X(wb_Conv_options, stride, INTS, 0) X(wb_Conv_options, pad, INTS, 0)                        \
@@ -12,14 +12,14 @@
     X(wb_Conv_options, same, BOOL, 1) X(wb_Conv_options, flip, BOOL, 1)                         \
     X(wb_Conv_options, bias, BOOL, 1) X(wb_Conv_options, init, INITIALISER, 1)                  \
     X(wb_Conv_options, dtype, DTYPE, 1)
-static const wb__option option_table[] = {
-    OPTIONS(WB__OPTION_ROW) WB__OPTION_ROW(wb_Conv_options, pad_mode, INT, 1)};
+static const wb__option conv_layer_table[] = {
+    CONV_LAYER_OPTIONS(WB__OPTION_ROW) WB__OPTION_ROW(wb_Conv_options, pad_mode, INT, 1)};
 static const wb__option transpose_table[] = {
-    OPTIONS(WB__OPTION_ROW) WB__OPTION_ROW(wb_Conv_options, outpad, INTS, 0)};
+    CONV_LAYER_OPTIONS(WB__OPTION_ROW) WB__OPTION_ROW(wb_Conv_options, outpad, INTS, 0)};
 extern const wb__layer_type wb__conv_type, wb__conv_transpose_type, wb__conv1d_type,
     wb__conv_transpose1d_type;
 
-static bool transposes(const wb__layer_type *type)
+static bool conv_layer_transposes(const wb__layer_type *type)
 {
     return type == &wb__conv_transpose_type || type == &wb__conv_transpose1d_type;
 }
@@ -31,7 +31,7 @@ int wb__padding(const wb__layer_type *type, const void *options, int64_t *pad)
 {
     const int64_t *list = wb__layer_option(type, options, "pad");
     memcpy(pad, list + 1, (size_t)list[0] * sizeof *pad);
-    const bool transpose = transposes(type);
+    const bool transpose = conv_layer_transposes(type);
     const bool conv = transpose || type == &wb__conv_type || type == &wb__conv1d_type;
     const wb_Conv_options *o = conv ? options : NULL;
     for (int a = 0; o && o->same && a < o->kernel[0]; a++) {
@@ -45,7 +45,7 @@ int wb__padding(const wb__layer_type *type, const void *options, int64_t *pad)
 
 typedef wb_tensor *operation(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_options *s);
 
-static wb_tensor *call_with(wb_layer *l, int n, wb_tensor *const *inputs, operation *f)
+static wb_tensor *conv_layer_call_with(wb_layer *l, int n, wb_tensor *const *inputs, operation *f)
 {
     const wb_Conv_options *o = l->options;
     wb_tensor *x = inputs[0], *weight = wb__layer_child(l, 0);
@@ -69,21 +69,21 @@ static wb_tensor *call_with(wb_layer *l, int n, wb_tensor *const *inputs, operat
     return wb__activate(o->activation, f(x, weight, wb__layer_child(l, 1), &s));
 }
 
-static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+static wb_tensor *conv_layer_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
-    return call_with(l, n, inputs, wb_conv_with);
+    return conv_layer_call_with(l, n, inputs, wb_conv_with);
 }
 
 static wb_tensor *call_transpose(wb_layer *l, int n, wb_tensor *const *inputs)
 {
-    return call_with(l, n, inputs, wb_conv_transpose_with);
+    return conv_layer_call_with(l, n, inputs, wb_conv_transpose_with);
 }
 
 static const char *const pad_modes[] = {
     [WB_PAD_CONSTANT] = "zeros", [WB_PAD_REFLECT] = "reflect", [WB_PAD_REPLICATE] = "replicate",
     [WB_PAD_SYMMETRIC] = "symmetric", [WB_PAD_CIRCULAR] = "circular"};
 
-static void print(const wb_layer *l, wb__text *t)
+static void conv_layer_print(const wb_layer *l, wb__text *t)
 {
     const wb_Conv_options *o = l->options;
     wb__text_add(t, "%s(", l->type->name);
@@ -101,15 +101,15 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, o->bias ? ")" : ", bias=false)");
 }
 
-#define CONV(id, Name, table, caller)                                                           \
+#define CONV_LAYER_CONV(id, Name, table, caller)                                                \
     WB__PLAIN_LAYER(id, #Name, wb_Conv_options, table, wb_##Name##_with,                        \
-                    .call = caller, .print = print);
-CONV(conv, Conv, option_table, call)
-CONV(conv1d, Conv1d, option_table, call)
-CONV(conv_transpose, ConvTranspose, transpose_table, call_transpose)
-CONV(conv_transpose1d, ConvTranspose1d, transpose_table, call_transpose)
+                    .call = caller, .print = conv_layer_print);
+CONV_LAYER_CONV(conv, Conv, conv_layer_table, conv_layer_call)
+CONV_LAYER_CONV(conv1d, Conv1d, conv_layer_table, conv_layer_call)
+CONV_LAYER_CONV(conv_transpose, ConvTranspose, transpose_table, call_transpose)
+CONV_LAYER_CONV(conv_transpose1d, ConvTranspose1d, transpose_table, call_transpose)
 
-static bool check(const char *what, wb_Conv_options *o, const wb__given *g, bool one)
+static bool conv_layer_check(const char *what, wb_Conv_options *o, const wb__given *g, bool one)
 {
     const int axes = wb__window_axes(what, g, "kernel", 2, o->kernel, one);
     if (!axes || !wb__axes(what, g, "stride", o->stride, axes, 1) ||
@@ -137,8 +137,8 @@ static bool check(const char *what, wb_Conv_options *o, const wb__given *g, bool
 }
 
 /* Makes a layer whose weight is [first, second / groups, kernel...]. */
-static wb_layer *layer_of(const wb__layer_type *type, const wb_Conv_options *o, int64_t first,
-                          int64_t second)
+static wb_layer *conv_layer_of(const wb__layer_type *type, const wb_Conv_options *o, int64_t first,
+                               int64_t second)
 {
     wb_initializer init = o->init ? o->init : wb_glorot_uniform;
     int64_t dims[5] = {first, second / o->groups};
@@ -151,8 +151,8 @@ static wb_layer *layer_of(const wb__layer_type *type, const wb_Conv_options *o, 
                ? l : NULL;
 }
 
-static bool read_options(const char *what, wb_Conv_options *o, const wb_Conv_options *given,
-                         bool depthwise, bool one)
+static bool conv_layer_read_options(const char *what, wb_Conv_options *o,
+                                    const wb_Conv_options *given, bool depthwise, bool one)
 {
     wb__given g;
     if (!wb__read_options(what, wb_Conv_options, o, given, &g)) return false;
@@ -162,58 +162,59 @@ static bool read_options(const char *what, wb_Conv_options *o, const wb_Conv_opt
                         what),
                false;
     if (depthwise) o->groups = o->in;
-    return check(what, o, &g, one);
+    return conv_layer_check(what, o, &g, one);
 }
 
-static wb_layer *conv_layer(const wb__layer_type *type, const wb_Conv_options *given,
-                            bool depthwise)
+static wb_layer *conv_layer_new(const wb__layer_type *type, const wb_Conv_options *given,
+                                bool depthwise)
 {
     wb_Conv_options o;
     const char *what = depthwise ? "DepthwiseConv" : type->name;
-    if (!read_options(what, &o, given, depthwise, type == &wb__conv1d_type)) return NULL;
+    if (!conv_layer_read_options(what, &o, given, depthwise, type == &wb__conv1d_type)) return NULL;
     for (int a = 1; a <= o.outpad[0]; a++)
         if (o.outpad[a])
             return wb__fail_null(WB_ERROR_ARGUMENT, "%s: only ConvTranspose has .outpad", what);
-    return layer_of(type, &o, o.out, o.in);
+    return conv_layer_of(type, &o, o.out, o.in);
 }
 
 wb_layer *wb_Conv_with(const wb_Conv_options *o)
 {
     WB__EDGE;
-    return conv_layer(&wb__conv_type, o, false);
+    return conv_layer_new(&wb__conv_type, o, false);
 }
 wb_layer *wb_Conv1d_with(const wb_Conv_options *o)
 {
     WB__EDGE;
-    return conv_layer(&wb__conv1d_type, o, false);
+    return conv_layer_new(&wb__conv1d_type, o, false);
 }
 wb_layer *wb_DepthwiseConv_with(const wb_Conv_options *o)
 {
     WB__EDGE;
-    return conv_layer(&wb__conv_type, o, true);
+    return conv_layer_new(&wb__conv_type, o, true);
 }
 
-static wb_layer *transpose_layer(const wb__layer_type *type, const wb_Conv_options *given)
+static wb_layer *conv_layer_new_transpose(const wb__layer_type *type, const wb_Conv_options *given)
 {
     wb_Conv_options o;
     const char *what = type->name;
-    if (!read_options(what, &o, given, false, type == &wb__conv_transpose1d_type)) return NULL;
+    if (!conv_layer_read_options(what, &o, given, false, type == &wb__conv_transpose1d_type))
+        return NULL;
     if (o.pad_mode)
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: only Conv has .pad_mode", what);
     for (int a = 1; a <= o.outpad[0]; a++)
         if (o.outpad[a] < 0 || o.outpad[a] >= o.stride[a])
             return wb__fail_null(WB_ERROR_ARGUMENT, "%s: .outpad has %lld; it is at least 0 and "
                                  "less than the stride", what, (long long)o.outpad[a]);
-    return layer_of(type, &o, o.in, o.out);
+    return conv_layer_of(type, &o, o.in, o.out);
 }
 
 wb_layer *wb_ConvTranspose_with(const wb_Conv_options *o)
 {
     WB__EDGE;
-    return transpose_layer(&wb__conv_transpose_type, o);
+    return conv_layer_new_transpose(&wb__conv_transpose_type, o);
 }
 wb_layer *wb_ConvTranspose1d_with(const wb_Conv_options *o)
 {
     WB__EDGE;
-    return transpose_layer(&wb__conv_transpose1d_type, o);
+    return conv_layer_new_transpose(&wb__conv_transpose1d_type, o);
 }

@@ -41,7 +41,7 @@ static bool read_lengths(ctc *l, const char *name, int64_t most, wb_tensor **at)
 }
 
 /* Checks the labels. Those behind the length of their sequence become the blank. */
-static bool read_labels(ctc *l)
+static bool ctc_read_labels(ctc *l)
 {
     const wb_dtype number = l->y->dtype == WB_I64 ? WB_I64 : WB_I32;
     wb_tensor *lengths = l->o.target_lengths, *y = l->y;
@@ -60,7 +60,7 @@ static bool read_labels(ctc *l)
     return y && wb__also(&l->valid, wb_all(right, .axes = {1}, .keep = true));
 }
 
-static bool read_operands(ctc *l, const wb_ctc_loss_options *given)
+static bool ctc_read_operands(ctc *l, const wb_ctc_loss_options *given)
 {
     wb__given g;
     const char *what = "ctc_loss";
@@ -88,7 +88,7 @@ static bool read_operands(ctc *l, const wb_ctc_loss_options *given)
         l->yhat = wb_where(wb_unsqueeze(wb_unsqueeze(l->w.mask, 1), 2), l->yhat, wb_scalar(0));
     return l->yhat && read_lengths(l, ".input_lengths", l->steps, &l->o.input_lengths) &&
            read_lengths(l, ".target_lengths", l->labels, &l->o.target_lengths) &&
-           read_labels(l);
+           ctc_read_labels(l);
 }
 
 /* Returns the classes of the states, [N, 2 L + 1]: a label after each blank but the last. */
@@ -101,7 +101,7 @@ static wb_tensor *states_of(const ctc *l)
 
 /* Returns the logarithms of the probabilities of the states' classes at all steps, [T, N, 2 L + 1].
  * They are finite. */
-static wb_tensor *emissions(const ctc *l, wb_tensor *states)
+static wb_tensor *ctc_emissions(const ctc *l, wb_tensor *states)
 {
     wb_tensor *logp = wb_permute(wb_logsoftmax(l->yhat), 1, 0, 2);
     logp = wb_take_along(logp, wb_unsqueeze(states, 0), 2);
@@ -110,7 +110,7 @@ static wb_tensor *emissions(const ctc *l, wb_tensor *states)
 
 /* Returns the tensor of the lattice after the next step. A path comes from the same state, from the
  * one before, or from the label before, if it is another one; otherwise `skip` is NEVER. */
-static wb_tensor *advanced(wb_tensor *paths, wb_tensor *skip, wb_tensor *emission)
+static wb_tensor *ctc_advanced(wb_tensor *paths, wb_tensor *skip, wb_tensor *emission)
 {
     if (!paths) return NULL;
     const int64_t states = paths->dims[1];
@@ -125,10 +125,10 @@ static wb_tensor *advanced(wb_tensor *paths, wb_tensor *skip, wb_tensor *emissio
 
 /* Returns the lattice [N, 2 L + 1] after the last step of each sequence. Before the first step all
  * paths are in the first blank. */
-static wb_tensor *forward(const ctc *l)
+static wb_tensor *ctc_forward(const ctc *l)
 {
     const int64_t width = 2 * l->labels + 1, step[2] = {l->n, width};
-    wb_tensor *states = states_of(l), *all = emissions(l, states), *never = wb_scalar(NEVER);
+    wb_tensor *states = states_of(l), *all = ctc_emissions(l, states), *never = wb_scalar(NEVER);
     wb_tensor *before = wb_slice(wb_pad(states, 1, 2, 0, .value = (double)l->o.blank), 1, 0, width);
     wb_tensor *other = wb_and(wb_ne(states, before), wb_ne(states, wb_scalar_int(l->o.blank)));
     wb_tensor *zeros = wb_full_array(0, (wb_dtype)l->yhat->dtype, 2, step);
@@ -138,7 +138,7 @@ static wb_tensor *forward(const ctc *l)
     for (int64_t t = 0; paths && t < l->steps; t++) {
         wb_tensor *emission = wb_slice(all, 0, t, t + 1);
         emission = emission ? wb_reshape_array(emission, 2, step) : NULL;
-        wb_tensor *next = emission ? advanced(paths, skip, emission) : NULL;
+        wb_tensor *next = emission ? ctc_advanced(paths, skip, emission) : NULL;
         if (l->o.input_lengths)
             next = wb_where(wb_gt(l->o.input_lengths, wb_scalar_int(t)), next, paths);
         paths = next;
@@ -149,7 +149,7 @@ static wb_tensor *forward(const ctc *l)
 /* Returns the losses [N, 1]. A path ends in the last label or in the blank behind it. */
 static wb_tensor *losses_of(const ctc *l)
 {
-    wb_tensor *paths = forward(l), *never = wb_scalar(NEVER);
+    wb_tensor *paths = ctc_forward(l), *never = wb_scalar(NEVER);
     wb_tensor *number = wb_arange(2 * l->labels + 1, WB_I32);
     wb_tensor *length = l->o.target_lengths ? l->o.target_lengths
                                             : wb_full_array((double)l->labels, WB_I32, 2,
@@ -169,7 +169,7 @@ wb_tensor *wb_ctc_loss_with(wb_tensor *yhat, wb_tensor *y, const wb_ctc_loss_opt
 {
     const wb__frame f = wb__frame_begin();
     ctc l = {.yhat = yhat, .y = y};
-    wb_tensor *losses = read_operands(&l, o) ? losses_of(&l) : NULL;
+    wb_tensor *losses = ctc_read_operands(&l, o) ? losses_of(&l) : NULL;
     losses = losses ? wb_reshape_array(losses, 1, &l.n) : NULL;
     return wb__frame_end(f, losses ? wb__weighted(&l.w, l.o.agg, losses) : NULL);
 }

@@ -5,11 +5,11 @@
 
 extern const wb__layer_type wb__dense_type;
 
-#define OPTIONS(X)                                                                              \
+#define DENSE_OPTIONS(X)                                                                        \
     X(wb_Dense_options, in, INT, 1) X(wb_Dense_options, out, INT, 1)                            \
     X(wb_Dense_options, activation, FUNCTION, 1) X(wb_Dense_options, bias, BOOL, 1)             \
     X(wb_Dense_options, init, INITIALISER, 1) X(wb_Dense_options, dtype, DTYPE, 1)
-static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+static const wb__option dense_table[] = {DENSE_OPTIONS(WB__OPTION_ROW)};
 
 wb_tensor *wb__dense_linear(wb_layer *l, wb_tensor *x, wb_function *f)
 {
@@ -30,7 +30,7 @@ wb_tensor *wb__dense_linear(wb_layer *l, wb_tensor *x, wb_function *f)
     return wb_linear_int8(wb__layer_input(l, x, like), weight, scale, bias);
 }
 
-static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+static wb_tensor *dense_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     wb_function f = NULL;
     if (!wb__one_input(l, n)) return NULL;
@@ -70,7 +70,7 @@ bool wb__dense_together(int n, wb_layer *const *dense, wb_tensor *x, wb_tensor *
     return true;
 }
 
-static void print(const wb_layer *l, wb__text *t)
+static void dense_print(const wb_layer *l, wb__text *t)
 {
     const wb_Dense_options *o = l->options;
     wb__text_add(t, "Dense(%lld => %lld", (long long)o->in, (long long)o->out);
@@ -78,8 +78,8 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, o->bias ? ")" : "; bias=false)");
 }
 
-WB__PLAIN_LAYER(dense, "Dense", wb_Dense_options, option_table, wb_Dense_with,
-                .call = call, .print = print);
+WB__PLAIN_LAYER(dense, "Dense", wb_Dense_options, dense_table, wb_Dense_with,
+                .call = dense_call, .print = dense_print);
 
 wb_layer *wb_Dense_with(const wb_Dense_options *given)
 {

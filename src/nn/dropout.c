@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-#define OPTIONS(X) X(wb_Dropout_options, p, REAL, 1) X(wb_Dropout_options, axes, INTS, 0)
-static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+#define DROPOUT_OPTIONS(X) X(wb_Dropout_options, p, REAL, 1) X(wb_Dropout_options, axes, INTS, 0)
+static const wb__option dropout_table[] = {DROPOUT_OPTIONS(WB__OPTION_ROW)};
 
 /* Draws one random number for each combination of indices along the axes o->axes. All elements with
  * the same indices along these axes are kept or dropped together. */
@@ -22,7 +22,7 @@ static wb_tensor *drop_slices(wb_tensor *x, const wb_Dropout_options *o)
     return wb_where(keep, wb_mul(x, wb_scalar(o->p < 1 ? 1 / (1 - o->p) : 0)), wb_scalar(0));
 }
 
-static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+static wb_tensor *dropout_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     const wb_Dropout_options *o = l->options;
     wb_tensor *x = inputs[0];
@@ -33,14 +33,14 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
     return o->axes[0] ? drop_slices(x, o) : wb_dropout(x, o->p);
 }
 
-static void print_mode(const wb_layer *l, wb__text *t)
+static void dropout_print_mode(const wb_layer *l, wb__text *t)
 {
     if (l->mode != WB__MODE_AUTO)
         wb__text_add(t, ", active=%s", l->mode == WB__MODE_TRAIN ? "true" : "false");
     wb__text_add(t, ")");
 }
 
-static void print(const wb_layer *l, wb__text *t)
+static void dropout_print(const wb_layer *l, wb__text *t)
 {
     const wb_Dropout_options *o = l->options;
     wb__text_add(t, "Dropout(%g", o->p);
@@ -48,11 +48,11 @@ static void print(const wb_layer *l, wb__text *t)
     for (int i = 0; o->axes[0] > 1 && i < o->axes[0]; i++)
         wb__text_add(t, i ? ", %d" : ", axes=(%d", (int)o->axes[1 + i]);
     if (o->axes[0] > 1) wb__text_add(t, ")");
-    print_mode(l, t);
+    dropout_print_mode(l, t);
 }
 
-WB__PLAIN_LAYER(dropout, "Dropout", wb_Dropout_options, option_table, wb_Dropout_with,
-                .call = call, .print = print);
+WB__PLAIN_LAYER(dropout, "Dropout", wb_Dropout_options, dropout_table, wb_Dropout_with,
+                .call = dropout_call, .print = dropout_print);
 
 static bool valid_p(const char *what, double p)
 {
@@ -86,7 +86,7 @@ static const wb__option alpha_table[] = {ALPHA_OPTIONS(WB__OPTION_ROW)};
 
 /* The limit of selu at -infinity.  With the factor and the shift a dropped x has this value before
  * both, and the result has the mean and variance of a standard normal x. */
-static const double LIMIT = -1.7580993408473766;
+static const double DROPOUT_LIMIT = -1.7580993408473766;
 
 static wb_tensor *alpha_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
@@ -97,17 +97,17 @@ static wb_tensor *alpha_call(wb_layer *l, int n, wb_tensor *const *inputs)
     if (p == 0) return x;
     if (!train) return automatic ? wb__mark_automatic(x, "AlphaDropout") : x;
     if (p == 1) return wb_mul(x, wb_scalar(0));
-    const double factor = 1 / sqrt((1 - p) * (1 + p * LIMIT * LIMIT));
+    const double factor = 1 / sqrt((1 - p) * (1 + p * DROPOUT_LIMIT * DROPOUT_LIMIT));
     const wb_dtype draws = x->dtype == WB_F64 ? WB_F64 : WB_F32;
     wb_tensor *keep = wb_ge(wb__uniform_beside(x, draws, x->ndim, x->dims), wb_scalar(p));
-    return wb_add(wb_mul(wb_where(keep, x, wb_scalar(LIMIT)), wb_scalar(factor)),
-                  wb_scalar(-factor * LIMIT * p));
+    return wb_add(wb_mul(wb_where(keep, x, wb_scalar(DROPOUT_LIMIT)), wb_scalar(factor)),
+                  wb_scalar(-factor * DROPOUT_LIMIT * p));
 }
 
 static void alpha_print(const wb_layer *l, wb__text *t)
 {
     wb__text_add(t, "AlphaDropout(%g", ((const wb_AlphaDropout_options *)l->options)->p);
-    print_mode(l, t);
+    dropout_print_mode(l, t);
 }
 
 WB__PLAIN_LAYER(alphadropout, "AlphaDropout", wb_AlphaDropout_options, alpha_table,

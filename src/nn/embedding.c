@@ -3,11 +3,11 @@
 
 #include <math.h>
 
-#define OPTIONS(X)                                                                              \
+#define EMBEDDING_OPTIONS(X)                                                                    \
     X(wb_Embedding_options, n, INT, 1) X(wb_Embedding_options, dim, INT, 1)                     \
     X(wb_Embedding_options, padding_index, INT, 1)                                              \
     X(wb_Embedding_options, init, INITIALISER, 1) X(wb_Embedding_options, dtype, DTYPE, 1)
-static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+static const wb__option embedding_table[] = {EMBEDDING_OPTIONS(WB__OPTION_ROW)};
 
 /* Returns the index of the padding; -1: none.  In the options of a layer it counts from n. */
 static int64_t padding_of(const wb_Embedding_options *o)
@@ -15,7 +15,7 @@ static int64_t padding_of(const wb_Embedding_options *o)
     return o->padding_index == INT64_MIN ? -1 : o->padding_index + o->n;
 }
 
-static bool integers(const wb_layer *l, const wb_tensor *x)
+static bool embedding_integers(const wb_layer *l, const wb_tensor *x)
 {
     if (!wb__dtype_float((wb_dtype)x->dtype) && x->dtype != WB_BOOL) return true;
     return wb__fail(WB_ERROR_DTYPE, "%s: expects integers, got %s", l->type->name, wb_describe(x)),
@@ -26,7 +26,7 @@ wb_tensor *wb__embedding_rows(wb_layer *l, wb_tensor *x)
 {
     wb_layer *base = wb__is_quantised(l) ? wb__layer_child(l, 0) : l;
     const wb_tensor *table = wb__layer_child(base, 0);
-    if (!integers(l, x) || !wb__cache_fits(x, table->dims[0])) return NULL;
+    if (!embedding_integers(l, x) || !wb__cache_fits(x, table->dims[0])) return NULL;
     if (base == l) return wb_take(wb__layer_child(l, 0), x);
     wb__branch_used(&base->node);
     wb_tensor *scale = wb__layer_child(l, WB__QUANTISED_SCALE);
@@ -44,13 +44,13 @@ wb_tensor *wb__without_padding(const wb_layer *l, wb_tensor *x, wb_tensor *y)
     return wb_where(padding, wb_stop_gradient(y), y);
 }
 
-static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+static wb_tensor *embedding_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     if (!wb__one_input(l, n)) return NULL;
     return wb__without_padding(l, inputs[0], wb__embedding_rows(l, inputs[0]));
 }
 
-static void print(const wb_layer *l, wb__text *t)
+static void embedding_print(const wb_layer *l, wb__text *t)
 {
     const wb_Embedding_options *o = l->options;
     wb__text_add(t, "Embedding(%lld => %lld", (long long)o->n, (long long)o->dim);
@@ -59,10 +59,10 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-WB__PLAIN_LAYER(embedding, "Embedding", wb_Embedding_options, option_table, wb_Embedding_with,
-                .call = call, .print = print);
+WB__PLAIN_LAYER(embedding, "Embedding", wb_Embedding_options, embedding_table, wb_Embedding_with,
+                .call = embedding_call, .print = embedding_print);
 
-static bool positive(const char *what, int64_t n, int64_t dim)
+static bool embedding_positive(const char *what, int64_t n, int64_t dim)
 {
     if (n >= 1 && dim >= 1) return true;
     return wb__fail(WB_ERROR_ARGUMENT, "%s: sizes are positive, got %lld => %lld", what,
@@ -83,7 +83,7 @@ wb_layer *wb_Embedding_with(const wb_Embedding_options *given)
     WB__EDGE;
     wb_Embedding_options o;
     if (!wb__read_options("Embedding", wb_Embedding_options, &o, given, NULL)) return NULL;
-    if (!positive("Embedding", o.n, o.dim)) return NULL;
+    if (!embedding_positive("Embedding", o.n, o.dim)) return NULL;
     const int64_t index = o.padding_index;
     if (index != INT64_MIN && (index >= o.n || index < -o.n))
         return wb__fail_null(WB_ERROR_ARGUMENT, "Embedding: .padding_index is %lld; it is in %lld "
@@ -109,7 +109,7 @@ static const wb__option bag_table[] = {BAG_OPTIONS(WB__OPTION_ROW)};
 
 /* Returns the rows of `to`, a matrix with `n` rows, to which the rows of `values` are added:
  * row index[i] of the result is the sum of the rows i of `values`. */
-static wb_tensor *sums(wb_tensor *index, wb_tensor *values, int64_t n)
+static wb_tensor *embedding_sums(wb_tensor *index, wb_tensor *values, int64_t n)
 {
     if (!index || !values) return NULL;
     return wb__node(WB__OP_scatter_add, (wb_dtype)values->dtype, 2,
@@ -123,7 +123,7 @@ static wb_tensor *reduce_bags(const wb_EmbeddingBag_options *o, wb_tensor *rows,
     const wb_dtype dtype = (wb_dtype)rows->dtype, wide = wb__computed_in(dtype);
     /* The bag of index i is the number of offsets that are at most i, minus 1. */
     const int64_t starts[2] = {bags, 1};
-    wb_tensor *begun = sums(offsets, wb_full_array(1, WB_F32, 2, starts), n);
+    wb_tensor *begun = embedding_sums(offsets, wb_full_array(1, WB_F32, 2, starts), n);
     wb_tensor *bag = wb_reshape_array(
         wb_sub(wb_cumsum(wb_astype(begun, WB_I32), 0), wb_scalar_int(1)), 1, &n);
     if (o->mode == WB_BAG_MAX) {
@@ -133,10 +133,10 @@ static wb_tensor *reduce_bags(const wb_EmbeddingBag_options *o, wb_tensor *rows,
         wb_tensor *most = wb__reduce(WB__OP_max, own, 2, false);
         return wb_where(wb_gt(any, wb_scalar_int(0)), most, wb_scalar(0));
     }
-    wb_tensor *sum = sums(bag, wb__wide(rows), bags);
+    wb_tensor *sum = embedding_sums(bag, wb__wide(rows), bags);
     if (o->mode == WB_BAG_SUM) return wb__as(sum, dtype);
     const int64_t each[2] = {n, 1};
-    wb_tensor *count = sums(bag, wb_full_array(1, WB_F32, 2, each), bags);
+    wb_tensor *count = embedding_sums(bag, wb_full_array(1, WB_F32, 2, each), bags);
     return wb__as(wb_div(sum, wb__as(wb_maximum(count, wb_scalar(1)), wide)), dtype);
 }
 
@@ -147,7 +147,7 @@ static wb_tensor *bag_call(wb_layer *l, int n, wb_tensor *const *inputs)
     if (n > 2)
         return wb__fail_null(WB_ERROR_ARGUMENT, "EmbeddingBag: takes indices, and offsets or none, "
                              "got %d inputs", n);
-    if (!integers(l, x) || (offsets && !integers(l, offsets))) return NULL;
+    if (!embedding_integers(l, x) || (offsets && !embedding_integers(l, offsets))) return NULL;
     if (offsets ? x->ndim != 1 || offsets->ndim != 1 : x->ndim != 2)
         return wb__fail_null(WB_ERROR_SHAPE, "EmbeddingBag: takes indices [bags, n], or [n] and "
                              "offsets [bags], got %s%s%s", wb_describe(x), offsets ? " and " : "",
@@ -169,14 +169,14 @@ static wb_tensor *bag_call(wb_layer *l, int n, wb_tensor *const *inputs)
                                                rows, 2, false);
 }
 
-static const char *const modes[] = {[WB_BAG_MEAN] = "mean", [WB_BAG_SUM] = "sum",
-                                    [WB_BAG_MAX] = "max"};
+static const char *const embedding_modes[] = {[WB_BAG_MEAN] = "mean", [WB_BAG_SUM] = "sum",
+                                              [WB_BAG_MAX] = "max"};
 
 static void bag_print(const wb_layer *l, wb__text *t)
 {
     const wb_EmbeddingBag_options *o = l->options;
     wb__text_add(t, "EmbeddingBag(%lld => %lld", (long long)o->n, (long long)o->dim);
-    if (o->mode != WB_BAG_MEAN) wb__text_add(t, ", %s", modes[o->mode]);
+    if (o->mode != WB_BAG_MEAN) wb__text_add(t, ", %s", embedding_modes[o->mode]);
     wb__text_add(t, ")");
 }
 
@@ -188,8 +188,8 @@ wb_layer *wb_EmbeddingBag_with(const wb_EmbeddingBag_options *given)
     WB__EDGE;
     wb_EmbeddingBag_options o;
     if (!wb__read_options("EmbeddingBag", wb_EmbeddingBag_options, &o, given, NULL)) return NULL;
-    if (!positive("EmbeddingBag", o.n, o.dim)) return NULL;
-    if (o.mode < 0 || o.mode >= (int64_t)WB__COUNT(modes))
+    if (!embedding_positive("EmbeddingBag", o.n, o.dim)) return NULL;
+    if (o.mode < 0 || o.mode >= (int64_t)WB__COUNT(embedding_modes))
         return wb__fail_null(WB_ERROR_ARGUMENT, "EmbeddingBag: .mode is %lld; it is WB_BAG_MEAN, "
                              "WB_BAG_SUM or WB_BAG_MAX", (long long)o.mode);
     if (!wb__layer_dtype("EmbeddingBag", &o.dtype)) return NULL;

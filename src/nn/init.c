@@ -7,7 +7,7 @@
 /* Sets *in to fan_in and *out to fan_out. They are 1 and n for a vector [n], in and out for a
  * matrix [out, in], and in·k and out·k for a kernel [out, in, ...] whose further dimensions have
  * the product k. Each is at least 1. False, with the error set: invalid dims. */
-static bool fans(const char *what, int ndim, const int64_t *dims, double *in, double *out)
+static bool init_fans(const char *what, int ndim, const int64_t *dims, double *in, double *out)
 {
     double kernel = 1;
     int64_t size;
@@ -20,12 +20,12 @@ static bool fans(const char *what, int ndim, const int64_t *dims, double *in, do
     return true;
 }
 
-static wb_tensor *uniform(wb_dtype dtype, int ndim, const int64_t *dims, double bound)
+static wb_tensor *init_uniform(wb_dtype dtype, int ndim, const int64_t *dims, double bound)
 {
     return wb_mul(wb_sub(wb_rand_array(dtype, ndim, dims), wb_scalar(0.5)), wb_scalar(2 * bound));
 }
 
-static wb_tensor *normal(wb_dtype dtype, int ndim, const int64_t *dims, double sigma)
+static wb_tensor *init_normal(wb_dtype dtype, int ndim, const int64_t *dims, double sigma)
 {
     return wb_mul(wb_randn_array(dtype, ndim, dims), wb_scalar(sigma));
 }
@@ -35,24 +35,24 @@ static wb_tensor *normal(wb_dtype dtype, int ndim, const int64_t *dims, double s
     static wb_tensor *gained_##name(wb_dtype dtype, int ndim, const int64_t *dims, double gain) \
     {                                                                                           \
         double in, out;                                                                         \
-        if (!fans(#name, ndim, dims, &in, &out)) return NULL;                                   \
+        if (!init_fans(#name, ndim, dims, &in, &out)) return NULL;                              \
         return draw(dtype, ndim, dims, width);                                                  \
     }
-DRAWN(glorot_uniform, uniform, gain * sqrt(6 / (in + out)))
-DRAWN(glorot_normal, normal, gain * sqrt(2 / (in + out)))
-DRAWN(kaiming_uniform, uniform, gain * sqrt(3 / in))
-DRAWN(kaiming_normal, normal, gain / sqrt(in))
+DRAWN(glorot_uniform, init_uniform, gain * sqrt(6 / (in + out)))
+DRAWN(glorot_normal, init_normal, gain * sqrt(2 / (in + out)))
+DRAWN(kaiming_uniform, init_uniform, gain * sqrt(3 / in))
+DRAWN(kaiming_normal, init_normal, gain / sqrt(in))
 
-static wb_tensor *truncated(wb_dtype dtype, int ndim, const int64_t *dims, double sigma)
+static wb_tensor *init_truncated(wb_dtype dtype, int ndim, const int64_t *dims, double sigma)
 {
     if (sigma == 0) return wb_full_array(0, dtype, ndim, dims);
     return wb_truncated_normal_array(0, fabs(sigma), -2, 2, dtype, ndim, dims);
 }
-DRAWN(lecun_normal, truncated, gain / sqrt(in))
+DRAWN(lecun_normal, init_truncated, gain / sqrt(in))
 
 wb_tensor *wb_init_truncated_normal(wb_dtype dtype, int ndim, const int64_t *dims)
 {
-    return truncated(dtype, ndim, dims, 1);
+    return init_truncated(dtype, ndim, dims, 1);
 }
 
 static wb_tensor *gained_identity_init(wb_dtype dtype, int ndim, const int64_t *dims, double gain)
@@ -70,7 +70,7 @@ static wb_tensor *gained_identity_init(wb_dtype dtype, int ndim, const int64_t *
     return wb__from_doubles(values, dtype, ndim, dims);
 }
 
-static double dot(const double *x, const double *y, int64_t n)
+static double init_dot(const double *x, const double *y, int64_t n)
 {
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += x[i] * y[i];
@@ -84,16 +84,16 @@ static void orthonormalise_rows(double *rows, int64_t n, int64_t length, int tur
         double *x = rows + i * length;
         for (int turn = 0; turn < turns; turn++)
             for (int64_t j = 0; j < i; j++) {
-                const double *y = rows + j * length, along = dot(x, y, length);
+                const double *y = rows + j * length, along = init_dot(x, y, length);
                 for (int64_t k = 0; k < length; k++) x[k] -= along * y[k];
             }
-        const double norm = sqrt(dot(x, x, length));
+        const double norm = sqrt(init_dot(x, x, length));
         for (int64_t k = 0; k < length; k++) x[k] /= norm;
     }
 }
 
 /* Subtracts from m rows, which follow n orthonormal ones, what is along those: b - (b·qᵀ)·q. */
-static bool subtract(double *rows, int64_t n, int64_t m, int64_t length)
+static bool init_subtract(double *rows, int64_t n, int64_t m, int64_t length)
 {
     wb_scope *s = wb_scope_open();
     if (!s) return false;
@@ -108,7 +108,7 @@ static bool subtract(double *rows, int64_t n, int64_t m, int64_t length)
 
 /* Makes n rows orthonormal, block by block, so that most of it is products of matrices. It does all
  * twice: once leaves rounding errors where a row is nearly in the space of those before it. */
-static bool orthonormalise(double *rows, int64_t n, int64_t length)
+static bool init_orthonormalise(double *rows, int64_t n, int64_t length)
 {
     enum { BLOCK = 32, ALONE = 64 };
     if (n <= ALONE) return orthonormalise_rows(rows, n, length, 2), true;
@@ -116,7 +116,7 @@ static bool orthonormalise(double *rows, int64_t n, int64_t length)
     for (int64_t i = 0; ok && i < n; i += BLOCK)
         for (int turn = 0; ok && turn < 2; turn++) {
             const int64_t m = WB__MIN(BLOCK, n - i);
-            ok = !i || subtract(rows, i, m, length);
+            ok = !i || init_subtract(rows, i, m, length);
             if (ok) orthonormalise_rows(rows + i * length, m, length, 1);
         }
     return ok;
@@ -141,7 +141,7 @@ static wb_tensor *gained_orthogonal(wb_dtype dtype, int ndim, const int64_t *dim
     bool ok = drawn && numbers && rows &&
               !wb_copy_out(drawn, numbers, (size_t)size * sizeof *numbers);
     for (int64_t i = 0; ok && i < size; i++) rows[i] = (double)numbers[i];
-    if (ok && orthonormalise(rows, n, length)) {
+    if (ok && init_orthonormalise(rows, n, length)) {
         for (int64_t i = 0; i < size; i++) rows[i] *= gain;
         x = wb__from_doubles(rows, dtype, 2, (int64_t[]){n, length});
         rows = NULL;                    /* freed */
@@ -190,7 +190,7 @@ wb_tensor *wb_sparse_init(double sparsity, double std, wb_dtype dtype, int ndim,
     const wb__frame f = wb__frame_begin();
     const double zeros = ceil(sparsity * (double)dims[0]);
     wb_tensor *place = wb_argsort(wb_argsort(wb_rand_array(WB_F32, 2, dims), 0), 0);
-    wb_tensor *x = normal(dtype, ndim, dims, std);
+    wb_tensor *x = init_normal(dtype, ndim, dims, std);
     return wb__frame_end(f, wb_where(wb_lt(place, wb_scalar(zeros)), wb_scalar(0), x));
 }
 

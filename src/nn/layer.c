@@ -20,13 +20,13 @@
 LAYERS(EXTERN)
 #undef EXTERN
 #define ROW(name) &wb__##name##_type,
-static const wb__layer_type *const types[] = {LAYERS(ROW) NULL};
+static const wb__layer_type *const layer_types[] = {LAYERS(ROW) NULL};
 #undef ROW
 
 const wb__layer_type *wb__layer_type_named(const char *name)
 {
-    for (int i = 0; types[i]; i++)
-        if (!strcmp(types[i]->name, name)) return types[i];
+    for (int i = 0; layer_types[i]; i++)
+        if (!strcmp(layer_types[i]->name, name)) return layer_types[i];
     return wb__own_type_named(name);
 }
 
@@ -103,7 +103,7 @@ const wb__class wb__layer_class = {.name = "layer", .destroy = layer_destroy,
 static wb__branch *layer_like(wb__branch *of);
 static const wb__branch_kind layer_kind = {.layer = true, .like = layer_like};
 
-static wb_layer *new_layer(const wb__layer_type *type, const void *options)
+static wb_layer *layer_new(const wb__layer_type *type, const void *options)
 {
     wb_layer *l = wb__object_new(&wb__layer_class, sizeof *l);
     if (!l) return NULL;
@@ -122,7 +122,7 @@ static wb_layer *new_layer(const wb__layer_type *type, const void *options)
 
 wb_layer *wb__layer_new(const wb__layer_type *type, const void *options, int n_children)
 {
-    wb_layer *l = new_layer(type, options);
+    wb_layer *l = layer_new(type, options);
     if (!l || wb__branch_init(&l->node, &layer_kind, n_children)) return l;
     wb_object_free(l);
     return NULL;
@@ -131,7 +131,7 @@ wb_layer *wb__layer_new(const wb__layer_type *type, const void *options, int n_c
 static wb__branch *layer_like(wb__branch *of)
 {
     wb_layer *from = (wb_layer *)of;
-    wb_layer *l = new_layer(from->type, from->options);
+    wb_layer *l = layer_new(from->type, from->options);
     if (!l) return NULL;
     l->mode = wb__setting_read(from, &from->mode);
     l->recomputed = wb__setting_read(from, &from->recomputed);
@@ -171,21 +171,21 @@ bool wb__layer_dtype(const char *what, wb_dtype *dtype)
 }
 
 /* The number of bytes that new parameters of this thread may still take; negative: no limit. */
-static _Thread_local int64_t limit = -1;
+static _Thread_local int64_t layer_limit = -1;
 
-void wb__parameters_limit(int64_t bytes) { limit = bytes; }
+void wb__parameters_limit(int64_t bytes) { layer_limit = bytes; }
 
 /* Subtracts `bytes` from the limit. False, with the error set, if `bytes` exceeds the limit. */
-static bool affordable(const char *what, const char *name, int64_t bytes)
+static bool layer_affordable(const char *what, const char *name, int64_t bytes)
 {
-    if (limit < 0) return true;
-    if (bytes > limit) {
+    if (layer_limit < 0) return true;
+    if (bytes > layer_limit) {
         wb__fail(WB_ERROR_FORMAT,
                  "%s: %s would take %lld bytes, far more than there are values for", what, name,
                  (long long)bytes);
         return false;
     }
-    limit -= bytes;
+    layer_limit -= bytes;
     return true;
 }
 
@@ -203,7 +203,7 @@ wb_tensor *wb__parameter(const char *what, const char *name, wb_initializer init
 {
     int64_t size;
     if (!wb__check_dims(what, ndim, dims, &size)) return NULL;
-    if (!affordable(what, name, size * (int64_t)wb__dtype_size(dtype))) return NULL;
+    if (!layer_affordable(what, name, size * (int64_t)wb__dtype_size(dtype))) return NULL;
     init_call c = {init, dtype, ndim, dims, NULL};
     wb_tensor *x = wb__call_program(init_run, &c) ? c.result : NULL;
     if (!x && !wb_error_code())
@@ -238,7 +238,7 @@ wb_tensor *wb__statistic(const char *what, const char *name, wb_initializer init
 /* ---- calling --------------------------------------------------------------------------------- */
 
 /* Calls the function of the layer's type. */
-static int call_type(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor **outputs)
+static int layer_call_type(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
     if (layer->type->call_many) return layer->type->call_many(layer, n, inputs, outputs);
     outputs[0] = layer->type->call(layer, n, inputs);
@@ -249,7 +249,7 @@ static int call_type(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor
 static int call_recomputed(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
     const wb__rng_state before = wb__rng_get_state();
-    const int n_out = call_type(layer, n, inputs, outputs);
+    const int n_out = layer_call_type(layer, n, inputs, outputs);
     if (n_out > 1)
         wb__fail(WB_ERROR_UNSUPPORTED, "%s: gives %d tensors; a layer of wb_checkpoint_layer gives "
                  "one", layer->type->name, n_out);
@@ -274,7 +274,7 @@ int wb__call_layer(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor *
     wb__observer *observer = wb__layer_observer;
     const bool observed = wb__unlikely(observer != NULL) && wb__has_row(layer);
     if (observed) wb__layer_observer = NULL;
-    const int n_out = (again ? call_recomputed : call_type)(layer, n, inputs, outputs);
+    const int n_out = (again ? call_recomputed : layer_call_type)(layer, n, inputs, outputs);
     wb__frame_end_many(f, WB__MAX(n_out, 0), (void *const *)outputs);
     if (observed) {
         wb__layer_observer = observer;
@@ -380,25 +380,26 @@ bool wb__train_mode(wb_layer *l, bool *automatic)
     return mode == WB__MODE_AUTO ? training : mode == WB__MODE_TRAIN;
 }
 
-static void set_mode(void *object, uint32_t mode)
+static void layer_set_mode(void *object, uint32_t mode)
 {
     if (!wb__is_branch(object)) return;
     if (wb__is(object, &wb__layer_class))
         wb__setting_set(object, &((wb_layer *)object)->mode, mode);
     wb__branch *node = object;
     wb__branch_used(node);
-    for (int i = 0; i < node->n; i++) set_mode(node->children[i].object, mode);
+    for (int i = 0; i < node->n; i++) layer_set_mode(node->children[i].object, mode);
 }
 
-static wb_layer *in_mode(const char *what, wb_layer *layer, uint32_t mode)
+static wb_layer *layer_in_mode(const char *what, wb_layer *layer, uint32_t mode)
 {
-    if (wb__is_model(what, layer)) set_mode(layer, mode);
+    if (wb__is_model(what, layer)) layer_set_mode(layer, mode);
     return layer;
 }
 
-wb_layer *wb_trainmode(wb_layer *layer) { return in_mode("trainmode", layer, WB__MODE_TRAIN); }
-wb_layer *wb_testmode(wb_layer *layer) { return in_mode("testmode", layer, WB__MODE_TEST); }
-wb_layer *wb_automode(wb_layer *layer) { return in_mode("automode", layer, WB__MODE_AUTO); }
+wb_layer *wb_trainmode(wb_layer *layer) { return layer_in_mode("trainmode", layer,
+                                                               WB__MODE_TRAIN); }
+wb_layer *wb_testmode(wb_layer *layer) { return layer_in_mode("testmode", layer, WB__MODE_TEST); }
+wb_layer *wb_automode(wb_layer *layer) { return layer_in_mode("automode", layer, WB__MODE_AUTO); }
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
@@ -412,12 +413,12 @@ bool wb__path_matches(const char *patterns, const char *path)
     return false;
 }
 
-typedef struct { const char *pattern; size_t n; bool found; } pattern;
+typedef struct { const char *pattern; size_t n; bool found; } layer_pattern;
 
 static int find_pattern(wb_layer *l, const char *path, void *ctx)
 {
     (void)l;
-    pattern *p = ctx;
+    layer_pattern *p = ctx;
     p->found = p->found || wb__path_is_below(path, p->pattern, p->n);
     return 0;
 }
@@ -425,7 +426,7 @@ static int find_pattern(wb_layer *l, const char *path, void *ctx)
 bool wb__each_matches(const char *option, const char *patterns, void *model)
 {
     while (patterns && *(patterns += strspn(patterns, " "))) {
-        pattern p = {patterns, strcspn(patterns, " "), false};
+        layer_pattern p = {patterns, strcspn(patterns, " "), false};
         if (wb_each_layer(model, find_pattern, &p)) return false;
         if (!p.found)
             return !wb__fail(WB_ERROR_ARGUMENT, "%s: no layer has a path that matches \"%.*s\"",

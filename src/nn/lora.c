@@ -12,10 +12,10 @@ extern const wb__layer_type wb__lora_type, wb__dense_type, wb__embedding_type, w
     wb__conv1d_type, wb__conv_transpose_type, wb__conv_transpose1d_type;
 
 typedef struct { size_t size; int64_t rank; double alpha, dropout; } lora_options;
-#define OPTIONS(X) \
+#define LORA_OPTIONS(X) \
     X(lora_options, rank, INT, 1) X(lora_options, alpha, REAL, 1) X(lora_options, dropout, REAL, 1)
-static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
-enum { LAYER, A, B, WEIGHT = 0 };
+static const wb__option lora_table[] = {LORA_OPTIONS(WB__OPTION_ROW)};
+enum { LORA_LAYER, LORA_A, LORA_B, LORA_WEIGHT = 0 };
 
 bool wb__is_lora(const void *l)
 {
@@ -31,30 +31,37 @@ void wb__lora_numbers(const wb_layer *l, int64_t *rank, double *alpha, double *d
 }
 
 /* Returns the layer that has the weight: l, or the layer inside a quantised one. */
-static wb_layer *owner_of(const wb_layer *l)
+static wb_layer *lora_owner_of(const wb_layer *l)
 {
-    return wb__is_quantised(l) ? wb__layer_child(l, LAYER) : (wb_layer *)(uintptr_t)l;
+    return wb__is_quantised(l) ? wb__layer_child(l, LORA_LAYER) : (wb_layer *)(uintptr_t)l;
 }
-static wb_tensor *weight_of(const wb_layer *l) { return wb__layer_child(owner_of(l), WEIGHT); }
+static wb_tensor *lora_weight_of(const wb_layer *l) { return wb__layer_child(lora_owner_of(l),
+                                                                             LORA_WEIGHT); }
 
 wb_tensor *wb__dense_typed(const wb_layer *l)
 {
-    while (wb__is_lora(l)) l = wb__layer_child(l, LAYER);
-    return wb__layer_child(l, wb__is_quantised(l) ? WB__QUANTISED_LIKE : WEIGHT);
+    while (wb__is_lora(l)) l = wb__layer_child(l, LORA_LAYER);
+    return wb__layer_child(l, wb__is_quantised(l) ? WB__QUANTISED_LIKE : LORA_WEIGHT);
 }
 
-static bool is_dense(const wb_layer *l) { return owner_of(l)->type == &wb__dense_type; }
-static bool is_embedding(const wb_layer *l) { return owner_of(l)->type == &wb__embedding_type; }
-static bool is_conv(const wb_layer *l)
+static bool is_dense(const wb_layer *l) { return lora_owner_of(l)->type == &wb__dense_type; }
+static bool is_embedding(const wb_layer *l)
+{
+    return lora_owner_of(l)->type == &wb__embedding_type;
+}
+static bool lora_is_conv(const wb_layer *l)
 {
     return l->type == &wb__conv_type || l->type == &wb__conv1d_type ||
            l->type == &wb__conv_transpose_type || l->type == &wb__conv_transpose1d_type;
 }
-static bool takes(const wb_layer *l) { return is_dense(l) || is_embedding(l) || is_conv(l); }
+static bool lora_takes(const wb_layer *l)
+{
+    return is_dense(l) || is_embedding(l) || lora_is_conv(l);
+}
 
 /* ---- calling --------------------------------------------------------------------------------- */
 
-static wb_tensor *scaled(const lora_options *o, wb_tensor *x)
+static wb_tensor *lora_scaled(const lora_options *o, wb_tensor *x)
 {
     return x ? wb_mul(x, wb__literal(o->alpha / (double)o->rank, (wb_dtype)x->dtype)) : NULL;
 }
@@ -62,9 +69,10 @@ static wb_tensor *scaled(const lora_options *o, wb_tensor *x)
 /* The change of the weight, in its shape and dtype. */
 static wb_tensor *change_of(const wb_layer *l)
 {
-    const wb_tensor *w = weight_of(wb__layer_child(l, LAYER));
-    wb_tensor *change = wb__matmul(wb__layer_child(l, B), wb__layer_child(l, A), false, false);
-    return wb_reshape_array(scaled(l->options, change), w->ndim, w->dims);
+    const wb_tensor *w = lora_weight_of(wb__layer_child(l, LORA_LAYER));
+    wb_tensor *change = wb__matmul(wb__layer_child(l, LORA_B), wb__layer_child(l, LORA_A), false,
+                                   false);
+    return wb_reshape_array(lora_scaled(l->options, change), w->ndim, w->dims);
 }
 
 static wb_tensor *call_dense(wb_layer *l, wb_layer *base, wb_tensor *x)
@@ -72,14 +80,14 @@ static wb_tensor *call_dense(wb_layer *l, wb_layer *base, wb_tensor *x)
     const lora_options *o = l->options;
     wb_function f;
     bool automatic = false;
-    wb_tensor *y = wb__dense_linear(base, x, &f), *a = wb__layer_child(l, A);
+    wb_tensor *y = wb__dense_linear(base, x, &f), *a = wb__layer_child(l, LORA_A);
     if (!y) return NULL;
     x = wb__layer_input(l, x, a);
     const bool drops = o->dropout > 0 && wb__train_mode(l, &automatic);
     if (drops) x = wb_dropout(x, o->dropout);
     wb_tensor *low = x ? wb_linear(x, a, WB_NONE) : NULL;
-    wb_tensor *change = low ? wb_linear(low, wb__layer_child(l, B), WB_NONE) : NULL;
-    y = change ? wb_add(y, scaled(o, change)) : NULL;
+    wb_tensor *change = low ? wb_linear(low, wb__layer_child(l, LORA_B), WB_NONE) : NULL;
+    y = change ? wb_add(y, lora_scaled(o, change)) : NULL;
     y = y ? wb__activate(f, y) : NULL;
     return y && o->dropout > 0 && !drops && automatic ? wb__mark_automatic(y, "LoRA") : y;
 }
@@ -87,29 +95,29 @@ static wb_tensor *call_dense(wb_layer *l, wb_layer *base, wb_tensor *x)
 static wb_tensor *call_embedding(wb_layer *l, wb_layer *base, wb_tensor *x)
 {
     wb_tensor *y = wb__embedding_rows(base, x);
-    wb_tensor *rows = y ? wb_take(wb__layer_child(l, B), x) : NULL;
-    wb_tensor *change = rows ? wb_matmul(rows, wb__layer_child(l, A)) : NULL;
-    y = change ? wb_add(y, scaled(l->options, change)) : NULL;
-    return wb__without_padding(owner_of(base), x, y);
+    wb_tensor *rows = y ? wb_take(wb__layer_child(l, LORA_B), x) : NULL;
+    wb_tensor *change = rows ? wb_matmul(rows, wb__layer_child(l, LORA_A)) : NULL;
+    y = change ? wb_add(y, lora_scaled(l->options, change)) : NULL;
+    return wb__without_padding(lora_owner_of(base), x, y);
 }
 
-static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+static wb_tensor *lora_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
-    wb_layer *base = wb__layer_child(l, LAYER);
+    wb_layer *base = wb__layer_child(l, LORA_LAYER);
     if (!wb__one_input(l, n)) return NULL;
     wb__branch_used(&base->node);
     if (is_dense(base)) return call_dense(l, base, inputs[0]);
     if (is_embedding(base)) return call_embedding(l, base, inputs[0]);
-    wb_tensor *change = change_of(l), *w = change ? wb_add(weight_of(base), change) : NULL;
-    wb_layer *with = w ? wb__layer_with(base, WEIGHT, w) : NULL;
+    wb_tensor *change = change_of(l), *w = change ? wb_add(lora_weight_of(base), change) : NULL;
+    wb_layer *with = w ? wb__layer_with(base, LORA_WEIGHT, w) : NULL;
     return with ? wb_call_array(with, 1, inputs) : NULL;
 }
 
-static void print(const wb_layer *l, wb__text *t)
+static void lora_print(const wb_layer *l, wb__text *t)
 {
     const lora_options *o = l->options;
     wb__text_add(t, "LoRA(");
-    wb__print_layer(wb__layer_child(l, LAYER), t);
+    wb__print_layer(wb__layer_child(l, LORA_LAYER), t);
     wb__text_add(t, "; rank=%lld", (long long)o->rank);
     if (o->alpha != (double)o->rank) wb__text_add(t, ", alpha=%g", o->alpha);
     if (o->dropout > 0) wb__text_add(t, ", dropout=%g", o->dropout);
@@ -125,19 +133,19 @@ static int freeze_leaf(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-static bool freeze(void *object)
+static bool lora_freeze(void *object)
 {
     return !wb__walk("LoRA", object, NULL, WB__DISTINCT | WB__NAMELESS, freeze_leaf, NULL);
 }
 
 /* Whether the layer can have such a change. Otherwise sets the error. */
-static bool check(const wb_layer *layer, const lora_options *o)
+static bool lora_check(const wb_layer *layer, const lora_options *o)
 {
-    if (!takes(layer))
+    if (!lora_takes(layer))
         return !wb__fail(WB_ERROR_ARGUMENT, "LoRA: %s has no adapter: Dense, Embedding and "
                          "convolutions have one; wb_add_lora finds them in a model",
                          layer->type->name);
-    const wb_tensor *w = weight_of(layer);
+    const wb_tensor *w = lora_weight_of(layer);
     const int64_t rows = w->dims[0], columns = w->size / WB__MAX(rows, 1);
     if (o->rank < 1 || o->rank > WB__MAX(rows, columns))
         return !wb__fail(WB_ERROR_ARGUMENT, "LoRA: .rank is %lld; for the weight %s of %s it is "
@@ -158,46 +166,46 @@ static wb_tensor *init_a(wb_dtype dtype, int ndim, const int64_t *dims)
 }
 
 /* Makes the layer, whose inner layer is not yet frozen; `init` is that of A. */
-static wb_layer *make(const lora_options *o, wb_layer *layer, wb_initializer init)
+static wb_layer *lora_make(const lora_options *o, wb_layer *layer, wb_initializer init)
 {
-    if (!check(layer, o)) return NULL;
-    const wb_tensor *w = weight_of(layer);
+    if (!lora_check(layer, o)) return NULL;
+    const wb_tensor *w = lora_weight_of(layer);
     const wb_dtype dtype = (wb_dtype)wb__dense_typed(layer)->dtype;
     const wb_device *was = w->device ? wb__use_device(w->device) : NULL;
     const int64_t rows = w->dims[0], a[2] = {o->rank, w->size / rows}, b[2] = {rows, o->rank};
     wb_layer *l = wb__layer_new(&wb__lora_type, o, 3);
     const bool empty = init == wb__init_empty;
-    const bool made = l && wb__layer_put(l, LAYER, "layer", layer) &&
-                      wb__layer_put_parameter(l, A, "a", true, init, dtype, 2, a) &&
-                      wb__layer_put_parameter(l, B, "b", true, empty ? init : wb_init_zeros, dtype,
-                                              2, b);
+    const bool made = l && wb__layer_put(l, LORA_LAYER, "layer", layer) &&
+                      wb__layer_put_parameter(l, LORA_A, "a", true, init, dtype, 2, a) &&
+                      wb__layer_put_parameter(l, LORA_B, "b", true, empty ? init : wb_init_zeros,
+                                              dtype, 2, b);
     if (was) wb__use_device(was);
     return made ? l : NULL;
 }
 
 wb_layer *wb__lora_empty(wb_layer *layer, int64_t rank, double alpha, double dropout)
 {
-    return make(&(lora_options){sizeof(lora_options), rank, alpha, dropout}, layer,
-                wb__init_empty);
+    return lora_make(&(lora_options){sizeof(lora_options), rank, alpha, dropout}, layer,
+                     wb__init_empty);
 }
 
-static wb_layer *assemble(const void *options, int n, const char *const *names,
-                          wb_layer *const *layers)
+static wb_layer *lora_assemble(const void *options, int n, const char *const *names,
+                               wb_layer *const *layers)
 {
     (void)names;
-    wb_layer *l = n == 1 ? make(options, layers[0], wb__init_empty) : NULL;
-    if (n == 1) return l && freeze(layers[0]) ? l : NULL;
+    wb_layer *l = n == 1 ? lora_make(options, layers[0], wb__init_empty) : NULL;
+    if (n == 1) return l && lora_freeze(layers[0]) ? l : NULL;
     return wb__fail_null(WB_ERROR_ARGUMENT, "LoRA: has one layer, got %d", n);
 }
 
-static const wb__torch_child torch_rows[] = {{"layer", "", NULL, 0}};
-static const wb__torch_kind torch = {WB__TORCH_CHILDREN(torch_rows)};
+static const wb__torch_child lora_torch_rows[] = {{"layer", "", NULL, 0}};
+static const wb__torch_kind lora_torch = {WB__TORCH_CHILDREN(lora_torch_rows)};
 
 const wb__layer_type wb__lora_type = {
-    .name = "LoRA", WB__LAYER_OPTIONS(lora_options, option_table), .call = call, .print = print,
-    .assemble = assemble, .one_row = true, .torch = &torch};
+    .name = "LoRA", WB__LAYER_OPTIONS(lora_options, lora_table), .call = lora_call,
+    .print = lora_print, .assemble = lora_assemble, .one_row = true, .torch = &lora_torch};
 
-static lora_options options_of(int64_t rank, double alpha, double dropout)
+static lora_options lora_options_of(int64_t rank, double alpha, double dropout)
 {
     return (lora_options){sizeof(lora_options), rank, wb__or(alpha, (double)rank), dropout};
 }
@@ -208,10 +216,10 @@ wb_layer *wb_LoRA_with(wb_layer *layer, const wb_LoRA_options *given)
     wb_LoRA_options o;
     if (!wb__expect("LoRA", layer, &wb__layer_class)) return NULL;
     if (!wb__read_options("LoRA", wb_LoRA_options, &o, given, NULL)) return NULL;
-    const lora_options made = options_of(o.rank, o.alpha, o.dropout);
+    const lora_options made = lora_options_of(o.rank, o.alpha, o.dropout);
     layer = wb__layer_unnamed(layer, NULL);
-    wb_layer *l = make(&made, layer, o.init ? o.init : init_a);
-    return l && freeze(layer) ? l : NULL;
+    wb_layer *l = lora_make(&made, layer, o.init ? o.init : init_a);
+    return l && lora_freeze(layer) ? l : NULL;
 }
 
 /* ---- a whole model --------------------------------------------------------------------------- */
@@ -232,20 +240,20 @@ static int keep_trained(const wb__leaf *leaf, void *ctx)
 }
 
 /* Notes the tensors of the layers of .train, and the layers that must stay as they are. */
-static int note_layer(wb_layer *l, const char *path, void *ctx)
+static int lora_note_layer(wb_layer *l, const char *path, void *ctx)
 {
     adding *t = ctx;
     const wb_layer *base = NULL;
     int child;
     if (wb__normed_child(l, &base, &child) || wb__is_quantised(l) || wb__is_lora(l)) {
-        const void *inner = base ? base : wb__layer_child(l, LAYER);
+        const void *inner = base ? base : wb__layer_child(l, LORA_LAYER);
         if (!wb__pointer_map_put(&t->inside, inner, 0)) return WB_ERROR_MEMORY;
     }
     if (!t->train || !wb__path_matches(t->train, path)) return 0;
     return wb__walk("add_lora", l, NULL, WB__DISTINCT, keep_trained, &t->trained);
 }
 
-static int freeze_others(const wb__leaf *leaf, void *ctx)
+static int lora_freeze_others(const wb__leaf *leaf, void *ctx)
 {
     const adding *t = ctx;
     if (wb__pointer_map_get(&t->trained, leaf->x) < 0) freeze_leaf(leaf, NULL);
@@ -255,21 +263,21 @@ static int freeze_others(const wb__leaf *leaf, void *ctx)
 /* Whether the layer has a tensor that is trained as it is. */
 static bool is_trained(const adding *t, const wb_layer *l)
 {
-    l = owner_of(l);
+    l = lora_owner_of(l);
     for (int i = 0; i < l->node.n; i++)
         if (wb__pointer_map_get(&t->trained, wb__layer_child(l, i)) >= 0) return true;
     return false;
 }
 
-static void *adapt(void *branch, const char *path, void *ctx)
+static void *lora_adapt(void *branch, const char *path, void *ctx)
 {
     adding *t = ctx;
     wb_layer *l = branch;
-    if (!wb__is(branch, &wb__layer_class) || !takes(l) || is_trained(t, l)) return branch;
+    if (!wb__is(branch, &wb__layer_class) || !lora_takes(l) || is_trained(t, l)) return branch;
     if (wb__pointer_map_get(&t->inside, l) >= 0) return branch;
     if (t->layers ? !wb__path_matches(t->layers, path) : !is_dense(l)) return branch;
     t->replaced++;
-    return wb__pointer_map_put(&t->inside, l, 0) ? make(&t->o, l, t->init) : NULL;
+    return wb__pointer_map_put(&t->inside, l, 0) ? lora_make(&t->o, l, t->init) : NULL;
 }
 
 void *wb_object_add_lora(void *model, const wb_add_lora_options *given)
@@ -281,10 +289,11 @@ void *wb_object_add_lora(void *model, const wb_add_lora_options *given)
     if (!wb__each_matches("add_lora: .layers", o.layers, model) ||
         !wb__each_matches("add_lora: .train", o.train, model))
         return NULL;
-    adding t = {.o = options_of(o.rank, o.alpha, o.dropout), .layers = o.layers,
+    adding t = {.o = lora_options_of(o.rank, o.alpha, o.dropout), .layers = o.layers,
                 .train = o.train, .init = o.init ? o.init : init_a};
     void *made = NULL;
-    if (!wb_each_layer(model, note_layer, &t)) made = wb__fmap_replacing(model, adapt, &t);
+    if (!wb_each_layer(model, lora_note_layer, &t))
+        made = wb__fmap_replacing(model, lora_adapt, &t);
     if (made && o.train && !t.trained.n)
         made = wb__fail_null(WB_ERROR_ARGUMENT, "add_lora: .train: no layer with parameters "
                              "matches \"%s\"", o.train);
@@ -293,7 +302,8 @@ void *wb_object_add_lora(void *model, const wb_add_lora_options *given)
                                         "adapter matches \"%s\"", o.layers)
                         : wb__fail_null(WB_ERROR_ARGUMENT, "add_lora: no Dense that can have an "
                                         "adapter is in the model: name other layers by .layers");
-    if (made && wb__walk("add_lora", model, NULL, WB__DISTINCT | WB__NAMELESS, freeze_others, &t))
+    if (made &&
+        wb__walk("add_lora", model, NULL, WB__DISTINCT | WB__NAMELESS, lora_freeze_others, &t))
         made = NULL;
     wb__pointer_map_free(&t.inside);
     wb__pointer_map_free(&t.trained);
@@ -307,11 +317,11 @@ typedef struct { const wb_tensor *weight, *a, *b; double factor; wb_tensor *w; }
 typedef struct { merged *done; int n, capacity; } merging;
 
 /* Returns the sum as a variable.  LoRAs that share all factors get one variable. */
-static wb_tensor *sum_of(const wb_layer *l, merging *t)
+static wb_tensor *lora_sum_of(const wb_layer *l, merging *t)
 {
-    wb_tensor *weight = weight_of(wb__layer_child(l, LAYER));
+    wb_tensor *weight = lora_weight_of(wb__layer_child(l, LORA_LAYER));
     const lora_options *o = l->options;
-    const merged m = {weight, wb__layer_child(l, A), wb__layer_child(l, B),
+    const merged m = {weight, wb__layer_child(l, LORA_A), wb__layer_child(l, LORA_B),
                       o->alpha / (double)o->rank, NULL};
     for (int i = 0; i < t->n; i++) {
         const merged *other = &t->done[i];
@@ -331,12 +341,12 @@ static wb_tensor *sum_of(const wb_layer *l, merging *t)
 static void *without_lora(void *branch, const char *path, void *ctx)
 {
     if (!wb__is_lora(branch)) return branch;
-    wb_layer *l = branch, *base = wb__layer_child(l, LAYER);
+    wb_layer *l = branch, *base = wb__layer_child(l, LORA_LAYER);
     if (wb__is_quantised(base))
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "merge_lora: \"%s\" is quantised, so that its "
                              "weight cannot take the change: merge the adapters into the model "
                              "before wb_quantize", path);
-    return wb__layer_with(base, WEIGHT, sum_of(l, ctx));
+    return wb__layer_with(base, LORA_WEIGHT, lora_sum_of(l, ctx));
 }
 
 void *wb_object_merge_lora(void *model)

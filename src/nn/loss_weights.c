@@ -5,7 +5,8 @@
 #include <stdio.h>
 
 /* Gives x, an option, a shape that broadcasts to the values: its axes are the first ones. */
-static bool fit(const wb__loss_weights *w, const char *name, const wb_tensor *yhat, wb_tensor **at)
+static bool loss_weights_fit(const wb__loss_weights *w, const char *name, const wb_tensor *yhat,
+                             wb_tensor **at)
 {
     wb_tensor *x = *at;
     int64_t dims[WB_MAX_DIMS];
@@ -42,7 +43,7 @@ bool wb__read_loss_weights(wb__loss_weights *w, const char *what, const wb__give
         if (mask->dtype != WB_BOOL)
             return !wb__fail(WB_ERROR_DTYPE, "%s: .mask is %s; it is bool: wb_ne(mask, 0)", what,
                              wb_describe(mask));
-        if (!fit(w, "mask", yhat, &mask)) return false;
+        if (!loss_weights_fit(w, "mask", yhat, &mask)) return false;
         w->mask = mask;
     }
     if (sample_weight) {
@@ -50,7 +51,7 @@ bool wb__read_loss_weights(wb__loss_weights *w, const char *what, const wb__give
         if (wb__computed_in((wb_dtype)sample_weight->dtype) != dtype)
             return !wb__fail(WB_ERROR_DTYPE, "%s: dtypes differ: %s · .sample_weight %s", what,
                              wb_describe(yhat), wb_describe(sample_weight));
-        if (!fit(w, "sample_weight", yhat, &sample_weight)) return false;
+        if (!loss_weights_fit(w, "sample_weight", yhat, &sample_weight)) return false;
         w->weight = wb__wide(sample_weight);
         if (mask) w->weight = wb_where(mask, w->weight, wb_scalar(0));
     } else {

@@ -16,7 +16,7 @@ typedef struct {
     bool labels;
     wb_tensor *hot;
     wb__loss_weights w;
-} loss;
+} loss_state;
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -26,7 +26,7 @@ static const struct {
     const char *name;
     size_t offset;
     double by_default, least, most;
-} numbers[] = {
+} loss_numbers[] = {
     {"eps", offsetof(wb_loss_options, eps), EPSILON, 0, DBL_MAX},
     {"label_smoothing", offsetof(wb_loss_options, label_smoothing), 0, 0, 1},
     {"gamma", offsetof(wb_loss_options, gamma), 2, 0, DBL_MAX},
@@ -36,7 +36,7 @@ static const struct {
 };
 
 /* Returns the machine epsilon of a dtype: the distance from 1 to the next number. */
-static double epsilon(wb_dtype dtype)
+static double loss_epsilon(wb_dtype dtype)
 {
     switch (dtype) {
     case WB_F64: return 2.220446049250313e-16;
@@ -47,7 +47,7 @@ static double epsilon(wb_dtype dtype)
 }
 
 /* Whether the loss uses the option. `used` has the names of the options that it uses. */
-static bool uses(const char *what, const char *used, const char *name)
+static bool loss_uses(const char *what, const char *used, const char *name)
 {
     const char *at = strstr(used, name);
     const size_t n = strlen(name);
@@ -76,25 +76,26 @@ static bool read_loss_options(const char *what, const char *used, wb_dtype dtype
                               wb_loss_options *o, const wb_loss_options *given, wb__given *g)
 {
     if (!wb__read_options(what, wb_loss_options, o, given, g) ||
-        !wb__read_agg(what, o->agg) || (o->agg != WB_AGG_MEAN && !uses(what, used, "agg")))
+        !wb__read_agg(what, o->agg) || (o->agg != WB_AGG_MEAN && !loss_uses(what, used, "agg")))
         return false;
-    for (size_t i = 0; i < WB__COUNT(numbers); i++) {
-        const char *name = numbers[i].name;
-        double *at = (double *)((char *)o + numbers[i].offset);
-        const double by_default =
-            numbers[i].by_default == EPSILON ? epsilon(dtype) : numbers[i].by_default;
+    for (size_t i = 0; i < WB__COUNT(loss_numbers); i++) {
+        const char *name = loss_numbers[i].name;
+        double *at = (double *)((char *)o + loss_numbers[i].offset);
+        const double by_default = loss_numbers[i].by_default == EPSILON
+                                      ? loss_epsilon(dtype)
+                                      : loss_numbers[i].by_default;
         const bool given_here = *at != WB_DEFAULT;
         *at = wb__or(*at, by_default);
         if (!given_here) continue;
-        if (!uses(what, used, name)) return false;
-        if (!(*at >= numbers[i].least && *at <= numbers[i].most))
+        if (!loss_uses(what, used, name)) return false;
+        if (!(*at >= loss_numbers[i].least && *at <= loss_numbers[i].most))
             return !wb__fail(WB_ERROR_ARGUMENT, "%s: .%s is %g; it must be %s", what, name, *at,
-                             numbers[i].most == 1 ? "from 0 to 1" : "finite and not negative");
+                             loss_numbers[i].most == 1 ? "from 0 to 1" : "finite and not negative");
     }
     return wb__read_tensor_option(what, "weight", g, &o->weight) &&
-           (o->dims == INT32_MIN || uses(what, used, "dims")) &&
-           (o->ignore_index == INT64_MIN || uses(what, used, "ignore_index")) &&
-           (!o->weight || uses(what, used, "weight"));
+           (o->dims == INT32_MIN || loss_uses(what, used, "dims")) &&
+           (o->ignore_index == INT64_MIN || loss_uses(what, used, "ignore_index")) &&
+           (!o->weight || loss_uses(what, used, "weight"));
 }
 
 /* ---- operands -------------------------------------------------------------------------------- */
@@ -122,7 +123,7 @@ bool wb__loss_dtypes(const char *what, wb_tensor **yhat_at, wb_tensor **y_at)
 }
 
 /* Sets l->axis to the axis of the classes. */
-static bool find_classes(loss *l)
+static bool find_classes(loss_state *l)
 {
     if (!l->yhat->ndim)
         return !wb__fail(WB_ERROR_SHAPE, "%s: no classes in %s", l->what, wb_describe(l->yhat));
@@ -143,7 +144,7 @@ static bool is_ambiguous(const wb_tensor *x, const wb_tensor *y)
 }
 
 /* Checks class numbers, converts them to i32 or i64, and sets l->hot. */
-static bool read_labels(loss *l)
+static bool loss_read_labels(loss_state *l)
 {
     wb_tensor *x = l->yhat, *y = l->y;
     const int64_t ignore = l->o.ignore_index, classes = x->dims[l->axis];
@@ -176,7 +177,7 @@ static bool read_labels(loss *l)
 }
 
 /* Checks the weights of the classes, and gives them a shape that broadcasts to that of yhat. */
-static bool read_weight(loss *l)
+static bool read_weight(loss_state *l)
 {
     wb_tensor *w = l->o.weight;
     const wb_tensor *x = l->yhat;
@@ -197,37 +198,37 @@ static bool read_weight(loss *l)
 
 /* ---- arithmetic ------------------------------------------------------------------------------ */
 
-static unsigned all_axes(const wb_tensor *x) { return (1u << x->ndim) - 1; }
+static unsigned loss_all_axes(const wb_tensor *x) { return (1u << x->ndim) - 1; }
 static wb_tensor *sum_of_all(wb_tensor *x)
 {
-    return x ? wb__reduce(WB__OP_sum, x, all_axes(x), false) : NULL;
+    return x ? wb__reduce(WB__OP_sum, x, loss_all_axes(x), false) : NULL;
 }
 
 wb_tensor *wb__aggregated(wb_agg agg, wb_tensor *x)
 {
     if (!x || agg == WB_AGG_UNREDUCED) return x;
-    return agg == WB_AGG_SUM ? sum_of_all(x) : wb__mean(x, all_axes(x), false);
+    return agg == WB_AGG_SUM ? sum_of_all(x) : wb__mean(x, loss_all_axes(x), false);
 }
 
-static wb_tensor *sum_over_classes(const loss *l, wb_tensor *x)
+static wb_tensor *sum_over_classes(const loss_state *l, wb_tensor *x)
 {
     return x ? wb__reduce(WB__OP_sum, x, 1u << l->axis, false) : NULL;
 }
 
 /* Aggregates the values of elements. */
-static wb_tensor *of_elements(const loss *l, wb_tensor *values)
+static wb_tensor *loss_of_elements(const loss_state *l, wb_tensor *values)
 {
     return wb__weighted(&l->w, l->o.agg, values);
 }
 
 /* Sums `terms`, which has the shape of yhat, over the classes, multiplies by the sign, which is 1
  * or -1, and aggregates. The mean is one over all rows. */
-static wb_tensor *over_rows(const loss *l, wb_tensor *terms, double sign)
+static wb_tensor *loss_over_rows(const loss_state *l, wb_tensor *terms, double sign)
 {
     if (!terms) return NULL;
     if (l->w.weight) {
         wb_tensor *rows = sum_over_classes(l, terms);
-        return of_elements(l, sign < 0 ? wb_neg(rows) : rows);
+        return loss_of_elements(l, sign < 0 ? wb_neg(rows) : rows);
     }
     if (l->o.agg == WB_AGG_MEAN) {
         double rows = 1;
@@ -251,35 +252,35 @@ static wb_tensor *safe_log(wb_tensor *x, double eps, wb_tensor *factor)
 }
 
 /* Returns x to the power of gamma, where x counts as 0 if it is negative. */
-static wb_tensor *power(wb_tensor *x, double gamma)
+static wb_tensor *loss_power(wb_tensor *x, double gamma)
 {
     wb_tensor *base = wb_maximum(x, wb_scalar(0));
     return gamma == 2 ? wb_square(base) : wb_pow(base, wb_scalar(gamma));
 }
 
 /* Returns y (1 - alpha) + alpha / parts. */
-static wb_tensor *smoothed(wb_tensor *y, double alpha, double parts)
+static wb_tensor *loss_smoothed(wb_tensor *y, double alpha, double parts)
 {
     return wb_add(wb_mul(y, wb_scalar(1 - alpha)), wb_scalar(alpha / parts));
 }
 
 /* ---- losses of elements ---------------------------------------------------------------------- */
 
-static wb_tensor *mse(loss *l)
+static wb_tensor *mse(loss_state *l)
 {
-    return of_elements(l, wb_square(wb_sub(l->yhat, l->y)));
+    return loss_of_elements(l, wb_square(wb_sub(l->yhat, l->y)));
 }
 
-static wb_tensor *mae(loss *l)
+static wb_tensor *mae(loss_state *l)
 {
-    return of_elements(l, wb_abs(wb_sub(l->yhat, l->y)));
+    return loss_of_elements(l, wb_abs(wb_sub(l->yhat, l->y)));
 }
 
-static wb_tensor *msle(loss *l)
+static wb_tensor *msle(loss_state *l)
 {
     wb_tensor *eps = wb_scalar(l->o.eps);
     wb_tensor *ratio = wb_div(wb_add(l->yhat, eps), wb_add(l->y, eps));
-    return of_elements(l, wb_square(wb_log(ratio)));
+    return loss_of_elements(l, wb_square(wb_log(ratio)));
 }
 
 /* The Huber loss of one element is q (e - q/2), where e = |yhat - y| and q = min(e, delta). This is
@@ -303,59 +304,60 @@ static wb_tensor *huber(wb_tensor *yhat, wb_tensor *y, const wb_huber_options *g
     return wb__weighted(&w, o.agg, wb_mul(q, wb_sub(e, wb_mul(q, wb_scalar(0.5)))));
 }
 
-static wb_tensor *binarycrossentropy(loss *l)
+static wb_tensor *binarycrossentropy(loss_state *l)
 {
     wb_tensor *not_y = one_minus(l->y);
     wb_tensor *yes = wb_mul(l->y, safe_log(l->yhat, l->o.eps, l->y));
     wb_tensor *no = wb_mul(not_y, safe_log(one_minus(l->yhat), l->o.eps, not_y));
-    return of_elements(l, wb_neg(wb_add(yes, no)));
+    return loss_of_elements(l, wb_neg(wb_add(yes, no)));
 }
 
-static wb_tensor *logitbinarycrossentropy(loss *l)
+static wb_tensor *logitbinarycrossentropy(loss_state *l)
 {
-    return of_elements(l, wb_sub(wb_mul(one_minus(l->y), l->yhat), wb_logsigmoid(l->yhat)));
+    return loss_of_elements(l, wb_sub(wb_mul(one_minus(l->y), l->yhat), wb_logsigmoid(l->yhat)));
 }
 
-static wb_tensor *poisson_loss(loss *l)
+static wb_tensor *poisson_loss(loss_state *l)
 {
-    return of_elements(l, wb_sub(l->yhat, wb_mul(l->y, safe_log(l->yhat, 0, l->y))));
+    return loss_of_elements(l, wb_sub(l->yhat, wb_mul(l->y, safe_log(l->yhat, 0, l->y))));
 }
 
-static wb_tensor *hinge(const loss *l)
+static wb_tensor *hinge(const loss_state *l)
 {
     return wb_relu(one_minus(wb_mul(l->yhat, l->y)));
 }
 
-static wb_tensor *hinge_loss(loss *l) { return of_elements(l, hinge(l)); }
-static wb_tensor *squared_hinge_loss(loss *l)
+static wb_tensor *hinge_loss(loss_state *l) { return loss_of_elements(l, hinge(l)); }
+static wb_tensor *squared_hinge_loss(loss_state *l)
 {
-    return of_elements(l, wb_square(hinge(l)));
+    return loss_of_elements(l, wb_square(hinge(l)));
 }
 
-static wb_tensor *binary_focal_loss(loss *l)
+static wb_tensor *binary_focal_loss(loss_state *l)
 {
     wb_tensor *p = wb_add(l->yhat, wb_scalar(l->o.eps));
     wb_tensor *right = wb_add(wb_mul(l->y, p), wb_mul(one_minus(l->y), one_minus(p)));
     right = wb_maximum(right, wb_scalar(l->o.eps));     /* it is -eps where yhat is 1 and y is 0 */
-    return of_elements(l, wb_neg(wb_mul(power(one_minus(right), l->o.gamma), wb_log(right))));
+    return loss_of_elements(
+        l, wb_neg(wb_mul(loss_power(one_minus(right), l->o.gamma), wb_log(right))));
 }
 
-static wb_tensor *siamese_contrastive_loss(loss *l)
+static wb_tensor *siamese_contrastive_loss(loss_state *l)
 {
     wb_tensor *near = wb_mul(one_minus(l->y), wb_square(l->yhat));
     wb_tensor *gap = wb_relu(wb_sub(wb_scalar(l->o.margin), l->yhat));
-    return of_elements(l, wb_add(near, wb_mul(l->y, wb_square(gap))));
+    return loss_of_elements(l, wb_add(near, wb_mul(l->y, wb_square(gap))));
 }
 
 /* ---- losses of sets -------------------------------------------------------------------------- */
 
 /* Returns the sum of the terms, which the weights multiply. */
-static wb_tensor *sum_of_terms(const loss *l, wb_tensor *terms)
+static wb_tensor *sum_of_terms(const loss_state *l, wb_tensor *terms)
 {
     return sum_of_all(l->w.weight ? wb_mul(terms, l->w.weight) : terms);
 }
 
-static wb_tensor *dice_coeff_loss(loss *l)
+static wb_tensor *dice_coeff_loss(loss_state *l)
 {
     wb_tensor *smooth = wb_scalar(l->o.smooth);
     wb_tensor *both = wb_mul(sum_of_terms(l, wb_mul(l->y, l->yhat)), wb_scalar(2));
@@ -365,7 +367,7 @@ static wb_tensor *dice_coeff_loss(loss *l)
 
 /* The denominator is sum(both + beta (yhat - both) + (1 - beta) (y - both)) + 1, where both = y
  * yhat. */
-static wb_tensor *tversky_loss(loss *l)
+static wb_tensor *tversky_loss(loss_state *l)
 {
     wb_tensor *one = wb_scalar(1), *beta = wb_scalar(l->o.beta), *both = wb_mul(l->y, l->yhat);
     wb_tensor *wrong = wb_mul(beta, wb_sub(l->yhat, both)),
@@ -378,7 +380,7 @@ static wb_tensor *tversky_loss(loss *l)
 
 /* Returns the cross-entropy of class numbers: the loss of a row is NaN if its label is out of
  * range, and 0 if its label is ignored. */
-static wb_tensor *of_labels(const loss *l, wb_tensor *logp)
+static wb_tensor *of_labels(const loss_state *l, wb_tensor *logp)
 {
     const double alpha = l->o.label_smoothing, classes = (double)l->yhat->dims[l->axis];
     const bool ignores = l->o.ignore_index != INT64_MIN;
@@ -397,71 +399,71 @@ static wb_tensor *of_labels(const loss *l, wb_tensor *logp)
         kept = wb_astype(kept, (wb_dtype)l->yhat->dtype);
         counts = w ? wb_mul(counts, kept) : kept;
     }
-    if (l->o.agg != WB_AGG_MEAN || !counts) return of_elements(l, rows);
+    if (l->o.agg != WB_AGG_MEAN || !counts) return loss_of_elements(l, rows);
     if (!l->w.weight) return wb_div(sum_of_all(rows), sum_of_all(counts));
     rows = wb_mul(wb__loss_masked(&l->w, rows, -1, 0), l->w.weight);
     return wb__weighted_by(&l->w, rows, wb_mul(counts, l->w.weight));
 }
 
 /* Returns the cross-entropy; logp has the logarithms of the probabilities. */
-static wb_tensor *entropy(const loss *l, wb_tensor *logp)
+static wb_tensor *loss_entropy(const loss_state *l, wb_tensor *logp)
 {
     if (l->labels) return logp ? of_labels(l, logp) : NULL;
     if (l->o.ignore_index != INT64_MIN)
         return wb__fail_null(WB_ERROR_DTYPE, "%s: .ignore_index needs class numbers, and y is %s",
                              l->what, wb_describe(l->y));
     wb_tensor *terms = wb_mul(l->y, logp);
-    return over_rows(l, l->o.weight ? wb_mul(terms, l->o.weight) : terms, -1);
+    return loss_over_rows(l, l->o.weight ? wb_mul(terms, l->o.weight) : terms, -1);
 }
 
 /* Makes the preparations for a cross-entropy that only these losses need. */
-static bool begin_entropy(loss *l)
+static bool begin_entropy(loss_state *l)
 {
     if (!read_weight(l)) return false;
     if (l->o.label_smoothing != 0 && !l->labels)
-        l->y = smoothed(l->y, l->o.label_smoothing, (double)l->yhat->dims[l->axis]);
+        l->y = loss_smoothed(l->y, l->o.label_smoothing, (double)l->yhat->dims[l->axis]);
     return l->y != NULL;
 }
 
-static wb_tensor *crossentropy(loss *l)
+static wb_tensor *crossentropy(loss_state *l)
 {
     if (!begin_entropy(l)) return NULL;
     wb_tensor *factor = !l->labels ? l->y : l->o.label_smoothing == 0 ? l->hot : NULL;
-    return entropy(l, safe_log(l->yhat, l->o.eps, factor));
+    return loss_entropy(l, safe_log(l->yhat, l->o.eps, factor));
 }
 
-static wb_tensor *logitcrossentropy(loss *l)
+static wb_tensor *logitcrossentropy(loss_state *l)
 {
-    return begin_entropy(l) ? entropy(l, wb_logsoftmax_over(l->yhat, l->axis)) : NULL;
+    return begin_entropy(l) ? loss_entropy(l, wb_logsoftmax_over(l->yhat, l->axis)) : NULL;
 }
 
-static wb_tensor *kldivergence(loss *l)
+static wb_tensor *kldivergence(loss_state *l)
 {
     wb_tensor *of_y = wb_mul(l->y, safe_log(l->y, 0, l->y)),
               *of_both = wb_mul(l->y, safe_log(l->yhat, l->o.eps, l->y));
-    return over_rows(l, wb_sub(of_y, of_both), 1);
+    return loss_over_rows(l, wb_sub(of_y, of_both), 1);
 }
 
-static wb_tensor *focal_loss(loss *l)
+static wb_tensor *focal_loss(loss_state *l)
 {
     wb_tensor *p = wb_add(l->yhat, wb_scalar(l->o.eps));
-    wb_tensor *weight = wb_mul(l->y, power(one_minus(p), l->o.gamma));
-    return over_rows(l, wb_mul(weight, safe_log(l->yhat, l->o.eps, l->y)), -1);
+    wb_tensor *weight = wb_mul(l->y, loss_power(one_minus(p), l->o.gamma));
+    return loss_over_rows(l, wb_mul(weight, safe_log(l->yhat, l->o.eps, l->y)), -1);
 }
 
 /* ---- public functions ------------------------------------------------------------------------ */
 
-static bool read_weights(loss *l, const wb__given *g)
+static bool read_weights(loss_state *l, const wb__given *g)
 {
     return wb__read_loss_weights(&l->w, l->what, g, l->o.sample_weight, l->o.mask, l->yhat,
                                  l->axis < 0 ? 0 : 1u << l->axis);
 }
 
 /* Returns the loss f of the operands. `used` has the names of the options of f. */
-static wb_tensor *computed(const char *what, wb_tensor *(*f)(loss *), const char *used,
-                           wb_tensor *yhat, wb_tensor *y, const wb_loss_options *given)
+static wb_tensor *loss_computed(const char *what, wb_tensor *(*f)(loss_state *), const char *used,
+                                wb_tensor *yhat, wb_tensor *y, const wb_loss_options *given)
 {
-    loss l = {.what = what, .yhat = yhat, .y = y, .axis = -1};
+    loss_state l = {.what = what, .yhat = yhat, .y = y, .axis = -1};
     wb__given g;
     if (!yhat || !y) return wb__null(what, yhat ? "y" : "yhat"), NULL;
     if (!wb__floating(what, yhat) || !wb__operand(what, y) ||
@@ -469,7 +471,7 @@ static wb_tensor *computed(const char *what, wb_tensor *(*f)(loss *), const char
         return NULL;
     const bool classes = strstr(used, "dims"), takes_labels = strstr(used, "ignore_index");
     if (takes_labels && wb__is_integer(y))
-        return find_classes(&l) && read_weights(&l, &g) && read_labels(&l) ? f(&l) : NULL;
+        return find_classes(&l) && read_weights(&l, &g) && loss_read_labels(&l) ? f(&l) : NULL;
     if (takes_labels && y->ndim == yhat->ndim - 1)
         return wb__fail_null(WB_ERROR_SHAPE, "%s: shapes differ: %s · %s; class numbers are "
                              "integers: wb_astype(y, WB_I32)", what, wb_describe(yhat),
@@ -486,7 +488,7 @@ static wb_tensor *computed(const char *what, wb_tensor *(*f)(loss *), const char
     wb_tensor *wb_##name##_with(wb_tensor *yhat, wb_tensor *y, const wb_loss_options *o)        \
     {                                                                                           \
         const wb__frame f = wb__frame_begin();                                                  \
-        return wb__frame_end(f, computed(#name, name, used, yhat, y, o));                       \
+        return wb__frame_end(f, loss_computed(#name, name, used, yhat, y, o));                  \
     }                                                                                           \
     wb_tensor *(wb_##name)(wb_tensor *yhat, wb_tensor *y)                                       \
     {                                                                                           \
@@ -531,9 +533,9 @@ static wb_tensor *label_smoothing(wb_tensor *y, double alpha,
     if (!(alpha > 0 && alpha < 1))
         return wb__fail_null(WB_ERROR_ARGUMENT, "label_smoothing: alpha is %g; it must be above 0 "
                              "and below 1", alpha);
-    if (o.binary) return smoothed(y, alpha, 2);
+    if (o.binary) return loss_smoothed(y, alpha, 2);
     const int axis = wb__axis("label_smoothing", y, o.dims);
-    return axis < 0 ? NULL : smoothed(y, alpha, (double)y->dims[axis]);
+    return axis < 0 ? NULL : loss_smoothed(y, alpha, (double)y->dims[axis]);
 }
 
 wb_tensor *wb_label_smoothing_with(wb_tensor *y, double alpha, const wb_label_smoothing_options *o)

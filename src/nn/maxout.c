@@ -3,7 +3,7 @@
 
 extern const wb__layer_type wb__maxout_type;
 
-static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+static wb_tensor *maxout_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     wb__child *layers;
     wb_tensor *y = NULL;
@@ -20,7 +20,7 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
     return y;
 }
 
-static void print(const wb_layer *l, wb__text *t)
+static void maxout_print(const wb_layer *l, wb__text *t)
 {
     wb__child *layers;
     const int n = wb__container_layers(l, &layers);
@@ -32,8 +32,8 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-static wb_layer *assemble(const void *options, int n, const char *const *names,
-                          wb_layer *const *layers)
+static wb_layer *maxout_assemble(const void *options, int n, const char *const *names,
+                                 wb_layer *const *layers)
 {
     (void)options;
     wb_tree *list = wb__layer_list("Maxout", n, names, layers);
@@ -42,10 +42,10 @@ static wb_layer *assemble(const void *options, int n, const char *const *names,
 }
 
 const wb__layer_type wb__maxout_type = {
-    .name = "Maxout", .call = call, .print = print, .assemble = assemble};
+    .name = "Maxout", .call = maxout_call, .print = maxout_print, .assemble = maxout_assemble};
 
 wb_layer *wb_Maxout_array(int n, wb_layer *const *layers)
 {
     WB__EDGE;
-    return assemble(NULL, n, NULL, layers);
+    return maxout_assemble(NULL, n, NULL, layers);
 }

@@ -16,15 +16,15 @@ typedef struct {
     wb_tensor *wrong;           /* bool, one: such an element would count; NULL likewise */
     int64_t classes;
     bool binary;                /* yhat was bool */
-} metric;
+} metrics_metric;
 
 /* Returns x as one axis. */
-static wb_tensor *flat(wb_tensor *x)
+static wb_tensor *metrics_flat(wb_tensor *x)
 {
     return x ? wb_reshape_array(x, 1, &x->size) : NULL;
 }
 
-static bool same_shape(const metric *m, const wb_tensor *yhat)
+static bool metrics_same_shape(const metrics_metric *m, const wb_tensor *yhat)
 {
     if (wb__same_dims(yhat, m->y)) return true;
     return !wb__fail(WB_ERROR_SHAPE, "%s: shapes differ: %s · %s", m->what, wb_describe(m->yhat),
@@ -44,19 +44,19 @@ static bool has_labels(const char *what, const wb_tensor *scores, const wb_tenso
 }
 
 /* Sets the classes of yhat, and their number. */
-static bool read_classes(metric *m)
+static bool read_classes(metrics_metric *m)
 {
     wb_tensor *x = m->yhat;
     m->binary = x->dtype == WB_BOOL;
     m->classes = m->o.classes;
     if (m->binary) {
-        if (!same_shape(m, x)) return false;
+        if (!metrics_same_shape(m, x)) return false;
         m->classes = 2;
         m->y = m->y->dtype == WB_BOOL || wb__is_integer(m->y) ? m->y : wb_ne(m->y, wb_scalar(0));
         if (m->y && wb__is_integer(m->y) && m->o.ignore_index == INT64_MIN)
             m->y = wb_ne(m->y, wb_scalar_int(0));
     } else if (wb__is_integer(x)) {
-        if (!same_shape(m, x)) return false;
+        if (!metrics_same_shape(m, x)) return false;
         if (!wb__is_integer(m->y))
             return !wb__fail(WB_ERROR_DTYPE, "%s: yhat has class numbers, and y is %s", m->what,
                              wb_describe(m->y));
@@ -80,14 +80,14 @@ static bool read_classes(metric *m)
 }
 
 /* Leaves out the elements without a class, and notes whether one would count. */
-static bool leave_classless(metric *m)
+static bool leave_classless(metrics_metric *m)
 {
     if (!m->classless) return true;
     m->wrong = wb_any(m->kept ? wb_and(m->classless, m->kept) : m->classless);
     return m->wrong && wb__also(&m->kept, wb_not(m->classless));
 }
 
-static bool read_metric(metric *m, const wb_metric_options *given)
+static bool read_metric(metrics_metric *m, const wb_metric_options *given)
 {
     wb__given g;
     wb__loss_weights w;
@@ -117,7 +117,7 @@ static bool read_metric(metric *m, const wb_metric_options *given)
 }
 
 /* Returns the table [classes, classes]. Elements that do not count go to a place behind it. */
-static wb_tensor *table_of(metric *m)
+static wb_tensor *metrics_table_of(metrics_metric *m)
 {
     const int64_t c = m->classes, cells = c * c;
     if (c > 46340)
@@ -125,7 +125,7 @@ static wb_tensor *table_of(metric *m)
                              (long long)c);
     wb_tensor *at = wb_add(wb_mul(m->y, wb_scalar_int(c)), m->yhat);
     if (m->kept) at = wb_where(m->kept, at, wb_scalar_int(cells));
-    at = at ? flat(wb__as(at, WB_I32)) : NULL;
+    at = at ? metrics_flat(wb__as(at, WB_I32)) : NULL;
     wb_tensor *ones = at ? wb_full_array(1, WB_I32, 1, at->dims) : NULL;
     wb_tensor *counts = wb_scatter(wb_full_array(0, WB_I32, 1, (int64_t[]){cells + 1}), at, ones);
     counts = counts ? wb_slice(counts, 0, 0, cells) : NULL;
@@ -134,23 +134,23 @@ static wb_tensor *table_of(metric *m)
 
 static wb_tensor *confusion(wb_tensor *yhat, wb_tensor *y, const wb_metric_options *given)
 {
-    metric m = {.what = "confusion", .yhat = yhat, .y = y};
+    metrics_metric m = {.what = "confusion", .yhat = yhat, .y = y};
     if (!read_metric(&m, given)) return NULL;
-    if (m.o.agg == WB_AGG_MEAN) return table_of(&m);
+    if (m.o.agg == WB_AGG_MEAN) return metrics_table_of(&m);
     return wb__fail_null(WB_ERROR_ARGUMENT, "confusion: does not use .agg");
 }
 
 /* Returns F1 or IoU of each class, or of all. */
-static wb_tensor *overlap(const char *what, bool f1, wb_tensor *yhat, wb_tensor *y,
-                          const wb_metric_options *given)
+static wb_tensor *metrics_overlap(const char *what, bool f1, wb_tensor *yhat, wb_tensor *y,
+                                  const wb_metric_options *given)
 {
-    metric m = {.what = what, .yhat = yhat, .y = y};
+    metrics_metric m = {.what = what, .yhat = yhat, .y = y};
     if (!read_metric(&m, given)) return NULL;
     if (m.o.agg != WB_AGG_MEAN && m.o.agg != WB_AGG_UNREDUCED)
         return wb__fail_null(WB_ERROR_ARGUMENT,
                              "%s: .agg is %d; it is WB_AGG_MEAN or WB_AGG_UNREDUCED",
                              what, (int)m.o.agg);
-    wb_tensor *table = table_of(&m), *number = wb_arange(m.classes, WB_I32);
+    wb_tensor *table = metrics_table_of(&m), *number = wb_arange(m.classes, WB_I32);
     wb_tensor *diagonal = wb_eq(wb_unsqueeze(number, 1), number);
     wb_tensor *both = wb_where(diagonal, table, wb_scalar_int(0));
     both = both ? wb__as(wb__reduce(WB__OP_sum, both, 1, false), WB_F32) : NULL;
@@ -166,13 +166,14 @@ static wb_tensor *overlap(const char *what, bool f1, wb_tensor *yhat, wb_tensor 
 
 /* ---- the area under the ROC curve ------------------------------------------------------------ */
 
-static wb_tensor *sum_over(wb_tensor *x) { return x ? wb__reduce(WB__OP_sum, x, 1, false) : NULL; }
+static wb_tensor *metrics_sum_over(wb_tensor *x) { return x ? wb__reduce(WB__OP_sum, x, 1,
+                                                                         false) : NULL; }
 
 /* Returns the area for n scores [n] and the true elements, bool [n]. `kept` [n] may be NULL.
  * Elements of equal score are a group. With p true and q false elements in a group, and b false
  * ones below it, the sum of p (2 b + q) over the groups is twice the number of pairs in the right
  * order. Counts are i64. */
-static wb_tensor *area(wb_tensor *scores, wb_tensor *truth, wb_tensor *kept)
+static wb_tensor *metrics_area(wb_tensor *scores, wb_tensor *truth, wb_tensor *kept)
 {
     if (!scores || !truth) return NULL;
     const int64_t n = scores->dims[0];
@@ -190,8 +191,8 @@ static wb_tensor *area(wb_tensor *scores, wb_tensor *truth, wb_tensor *kept)
     wb_tensor *trues = wb_scatter(zeros, group, p), *falses = wb_scatter(zeros, group, q);
     wb_tensor *below = falses ? wb_sub(wb_mul(wb_cumsum(falses, 0), wb_scalar_int(2)), falses)
                               : NULL;
-    wb_tensor *twice = sum_over(wb_mul(trues, below));
-    wb_tensor *pairs = wb_mul(sum_over(p), sum_over(q));
+    wb_tensor *twice = metrics_sum_over(wb_mul(trues, below));
+    wb_tensor *pairs = wb_mul(metrics_sum_over(p), metrics_sum_over(q));
     wb_tensor *result = wb_div(wb_astype(twice, WB_F32),
                                wb_mul(wb_astype(pairs, WB_F32), wb_scalar(2)));
     wb_tensor *wrong = wb_isnan(scores);
@@ -206,8 +207,8 @@ static wb_tensor *mean_area(wb_tensor *yhat, int axis, wb_tensor *y, wb_tensor *
     wb_tensor **all = wb__alloc((size_t)classes * sizeof(wb_tensor *)), *mean = NULL;
     int64_t c = 0;
     for (bool good = all != NULL; good && c < classes; c += good) {
-        wb_tensor *score = flat(wb_slice(yhat, axis, c, c + 1));
-        all[c] = area(score, wb_eq(y, wb_scalar_int(c)), kept);
+        wb_tensor *score = metrics_flat(wb_slice(yhat, axis, c, c + 1));
+        all[c] = metrics_area(score, wb_eq(y, wb_scalar_int(c)), kept);
         good = (all[c] = all[c] ? wb_unsqueeze(all[c], 0) : NULL) != NULL;
     }
     if (all && c == classes) mean = wb_nanmean(wb_concat_array(0, (int)classes, all));
@@ -229,14 +230,14 @@ static wb_tensor *roc_auc(wb_tensor *yhat, wb_tensor *y, const wb_roc_auc_option
     const int axis = binary ? -1 : yhat->ndim ? wb__axis(what, yhat, o.dims) : 0;
     if (!binary && (axis < 0 || !has_labels(what, yhat, y, axis))) return NULL;
     if (!wb__read_loss_weights(&w, what, &g, NULL, o.mask, y, 0)) return NULL;
-    wb_tensor *kept = w.mask ? flat(wb_expand_array(w.mask, y->ndim, y->dims)) : NULL;
+    wb_tensor *kept = w.mask ? metrics_flat(wb_expand_array(w.mask, y->ndim, y->dims)) : NULL;
     if (w.mask && !kept) return NULL;
     if (binary) {
         if (y->dtype != WB_BOOL) y = wb_ne(y, wb__is_integer(y) ? wb_scalar_int(0) : wb_scalar(0));
-        return area(flat(yhat), flat(y), kept);
+        return metrics_area(metrics_flat(yhat), metrics_flat(y), kept);
     }
     const int64_t classes = yhat->dims[axis];
-    y = flat(wb__loss_masked(&w, y, -1, 0));
+    y = metrics_flat(wb__loss_masked(&w, y, -1, 0));
     if (!y || !wb__labels_below(what, y, classes, NULL)) return NULL;
     return classes ? mean_area(yhat, axis, y, kept) : wb_full_array(NAN, WB_F32, 0, NULL);
 }
@@ -254,6 +255,6 @@ static wb_tensor *roc_auc(wb_tensor *yhat, wb_tensor *y, const wb_roc_auc_option
         return wb_##name##_with(yhat, y, NULL);                                                 \
     }
 METRIC(confusion, wb_metric_options, confusion(yhat, y, o))
-METRIC(f1, wb_metric_options, overlap("f1", true, yhat, y, o))
-METRIC(iou, wb_metric_options, overlap("iou", false, yhat, y, o))
+METRIC(f1, wb_metric_options, metrics_overlap("f1", true, yhat, y, o))
+METRIC(iou, wb_metric_options, metrics_overlap("iou", false, yhat, y, o))
 METRIC(roc_auc, wb_roc_auc_options, roc_auc(yhat, y, o))

@@ -12,33 +12,35 @@
     X(wb_BatchNorm_options, dtype, DTYPE, 1)
 static const wb__option batch_table[] = {BATCH_OPTIONS(WB__OPTION_ROW)};
 
-enum { SCALE, BIAS, MEAN, VAR };        /* indices of children; GroupNorm and LayerNorm have the
-                                           first two, RMSNorm has SCALE */
+enum { NORM_SCALE, NORM_BIAS, NORM_MEAN, VAR }; /* indices of children; GroupNorm and LayerNorm have
+                                                 * the
+                                           first two, RMSNorm has NORM_SCALE */
 
 static bool put_affine(wb_layer *l, bool scale, bool bias, wb_dtype dtype, int ndim,
                        const int64_t *dims)
 {
-    return wb__layer_put_parameter(l, SCALE, "scale", scale, wb_init_ones, dtype, ndim, dims) &&
-           wb__layer_put_parameter(l, BIAS, "bias", bias, wb_init_zeros, dtype, ndim, dims);
+    return wb__layer_put_parameter(l, NORM_SCALE, "scale", scale, wb_init_ones, dtype, ndim,
+                                   dims) &&
+           wb__layer_put_parameter(l, NORM_BIAS, "bias", bias, wb_init_zeros, dtype, ndim, dims);
 }
 
 /* Reshapes v [C] to [1, C, 1, ...], which broadcasts over x. */
-static wb_tensor *along_channels(wb_tensor *v, const wb_tensor *x)
+static wb_tensor *norm_along_channels(wb_tensor *v, const wb_tensor *x)
 {
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) dims[i] = i == 1 ? x->dims[1] : 1;
     return v ? wb_reshape_array(v, x->ndim, dims) : NULL;
 }
 
-static wb_tensor *scaled(wb_tensor *x, wb_tensor *scale, wb_tensor *bias)
+static wb_tensor *norm_scaled(wb_tensor *x, wb_tensor *scale, wb_tensor *bias)
 {
     if (!x || wb_is_none(scale)) return x;
-    return wb_add(wb_mul(x, along_channels(scale, x)), along_channels(bias, x));
+    return wb_add(wb_mul(x, norm_along_channels(scale, x)), norm_along_channels(bias, x));
 }
 
 /* Assigns (1 - momentum)·running + momentum·factor·value to `running`. For the variance, `factor`
  * is Bessel's correction. */
-static int move(wb_tensor *running, wb_tensor *value, double momentum, double factor)
+static int norm_move(wb_tensor *running, wb_tensor *value, double momentum, double factor)
 {
     const wb_dtype dtype = (wb_dtype)running->dtype;
     wb_tensor *moved = wb_add(wb_mul(wb__as(running, (wb_dtype)value->dtype),
@@ -70,7 +72,7 @@ static bool valid_momentum(const char *what, double momentum)
 }
 
 /* Whether axis 1 of x has `channels` elements. */
-static bool has_channels(const char *what, const wb_tensor *x, int64_t channels)
+static bool norm_has_channels(const char *what, const wb_tensor *x, int64_t channels)
 {
     if (x->ndim >= 2 && x->dims[1] == channels) return true;
     return wb__fail(WB_ERROR_SHAPE, "%s: expects %lld channels in dimension 1, got %s", what,
@@ -83,7 +85,7 @@ static bool put_statistics(wb_layer *l, bool has, wb_dtype dtype, int64_t channe
     const char *what = l->type->name;
     wb_tensor *mean =
         has ? wb__statistic(what, "mean", wb_init_zeros, dtype, channels) : WB_NONE;
-    if (!wb__layer_put(l, MEAN, "mean", mean)) return false;
+    if (!wb__layer_put(l, NORM_MEAN, "mean", mean)) return false;
     return wb__layer_put(l, VAR, "var",
                          has ? wb__statistic(what, "var", wb_init_ones, dtype, channels) : WB_NONE);
 }
@@ -98,15 +100,15 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
                              "%s",
                              wb_describe(x));
     wb_tensor *y = wb__normalise(x, axes, o->eps);
-    y = scaled(y, wb__layer_child(l, SCALE), wb__layer_child(l, BIAS));
+    y = norm_scaled(y, wb__layer_child(l, NORM_SCALE), wb__layer_child(l, NORM_BIAS));
     if (!y || !o->track_stats) return y;
     double momentum = o->momentum;
     wb_tensor *still = wb__wide(wb_stop_gradient(x)), *mean = wb__mean(still, axes, true);
     wb_tensor *var = wb__mean(wb_square(wb_sub(still, mean)), axes, false);
     mean = wb_reshape_array(mean, 1, &x->dims[1]);
     if (!mean || !var) return NULL;
-    if (move(wb__layer_child(l, MEAN), mean, momentum, 1) ||
-        move(wb__layer_child(l, VAR), var, momentum, (double)each / (double)(each - 1)))
+    if (norm_move(wb__layer_child(l, NORM_MEAN), mean, momentum, 1) ||
+        norm_move(wb__layer_child(l, VAR), var, momentum, (double)each / (double)(each - 1)))
         return NULL;
     return y;
 }
@@ -116,14 +118,15 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
 static wb_tensor *with_statistics(wb_layer *l, wb_tensor *x, double eps)
 {
     const wb_dtype dtype = (wb_dtype)x->dtype, t = wb__computed_in(dtype);
-    wb_tensor *scale = wb__layer_child(l, SCALE), *bias = wb__layer_child(l, BIAS);
+    wb_tensor *scale = wb__layer_child(l, NORM_SCALE), *bias = wb__layer_child(l, NORM_BIAS);
     wb_tensor *factor = wb_rsqrt(
         wb_add(wb__as(wb__layer_child(l, VAR), t), wb__number_of(eps)));
     if (!wb_is_none(scale)) factor = wb_mul(wb__as(scale, t), factor);
-    wb_tensor *shift = wb_mul(wb__as(wb__layer_child(l, MEAN), t), factor);
+    wb_tensor *shift = wb_mul(wb__as(wb__layer_child(l, NORM_MEAN), t), factor);
     shift = wb_is_none(bias) ? wb_neg(shift) : wb_sub(wb__as(bias, t), shift);
     x = wb__as(x, t);
-    return wb__as(wb_add(wb_mul(x, along_channels(factor, x)), along_channels(shift, x)), dtype);
+    return wb__as(wb_add(wb_mul(x, norm_along_channels(factor, x)), norm_along_channels(shift, x)),
+                  dtype);
 }
 
 /* Whether x is f16 or bf16 and the layer has no scale and bias. Then x keeps its dtype and is not
@@ -136,17 +139,18 @@ static bool only_statistics(const wb_BatchNorm_options *o, const wb_tensor *x)
 static wb_tensor *batch_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     const wb_BatchNorm_options *o = l->options;
-    wb_tensor *x = inputs[0], *parameter = wb__layer_child(l, o->affine ? SCALE : MEAN);
+    wb_tensor *x = inputs[0], *parameter = wb__layer_child(l, o->affine ? NORM_SCALE : NORM_MEAN);
     if (!wb__one_input(l, n)) return NULL;
-    if (!has_channels("BatchNorm", x, o->channels)) return NULL;
+    if (!norm_has_channels("BatchNorm", x, o->channels)) return NULL;
     if (!wb_is_none(parameter) && !only_statistics(o, x)) x = wb__layer_input(l, x, parameter);
     if (!x) return NULL;
     unsigned axes = ((1u << x->ndim) - 1) & ~2u;
     bool automatic, train = wb__train_mode(l, &automatic);
     wb_tensor *y = train ? batch_train(l, x, axes)
-                   : o->track_stats ? with_statistics(l, x, o->eps)
-                                    : scaled(wb__normalise(x, axes, o->eps),
-                                             wb__layer_child(l, SCALE), wb__layer_child(l, BIAS));
+                   : o->track_stats
+                       ? with_statistics(l, x, o->eps)
+                       : norm_scaled(wb__normalise(x, axes, o->eps), wb__layer_child(l, NORM_SCALE),
+                                     wb__layer_child(l, NORM_BIAS));
     if (automatic && o->track_stats) y = wb__mark_automatic(y, "BatchNorm");
     return wb__activate(o->activation, y);
 }
@@ -162,11 +166,12 @@ static void batch_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-static const wb__torch_child torch_rows[] = {
+static const wb__torch_child norm_torch_rows[] = {
     {"scale", "weight", NULL, 0},
     {"mean", "running_mean", NULL, 0},
     {"var", "running_var", NULL, 0}};
-static const wb__torch_kind torch_batch = {WB__TORCH_CHILDREN(torch_rows), .counts_batches = true};
+static const wb__torch_kind torch_batch = {WB__TORCH_CHILDREN(norm_torch_rows),
+                                           .counts_batches = true};
 
 WB__PLAIN_LAYER(batchnorm, "BatchNorm", wb_BatchNorm_options, batch_table, wb_BatchNorm_with,
                 .call = batch_call, .print = batch_print, .torch = &torch_batch);
@@ -197,7 +202,7 @@ static const wb__option instance_table[] = {INSTANCE_OPTIONS(WB__OPTION_ROW)};
 
 /* Updates the running statistics with the means, over the samples, of the mean and the unbiased
  * variance of each channel of a sample. `each` is the number of values of such a channel. */
-static bool track(wb_layer *l, wb_tensor *x, unsigned axes, int64_t each)
+static bool norm_track(wb_layer *l, wb_tensor *x, unsigned axes, int64_t each)
 {
     const wb_InstanceNorm_options *o = l->options;
     const double momentum = o->momentum;
@@ -205,16 +210,17 @@ static bool track(wb_layer *l, wb_tensor *x, unsigned axes, int64_t each)
     wb_tensor *centred = wb_sub(still, wb__mean(still, axes, true));
     wb_tensor *mean = wb__mean(still, axes | 1u, false);
     wb_tensor *var = wb__mean(wb_square(centred), axes | 1u, false);
-    return mean && var && !move(wb__layer_child(l, MEAN), mean, momentum, 1) &&
-           !move(wb__layer_child(l, VAR), var, momentum, (double)each / (double)(each - 1));
+    return mean && var && !norm_move(wb__layer_child(l, NORM_MEAN), mean, momentum, 1) &&
+           !norm_move(wb__layer_child(l, VAR), var, momentum, (double)each / (double)(each - 1));
 }
 
 static wb_tensor *instance_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     const wb_InstanceNorm_options *o = l->options;
-    wb_tensor *x = inputs[0], *parameter = wb__layer_child(l, o->affine ? SCALE : MEAN), *y;
+    wb_tensor *x = inputs[0], *parameter = wb__layer_child(l, o->affine ? NORM_SCALE : NORM_MEAN),
+              *y;
     const double eps = o->eps;
-    if (!wb__one_input(l, n) || !has_channels("InstanceNorm", x, o->channels)) return NULL;
+    if (!wb__one_input(l, n) || !norm_has_channels("InstanceNorm", x, o->channels)) return NULL;
     if (!wb_is_none(parameter) && (o->affine || !wb__dtype_float((wb_dtype)x->dtype)))
         x = wb__layer_input(l, x, parameter);
     if (!x || !wb__floating("InstanceNorm", x)) return NULL;
@@ -228,9 +234,9 @@ static wb_tensor *instance_call(wb_layer *l, int n, wb_tensor *const *inputs)
         return wb__fail_null(WB_ERROR_SHAPE, "InstanceNorm: needs more than one value for each "
                              "channel of a sample, got %s", wb_describe(x));
     } else {
-        y = scaled(wb__normalise(x, axes, eps), wb__layer_child(l, SCALE),
-                   wb__layer_child(l, BIAS));
-        if (o->track_stats && !track(l, x, axes, each)) return NULL;
+        y = norm_scaled(wb__normalise(x, axes, eps), wb__layer_child(l, NORM_SCALE),
+                        wb__layer_child(l, NORM_BIAS));
+        if (o->track_stats && !norm_track(l, x, axes, each)) return NULL;
     }
     if (automatic && o->track_stats) y = wb__mark_automatic(y, "InstanceNorm");
     return wb__activate(o->activation, y);
@@ -277,8 +283,8 @@ static const wb__option group_table[] = {GROUP_OPTIONS(WB__OPTION_ROW)};
 static wb_tensor *group_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     const wb_GroupNorm_options *o = l->options;
-    wb_tensor *x = inputs[0], *scale = wb__layer_child(l, SCALE);
-    if (!wb__one_input(l, n) || !has_channels("GroupNorm", x, o->channels)) return NULL;
+    wb_tensor *x = inputs[0], *scale = wb__layer_child(l, NORM_SCALE);
+    if (!wb__one_input(l, n) || !norm_has_channels("GroupNorm", x, o->channels)) return NULL;
     if (!wb_is_none(scale)) x = wb__layer_input(l, x, scale);
     if (!x || !wb__floating("GroupNorm", x)) return NULL;
     int64_t each = o->channels / o->groups;
@@ -286,7 +292,7 @@ static wb_tensor *group_call(wb_layer *l, int n, wb_tensor *const *inputs)
     wb_tensor *y = wb_reshape_array(x, 3, (int64_t[]){x->dims[0], o->groups, each});
     y = wb__normalise(y, 1u << 2, o->eps);
     if (!y) return NULL;
-    y = scaled(wb_reshape_array(y, x->ndim, x->dims), scale, wb__layer_child(l, BIAS));
+    y = norm_scaled(wb_reshape_array(y, x->ndim, x->dims), scale, wb__layer_child(l, NORM_BIAS));
     return wb__activate(o->activation, y);
 }
 
@@ -298,7 +304,7 @@ static void group_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, o->affine ? ")" : ", affine=false)");
 }
 
-static const wb__torch_kind torch_scaled = {.children = torch_rows, .n_children = 1};
+static const wb__torch_kind torch_scaled = {.children = norm_torch_rows, .n_children = 1};
 
 WB__PLAIN_LAYER(groupnorm, "GroupNorm", wb_GroupNorm_options, group_table, wb_GroupNorm_with,
                 .call = group_call, .print = group_print, .torch = &torch_scaled);
@@ -324,7 +330,7 @@ wb_layer *wb_GroupNorm_with(const wb_GroupNorm_options *given)
     X(wb_LayerNorm_options, shape, INTS, 4) X(wb_LayerNorm_options, activation, FUNCTION, 1)    \
     X(wb_LayerNorm_options, affine, BOOL, 1) X(wb_LayerNorm_options, eps, REAL, 1)              \
     X(wb_LayerNorm_options, dtype, DTYPE, 1) X(wb_LayerNorm_options, bias, BOOL, 1)
-static const wb__option layer_table[] = {LAYER_OPTIONS(WB__OPTION_ROW)};
+static const wb__option norm_layer_table[] = {LAYER_OPTIONS(WB__OPTION_ROW)};
 
 void wb__print_shape(const int64_t *shape, wb__text *t)
 {
@@ -333,7 +339,7 @@ void wb__print_shape(const int64_t *shape, wb__text *t)
 }
 
 /* Whether the last sizes of x are `shape`. */
-static bool has_shape(const char *what, const wb_tensor *x, const int64_t *shape)
+static bool norm_has_shape(const char *what, const wb_tensor *x, const int64_t *shape)
 {
     const int axes = (int)shape[0];
     bool fits = x->ndim >= axes;
@@ -359,15 +365,15 @@ bool wb__read_shape(const char *what, const wb__given *g, int64_t *shape, const 
     return true;
 }
 
-static wb_tensor *layer_call(wb_layer *l, int n, wb_tensor *const *inputs)
+static wb_tensor *norm_layer_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     const wb_LayerNorm_options *o = l->options;
     wb_tensor *x = inputs[0];
     const int axes = (int)o->shape[0];
     if (!wb__one_input(l, n) || !wb__floating("LayerNorm", x) ||
-        !has_shape("LayerNorm", x, o->shape))
+        !norm_has_shape("LayerNorm", x, o->shape))
         return NULL;
-    wb_tensor *scale = wb__layer_child(l, SCALE), *bias = wb__layer_child(l, BIAS);
+    wb_tensor *scale = wb__layer_child(l, NORM_SCALE), *bias = wb__layer_child(l, NORM_BIAS);
     if (!wb_is_none(scale)) x = wb__layer_input(l, x, scale);
     const unsigned last = ((1u << axes) - 1) << (x->ndim - axes);
     wb_tensor *y = wb__normalise(x, last, o->eps);
@@ -386,14 +392,14 @@ static void print_shaped(const wb_layer *l, const int64_t *shape, wb_function ac
     wb__text_add(t, !affine ? ", affine=false)" : bias ? ")" : ", bias=false)");
 }
 
-static void layer_print(const wb_layer *l, wb__text *t)
+static void norm_layer_print(const wb_layer *l, wb__text *t)
 {
     const wb_LayerNorm_options *o = l->options;
     print_shaped(l, o->shape, o->activation, o->affine, o->bias, t);
 }
 
-WB__PLAIN_LAYER(layernorm, "LayerNorm", wb_LayerNorm_options, layer_table, wb_LayerNorm_with,
-                .call = layer_call, .print = layer_print, .torch = &torch_scaled);
+WB__PLAIN_LAYER(layernorm, "LayerNorm", wb_LayerNorm_options, norm_layer_table, wb_LayerNorm_with,
+                .call = norm_layer_call, .print = norm_layer_print, .torch = &torch_scaled);
 
 wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *given)
 {
@@ -427,9 +433,10 @@ static double epsilon_of(wb_dtype dtype)
 static wb_tensor *rms_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     const wb_RMSNorm_options *o = l->options;
-    wb_tensor *x = inputs[0], *scale = wb__layer_child(l, SCALE);
+    wb_tensor *x = inputs[0], *scale = wb__layer_child(l, NORM_SCALE);
     const int axes = (int)o->shape[0];
-    if (!wb__one_input(l, n) || !wb__floating("RMSNorm", x) || !has_shape("RMSNorm", x, o->shape))
+    if (!wb__one_input(l, n) || !wb__floating("RMSNorm", x) ||
+        !norm_has_shape("RMSNorm", x, o->shape))
         return NULL;
     if (!wb_is_none(scale)) x = wb__layer_input(l, x, scale);
     const wb_dtype dtype = (wb_dtype)x->dtype;
@@ -460,7 +467,7 @@ wb_layer *wb_RMSNorm_with(const wb_RMSNorm_options *given)
         !valid_eps("RMSNorm", wb__or(o.eps, 0)) || !wb__layer_dtype("RMSNorm", &o.dtype))
         return NULL;
     wb_layer *l = wb__layer_new(&wb__rmsnorm_type, &o, 1);
-    return wb__layer_put_parameter(l, SCALE, "scale", o.affine, wb_init_ones, o.dtype,
+    return wb__layer_put_parameter(l, NORM_SCALE, "scale", o.affine, wb_init_ones, o.dtype,
                                    (int)o.shape[0], o.shape + 1)
                ? l : NULL;
 }

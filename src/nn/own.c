@@ -18,11 +18,11 @@ typedef struct own_type {
     struct own_type *next;
 } own_type;
 
-static own_type *registry;
-static wb__mutex lock = WB__MUTEX_INIT;
+static own_type *own_layer_registry;
+static wb__mutex own_layer_lock = WB__MUTEX_INIT;
 
 /* The layer of a struct that this thread is calling, innermost; NULL: none. */
-static _Thread_local wb_layer *calling;
+static _Thread_local wb_layer *own_layer_calling;
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
@@ -34,7 +34,7 @@ static void *object_in(const void *value, const wb_field *field)
 }
 
 /* Copies the struct of the layer to `value`, with the layer's children in the object fields. */
-static void fill(const wb_layer *l, void *value)
+static void own_layer_fill(const wb_layer *l, void *value)
 {
     const own_type *own = l->type->detail;
     memcpy(value, l->options, own->of->size);
@@ -48,20 +48,20 @@ WB__PROGRAM_CALL(struct_call, struct_run, int,
                  wb_tensor **outputs;,
                  c->f(c->value, c->n, c->inputs, c->outputs))
 
-static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
+static int own_layer_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
     const own_type *own = l->type->detail;
     union { char bytes[512]; max_align_t align; } here;
     void *value = own->of->size <= sizeof here ? &here : wb__alloc(own->of->size);
     if (!value) return -1;
-    fill(l, value);
+    own_layer_fill(l, value);
     for (int i = 0; i < WB__OUTPUTS; i++) outputs[i] = NULL;
-    wb_layer *outer = calling;
-    calling = l;
+    wb_layer *outer = own_layer_calling;
+    own_layer_calling = l;
     wb__this_thread()->program_calls++;
     struct_call c = {own->of->call, value, n, inputs, outputs, 0};
     int n_out = wb__call_program(struct_run, &c) ? c.result : -1;
-    calling = outer;
+    own_layer_calling = outer;
     if (value != &here) wb__free(value);
     if (n_out > WB__OUTPUTS || !n_out)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: its function gives %d outputs; it gives 1 to %d",
@@ -74,19 +74,20 @@ static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **output
 bool wb_in_trainmode(void)
 {
     bool automatic;
-    return calling ? wb__train_mode(calling, &automatic) : wb__this_thread()->training > 0;
+    return own_layer_calling ? wb__train_mode(own_layer_calling, &automatic)
+                             : wb__this_thread()->training > 0;
 }
 
 void wb__own_failed(const wb_layer *inner)
 {
-    for (int i = 0; calling && i < calling->node.n; i++)
-        if (calling->node.children[i].object == inner)
-            wb__failed_in(calling->node.children[i].name, "");
+    for (int i = 0; own_layer_calling && i < own_layer_calling->node.n; i++)
+        if (own_layer_calling->node.children[i].object == inner)
+            wb__failed_in(own_layer_calling->node.children[i].name, "");
 }
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
-static const wb__option_kind kinds[] = {
+static const wb__option_kind own_layer_kinds[] = {
     [WB_FIELD_INT64] = WB__OPTION_INT, [WB_FIELD_INT32] = WB__OPTION_INT32,
     [WB_FIELD_UINT64] = WB__OPTION_INT, [WB_FIELD_UINT32] = WB__OPTION_INT32,
     [WB_FIELD_DOUBLE] = WB__OPTION_REAL, [WB_FIELD_FLOAT] = WB__OPTION_FLOAT,
@@ -129,7 +130,7 @@ void wb__print_option(const wb_layer *l, const wb__option *o, wb__text *t)
 }
 
 /* Prints "scaled(inner = Dense(8 => 8), slope = 0.1)". Tensors are not printed. */
-static void print(const wb_layer *l, wb__text *t)
+static void own_layer_print(const wb_layer *l, wb__text *t)
 {
     const own_type *own = l->type->detail;
     const char *comma = "";
@@ -148,7 +149,7 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-static bool same_type(const wb_struct_type *a, const wb_struct_type *b)
+static bool own_layer_same_type(const wb_struct_type *a, const wb_struct_type *b)
 {
     if (a->size != b->size || a->n_fields != b->n_fields || !a->call != !b->call) return false;
     for (int i = 0; i < a->n_fields; i++)
@@ -159,14 +160,14 @@ static bool same_type(const wb_struct_type *a, const wb_struct_type *b)
 }
 
 /* Returns the first type with this name; NULL: none. */
-static own_type *find(const char *name)
+static own_type *own_layer_find(const char *name)
 {
-    for (own_type *own = registry; own; own = own->next)
+    for (own_type *own = own_layer_registry; own; own = own->next)
         if (!strcmp(own->of->name, name)) return own;
     return NULL;
 }
 
-static own_type *new_type(const wb_struct_type *of)
+static own_type *own_layer_new_type(const wb_struct_type *of)
 {
     const size_t n = (size_t)of->n_fields;
     own_type *own = wb__alloc_zero(1, sizeof *own + n * (sizeof *own->rows + sizeof *own->objects));
@@ -178,11 +179,11 @@ static own_type *new_type(const wb_struct_type *of)
     for (int i = 0; i < of->n_fields; i++) {
         const wb_field *f = &of->fields[i];
         if (f->type == WB_FIELD_OBJECT) own->objects[own->n_objects++] = i;
-        else own->rows[n_rows++] = (wb__option){f->name, kinds[f->type], f->offset, 1};
+        else own->rows[n_rows++] = (wb__option){f->name, own_layer_kinds[f->type], f->offset, 1};
     }
     own->type = (wb__layer_type){.name = of->name, .options_size = of->size, .n_options = n_rows,
-                                 .options = own->rows, .call_many = call, .print = print,
-                                 .detail = own};
+                                 .options = own->rows, .call_many = own_layer_call,
+                                 .print = own_layer_print, .detail = own};
     return own;
 }
 
@@ -191,27 +192,27 @@ static own_type *new_type(const wb_struct_type *of)
  * NULL: no memory. */
 static own_type *find_or_add(const wb_struct_type *of)
 {
-    own_type **end = &registry;
+    own_type **end = &own_layer_registry;
     while (*end && (*end)->of != of) end = &(*end)->next;
-    if (!*end) *end = new_type(of);
+    if (!*end) *end = own_layer_new_type(of);
     return *end;
 }
 
 /* Returns the registered type of a struct, which is registered if it is not yet. NULL with the
  * error set. */
-static own_type *registered(const char *what, const wb_struct_type *of)
+static own_type *own_layer_registered(const char *what, const wb_struct_type *of)
 {
     if (!wb__struct_type_is_whole(what, of)) return NULL;
     const wb__layer_type *other = wb__layer_type_named(of->name);
-    if (other && other->call_many != call)
+    if (other && other->call_many != own_layer_call)
         return wb__fail_null(WB_ERROR_ARGUMENT,
                              "%s: a layer of the library is named %s: give the struct another name",
                              what, of->name);
-    wb__mutex_lock(&lock);
-    own_type *own = find(of->name);
-    const bool fits = !own || same_type(own->of, of);
+    wb__mutex_lock(&own_layer_lock);
+    own_type *own = own_layer_find(of->name);
+    const bool fits = !own || own_layer_same_type(own->of, of);
     if (fits) own = find_or_add(of);
-    wb__mutex_unlock(&lock);
+    wb__mutex_unlock(&own_layer_lock);
     if (fits) return own;
     return wb__fail_null(WB_ERROR_ARGUMENT,
                          "%s: another struct is named %s: give one of them another name", what,
@@ -220,33 +221,33 @@ static own_type *registered(const char *what, const wb_struct_type *of)
 
 int wb_name_struct_typed(const wb_struct_type *type)
 {
-    return registered("name_struct", type) ? 0 : wb__error_or(WB_ERROR_MEMORY);
+    return own_layer_registered("name_struct", type) ? 0 : wb__error_or(WB_ERROR_MEMORY);
 }
 
 const wb__layer_type *wb__own_type_named(const char *name)
 {
-    wb__mutex_lock(&lock);
-    const own_type *own = find(name);
-    wb__mutex_unlock(&lock);
+    wb__mutex_lock(&own_layer_lock);
+    const own_type *own = own_layer_find(name);
+    wb__mutex_unlock(&own_layer_lock);
     return own ? &own->type : NULL;
 }
 
 const wb__layer_type *wb__own_type_of(const wb_struct_type *type)
 {
-    const own_type *own = registered("save", type);
+    const own_type *own = own_layer_registered("save", type);
     return own ? &own->type : NULL;
 }
 
 const wb_struct_type *wb__own_struct(const wb__layer_type *type)
 {
-    return type->call_many == call ? ((const own_type *)type->detail)->of : NULL;
+    return type->call_many == own_layer_call ? ((const own_type *)type->detail)->of : NULL;
 }
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
 /* Returns `object` as a child of a layer: a tensor that is not a variable becomes a variable that
  * is not trained. NULL with the error set. */
-static void *as_child(const char *type, const char *field, void *object)
+static void *own_layer_as_child(const char *type, const char *field, void *object)
 {
     if (!object && wb__null(type, field)) return NULL;
     if (wb_is_none(object) || wb__is_branch(object))
@@ -267,7 +268,8 @@ wb_layer *wb__own_assemble(const wb__layer_type *type, const void *value, void *
     wb_layer *l = wb__layer_new(type, value, own->n_objects);
     for (int i = 0; l && i < own->n_objects; i++) {
         const char *name = own->of->fields[own->objects[i]].name;
-        if (!wb__layer_put(l, i, name, as_child(type->name, name, objects[i]))) return NULL;
+        if (!wb__layer_put(l, i, name, own_layer_as_child(type->name, name, objects[i])))
+            return NULL;
     }
     return l;
 }
@@ -280,7 +282,7 @@ wb_layer *wb_layer_typed(const wb_struct_type *type, const void *value)
     if (!type->call)
         return wb__fail_null(WB_ERROR_ARGUMENT, "layer_of: WB_FUNCTOR declares %s, which has no "
                              "function: WB_LAYER declares a struct with one", type->name);
-    own_type *own = registered("layer_of", type);
+    own_type *own = own_layer_registered("layer_of", type);
     void **objects = own ? wb__alloc(sizeof *objects * (size_t)WB__MAX(own->n_objects, 1)) : NULL;
     if (!objects) return NULL;
     for (int i = 0; i < own->n_objects; i++)
@@ -302,7 +304,7 @@ int wb_struct_get_typed(const wb_struct_type *type, void *object, void *value)
     wb__branch *node = object;
     const wb_struct_type *of = layer ? wb__own_struct(((wb_layer *)object)->type)
                                      : ((wb_tree *)object)->type;
-    if (!of || strcmp(of->name, type->name) || !same_type(of, type))
+    if (!of || strcmp(of->name, type->name) || !own_layer_same_type(of, type))
         return wb__fail(WB_ERROR_ARGUMENT, "struct_get: the %s is made of a %s, not a %s",
                         wb__kind(object),
                         of ? of->name : layer ? ((wb_layer *)object)->type->name : "tuple",

@@ -32,23 +32,23 @@ wb_tensor *wb_pixel_shuffle(wb_tensor *x, int64_t r)
     return wb__frame_end(f, y ? wb_reshape_array(y, x->ndim, dims) : NULL);
 }
 
-#define OPTIONS(X) X(wb_PixelShuffle_options, r, INT, 1)
-static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+#define PIXELS_OPTIONS(X) X(wb_PixelShuffle_options, r, INT, 1)
+static const wb__option pixels_table[] = {PIXELS_OPTIONS(WB__OPTION_ROW)};
 
-static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *x)
+static wb_tensor *pixels_call(wb_layer *l, int n, wb_tensor *const *x)
 {
     if (!wb__one_input(l, n)) return NULL;
     return wb_pixel_shuffle(x[0], ((const wb_PixelShuffle_options *)l->options)->r);
 }
 
-static void print(const wb_layer *l, wb__text *t)
+static void pixels_print(const wb_layer *l, wb__text *t)
 {
     wb__text_add(t, "PixelShuffle(%lld)",
                  (long long)((const wb_PixelShuffle_options *)l->options)->r);
 }
 
-WB__PLAIN_LAYER(pixelshuffle, "PixelShuffle", wb_PixelShuffle_options, option_table,
-                wb_PixelShuffle_with, .call = call, .print = print);
+WB__PLAIN_LAYER(pixelshuffle, "PixelShuffle", wb_PixelShuffle_options, pixels_table,
+                wb_PixelShuffle_with, .call = pixels_call, .print = pixels_print);
 
 wb_layer *wb_PixelShuffle_with(const wb_PixelShuffle_options *given)
 {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static bool positive(const char *what, const char *option, const int64_t *list)
+static bool pool_layer_positive(const char *what, const char *option, const int64_t *list)
 {
     for (int i = 1; i <= list[0]; i++) {
         if (list[i] > 0) continue;
@@ -23,7 +23,7 @@ bool wb__axes(const char *what, const wb__given *given, const char *option, int6
               int64_t by_default)
 {
     return wb__sliding_axes(what, given, option, -1, list, axes, by_default) &&
-           positive(what, option, list);
+           pool_layer_positive(what, option, list);
 }
 
 int wb__window_axes(const char *what, const wb__given *given, const char *option, int position,
@@ -32,7 +32,7 @@ int wb__window_axes(const char *what, const wb__given *given, const char *option
     if (!wb__ints_read(what, given, option, position, list, one ? 1 : 3)) return 0;
     if (!list[0]) list[0] = 1;                      /* a size of 0, which is refused below */
     if (!one && list[0] == 1) list[2] = list[1], list[0] = 2;
-    return positive(what, option, list) ? (int)list[0] : 0;
+    return pool_layer_positive(what, option, list) ? (int)list[0] : 0;
 }
 
 bool wb__pad(const char *what, const wb__given *given, int64_t *list, int axes)
@@ -95,14 +95,14 @@ void wb__print_pad(const int64_t *pad, wb__text *t)
 
 /* ---- MaxPool, MeanPool ----------------------------------------------------------------------- */
 
-#define OPTIONS(X) \
+#define POOL_LAYER_OPTIONS(X) \
     X(wb_Pool_options, window, INTS, 0)                                                         \
     X(wb_Pool_options, stride, INTS, 0) X(wb_Pool_options, pad, INTS, 0)
-static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+static const wb__option pool_layer_table[] = {POOL_LAYER_OPTIONS(WB__OPTION_ROW)};
 
-typedef wb_tensor *(*pool)(wb_tensor *, const wb_pool_options *);
+typedef wb_tensor *(*pool_layer_pool)(wb_tensor *, const wb_pool_options *);
 
-static wb_tensor *call_pool(wb_layer *l, int n, wb_tensor *x, pool f)
+static wb_tensor *pool_layer_call_pool(wb_layer *l, int n, wb_tensor *x, pool_layer_pool f)
 {
     const wb_Pool_options *o = l->options;
     if (!wb__one_input(l, n) || !wb__window_fits(l->type->name, x, o->window, -1)) return NULL;
@@ -113,16 +113,16 @@ static wb_tensor *call_pool(wb_layer *l, int n, wb_tensor *x, pool f)
     return f(x, &s);
 }
 
-static wb_tensor *call_max(wb_layer *l, int n, wb_tensor *const *x)
+static wb_tensor *pool_layer_call_max(wb_layer *l, int n, wb_tensor *const *x)
 {
-    return call_pool(l, n, x[0], wb_maxpool_with);
+    return pool_layer_call_pool(l, n, x[0], wb_maxpool_with);
 }
-static wb_tensor *call_mean(wb_layer *l, int n, wb_tensor *const *x)
+static wb_tensor *pool_layer_call_mean(wb_layer *l, int n, wb_tensor *const *x)
 {
-    return call_pool(l, n, x[0], wb_meanpool_with);
+    return pool_layer_call_pool(l, n, x[0], wb_meanpool_with);
 }
 
-static void print(const wb_layer *l, wb__text *t)
+static void pool_layer_print(const wb_layer *l, wb__text *t)
 {
     const wb_Pool_options *o = l->options;
     wb__text_add(t, "%s(", l->type->name);
@@ -133,15 +133,15 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-#define POOL(id, Name, caller)                                                                  \
-    WB__PLAIN_LAYER(id, #Name, wb_Pool_options, option_table, wb_##Name##_with,                 \
-                    .call = caller, .print = print);
-POOL(maxpool, MaxPool, call_max)
-POOL(meanpool, MeanPool, call_mean)
-POOL(maxpool1d, MaxPool1d, call_max)
-POOL(meanpool1d, MeanPool1d, call_mean)
+#define POOL_LAYER_POOL(id, Name, caller)                                                       \
+    WB__PLAIN_LAYER(id, #Name, wb_Pool_options, pool_layer_table, wb_##Name##_with,             \
+                    .call = caller, .print = pool_layer_print);
+POOL_LAYER_POOL(maxpool, MaxPool, pool_layer_call_max)
+POOL_LAYER_POOL(meanpool, MeanPool, pool_layer_call_mean)
+POOL_LAYER_POOL(maxpool1d, MaxPool1d, pool_layer_call_max)
+POOL_LAYER_POOL(meanpool1d, MeanPool1d, pool_layer_call_mean)
 
-static wb_layer *pool_layer(const wb__layer_type *type, const wb_Pool_options *given, bool one)
+static wb_layer *pool_layer_new(const wb__layer_type *type, const wb_Pool_options *given, bool one)
 {
     wb_Pool_options o;
     wb__given g;
@@ -153,13 +153,13 @@ static wb_layer *pool_layer(const wb__layer_type *type, const wb_Pool_options *g
         return NULL;
     for (int i = 1; i <= axes; i++)
         if (o.stride[i] == INT64_MIN) o.stride[i] = o.window[i];
-    return positive(type->name, "stride", o.stride) ? wb__layer_new(type, &o, 0) : NULL;
+    return pool_layer_positive(type->name, "stride", o.stride) ? wb__layer_new(type, &o, 0) : NULL;
 }
 
 #define MAKER(id, Name, one)                                                                    \
     wb_layer *wb_##Name##_with(const wb_Pool_options *o)                                        \
     {                                                                                           \
-        return pool_layer(&wb__##id##_type, o, one);                                            \
+        return pool_layer_new(&wb__##id##_type, o, one);                                        \
     }
 MAKER(maxpool, MaxPool, false)
 MAKER(meanpool, MeanPool, false)
@@ -168,7 +168,7 @@ MAKER(meanpool1d, MeanPool1d, true)
 
 /* ---- global pools and Flatten ---------------------------------------------------------------- */
 
-static unsigned spatial(const wb_layer *l, const wb_tensor *x)
+static unsigned pool_layer_spatial(const wb_layer *l, const wb_tensor *x)
 {
     if (x->ndim >= 3) return ((1u << x->ndim) - 1) & ~3u;
     wb__fail(WB_ERROR_SHAPE, "%s: expects [N,C,H,W], got %s", l->type->name, wb_describe(x));
@@ -177,14 +177,14 @@ static unsigned spatial(const wb_layer *l, const wb_tensor *x)
 
 static wb_tensor *call_globalmaxpool(wb_layer *l, int n, wb_tensor *const *x)
 {
-    unsigned axes = wb__one_input(l, n) ? spatial(l, x[0]) : 0;
+    unsigned axes = wb__one_input(l, n) ? pool_layer_spatial(l, x[0]) : 0;
     return axes ? wb__reduce(WB__OP_max, x[0], axes, true) : NULL;
 }
 
 static wb_tensor *call_globalmeanpool(wb_layer *l, int n, wb_tensor *const *x)
 {
     if (!wb__one_input(l, n) || !wb__floating(l->type->name, x[0])) return NULL;
-    const unsigned axes = spatial(l, x[0]);
+    const unsigned axes = pool_layer_spatial(l, x[0]);
     return axes ? wb__mean(x[0], axes, true) : NULL;
 }
 
@@ -193,11 +193,11 @@ static wb_tensor *call_flatten(wb_layer *l, int n, wb_tensor *const *x)
     return wb__one_input(l, n) ? wb_flatten(x[0]) : NULL;
 }
 
-#define PLAIN(id, Name)                                                                         \
+#define POOL_LAYER_PLAIN(id, Name)                                                              \
     static wb_layer *make_##id(const void *options) { (void)options; return wb_##Name(); }      \
     const wb__layer_type wb__##id##_type = {                                                    \
         .name = #Name, .call = call_##id, .make = make_##id};                                   \
     wb_layer *wb_##Name(void) { return wb__layer_new(&wb__##id##_type, NULL, 0); }
-PLAIN(globalmaxpool, GlobalMaxPool)
-PLAIN(globalmeanpool, GlobalMeanPool)
-PLAIN(flatten, Flatten)
+POOL_LAYER_PLAIN(globalmaxpool, GlobalMaxPool)
+POOL_LAYER_PLAIN(globalmeanpool, GlobalMeanPool)
+POOL_LAYER_PLAIN(flatten, Flatten)

@@ -8,12 +8,12 @@
 extern const wb__layer_type wb__quantised_type, wb__dense_type, wb__embedding_type;
 
 typedef struct { size_t size; int64_t bits; } quantised_options;
-#define OPTIONS(X) X(quantised_options, bits, INT, 1)
-static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
-enum { WEIGHT };                        /* child of a Dense or Embedding */
+#define QUANTISED_OPTIONS(X) X(quantised_options, bits, INT, 1)
+static const wb__option quantised_table[] = {QUANTISED_OPTIONS(WB__OPTION_ROW)};
+enum { QUANTISED_WEIGHT };              /* child of a Dense or Embedding */
 enum {
-    BITS = 8,
-    LEAST = 64                          /* elements of a row; with fewer, f32 is far faster */
+    QUANTISED_BITS = 8,
+    QUANTISED_LEAST = 64                /* elements of a row; with fewer, f32 is far faster */
 };
 
 bool wb__is_quantised(const void *l)
@@ -21,7 +21,7 @@ bool wb__is_quantised(const void *l)
     return wb__is(l, &wb__layer_class) && ((const wb_layer *)l)->type == &wb__quantised_type;
 }
 
-static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+static wb_tensor *quantised_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     wb_function f;
     if (!wb__one_input(l, n)) return NULL;
@@ -31,7 +31,7 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
     return y ? wb__activate(f, y) : NULL;
 }
 
-static void print(const wb_layer *l, wb__text *t)
+static void quantised_print(const wb_layer *l, wb__text *t)
 {
     wb__text_add(t, "Quantized(");
     wb__print_layer(wb__layer_child(l, WB__QUANTISED_LAYER), t);
@@ -40,58 +40,61 @@ static void print(const wb_layer *l, wb__text *t)
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
-static bool takes(const wb_layer *l)
+static bool quantised_takes(const wb_layer *l)
 {
     return l->type == &wb__dense_type || l->type == &wb__embedding_type;
 }
 
 /* Makes a Quantized of a layer, whose weight becomes q. NULL with the error set. */
-static wb_layer *make(wb_layer *layer, wb_tensor *q, wb_tensor *scale, wb_tensor *like)
+static wb_layer *quantised_make(wb_layer *layer, wb_tensor *q, wb_tensor *scale, wb_tensor *like)
 {
     wb_layer *l = wb__layer_new(&wb__quantised_type,
-                                &(quantised_options){sizeof(quantised_options), BITS}, 3);
+                                &(quantised_options){sizeof(quantised_options), QUANTISED_BITS}, 3);
     scale->flags |= WB__FROZEN | WB__WIDE;
     like->flags |= WB__FROZEN;
-    return l && wb__layer_put(l, WB__QUANTISED_LAYER, "layer", wb__layer_with(layer, WEIGHT, q)) &&
+    return l && wb__layer_put(l, WB__QUANTISED_LAYER, "layer", wb__layer_with(layer,
+                                                                              QUANTISED_WEIGHT,
+                                                                              q)) &&
                    wb__layer_put(l, WB__QUANTISED_SCALE, "scale", scale) &&
                    wb__layer_put(l, WB__QUANTISED_LIKE, "like", like)
                ? l : NULL;
 }
 
 /* Makes a layer whose values are loaded later. */
-static wb_layer *assemble(const void *options, int n, const char *const *names,
-                          wb_layer *const *layers)
+static wb_layer *quantised_assemble(const void *options, int n, const char *const *names,
+                                    wb_layer *const *layers)
 {
     (void)names;
     const quantised_options *o = options;
-    if (n != 1 || o->bits != BITS || !takes(layers[0]))
+    if (n != 1 || o->bits != QUANTISED_BITS || !quantised_takes(layers[0]))
         return wb__fail_null(WB_ERROR_FORMAT, "Quantized: of %lld bits, with %d layers, the first "
                              "%s; it has %d bits and one Dense or Embedding", (long long)o->bits,
-                             n, n ? layers[0]->type->name : "none", BITS);
-    const wb_tensor *w = wb__layer_child(layers[0], WEIGHT);
+                             n, n ? layers[0]->type->name : "none", QUANTISED_BITS);
+    const wb_tensor *w = wb__layer_child(layers[0], QUANTISED_WEIGHT);
     wb_tensor *q = wb__variable_empty(WB_I8, w->ndim, w->dims);
     wb_tensor *scale = wb__statistic("Quantized", "scale", wb__init_empty, WB_F32, w->dims[0]);
     wb_tensor *like = wb__statistic("Quantized", "like", wb__init_empty, (wb_dtype)w->dtype, 1);
     if (!q || !scale || !like) return NULL;
     q->name = w->name;
-    return make(layers[0], q, scale, like);
+    return quantised_make(layers[0], q, scale, like);
 }
 
-static const wb__torch_child torch_rows[] = {{"layer", "", NULL, 0}};
-static const wb__torch_kind torch = {WB__TORCH_CHILDREN(torch_rows)};
+static const wb__torch_child quantised_torch_rows[] = {{"layer", "", NULL, 0}};
+static const wb__torch_kind quantised_torch = {WB__TORCH_CHILDREN(quantised_torch_rows)};
 
 const wb__layer_type wb__quantised_type = {
-    .name = "Quantized", WB__LAYER_OPTIONS(quantised_options, option_table), .call = call,
-    .print = print, .assemble = assemble, .one_row = true, .torch = &torch};
+    .name = "Quantized", WB__LAYER_OPTIONS(quantised_options, quantised_table),
+    .call = quantised_call, .print = quantised_print, .assemble = quantised_assemble,
+    .one_row = true, .torch = &quantised_torch};
 
 /* ---- a whole model --------------------------------------------------------------------------- */
 
 /* A weight that was quantised. */
-typedef struct { const wb_tensor *w; wb_tensor *q, *scale, *like; } done;
+typedef struct { const wb_tensor *w; wb_tensor *q, *scale, *like; } quantised_done;
 typedef struct {
     const char *layers;
     int n, capacity, replaced;
-    done *done;
+    quantised_done *done;
     wb__pointer_map normed;             /* the layers inside WeightNorms */
 } quantisation;
 
@@ -108,7 +111,7 @@ static bool all_finite(wb_tensor *scale, const char *path)
 }
 
 /* Returns the integers and scales of the weight as variables; NULL with the error set. */
-static const done *quantised(quantisation *t, wb_tensor *w, const char *path)
+static const quantised_done *quantised_weight(quantisation *t, wb_tensor *w, const char *path)
 {
     for (int i = 0; i < t->n; i++)
         if (t->done[i].w == w) return &t->done[i];
@@ -121,8 +124,8 @@ static const done *quantised(quantisation *t, wb_tensor *w, const char *path)
         return NULL;
     wb_tensor *first = wb_slice(scale, 0, 0, 1);
     wb_tensor *like = first ? wb_variable(wb__as(first, (wb_dtype)w->dtype)) : NULL;
-    done *d = &t->done[t->n];
-    *d = (done){w, wb_variable(q), wb_variable(scale), like};
+    quantised_done *d = &t->done[t->n];
+    *d = (quantised_done){w, wb_variable(q), wb_variable(scale), like};
     if (!d->q || !d->scale || !d->like) return NULL;
     d->q->name = w->name;
     d->scale->name = "scale";
@@ -131,7 +134,7 @@ static const done *quantised(quantisation *t, wb_tensor *w, const char *path)
     return d;
 }
 
-static void *replace(void *branch, const char *path, void *ctx)
+static void *quantised_replace(void *branch, const char *path, void *ctx)
 {
     quantisation *t = ctx;
     wb_layer *l = branch;
@@ -140,13 +143,13 @@ static void *replace(void *branch, const char *path, void *ctx)
     if (!wb__is(branch, &wb__layer_class)) return branch;
     if (wb__normed_child(l, &base, &child))
         return wb__pointer_map_put(&t->normed, base, 0) ? branch : NULL;
-    if (!takes(l) || wb__pointer_map_get(&t->normed, l) >= 0) return branch;
-    wb_tensor *w = wb__layer_child(l, WEIGHT);
-    if (!wb__dtype_float((wb_dtype)w->dtype) || w->dims[1] < LEAST) return branch;
+    if (!quantised_takes(l) || wb__pointer_map_get(&t->normed, l) >= 0) return branch;
+    wb_tensor *w = wb__layer_child(l, QUANTISED_WEIGHT);
+    if (!wb__dtype_float((wb_dtype)w->dtype) || w->dims[1] < QUANTISED_LEAST) return branch;
     if (t->layers && !wb__path_matches(t->layers, path)) return branch;
-    const done *d = quantised(t, w, path);
+    const quantised_done *d = quantised_weight(t, w, path);
     t->replaced++;
-    return d ? make(l, d->q, d->scale, d->like) : NULL;
+    return d ? quantised_make(l, d->q, d->scale, d->like) : NULL;
 }
 
 void *wb_object_quantize(void *model, const wb_quantize_options *given)
@@ -155,15 +158,15 @@ void *wb_object_quantize(void *model, const wb_quantize_options *given)
     wb_quantize_options o;
     if (!wb__is_model("quantize", model)) return NULL;
     if (!wb__read_options("quantize", wb_quantize_options, &o, given, NULL)) return NULL;
-    if (o.bits != BITS)
+    if (o.bits != QUANTISED_BITS)
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "quantize: .bits is %lld; it is %d",
-                             (long long)o.bits, BITS);
+                             (long long)o.bits, QUANTISED_BITS);
     if (!wb__each_matches("quantize: .layers", o.layers, model)) return NULL;
     quantisation t = {.layers = o.layers};
-    void *made = wb__fmap_replacing(model, replace, &t);
+    void *made = wb__fmap_replacing(model, quantised_replace, &t);
     if (made && !t.replaced)
         made = wb__fail_null(WB_ERROR_ARGUMENT, "quantize: no Dense or Embedding with a floating "
-                             "weight of %d columns or more%s%s%s", LEAST,
+                             "weight of %d columns or more%s%s%s", QUANTISED_LEAST,
                              o.layers ? " has a path that matches \"" : "",
                              o.layers ? o.layers : "", o.layers ? "\"" : "");
     wb__free(t.done);

@@ -16,7 +16,7 @@ typedef struct {
     wb__rng_state before;
 } again;
 
-static void end(void *ctx)
+static void recompute_end(void *ctx)
 {
     again *a = ctx;
     wb__unref(a->layer);
@@ -33,7 +33,7 @@ static wb_tensor *true_after(wb_tensor *g)
 }
 
 /* Sets `inputs` to the first n elements of x, as tensors that are known after g. */
-static bool delay(wb_tensor *g, int n, wb_tensor *const *x, wb_tensor **inputs)
+static bool recompute_delay(wb_tensor *g, int n, wb_tensor *const *x, wb_tensor **inputs)
 {
     wb_tensor *after = g->size ? true_after(g) : NULL;
     if (g->size && !after) return false;
@@ -64,7 +64,7 @@ static wb_tensor *call_again(again *a, wb_tensor *const *inputs)
 
 /* Whether the parameters behind the first n elements of x have the values of the first call.
  * Otherwise sets the error. */
-static bool unchanged(const again *a, int n, wb_tensor *const *x)
+static bool recompute_unchanged(const again *a, int n, wb_tensor *const *x)
 {
     for (int i = a->n; i < n; i++) {
         const wb_tensor *v = x[i]->variable;
@@ -79,7 +79,7 @@ static bool unchanged(const again *a, int n, wb_tensor *const *x)
 
 typedef struct { int n, capacity; wb_tensor **x; } tensor_list;
 
-static bool push(tensor_list *l, wb_tensor *x)
+static bool recompute_push(tensor_list *l, wb_tensor *x)
 {
     if (!wb__reserve(&l->x, &l->capacity, l->n + 1, sizeof *l->x)) return false;
     l->x[l->n++] = x;
@@ -87,14 +87,14 @@ static bool push(tensor_list *l, wb_tensor *x)
 }
 
 /* Whether x may have a gradient. */
-static bool differentiable(const wb_tensor *x)
+static bool recompute_differentiable(const wb_tensor *x)
 {
     return wb__dtype_float((wb_dtype)x->dtype) && x->op != WB__OP_stop &&
            (x->n_in || (x->variable && !(x->variable->flags & WB__FROZEN)));
 }
 
 /* Whether the walks of `closed` end at x, as those of gradients do. */
-static bool is_end(const wb_tensor *x)
+static bool recompute_is_end(const wb_tensor *x)
 {
     return x->op == WB__OP_constant || x->op == WB__OP_assign || x->op == WB__OP_stop;
 }
@@ -102,23 +102,24 @@ static bool is_end(const wb_tensor *x)
 /* Whether the output of the second call depends on nothing that has a gradient but the n tensors
  * `wrt`. Otherwise sets the error: the gradient with respect to the others would be lost. The order
  * has `wrt`, then what belongs to the first call, then what the second call has added. */
-static bool closed(const again *a, wb_tensor *out, const wb_tensor *y, int n,
-                   wb_tensor *const *wrt)
+static bool recompute_closed(const again *a, wb_tensor *out, const wb_tensor *y, int n,
+                             wb_tensor *const *wrt)
 {
     wb__order o = {0};
     const wb_tensor *lost = NULL;
     bool ok = true;
     wb__order_begin(&o);
-    for (int i = 0; i < n && ok; i++) ok = wb__order_add_end(&o, wrt[i], is_end);
+    for (int i = 0; i < n && ok; i++) ok = wb__order_add_end(&o, wrt[i], recompute_is_end);
     const int first = o.n;
-    for (int i = 0; i < n && ok; i++) ok = wb__order_add_end(&o, y->in[1 + i], is_end);
-    ok = ok && wb__order_add(&o, y->in[0], is_end);
+    for (int i = 0; i < n && ok; i++) ok = wb__order_add_end(&o, y->in[1 + i], recompute_is_end);
+    ok = ok && wb__order_add(&o, y->in[0], recompute_is_end);
     const int second = o.n;
-    ok = ok && wb__order_add(&o, out, is_end);
+    ok = ok && wb__order_add(&o, out, recompute_is_end);
     for (int i = second; ok && i < o.n; i++)
-        for (uint32_t k = 0; k < o.node[i]->n_in && !is_end(o.node[i]); k++) {
-            const int at = wb__order_index(&o, o.node[i]->in[k], is_end);
-            if (at >= first && at < second && differentiable(o.node[at])) lost = o.node[at];
+        for (uint32_t k = 0; k < o.node[i]->n_in && !recompute_is_end(o.node[i]); k++) {
+            const int at = wb__order_index(&o, o.node[i]->in[k], recompute_is_end);
+            if (at >= first && at < second && recompute_differentiable(o.node[at]))
+                lost = o.node[at];
         }
     if (lost)
         wb__fail(WB_ERROR_UNSUPPORTED, "checkpoint_layer: a %s uses %s, which was made outside of "
@@ -130,11 +131,11 @@ static bool closed(const again *a, wb_tensor *out, const wb_tensor *y, int n,
 
 /* Sets dx[i], where it is NULL, to the gradient with respect to x[i]: `wrt` has the delayed inputs
  * and the parameters.  Returns 0 or an error code. */
-static int gradients(again *a, wb_tensor *g, const wb_tensor *y, int n, wb_tensor **wrt,
-                     wb_tensor **grads, wb_tensor **dx)
+static int recompute_gradients(again *a, wb_tensor *g, const wb_tensor *y, int n, wb_tensor **wrt,
+                               wb_tensor **grads, wb_tensor **dx)
 {
     wb_tensor *out = call_again(a, wrt);
-    if (!out || !closed(a, out, y, n, wrt)) return wb__error_or(WB_ERROR_MEMORY);
+    if (!out || !recompute_closed(a, out, y, n, wrt)) return wb__error_or(WB_ERROR_MEMORY);
     wb_tensor *loss = wb_sum_with(wb_mul(out, g), NULL);
     if (!loss) return wb__error_or(WB_ERROR_MEMORY);
     int wanted = 0;
@@ -146,25 +147,25 @@ static int gradients(again *a, wb_tensor *g, const wb_tensor *y, int n, wb_tenso
     return status;
 }
 
-static int gradient(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const *x, wb_tensor **dx,
-                    void *ctx)
+static int recompute_gradient(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const *x,
+                              wb_tensor **dx, void *ctx)
 {
     again *a = ctx;
     wb_tensor **both = wb__alloc_zero(2 * (size_t)n, sizeof *both);
     if (!both) return WB_ERROR_MEMORY;
     memcpy(both, x, (size_t)n * sizeof *both);
-    int status = unchanged(a, n, x) && delay(g, a->n, x, both)
-                     ? gradients(a, g, y, n, both, both + n, dx)
+    int status = recompute_unchanged(a, n, x) && recompute_delay(g, a->n, x, both)
+                     ? recompute_gradients(a, g, y, n, both, both + n, dx)
                      : wb__error_or(WB_ERROR_MEMORY);
     wb__free(both);
     return status;
 }
 
-static int add_parameter(const wb__leaf *leaf, void *ctx)
+static int recompute_add_parameter(const wb__leaf *leaf, void *ctx)
 {
     tensor_list *l = ctx;
     if (!wb__dtype_float((wb_dtype)leaf->x->dtype)) return 0;
-    return push(l, leaf->x) ? 0 : WB_ERROR_MEMORY;
+    return recompute_push(l, leaf->x) ? 0 : WB_ERROR_MEMORY;
 }
 
 wb_tensor *wb__recomputed(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor *y,
@@ -177,12 +178,12 @@ wb_tensor *wb__recomputed(wb_layer *layer, int n, wb_tensor *const *inputs, wb_t
     if (!wb__reserve(&l.x, &l.capacity, n, sizeof *l.x)) return NULL;
     memcpy(l.x, inputs, (size_t)n * sizeof *l.x);
     l.n = n;
-    if (!wb__walk("checkpoint_layer", layer, NULL, WB__DISTINCT, add_parameter, &l))
+    if (!wb__walk("checkpoint_layer", layer, NULL, WB__DISTINCT, recompute_add_parameter, &l))
         a = wb__alloc_zero(1, sizeof *a);
     if (a) {
         *a = (again){.layer = wb__ref(layer), .n = n, .before = before};
-        z = wb__custom_gradient(y, gradient, a, end, l.n, l.x);
-        if (!z) end(a);
+        z = wb__custom_gradient(y, recompute_gradient, a, recompute_end, l.n, l.x);
+        if (!z) recompute_end(a);
     }
     wb__free(l.x);
     return z;

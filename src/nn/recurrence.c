@@ -2,16 +2,16 @@
  * recurrent.c runs, or a layer with the inputs x, states and the outputs y, states. */
 #include "nn/recurrent.h"
 
-#define OPTIONS(X)                                                                              \
+#define RECURRENCE_OPTIONS(X)                                                                   \
     X(wb_Recurrence_options, last, BOOL, 1) X(wb_Recurrence_options, reverse, BOOL, 1)          \
     X(wb_Recurrence_options, return_state, BOOL, 1)
-static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+static const wb__option recurrence_table[] = {RECURRENCE_OPTIONS(WB__OPTION_ROW)};
 
 extern const wb__layer_type wb__recurrence_type;
 
 /* Whether the cell gave the number of outputs that *n states need. Sets *n if no state was given.
  * Otherwise sets the error. */
-static bool check_count(const wb_layer *cell, int n_out, int *n)
+static bool recurrence_check_count(const wb_layer *cell, int n_out, int *n)
 {
     const char *name = cell->type->name;
     if (n_out < 2)
@@ -25,12 +25,13 @@ static bool check_count(const wb_layer *cell, int n_out, int *n)
 }
 
 /* Calls the cell with x and *n states, and checks what it gives. */
-static bool call_cell(wb_layer *cell, wb_tensor *x, int *n, wb_tensor **states, wb_tensor **y)
+static bool recurrence_call_cell(wb_layer *cell, wb_tensor *x, int *n, wb_tensor **states,
+                                 wb_tensor **y)
 {
     wb_tensor *inputs[1 + WB__OUTPUTS] = {x}, *outputs[WB__OUTPUTS];
     memcpy(inputs + 1, states, (size_t)*n * sizeof *states);
     const int n_out = wb__call_layer(cell, 1 + *n, inputs, outputs);
-    if (n_out < 0 || !check_count(cell, n_out, n)) return false;
+    if (n_out < 0 || !recurrence_check_count(cell, n_out, n)) return false;
     if (!outputs[0]->ndim || outputs[0]->dims[0] != x->dims[0])
         return !wb__fail(WB_ERROR_SHAPE, "%s: gives the output %s for the step %s; it has a row "
                          "for each of the %lld sequences", cell->type->name,
@@ -41,16 +42,17 @@ static bool call_cell(wb_layer *cell, wb_tensor *x, int *n, wb_tensor **states, 
 }
 
 /* wb__steps.step of a cell that is a layer of the program. */
-static bool call_step(const wb__steps *s, wb_tensor *x, int *n, wb_tensor **states, wb_tensor **y)
+static bool recurrence_call_step(const wb__steps *s, wb_tensor *x, int *n, wb_tensor **states,
+                                 wb_tensor **y)
 {
     const unsigned failures = wb__failures();
-    const bool ok = call_cell((wb_layer *)(uintptr_t)s->ctx, x, n, states, y);
+    const bool ok = recurrence_call_cell((wb_layer *)(uintptr_t)s->ctx, x, n, states, y);
     if (!ok && failures != wb__failures()) wb__failed_in("cell", "");
     return ok;
 }
 
 /* Returns the last output of each sequence that counts. */
-static wb_tensor *last_of(int64_t n_steps, wb_tensor *const *outputs, wb_tensor *lengths)
+static wb_tensor *recurrence_last_of(int64_t n_steps, wb_tensor *const *outputs, wb_tensor *lengths)
 {
     wb_tensor *last = outputs[0];
     for (int64_t t = 1; last && t < n_steps; t++)
@@ -59,8 +61,8 @@ static wb_tensor *last_of(int64_t n_steps, wb_tensor *const *outputs, wb_tensor 
 }
 
 /* Runs a cell of the program. Sets the results and returns how many; negative on failure. */
-static int run_own(const wb_Recurrence_options *o, wb_layer *cell, int n, wb_tensor *const *inputs,
-                   wb_tensor **results)
+static int recurrence_run_own(const wb_Recurrence_options *o, wb_layer *cell, int n,
+                              wb_tensor *const *inputs, wb_tensor **results)
 {
     wb_tensor *x = inputs[0], *lengths = NULL, *states[WB__OUTPUTS] = {NULL};
     if (x->ndim < 2 || !x->dims[1])
@@ -77,13 +79,13 @@ static int run_own(const wb_Recurrence_options *o, wb_layer *cell, int n, wb_ten
                         "later step"), -1;
     memcpy(states, inputs + 1, (size_t)n_states * sizeof *states);
     wb_tensor **outputs = wb__alloc((size_t)x->dims[1] * sizeof *outputs);
-    const wb__steps steps = {call_step, cell};
+    const wb__steps steps = {recurrence_call_step, cell};
     bool ok = outputs && wb__unroll(&steps, wb__steps_first(x), lengths, o->reverse, &n_states,
                                     states, outputs);
     const int64_t n_steps = x->dims[1], end = o->reverse ? 0 : n_steps - 1;
     if (ok)
         results[0] = !o->last                 ? wb__stack_steps(n_steps, outputs)
-                     : lengths && !o->reverse ? last_of(n_steps, outputs, lengths)
+                     : lengths && !o->reverse ? recurrence_last_of(n_steps, outputs, lengths)
                                               : outputs[end];
     wb__free(outputs);
     if (!ok || !results[0]) return -1;
@@ -91,12 +93,12 @@ static int run_own(const wb_Recurrence_options *o, wb_layer *cell, int n, wb_ten
     return o->return_state ? 1 + n_states : 1;
 }
 
-static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **results)
+static int recurrence_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **results)
 {
     const wb_Recurrence_options *o = l->options;
     wb_layer *cell = wb__with_weights(wb__layer_child(l, 0));
     if (!cell) return -1;
-    if (!wb__is_cell(cell)) return run_own(o, cell, n, inputs, results);
+    if (!wb__is_cell(cell)) return recurrence_run_own(o, cell, n, inputs, results);
     const unsigned failures = wb__failures();
     const wb__over_steps how = {o->last, o->reverse, o->return_state};
     const int n_results = wb__call_sequence(cell, how, n, inputs, results);
@@ -104,7 +106,7 @@ static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **result
     return n_results;
 }
 
-static void print(const wb_layer *l, wb__text *t)
+static void recurrence_print(const wb_layer *l, wb__text *t)
 {
     const wb_Recurrence_options *o = l->options;
     const char *before = ";";
@@ -116,8 +118,8 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-static wb_layer *assemble(const void *options, int n, const char *const *names,
-                          wb_layer *const *layers)
+static wb_layer *recurrence_assemble(const void *options, int n, const char *const *names,
+                                     wb_layer *const *layers)
 {
     (void)names;
     if (n == 1) return wb_Recurrence_with(layers[0], options);
@@ -125,8 +127,9 @@ static wb_layer *assemble(const void *options, int n, const char *const *names,
 }
 
 const wb__layer_type wb__recurrence_type = {
-    .name = "Recurrence", WB__LAYER_ROWS(wb_Recurrence_options, option_table),
-    .call_many = call, .print = print, .assemble = assemble, .one_row = true};
+    .name = "Recurrence", WB__LAYER_ROWS(wb_Recurrence_options, recurrence_table),
+    .call_many = recurrence_call, .print = recurrence_print, .assemble = recurrence_assemble,
+    .one_row = true};
 
 wb_layer *wb_Recurrence_with(wb_layer *cell, const wb_Recurrence_options *given)
 {

@@ -4,7 +4,7 @@
 #include <math.h>
 
 /* Returns the angles [T, half] of the positions [T]: position base^(-i / half). */
-static wb_tensor *angles(wb_tensor *positions, int64_t half, double base, wb_dtype t)
+static wb_tensor *rotary_angles(wb_tensor *positions, int64_t half, double base, wb_dtype t)
 {
     wb_tensor *rate = wb_exp(wb_mul(wb_arange(half, t), wb_scalar(-log(base) / (double)half)));
     wb_tensor *at = wb_reshape(wb_astype(positions, t), -1, 1);
@@ -33,8 +33,8 @@ static wb_tensor *rotary(wb_tensor *x, wb_tensor *positions, const wb_rotary_opt
         return wb__fail_null(WB_ERROR_SHAPE, "rotary: x %s and positions %s: want [...,T,D] with "
                              "an even D, and [T]", wb_describe(x), wb_describe(positions));
     if (!(base > 0)) return wb__fail_null(WB_ERROR_ARGUMENT, "rotary: the base is %g", base);
-    wb_tensor *angle = angles(positions, x->dims[x->ndim - 1] / 2, base,
-                              dtype == WB_F64 ? WB_F64 : WB_F32);
+    wb_tensor *angle = rotary_angles(positions, x->dims[x->ndim - 1] / 2, base,
+                                     dtype == WB_F64 ? WB_F64 : WB_F32);
     wb_tensor *c = wb_astype(wb_cos(angle), dtype), *s = wb_astype(wb_sin(angle), dtype);
     wb_tensor *a = half_of(x, 0, o.pairs), *b = half_of(x, 1, o.pairs);
     wb_tensor *y[2] = {wb_sub(wb_mul(a, c), wb_mul(b, s)), wb_add(wb_mul(b, c), wb_mul(a, s))};

@@ -22,7 +22,7 @@ static bool read_picture(picture *p, wb_tensor *x)
 
 /* Returns the elements, [N, H', W', C], at whole positions, [N or 1, H', W'] of a floating dtype; 0
  * for those outside. */
-static wb_tensor *elements(const picture *p, wb_tensor *row, wb_tensor *column)
+static wb_tensor *sampling_elements(const picture *p, wb_tensor *row, wb_tensor *column)
 {
     wb_tensor *in_rows = wb_and(wb_ge(row, wb_scalar(0)),
                                 wb_lt(row, wb_scalar((double)p->height)));
@@ -40,14 +40,14 @@ static wb_tensor *elements(const picture *p, wb_tensor *row, wb_tensor *column)
 }
 
 /* Returns x rounded, halves to even. */
-static wb_tensor *rounded(wb_tensor *x)
+static wb_tensor *sampling_rounded(wb_tensor *x)
 {
     wb_tensor *up = wb_floor(wb_add(x, wb_scalar(0.5)));
     wb_tensor *odd = wb_sub(up, wb_mul(wb_floor(wb_mul(up, wb_scalar(0.5))), wb_scalar(2)));
     return wb_sub(up, wb_where(wb_eq(wb_sub(up, x), wb_scalar(0.5)), odd, wb_scalar(0)));
 }
 
-static wb_tensor *interpolated(const picture *p, wb_tensor *row, wb_tensor *column)
+static wb_tensor *sampling_interpolated(const picture *p, wb_tensor *row, wb_tensor *column)
 {
     wb_tensor *above = wb_stop_gradient(wb_floor(row)), *left = wb_stop_gradient(wb_floor(column));
     wb_tensor *of_row[2], *of_column[2], *y = NULL;
@@ -56,8 +56,8 @@ static wb_tensor *interpolated(const picture *p, wb_tensor *row, wb_tensor *colu
     of_row[0] = wb_sub(wb_scalar(1), of_row[1]);
     of_column[0] = wb_sub(wb_scalar(1), of_column[1]);
     for (int i = 0; i < 4; i++) {
-        wb_tensor *v = elements(p, i / 2 ? wb_add(above, wb_scalar(1)) : above,
-                                i % 2 ? wb_add(left, wb_scalar(1)) : left);
+        wb_tensor *v = sampling_elements(p, i / 2 ? wb_add(above, wb_scalar(1)) : above,
+                                         i % 2 ? wb_add(left, wb_scalar(1)) : left);
         v = wb_mul(v, wb_unsqueeze(wb_mul(of_row[i / 2], of_column[i % 2]), -1));
         y = i ? wb_add(y, v) : v;
     }
@@ -65,13 +65,13 @@ static wb_tensor *interpolated(const picture *p, wb_tensor *row, wb_tensor *colu
 }
 
 /* Returns x, whose dtype is that of sums, at positions of the same dtype, [N or 1, H', W']. */
-static wb_tensor *sampled(wb_tensor *x, wb_tensor *row, wb_tensor *column, bool nearest)
+static wb_tensor *sampling_sampled(wb_tensor *x, wb_tensor *row, wb_tensor *column, bool nearest)
 {
     picture p;
     if (!row || !column || !read_picture(&p, x)) return NULL;
-    wb_tensor *y = nearest ? elements(&p, rounded(wb_stop_gradient(row)),
-                                      rounded(wb_stop_gradient(column)))
-                           : interpolated(&p, row, column);
+    wb_tensor *y = nearest ? sampling_elements(&p, sampling_rounded(wb_stop_gradient(row)),
+                                               sampling_rounded(wb_stop_gradient(column)))
+                           : sampling_interpolated(&p, row, column);
     return y ? wb_permute_array(y, 4, (int64_t[]){0, 3, 1, 2}) : NULL;
 }
 
@@ -86,7 +86,7 @@ static bool is_picture(const char *what, const wb_tensor *x)
 /* ---- grids ----------------------------------------------------------------------------------- */
 
 /* Returns coordinate `at` of the grid as positions among n elements. */
-static wb_tensor *positions(wb_tensor *grid, int at, int64_t n, const wb_sample_options *o)
+static wb_tensor *sampling_positions(wb_tensor *grid, int at, int64_t n, const wb_sample_options *o)
 {
     wb_tensor *p = wb_squeeze(wb_slice(grid, -1, at, at + 1), -1);
     const double last = (double)(n - 1);
@@ -116,15 +116,16 @@ wb_tensor *wb_grid_sample_with(wb_tensor *x, wb_tensor *grid, const wb_sample_op
     const wb_dtype t = (wb_dtype)x->dtype;
     const wb__frame f = wb__frame_begin();
     wb_tensor *wide = wb__wide(x), *at = wb__wide(grid);
-    wb_tensor *row = positions(at, 1, x->dims[2], &o), *column = positions(at, 0, x->dims[3], &o);
-    wb_tensor *y = wide ? sampled(wide, row, column, o.nearest) : NULL;
+    wb_tensor *row = sampling_positions(at, 1, x->dims[2], &o),
+              *column = sampling_positions(at, 0, x->dims[3], &o);
+    wb_tensor *y = wide ? sampling_sampled(wide, row, column, o.nearest) : NULL;
     return wb__frame_end(f, y ? wb__as(y, t) : NULL);
 }
 
 /* ---- rotations ------------------------------------------------------------------------------- */
 
 /* Sets *s and *c to sine and cosine, which are whole for quarter turns. */
-static void directions(double angle, double *s, double *c)
+static void sampling_directions(double angle, double *s, double *c)
 {
     const double near = 1e-7;           /* pi / 2 as a float is 4e-8 away from pi / 2 */
     *s = sin(angle);
@@ -151,7 +152,7 @@ wb_tensor *wb_imrotate_with(wb_tensor *x, double angle, const wb_sample_options 
                              "finite", what, angle, middle, centre);
     const wb_dtype t = (wb_dtype)x->dtype, wide = wb__computed_in(t);
     const wb__frame f = wb__frame_begin();
-    directions(angle, &s, &c);
+    sampling_directions(angle, &s, &c);
     wb_tensor *i = wb_sub(wb_arange(x->dims[2], wide), wb_scalar(middle));
     wb_tensor *j = wb_sub(wb_arange(x->dims[3], wide), wb_scalar(centre));
     i = i ? wb_reshape_array(i, 3, (int64_t[]){1, x->dims[2], 1}) : NULL;
@@ -166,6 +167,6 @@ wb_tensor *wb_imrotate_with(wb_tensor *x, double angle, const wb_sample_options 
                                        wb_le(column, wb_scalar(width - 1)));
         column = wb_where(in_columns, column, wb_scalar(-2));
     }
-    wb_tensor *all = wb__wide(x), *y = all ? sampled(all, row, column, o.nearest) : NULL;
+    wb_tensor *all = wb__wide(x), *y = all ? sampling_sampled(all, row, column, o.nearest) : NULL;
     return wb__frame_end(f, y ? wb__as(y, t) : NULL);
 }

@@ -57,7 +57,7 @@ wb_layer *wb_Scale_with(const wb_Scale_options *given)
     X(wb_Bilinear_options, dtype, DTYPE, 1)
 static const wb__option bilinear_table[] = {BILINEAR_OPTIONS(WB__OPTION_ROW)};
 
-static bool has_features(const char *which, const wb_tensor *x, int64_t features)
+static bool scale_has_features(const char *which, const wb_tensor *x, int64_t features)
 {
     if (x->ndim && wb_dim(x, -1) == features) return true;
     return wb__fail(WB_ERROR_SHAPE, "Bilinear: expects %lld features in the last dimension of the "
@@ -75,7 +75,8 @@ static wb_tensor *bilinear_call(wb_layer *l, int n, wb_tensor *const *inputs)
     wb_tensor *weight = wb__layer_child(l, 0), *bias = wb__layer_child(l, 1);
     wb_tensor *x = wb__layer_input(l, inputs[0], weight);
     wb_tensor *y = n == 1 ? x : wb__layer_input(l, inputs[1], weight);
-    if (!x || !y || !has_features("first", x, o->in1) || !has_features("second", y, o->in2))
+    if (!x || !y || !scale_has_features("first", x, o->in1) ||
+        !scale_has_features("second", y, o->in2))
         return NULL;
     if (x->ndim != y->ndim || x->ndim == WB_MAX_DIMS ||
         memcmp(x->dims, y->dims, (size_t)(x->ndim - 1) * sizeof *x->dims))

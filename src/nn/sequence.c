@@ -49,7 +49,7 @@ wb_tensor *wb__stack_steps(int64_t n, wb_tensor *const *outputs)
 }
 
 /* Returns step t of x [T, N, ...], which is [N, ...]. */
-static wb_tensor *step_of(wb_tensor *x, int64_t t)
+static wb_tensor *sequence_step_of(wb_tensor *x, int64_t t)
 {
     wb_tensor *now = wb_slice(x, 0, t, t + 1);
     return now ? wb_reshape_array(now, x->ndim - 1, x->dims + 1) : NULL;
@@ -62,7 +62,7 @@ bool wb__unroll(const wb__steps *s, wb_tensor *x, wb_tensor *lengths, bool rever
     const int64_t steps = x->dims[0];
     for (int64_t i = 0; i < steps; i++) {
         const int64_t t = reverse ? steps - 1 - i : i;
-        wb_tensor *now = step_of(x, t), *before[WB__OUTPUTS] = {NULL};
+        wb_tensor *now = sequence_step_of(x, t), *before[WB__OUTPUTS] = {NULL};
         memcpy(before, states, (size_t)*n * sizeof *before);
         if (!now || !s->step(s, now, n, states, &outputs[t])) return false;
         if (lengths && !mask_step(wb_gt(lengths, wb_scalar_int(t)), *n, before, states,

@@ -24,16 +24,16 @@ typedef struct {
     int arrays, other_arrays;
     int64_t elements, others, bytes;
     bool all_zero, some_nan, some_inf, failed;
-} sums;
+} nn_show_sums;
 
-typedef struct { sums sums; bool values; wb_dtype dtype; } count;
+typedef struct { nn_show_sums sums; bool values; wb_dtype dtype; } nn_show_count;
 
 static int scan_values(const void *data, int64_t size, void *ctx)
 {
     enum { BLOCK = 512 };
     double block[BLOCK];
-    count *c = ctx;
-    sums *s = &c->sums;
+    nn_show_count *c = ctx;
+    nn_show_sums *s = &c->sums;
     const size_t each = wb__dtype_size(c->dtype);
     for (int64_t i = 0; i < size; i += BLOCK) {
         int64_t n = WB__MIN(size - i, BLOCK);
@@ -47,9 +47,9 @@ static int scan_values(const void *data, int64_t size, void *ctx)
     return 0;
 }
 
-static int add_leaf(const wb__leaf *leaf, void *ctx)
+static int nn_show_add_leaf(const wb__leaf *leaf, void *ctx)
 {
-    count *c = ctx;
+    nn_show_count *c = ctx;
     const wb_tensor *x = leaf->x;
     c->sums.bytes += x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype);
     if (!leaf->trainable) {
@@ -65,10 +65,10 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-static sums sum_up(const wb_layer *l, bool values)
+static nn_show_sums nn_show_sum_up(const wb_layer *l, bool values)
 {
-    count c = {.sums = {.all_zero = true}, .values = values};
-    if (wb__walk("show", (void *)(uintptr_t)l, NULL, WB__DISTINCT, add_leaf, &c))
+    nn_show_count c = {.sums = {.all_zero = true}, .values = values};
+    if (wb__walk("show", (void *)(uintptr_t)l, NULL, WB__DISTINCT, nn_show_add_leaf, &c))
         c.sums.failed = true;
     return c.sums;
 }
@@ -89,7 +89,7 @@ static void show_plain(wb__text *t, const wb_layer *l, int indent, const char *n
     wb__text_spaces(t, indent);
     wb__text_add(t, indent ? "%s," : "%s", text);
     wb__free(text);
-    sums s = sum_up(l, true);
+    nn_show_sums s = nn_show_sum_up(l, true);
     if (!s.elements && !s.others) return;
     wb__text_spaces(t, WB__MAX(2, (indent ? COLUMN_NESTED : COLUMN_ALONE) - indent - length));
     wb__text_add(t, "# ");
@@ -108,7 +108,7 @@ static void show_plain(wb__text *t, const wb_layer *l, int indent, const char *n
 
 static void show_total(wb__text *t, const wb_layer *l)
 {
-    sums s = sum_up(l, false);
+    nn_show_sums s = nn_show_sum_up(l, false);
     if (s.arrays <= 2) return;
     wb__text_spaces(t, s.other_arrays ? 9 : 19);
     wb__text_add(t, "# Total: %d %s, ", s.arrays, s.other_arrays ? "trainable arrays" : "arrays");
@@ -124,7 +124,7 @@ static void show_total(wb__text *t, const wb_layer *l)
     wb__text_add(t, ".");
 }
 
-static void show(wb__text *t, const wb_layer *l, int indent, const char *name);
+static void nn_show(wb__text *t, const wb_layer *l, int indent, const char *name);
 
 static bool has_layers(const wb_layer *l)
 {
@@ -140,7 +140,7 @@ static void show_struct(wb__text *t, const wb_layer *l, int indent)
     for (int i = 0; i < l->node.n; i++) {
         const wb__child *c = &l->node.children[i];
         if (wb__is(c->object, &wb__layer_class)) {
-            show(t, c->object, indent, c->name);
+            nn_show(t, c->object, indent, c->name);
         } else {
             wb__text_spaces(t, indent);
             const bool tensor = wb__is(c->object, &wb__tensor_class);
@@ -155,7 +155,7 @@ static void show_struct(wb__text *t, const wb_layer *l, int indent)
     }
 }
 
-static void show(wb__text *t, const wb_layer *l, int indent, const char *name)
+static void nn_show(wb__text *t, const wb_layer *l, int indent, const char *name)
 {
     l = wb__layer_unnamed((wb_layer *)(uintptr_t)l, NULL);
     const bool is_struct = wb__own_struct(l->type) && has_layers(l);
@@ -177,8 +177,8 @@ static void show(wb__text *t, const wb_layer *l, int indent, const char *name)
     for (int i = 0; i < n; i++) {
         char number[16];
         snprintf(number, sizeof number, "%d", i);
-        show(t, layers[i].object, indent + 2,
-             list && strcmp(number, layers[i].name) ? layers[i].name : NULL);
+        nn_show(t, layers[i].object, indent + 2,
+                list && strcmp(number, layers[i].name) ? layers[i].name : NULL);
         wb__text_add(t, "\n");
     }
     if (connection && !list) {
@@ -193,6 +193,6 @@ static void show(wb__text *t, const wb_layer *l, int indent, const char *name)
 char *wb__format_layer(void *layer)
 {
     wb__text t = {0};
-    show(&t, layer, 0, NULL);
+    nn_show(&t, layer, 0, NULL);
     return wb__text_take(&t);
 }

@@ -7,12 +7,12 @@
 
 #include <math.h>
 
-static const double pi = 3.14159265358979323846;
+static const double signal_pi = 3.14159265358979323846;
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-static wb_tensor *window_of(const char *what, int64_t n, wb_dtype dtype, bool symmetric,
-                            double alpha, double beta)
+static wb_tensor *signal_window_of(const char *what, int64_t n, wb_dtype dtype, bool symmetric,
+                                   double alpha, double beta)
 {
     int64_t size;
     if (!wb__is_dtype(what, dtype) || !wb__check_dims(what, 1, &n, &size)) return NULL;
@@ -22,7 +22,7 @@ static wb_tensor *window_of(const char *what, int64_t n, wb_dtype dtype, bool sy
                              (long long)n, wb_dtype_name(dtype));
     double *w = wb__alloc((size_t)n * sizeof *w);
     for (int64_t k = 0; w && k < n; k++)
-        w[k] = alpha - beta * cos(2 * pi * (double)k / (double)(symmetric ? n - 1 : n));
+        w[k] = alpha - beta * cos(2 * signal_pi * (double)k / (double)(symmetric ? n - 1 : n));
     if (w && n == 1) w[0] = 1;
     return wb__from_doubles(w, dtype, 1, &n);
 }
@@ -31,8 +31,8 @@ wb_tensor *wb_hamming_window_with(int64_t n, wb_dtype dtype, const wb_window_opt
 {
     wb_window_options o;
     if (!wb__read_options("hamming_window", wb_window_options, &o, given, NULL)) return NULL;
-    return window_of("hamming_window", n, dtype, o.symmetric, wb__or(o.alpha, 0.54),
-                     wb__or(o.beta, 0.46));
+    return signal_window_of("hamming_window", n, dtype, o.symmetric, wb__or(o.alpha, 0.54),
+                            wb__or(o.beta, 0.46));
 }
 
 wb_tensor *wb_hann_window_with(int64_t n, wb_dtype dtype, const wb_window_options *given)
@@ -42,12 +42,12 @@ wb_tensor *wb_hann_window_with(int64_t n, wb_dtype dtype, const wb_window_option
     if (o.alpha != WB_DEFAULT || o.beta != WB_DEFAULT)
         return wb__fail_null(WB_ERROR_ARGUMENT, "hann_window: .alpha and .beta are options of "
                              "wb_hamming_window");
-    return window_of("hann_window", n, dtype, o.symmetric, 0.5, 0.5);
+    return signal_window_of("hann_window", n, dtype, o.symmetric, 0.5, 0.5);
 }
 
 /* ---- transforms ------------------------------------------------------------------------------ */
 
-enum { PARTS = 16 };                    /* most slices of a signal that make frames */
+enum { SIGNAL_PARTS = 16 };             /* most slices of a signal that make frames */
 
 typedef enum { STFT, ISTFT, SPECTROGRAM } transform_kind;
 
@@ -129,26 +129,27 @@ static bool read_transform(transform *r, transform_kind kind, const wb_tensor *x
 
 /* Returns cos and -sin of 2 pi f k / n for integers k and f, [..., 2], of the shape to which these
  * broadcast.  `t` holds all products f k. */
-static wb_tensor *turns(const transform *r, wb_tensor *k, wb_tensor *f, wb_dtype t)
+static wb_tensor *signal_turns(const transform *r, wb_tensor *k, wb_tensor *f, wb_dtype t)
 {
     const double half = (double)(r->n / 2), all = (double)r->n;
     /* angles from -pi to pi, of which a float has more digits than of those up to 2 pi */
     wb_tensor *i = wb_arange(r->n, r->wide);
     i = wb_where(wb_gt(i, wb_scalar(half)), wb_sub(i, wb_scalar(all)), i);
-    wb_tensor *angle = wb_mul(i, wb_scalar(2 * pi / all));
+    wb_tensor *angle = wb_mul(i, wb_scalar(2 * signal_pi / all));
     wb_tensor *table = wb_stack(1, wb_cos(angle), wb_neg(wb_sin(angle)));
     wb_tensor *product = wb_mul(k, f);
     wb_tensor *whole = wb_mul(wb_div(product, wb__literal(all, t)), wb__literal(all, t));
     return wb_take(table, wb_sub(product, whole));
 }
 
-static wb_dtype index_dtype(const transform *r) { return r->n > 40000 ? WB_I64 : WB_I32; }
+static wb_dtype signal_index_dtype(const transform *r) { return r->n > 40000 ? WB_I64 : WB_I32; }
 
 /* Returns the matrix of the transform, [n, 2 F]: row k has cos and -sin of 2 pi f k / n. */
-static wb_tensor *matrix(const transform *r)
+static wb_tensor *signal_matrix(const transform *r)
 {
-    const wb_dtype t = index_dtype(r);
-    wb_tensor *y = turns(r, wb_unsqueeze(wb_arange(r->n, t), 1), wb_arange(r->frequencies, t), t);
+    const wb_dtype t = signal_index_dtype(r);
+    wb_tensor *y = signal_turns(r, wb_unsqueeze(wb_arange(r->n, t), 1),
+                                wb_arange(r->frequencies, t), t);
     return y ? wb_reshape_array(y, 2, (int64_t[]){r->n, 2 * r->frequencies}) : NULL;
 }
 
@@ -163,11 +164,11 @@ static wb_tensor *matrix(const transform *r)
 /* Returns the matrices of the first step, [n2, 2 F1, n1]: rows with cos, then rows with -sin. */
 static wb_tensor *first_matrices(const transform *r)
 {
-    const wb_dtype t = index_dtype(r);
+    const wb_dtype t = signal_index_dtype(r);
     const int64_t count = r->first / 2 + 1;
     wb_tensor *k = wb_mul(wb_arange(r->first, t), wb__literal((double)r->second, t));
     k = wb_add(wb_unsqueeze(wb_unsqueeze(wb_arange(r->second, t), 1), 2), k);
-    wb_tensor *y = turns(r, k, wb_unsqueeze(wb_arange(count, t), 1), t);
+    wb_tensor *y = signal_turns(r, k, wb_unsqueeze(wb_arange(count, t), 1), t);
     y = y ? wb_permute(y, 0, 3, 1, 2) : NULL;
     return y ? wb_reshape_array(y, 3, (int64_t[]){r->second, 2 * count, r->first}) : NULL;
 }
@@ -176,9 +177,9 @@ static wb_tensor *first_matrices(const transform *r)
  * with the real and the imaginary part: complex numbers times exp(...). */
 static wb_tensor *second_matrix(const transform *r)
 {
-    const wb_dtype t = index_dtype(r);
+    const wb_dtype t = signal_index_dtype(r);
     wb_tensor *k = wb_mul(wb_arange(r->second, t), wb__literal((double)r->first, t));
-    wb_tensor *e = turns(r, k, wb_unsqueeze(wb_arange(r->second, t), 1), t);
+    wb_tensor *e = signal_turns(r, k, wb_unsqueeze(wb_arange(r->second, t), 1), t);
     if (!e) return NULL;
     wb_tensor *c = wb_slice(e, 2, 0, 1), *s = wb_slice(e, 2, 1, 2);     /* cos and -sin */
     wb_tensor *y = wb_stack(0, wb_concat(2, c, wb_neg(s)), wb_concat(2, s, c));
@@ -187,7 +188,7 @@ static wb_tensor *second_matrix(const transform *r)
 
 /* Returns y, [parts, n2, F1, all], as the F frequencies in their order, [parts, F, all].  With two
  * parts the second is imaginary. */
-static wb_tensor *in_order(const transform *r, wb_tensor *y)
+static wb_tensor *signal_in_order(const transform *r, wb_tensor *y)
 {
     const int64_t n1 = r->first, n2 = r->second, last = (n1 - 1) / 2, rows = n2 / 2 + 1;
     if (!y) return NULL;
@@ -201,14 +202,14 @@ static wb_tensor *in_order(const transform *r, wb_tensor *y)
     return wb_slice(y, 1, 0, r->frequencies);
 }
 
-static int64_t divisor(int64_t a, int64_t b) { return b ? divisor(b, a % b) : a; }
+static int64_t signal_divisor(int64_t a, int64_t b) { return b ? signal_divisor(b, a % b) : a; }
 
 /* Frames are made of rows of a signal, of the greatest length that divides n and the step from
  * frame to frame.  Returns the numbers of these rows, [B, frames, n / each], in signals of `rows`
  * rows. */
-static wb_tensor *rows_of(const transform *r, int64_t batch, int64_t frames, int64_t rows)
+static wb_tensor *signal_rows_of(const transform *r, int64_t batch, int64_t frames, int64_t rows)
 {
-    const int64_t each = divisor(r->n, r->hop);
+    const int64_t each = signal_divisor(r->n, r->hop);
     wb_tensor *of = wb_mul(wb_arange(batch, WB_I64), wb__literal((double)rows, WB_I64));
     wb_tensor *at = wb_mul(wb_arange(frames, WB_I64), wb__literal((double)(r->hop / each), WB_I64));
     of = wb_unsqueeze(wb_add(wb_unsqueeze(of, 1), at), 2);
@@ -216,25 +217,25 @@ static wb_tensor *rows_of(const transform *r, int64_t batch, int64_t frames, int
 }
 
 /* Returns the frames of x, [B, L] -> [B frames, n]. */
-static wb_tensor *frames_of(const transform *r, wb_tensor *x, int64_t frames)
+static wb_tensor *signal_frames_of(const transform *r, wb_tensor *x, int64_t frames)
 {
-    const int64_t each = divisor(r->n, r->hop), batch = x->dims[0];
+    const int64_t each = signal_divisor(r->n, r->hop), batch = x->dims[0];
     const int64_t rows = (r->n + (frames - 1) * r->hop) / each;
     x = wb_slice(x, 1, 0, rows * each);
     x = x ? wb_reshape_array(x, 2, (int64_t[]){batch * rows, each}) : NULL;
-    wb_tensor *y = wb_take(x, rows_of(r, batch, frames, rows));
+    wb_tensor *y = wb_take(x, signal_rows_of(r, batch, frames, rows));
     return y ? wb_reshape_array(y, 2, (int64_t[]){batch * frames, r->n}) : NULL;
 }
 
 /* Returns the frames of x, [B, L], as columns, [n, B frames].  If they overlap in few places, each
  * part of all frames is a slice of the rows of x. */
-static wb_tensor *columns_of(const transform *r, wb_tensor *x, int64_t frames)
+static wb_tensor *signal_columns_of(const transform *r, wb_tensor *x, int64_t frames)
 {
-    const int64_t each = divisor(r->n, r->hop), parts = r->n / each, step = r->hop / each;
+    const int64_t each = signal_divisor(r->n, r->hop), parts = r->n / each, step = r->hop / each;
     const int64_t batch = x->dims[0], rows = parts + (frames - 1) * step;
-    wb_tensor *slices[PARTS];
-    if (parts > PARTS) {
-        x = frames_of(r, x, frames);
+    wb_tensor *slices[SIGNAL_PARTS];
+    if (parts > SIGNAL_PARTS) {
+        x = signal_frames_of(r, x, frames);
         return x ? wb_transpose(x) : NULL;
     }
     x = wb_slice(x, 1, 0, rows * each);
@@ -264,19 +265,19 @@ static wb_tensor *in_two_steps(const transform *r, wb_tensor *x)
 }
 
 /* Returns [B, L] as [B, T, F, 2], or, with `squares`, the squares of the magnitudes, [B, T, F]. */
-static wb_tensor *transformed(const transform *r, wb_tensor *x, bool squares)
+static wb_tensor *signal_transformed(const transform *r, wb_tensor *x, bool squares)
 {
     if (r->o.center) x = wb_pad(x, 1, r->n / 2, r->n / 2, .mode = WB_PAD_REFLECT);
     if (!x) return NULL;
     const int64_t batch = x->dims[0], frames = (x->dims[1] - r->n) / r->hop + 1;
-    wb_tensor *y = (r->first ? columns_of : frames_of)(r, x, frames);
+    wb_tensor *y = (r->first ? signal_columns_of : signal_frames_of)(r, x, frames);
     if (y && r->first) {
         y = in_two_steps(r, y);
         if (squares) y = wb_sum(wb_square(y), .axes = {0}, .keep = true);
-        y = in_order(r, y);
+        y = signal_in_order(r, y);
         y = y ? wb_permute(y, 2, 1, 0) : NULL;
     } else if (y) {
-        wb_tensor *m = matrix(r);
+        wb_tensor *m = signal_matrix(r);
         if (r->window) m = wb_mul(m, wb_unsqueeze(r->window, 1));
         if (r->o.normalized) m = wb_mul(m, wb_scalar(1 / sqrt((double)r->n)));
         y = wb_matmul(y, m);
@@ -288,7 +289,7 @@ static wb_tensor *transformed(const transform *r, wb_tensor *x, bool squares)
 }
 
 /* Returns y, [B, ...], with the axes of x before its last `last` in place of the first. */
-static wb_tensor *unpacked(wb_tensor *y, const wb_tensor *x, int last)
+static wb_tensor *signal_unpacked(wb_tensor *y, const wb_tensor *x, int last)
 {
     int64_t dims[2 * WB_MAX_DIMS];
     if (!y) return NULL;
@@ -299,7 +300,7 @@ static wb_tensor *unpacked(wb_tensor *y, const wb_tensor *x, int last)
 }
 
 /* Returns x, [..., L], as [B, L] of the dtype of the computation, with zeros on both sides. */
-static wb_tensor *waves(const transform *r, wb_tensor *x)
+static wb_tensor *signal_waves(const transform *r, wb_tensor *x)
 {
     const int64_t length = x->ndim ? x->dims[x->ndim - 1] : 0;
     const int64_t padded = length + 2 * r->o.pad, centred = r->o.center ? r->n / 2 : 0;
@@ -316,8 +317,8 @@ wb_tensor *wb_stft_with(wb_tensor *x, const wb_stft_options *given)
 {
     transform r;
     const wb__frame f = wb__frame_begin();
-    wb_tensor *flat = read_transform(&r, STFT, x, given) ? waves(&r, x) : NULL;
-    wb_tensor *y = flat ? unpacked(transformed(&r, flat, false), x, 1) : NULL;
+    wb_tensor *flat = read_transform(&r, STFT, x, given) ? signal_waves(&r, x) : NULL;
+    wb_tensor *y = flat ? signal_unpacked(signal_transformed(&r, flat, false), x, 1) : NULL;
     return wb__frame_end(f, y ? wb__as(y, (wb_dtype)x->dtype) : NULL);
 }
 
@@ -325,8 +326,8 @@ wb_tensor *wb_spectrogram_with(wb_tensor *x, const wb_stft_options *given)
 {
     transform r;
     const wb__frame f = wb__frame_begin();
-    wb_tensor *flat = read_transform(&r, SPECTROGRAM, x, given) ? waves(&r, x) : NULL;
-    wb_tensor *y = flat ? transformed(&r, flat, r.power > 0) : NULL;
+    wb_tensor *flat = read_transform(&r, SPECTROGRAM, x, given) ? signal_waves(&r, x) : NULL;
+    wb_tensor *y = flat ? signal_transformed(&r, flat, r.power > 0) : NULL;
     if (y && r.o.window_normalized) {
         wb_tensor *norm = r.window ? wb_sum(wb_square(r.window)) : wb_scalar((double)r.n);
         y = wb_div(y, r.power > 0 ? norm : wb_sqrt(norm));
@@ -335,25 +336,25 @@ wb_tensor *wb_spectrogram_with(wb_tensor *x, const wb_stft_options *given)
         if (r.power != 2) y = wb__root_of(y);
         if (r.power != 2 && r.power != 1) y = wb_pow(y, wb_scalar(r.power));
     }
-    y = unpacked(y, x, 1);
+    y = signal_unpacked(y, x, 1);
     return wb__frame_end(f, y ? wb__as(y, (wb_dtype)x->dtype) : NULL);
 }
 
 /* Returns the sums of overlapping frames, [B, T, n] -> [B, L]. */
-static wb_tensor *overlapped(const transform *r, wb_tensor *frames)
+static wb_tensor *signal_overlapped(const transform *r, wb_tensor *frames)
 {
     if (!frames) return NULL;
     const int64_t batch = frames->dims[0], count = frames->dims[1];
-    const int64_t each = divisor(r->n, r->hop), length = r->n + (count - 1) * r->hop;
+    const int64_t each = signal_divisor(r->n, r->hop), length = r->n + (count - 1) * r->hop;
     const int64_t rows = length / each, dims[] = {batch, count, r->n / each, each};
     wb_tensor *y = wb_full_array(0, r->wide, 2, (int64_t[]){batch * rows, each});
-    y = wb_scatter(y, rows_of(r, batch, count, rows), wb_reshape_array(frames, 4, dims));
+    y = wb_scatter(y, signal_rows_of(r, batch, count, rows), wb_reshape_array(frames, 4, dims));
     return y ? wb_reshape_array(y, 2, (int64_t[]){batch, length}) : NULL;
 }
 
 /* Returns how often the frequencies f, integers, count in the sum of the inverse: those without a
  * conjugate once, others twice. */
-static wb_tensor *weight_of(const transform *r, wb_tensor *f)
+static wb_tensor *signal_weight_of(const transform *r, wb_tensor *f)
 {
     const double each = r->o.normalized ? 1 / sqrt((double)r->n) : 1 / (double)r->n;
     wb_tensor *alone = wb_eq(f, wb_scalar(0));
@@ -363,7 +364,7 @@ static wb_tensor *weight_of(const transform *r, wb_tensor *f)
 }
 
 /* Returns y, [all, F, 2], weighted, as the frames of the inverse, [all, n], in two steps: those of
- * in_two_steps and in_order backwards. */
+ * in_two_steps and signal_in_order backwards. */
 static wb_tensor *back_in_two_steps(const transform *r, wb_tensor *y)
 {
     const int64_t all = y->dims[0], n1 = r->first, n2 = r->second, count = n1 / 2 + 1;
@@ -374,7 +375,7 @@ static wb_tensor *back_in_two_steps(const transform *r, wb_tensor *y)
     wb_tensor *turns = wb_and(wb_gt(f1, wb_scalar(0)),
                               wb_lt(wb_mul(f1, wb_scalar(2)), wb_scalar((double)n1)));
     wb_tensor *f = wb_where(direct, at, wb_sub(wb_scalar((double)r->n), at));
-    wb_tensor *weight = weight_of(r, f), *none = wb_full_array(0, r->wide, 0, NULL);
+    wb_tensor *weight = signal_weight_of(r, f), *none = wb_full_array(0, r->wide, 0, NULL);
     wb_tensor *real = wb_where(wb_or(direct, turns), weight, none);
     wb_tensor *both = wb_stack(0, real, wb_where(direct, real, wb_neg(real)));
     y = wb_take(wb_permute(y, 2, 1, 0), f, 1);
@@ -390,7 +391,7 @@ static wb_tensor *back_in_two_steps(const transform *r, wb_tensor *y)
 }
 
 /* Returns y, [B, T, 2 F], as signals of all elements that frames cover, [B, L]. */
-static wb_tensor *inverted(const transform *r, wb_tensor *y)
+static wb_tensor *signal_inverted(const transform *r, wb_tensor *y)
 {
     const int64_t batch = y->dims[0], frames = y->dims[1], all = batch * frames;
     wb_tensor *back;
@@ -399,20 +400,20 @@ static wb_tensor *inverted(const transform *r, wb_tensor *y)
         back = y ? back_in_two_steps(r, y) : NULL;
         back = back ? wb_reshape_array(back, 3, (int64_t[]){batch, frames, r->n}) : NULL;
     } else {
-        wb_tensor *weight = weight_of(r, wb_arange(r->frequencies, WB_I32));
+        wb_tensor *weight = signal_weight_of(r, wb_arange(r->frequencies, WB_I32));
         weight = wb_reshape_array(wb_expand(wb_unsqueeze(weight, 1), r->frequencies, 2), 1,
                                   (int64_t[]){2 * r->frequencies});
-        back = wb_linear(y, wb_mul(matrix(r), weight), WB_NONE);
+        back = wb_linear(y, wb_mul(signal_matrix(r), weight), WB_NONE);
     }
     wb_tensor *squares = r->window ? wb_square(r->window) : wb_full_array(1, r->wide, 1, &r->n);
     if (r->window) back = wb_mul(back, r->window);
     squares = squares ? wb_expand_array(squares, 3, (int64_t[]){1, frames, r->n}) : NULL;
-    wb_tensor *sum = overlapped(r, squares);
-    return wb_div(overlapped(r, back),
+    wb_tensor *sum = signal_overlapped(r, squares);
+    return wb_div(signal_overlapped(r, back),
                   wb_where(wb_gt(sum, wb_scalar(1e-11)), sum, wb_scalar(1)));
 }
 
-static wb_tensor *istft(wb_tensor *y, const wb_stft_options *given)
+static wb_tensor *signal_istft(wb_tensor *y, const wb_stft_options *given)
 {
     transform r;
     if (!read_transform(&r, ISTFT, y, given)) return NULL;
@@ -430,21 +431,21 @@ static wb_tensor *istft(wb_tensor *y, const wb_stft_options *given)
     for (int i = 0; i < y->ndim - 3; i++) batch *= y->dims[i];
     wb_tensor *flat = wb__wide(y);
     flat = wb_reshape_array(flat, 3, (int64_t[]){batch, frames, 2 * r.frequencies});
-    wb_tensor *x = flat ? inverted(&r, flat) : NULL;
-    x = unpacked(x ? wb_slice(x, 1, from, to) : NULL, y, 3);
+    wb_tensor *x = flat ? signal_inverted(&r, flat) : NULL;
+    x = signal_unpacked(x ? wb_slice(x, 1, from, to) : NULL, y, 3);
     return x ? wb__as(x, (wb_dtype)y->dtype) : NULL;
 }
 
 wb_tensor *wb_istft_with(wb_tensor *y, const wb_stft_options *o)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, istft(y, o));
+    return wb__frame_end(f, signal_istft(y, o));
 }
 
 /* ---- mel scale and decibels ------------------------------------------------------------------ */
 
-static double to_mel(double hertz) { return 2595 * log10(1 + hertz / 700); }
-static double to_hertz(double mel) { return 700 * (pow(10, mel / 2595) - 1); }
+static double signal_to_mel(double hertz) { return 2595 * log10(1 + hertz / 700); }
+static double signal_to_hertz(double mel) { return 700 * (pow(10, mel / 2595) - 1); }
 
 wb_tensor *wb_melscale_filterbanks_with(int64_t n_freqs, int64_t n_mels, int64_t sample_rate,
                                         const wb_melscale_filterbanks_options *given)
@@ -463,13 +464,15 @@ wb_tensor *wb_melscale_filterbanks_with(int64_t n_freqs, int64_t n_mels, int64_t
                              "%lld, fmin %g, fmax %g: at least 2, 1 and 2, and 0 <= fmin < fmax",
                              what, (long long)n_freqs, (long long)n_mels, (long long)sample_rate,
                              low, high);
-    const double mel = to_mel(low), step = (to_mel(high) - mel) / (double)(n_mels + 1);
+    const double mel = signal_to_mel(low),
+                 step = (signal_to_mel(high) - mel) / (double)(n_mels + 1);
     double *v = wb__alloc((size_t)size * sizeof *v);
     for (int64_t i = 0; v && i < size; i++) {
         const double at = top * (double)(i % n_freqs) / (double)(n_freqs - 1);
         const double m = (double)(i / n_freqs);
-        const double left = to_hertz(mel + m * step), centre = to_hertz(mel + (m + 1) * step);
-        const double right = to_hertz(mel + (m + 2) * step);
+        const double left = signal_to_hertz(mel + m * step),
+                     centre = signal_to_hertz(mel + (m + 1) * step);
+        const double right = signal_to_hertz(mel + (m + 2) * step);
         v[i] = fmax(0, fmin((at - left) / (centre - left), (right - at) / (right - centre)));
     }
     return wb__from_doubles(v, WB_F32, 2, dims);

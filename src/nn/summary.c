@@ -10,7 +10,7 @@ typedef struct {
     const wb_layer *layer;
     char shape[64];
     double flops, seconds;
-} call;
+} summary_call;
 
 typedef struct {
     wb__observer observer;
@@ -18,7 +18,7 @@ typedef struct {
     int pending;                        /* pending writes of this thread before the call */
     double flops;                       /* of the whole call */
     int n, capacity;
-    call *calls;
+    summary_call *calls;
     int status;
 } summary;
 
@@ -69,12 +69,12 @@ bool wb__has_row(const wb_layer *l)
     return true;
 }
 
-static void note_call(wb__observer *observer, const wb_layer *l, int n, wb_tensor *const *inputs,
-                      int n_out, wb_tensor **outputs)
+static void summary_note_call(wb__observer *observer, const wb_layer *l, int n,
+                              wb_tensor *const *inputs, int n_out, wb_tensor **outputs)
 {
     summary *o = (summary *)observer;
     if (o->status) return;
-    call c = {.layer = l};
+    summary_call c = {.layer = l};
     size_t used = 0;
     wb__pointer_map seen = {0};
     for (int i = 0; i < n; i++) wb__pointer_map_put(&seen, wb__bind(inputs[i]), 0);
@@ -99,7 +99,7 @@ static void note_call(wb__observer *observer, const wb_layer *l, int n, wb_tenso
 }
 
 /* Calls the layer under the observer. Returns 0 or an error code. */
-static int observe(summary *o, wb_layer *layer, int n, wb_tensor *const *inputs)
+static int summary_observe(summary *o, wb_layer *layer, int n, wb_tensor *const *inputs)
 {
     wb_tensor *outputs[WB__OUTPUTS];
     wb_scope *s = wb_scope_open();
@@ -107,7 +107,7 @@ static int observe(summary *o, wb_layer *layer, int n, wb_tensor *const *inputs)
     const wb__rng_state rng = wb__rng_get_state();
     o->pending = wb__pending_count();
     o->n = 0;
-    o->observer.called = note_call;
+    o->observer.called = summary_note_call;
     wb__layer_observer = &o->observer;
     const int n_out = wb__call_layer(layer, n, inputs, outputs);
     wb__layer_observer = NULL;
@@ -125,21 +125,22 @@ static int observe(summary *o, wb_layer *layer, int n, wb_tensor *const *inputs)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-typedef struct { const wb_layer *layer; char *path; } finding;
+typedef struct { const wb_layer *layer; char *path; } summary_finding;
 
-static int find_path(wb_layer *layer, const char *path, void *ctx)
+static int summary_find_path(wb_layer *layer, const char *path, void *ctx)
 {
-    finding *f = ctx;
+    summary_finding *f = ctx;
     if (layer != f->layer) return 0;
     f->path = wb__strdup(path);
     return 1;
 }
 
-static void add_row(wb__text *t, wb_layer *model, const call *c, double flops, bool repeated)
+static void summary_add_row(wb__text *t, wb_layer *model, const summary_call *c, double flops,
+                            bool repeated)
 {
-    finding f = {.layer = c->layer};
+    summary_finding f = {.layer = c->layer};
     wb__text line = {0};
-    wb_each_layer(model, find_path, &f);
+    wb_each_layer(model, summary_find_path, &f);
     wb__print_layer(c->layer, &line);
     char *name = wb__text_take(&line);
     const int64_t n = repeated ? 0 : wb_parameter_count((void *)(uintptr_t)c->layer);
@@ -150,7 +151,7 @@ static void add_row(wb__text *t, wb_layer *model, const call *c, double flops, b
     wb__free(f.path);
 }
 
-static char *table(wb_layer *model, const summary *sizes, const summary *times)
+static char *summary_table(wb_layer *model, const summary *sizes, const summary *times)
 {
     wb__text t = {0};
     double seconds = 0;
@@ -159,7 +160,7 @@ static char *table(wb_layer *model, const summary *sizes, const summary *times)
     for (int i = 0; i < times->n && i < sizes->n; i++) {
         bool repeated = false;
         for (int k = 0; k < i; k++) repeated |= times->calls[k].layer == times->calls[i].layer;
-        add_row(&t, model, &times->calls[i], sizes->calls[i].flops, repeated);
+        summary_add_row(&t, model, &times->calls[i], sizes->calls[i].flops, repeated);
         seconds += times->calls[i].seconds;
     }
     wb__text_add(&t, "%-28s %-34s %-20s %12lld %12.3f %9.3f", "all", "", "",
@@ -173,10 +174,10 @@ char *wb_summary_format(wb_layer *layer, int n, wb_tensor *const *inputs)
     summary sizes = {.timed = false}, times = {.timed = true};
     if (!wb__expect("summary", layer, &wb__layer_class)) return NULL;
     int status = inputs && n > 0 ? wb_eval_array(n, inputs) : 0;
-    if (!status) status = observe(&sizes, layer, n, inputs);
-    if (!status) status = observe(&times, layer, n, inputs);
-    if (!status) status = observe(&times, layer, n, inputs);
-    char *text = status ? NULL : table(layer, &sizes, &times);
+    if (!status) status = summary_observe(&sizes, layer, n, inputs);
+    if (!status) status = summary_observe(&times, layer, n, inputs);
+    if (!status) status = summary_observe(&times, layer, n, inputs);
+    char *text = status ? NULL : summary_table(layer, &sizes, &times);
     wb__free(sizes.calls);
     wb__free(times.calls);
     return text;

@@ -5,7 +5,7 @@
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-static wb_tensor *copied(wb_tensor *x, const char *path, void *ctx)
+static wb_tensor *tools_copied(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path, (void)ctx;
     return x->op == WB__OP_variable ? wb_variable(x) : x;
@@ -15,16 +15,16 @@ void *wb_object_clone(void *x)
 {
     WB__PUBLIC(wb_object_clone, NULL);
     if (!wb__is_model("clone", x)) return NULL;
-    return wb__fmap(x, copied, NULL);
+    return wb__fmap(x, tools_copied, NULL);
 }
 
 /* ---- flat parameters ------------------------------------------------------------------------- */
 
-typedef struct { wb__pointer_map index; wb_tensor **x; int n, capacity; } parameters;
+typedef struct { wb__pointer_map index; wb_tensor **x; int n, capacity; } tools_parameters;
 
-static int add_parameter(const wb__leaf *leaf, void *ctx)
+static int tools_add_parameter(const wb__leaf *leaf, void *ctx)
 {
-    parameters *p = ctx;
+    tools_parameters *p = ctx;
     if (!wb__reserve(&p->x, &p->capacity, p->n + 1, sizeof *p->x) ||
         !wb__pointer_map_put(&p->index, leaf->x, p->n))
         return WB_ERROR_MEMORY;
@@ -32,17 +32,18 @@ static int add_parameter(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-static void drop(parameters *p)
+static void tools_drop(tools_parameters *p)
 {
     wb__pointer_map_free(&p->index);
     wb__free(p->x);
 }
 
-static bool collect(const char *what, void *model, parameters *p)
+static bool tools_collect(const char *what, void *model, tools_parameters *p)
 {
-    *p = (parameters){0};
+    *p = (tools_parameters){0};
     if (!wb__is_model(what, model)) return false;
-    if (wb__walk(what, model, NULL, WB__TRAINABLE | WB__DISTINCT, add_parameter, p)) return false;
+    if (wb__walk(what, model, NULL, WB__TRAINABLE | WB__DISTINCT, tools_add_parameter, p))
+        return false;
     if (p->n) return true;
     wb__fail(WB_ERROR_ARGUMENT, "%s: the model has no trainable tensor", what);
     return false;
@@ -50,9 +51,9 @@ static bool collect(const char *what, void *model, parameters *p)
 
 wb_tensor *wb_destructure(void *model)
 {
-    parameters p;
+    tools_parameters p;
     wb_tensor *flat = NULL;
-    if (collect("destructure", model, &p)) {
+    if (tools_collect("destructure", model, &p)) {
         const wb__frame f = wb__frame_begin();
         wb_tensor **parts = wb__alloc((size_t)p.n * sizeof *parts);
         int i = 0;
@@ -62,13 +63,13 @@ wb_tensor *wb_destructure(void *model)
         wb__free(parts);
         flat = wb__frame_end(f, flat);
     }
-    drop(&p);
+    tools_drop(&p);
     return flat;
 }
 
-typedef struct { const parameters *p; const int64_t *at; wb_tensor *flat; } placing;
+typedef struct { const tools_parameters *p; const int64_t *at; wb_tensor *flat; } placing;
 
-static wb_tensor *part_of(wb_tensor *x, const char *path, void *ctx)
+static wb_tensor *tools_part_of(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path;
     const placing *to = ctx;
@@ -82,18 +83,18 @@ static wb_tensor *part_of(wb_tensor *x, const char *path, void *ctx)
 void *wb_object_restructure(void *model, wb_tensor *flat)
 {
     WB__EDGE;
-    parameters p;
+    tools_parameters p;
     void *made = NULL;
-    if (wb__operand("restructure", flat) && collect("restructure", model, &p)) {
+    if (wb__operand("restructure", flat) && tools_collect("restructure", model, &p)) {
         int64_t *at = wb__alloc_zero((size_t)p.n + 1, sizeof *at);
         for (int i = 0; at && i < p.n; i++) at[i + 1] = at[i] + p.x[i]->size;
         if (at && (flat->ndim != 1 || flat->size != at[p.n]))
             wb__fail(WB_ERROR_SHAPE, "restructure: the vector is %s, and the model has %lld "
                      "parameters", wb_describe(flat), (long long)at[p.n]);
         else if (at)
-            made = wb__fmap_plain(model, part_of, &(placing){&p, at, flat});
+            made = wb__fmap_plain(model, tools_part_of, &(placing){&p, at, flat});
         wb__free(at);
-        drop(&p);
+        tools_drop(&p);
     }
     return made;
 }
@@ -111,25 +112,25 @@ WB__PROGRAM_CALL(visit_call, visit_run, int,
                  const layer_walk *w; wb_layer *layer;,
                  c->w->f(c->layer, c->w->path.text ? c->w->path.text : "", c->w->ctx))
 
-static int call_visit(layer_walk *w, wb_layer *layer)
+static int tools_call_visit(layer_walk *w, wb_layer *layer)
 {
     visit_call c = {w, layer, 0};
     wb__path(&w->path);
     return wb__call_program(visit_run, &c) ? c.result : (int)wb_error_code();
 }
 
-static int visit(layer_walk *w, void *object)
+static int tools_visit(layer_walk *w, void *object)
 {
     if (!wb__is_branch(object)) return 0;
     wb__branch *node = object;
     if (wb__pointer_map_get(&w->seen, object) >= 0) return 0;
     if (!wb__pointer_map_put(&w->seen, object, 0)) return WB_ERROR_MEMORY;
     wb__branch_used(node);
-    int status = node->kind->layer ? call_visit(w, object) : 0;
+    int status = node->kind->layer ? tools_call_visit(w, object) : 0;
     const size_t length = w->path.length;
     for (int i = 0; !status && i < node->n; i++) {
         if (!wb__path_push(&w->path, node->children[i].name)) status = WB_ERROR_MEMORY;
-        if (!status) status = visit(w, node->children[i].object);
+        if (!status) status = tools_visit(w, node->children[i].object);
         wb__path_cut(&w->path, length);
     }
     return status;
@@ -141,14 +142,14 @@ int wb_each_layer(void *object, int (*f)(wb_layer *layer, const char *path, void
     if (!wb__is_model("each_layer", object)) return wb__error_or(WB_ERROR_ARGUMENT);
     if (!f) return wb__fail(WB_ERROR_ARGUMENT, "each_layer: no function");
     layer_walk w = {.f = f, .ctx = ctx};
-    const int status = visit(&w, object);
+    const int status = tools_visit(&w, object);
     wb__pointer_map_free(&w.seen);
     wb__free(w.path.text);
     return status;
 }
 
 /* Whether x is a layer. Otherwise sets the error. */
-static bool is_layer(const char *what, const wb_layer *x)
+static bool tools_is_layer(const char *what, const wb_layer *x)
 {
     return wb__expect(what, x, &wb__layer_class);
 }
@@ -156,7 +157,7 @@ static bool is_layer(const char *what, const wb_layer *x)
 int wb_layer_count(wb_layer *layer)
 {
     wb__child *layers;
-    if (!is_layer("layer_count", layer)) return -1;
+    if (!tools_is_layer("layer_count", layer)) return -1;
     return wb__container_layers(wb__layer_unnamed(layer, NULL), &layers);
 }
 
@@ -165,7 +166,7 @@ int wb_activations(wb_layer *chain, wb_tensor *x, int n, wb_tensor **outputs)
     WB__EDGE;
     wb__child *layers;
     for (int i = 0; outputs && i < n; i++) outputs[i] = NULL;
-    if (!is_layer("activations", chain)) return wb__error_or(WB_ERROR_ARGUMENT);
+    if (!tools_is_layer("activations", chain)) return wb__error_or(WB_ERROR_ARGUMENT);
     chain = wb__layer_unnamed(chain, NULL);
     if (strcmp(chain->type->name, "Chain"))
         return wb__fail(WB_ERROR_ARGUMENT, "activations: %s is not a Chain", chain->type->name);
@@ -186,7 +187,7 @@ int wb_activations(wb_layer *chain, wb_tensor *x, int n, wb_tensor **outputs)
 int wb_output_size(wb_layer *layer, wb_dtype dtype, int ndim, const int64_t *dims, int64_t *out)
 {
     WB__EDGE;
-    if (!is_layer("output_size", layer)) return -1;
+    if (!tools_is_layer("output_size", layer)) return -1;
     if (!out) return wb__fail(WB_ERROR_ARGUMENT, "output_size: no place for the sizes"), -1;
     wb_scope *s = wb_scope_open();
     if (!s) return -1;

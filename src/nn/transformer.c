@@ -13,7 +13,7 @@ extern const wb__layer_type wb__transformer_type, wb__transformer_block_type, wb
 /* ---- inner layers ---------------------------------------------------------------------------- */
 
 /* Returns the inner layer of this name; NULL: there is none. */
-static wb_layer *inner(const wb_layer *l, const char *name)
+static wb_layer *transformer_inner(const wb_layer *l, const char *name)
 {
     wb__child *layers;
     const int n = wb__container_layers(l, &layers);
@@ -22,23 +22,24 @@ static wb_layer *inner(const wb_layer *l, const char *name)
     return NULL;
 }
 
-static wb_tensor *call_inner(const wb_layer *l, const char *name, int n, wb_tensor *const *inputs)
+static wb_tensor *transformer_call_inner(const wb_layer *l, const char *name, int n,
+                                         wb_tensor *const *inputs)
 {
     const unsigned failures = wb__failures();
-    wb_tensor *y = wb_call_array(inner(l, name), n, inputs);
+    wb_tensor *y = wb_call_array(transformer_inner(l, name), n, inputs);
     if (!y && failures != wb__failures()) wb__failed_in("layers", name);
     return y;
 }
 
 /* Returns the output of the inner layer of this name for x; x if there is none. */
-static wb_tensor *through(const wb_layer *l, const char *name, wb_tensor *x)
+static wb_tensor *transformer_through(const wb_layer *l, const char *name, wb_tensor *x)
 {
-    return x && inner(l, name) ? call_inner(l, name, 1, &x) : x;
+    return x && transformer_inner(l, name) ? transformer_call_inner(l, name, 1, &x) : x;
 }
 
-static bool is_block(const char *name) { return wb__begins(name, "block"); }
+static bool transformer_is_block(const char *name) { return wb__begins(name, "block"); }
 
-static bool has_word(const char *const *list, const char *word)
+static bool transformer_has_word(const char *const *list, const char *word)
 {
     while (*list && strcmp(*list, word)) list++;
     return *list;
@@ -46,12 +47,13 @@ static bool has_word(const char *const *list, const char *word)
 
 /* Whether the layers have the names of `needed`, and no others than these, those of `others` and,
  * with `blocks`, those of blocks. Otherwise sets the error. */
-static bool names_fit(const char *what, const wb_tree *list, const char *const *needed,
-                      const char *const *others, bool blocks)
+static bool transformer_names_fit(const char *what, const wb_tree *list, const char *const *needed,
+                                  const char *const *others, bool blocks)
 {
     for (int i = 0; i < list->node.n; i++) {
         const char *name = list->node.children[i].name;
-        if (!has_word(needed, name) && !has_word(others, name) && !(blocks && is_block(name)))
+        if (!transformer_has_word(needed, name) && !transformer_has_word(others, name) &&
+            !(blocks && transformer_is_block(name)))
             return !wb__fail(WB_ERROR_ARGUMENT, "%s: no layer of it is named \"%.100s\"", what,
                              name);
     }
@@ -64,13 +66,14 @@ static bool names_fit(const char *what, const wb_tree *list, const char *const *
     return true;
 }
 
-static wb_layer *assembled(const wb__layer_type *type, const void *options, wb_tree *list)
+static wb_layer *transformer_assembled(const wb__layer_type *type, const void *options,
+                                       wb_tree *list)
 {
     wb_layer *l = wb__layer_new(type, options, 1);
     return l && wb__layer_put(l, 0, "layers", list) ? l : NULL;
 }
 
-static void print(const wb_layer *l, wb__text *t)
+static void transformer_print(const wb_layer *l, wb__text *t)
 {
     wb__child *layers;
     const int n = wb__container_layers(l, &layers);
@@ -86,27 +89,27 @@ static void print(const wb_layer *l, wb__text *t)
 
 typedef struct { size_t size; bool norm_first; } block_options;
 #define BLOCK_OPTIONS(X) X(block_options, norm_first, BOOL, 1)
-static const wb__option block_table[] = {BLOCK_OPTIONS(WB__OPTION_ROW)};
+static const wb__option transformer_block_table[] = {BLOCK_OPTIONS(WB__OPTION_ROW)};
 
 static const char *const block_needed[] = {"attention", "norm1", "dense1", "dense2", "norm2", NULL},
                   *const block_others[] = {"dropout1", "dropout2", NULL};
 
 /* The inputs are x [N, T, features], and the keys that are seen, bool [N, 1, 1, keys], or none. */
-static wb_tensor *block_call(wb_layer *l, int n, wb_tensor *const *inputs)
+static wb_tensor *transformer_block_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     const bool first = ((const block_options *)l->options)->norm_first;
-    wb_tensor *x = inputs[0], *y = first ? through(l, "norm1", x) : x;
+    wb_tensor *x = inputs[0], *y = first ? transformer_through(l, "norm1", x) : x;
     if (n > 2)
         return wb__fail_null(WB_ERROR_ARGUMENT, "TransformerBlock: takes x, and a mask or none, "
                              "got %d inputs", n);
     wb_tensor *in[4] = {y, y, y, inputs[n - 1]};
-    y = y ? call_inner(l, "attention", n == 2 ? 4 : 1, in) : NULL;
-    x = wb_add(x, through(l, "dropout1", y));
-    if (!first) x = through(l, "norm1", x);
-    y = first ? through(l, "norm2", x) : x;
-    y = through(l, "dense2", through(l, "dense1", y));
-    x = wb_add(x, through(l, "dropout2", y));
-    return first ? x : through(l, "norm2", x);
+    y = y ? transformer_call_inner(l, "attention", n == 2 ? 4 : 1, in) : NULL;
+    x = wb_add(x, transformer_through(l, "dropout1", y));
+    if (!first) x = transformer_through(l, "norm1", x);
+    y = first ? transformer_through(l, "norm2", x) : x;
+    y = transformer_through(l, "dense2", transformer_through(l, "dense1", y));
+    x = wb_add(x, transformer_through(l, "dropout2", y));
+    return first ? x : transformer_through(l, "norm2", x);
 }
 
 static wb_layer *block_assemble(const void *options, int n, const char *const *names,
@@ -114,13 +117,13 @@ static wb_layer *block_assemble(const void *options, int n, const char *const *n
 {
     const wb__layer_type *type = &wb__transformer_block_type;
     wb_tree *list = wb__layer_list(type->name, n, names, layers);
-    return list && names_fit(type->name, list, block_needed, block_others, false)
-               ? assembled(type, options, list) : NULL;
+    return list && transformer_names_fit(type->name, list, block_needed, block_others, false)
+               ? transformer_assembled(type, options, list) : NULL;
 }
 
 const wb__layer_type wb__transformer_block_type = {
-    .name = "TransformerBlock", WB__LAYER_OPTIONS(block_options, block_table), .call = block_call,
-    .print = print, .assemble = block_assemble};
+    .name = "TransformerBlock", WB__LAYER_OPTIONS(block_options, transformer_block_table),
+    .call = transformer_block_call, .print = transformer_print, .assemble = block_assemble};
 
 wb_layer *wb__transformer_block(bool norm_first, int n, wb_layer *const *layers)
 {
@@ -131,10 +134,12 @@ wb_layer *wb__transformer_block(bool norm_first, int n, wb_layer *const *layers)
 
 typedef struct { size_t size; int64_t kind; bool normalise; } pool_options;
 #define POOL_OPTIONS(X) X(pool_options, kind, INT, 1) X(pool_options, normalise, BOOL, 1)
-static const wb__option pool_table[] = {POOL_OPTIONS(WB__OPTION_ROW)};
+static const wb__option transformer_pool_table[] = {POOL_OPTIONS(WB__OPTION_ROW)};
 
-static const char *const pool_names[] = {[WB__TOKENS_FIRST] = "first", [WB__TOKENS_MEAN] = "mean",
-                                         [WB__TOKENS_MAX] = "max", [WB__TOKENS_ROOT] = "root"};
+static const char *const transformer_pool_names[] = {[WB__TOKENS_FIRST] = "first",
+                                                     [WB__TOKENS_MEAN] = "mean",
+                                                     [WB__TOKENS_MAX] = "max",
+                                                     [WB__TOKENS_ROOT] = "root"};
 
 /* Returns a mask of the program as bool: whether an element is not 0. */
 static wb_tensor *as_bool(wb_tensor *mask)
@@ -143,7 +148,7 @@ static wb_tensor *as_bool(wb_tensor *mask)
 }
 
 /* Reduces x [N, T, features] over the tokens that `seen`, bool [N, T, 1] or NULL, has. */
-static wb_tensor *reduced(wb__token_pool_kind kind, wb_tensor *x, wb_tensor *seen)
+static wb_tensor *transformer_reduced(wb__token_pool_kind kind, wb_tensor *x, wb_tensor *seen)
 {
     const wb_dtype t = (wb_dtype)x->dtype;
     if (kind == WB__TOKENS_FIRST) return wb_squeeze(wb_slice(x, 1, 0, 1), 1);
@@ -156,7 +161,7 @@ static wb_tensor *reduced(wb__token_pool_kind kind, wb_tensor *x, wb_tensor *see
     return wb_div(sum, kind == WB__TOKENS_ROOT ? wb_sqrt(count) : count);
 }
 
-static wb_tensor *pool_call(wb_layer *l, int n, wb_tensor *const *inputs)
+static wb_tensor *transformer_pool_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     const pool_options *o = l->options;
     wb_tensor *x = inputs[0], *mask = n == 2 ? inputs[1] : NULL, *seen = NULL;
@@ -166,20 +171,21 @@ static wb_tensor *pool_call(wb_layer *l, int n, wb_tensor *const *inputs)
                              "[N,T] or none, got %d inputs: %s%s%s", n, wb_describe(x),
                              mask ? " and " : "", mask ? wb_describe(mask) : "");
     if (mask && !(seen = wb_unsqueeze(as_bool(mask), -1))) return NULL;
-    wb_tensor *y = reduced((wb__token_pool_kind)o->kind, wb__wide(x), seen);
+    wb_tensor *y = transformer_reduced((wb__token_pool_kind)o->kind, wb__wide(x), seen);
     if (y && o->normalise)
         y = wb_div(y, wb_maximum(wb_sqrt(wb_sum(wb_mul(y, y), .axes = {-1}, .keep = true)),
                                  wb__literal(1e-12, (wb_dtype)y->dtype)));
     return y ? wb__as(y, (wb_dtype)x->dtype) : NULL;
 }
 
-static void pool_print(const wb_layer *l, wb__text *t)
+static void transformer_pool_print(const wb_layer *l, wb__text *t)
 {
     const pool_options *o = l->options;
-    wb__text_add(t, "TokenPool(%s%s)", pool_names[o->kind], o->normalise ? ", normalise=true" : "");
+    wb__text_add(t, "TokenPool(%s%s)", transformer_pool_names[o->kind],
+                 o->normalise ? ", normalise=true" : "");
 }
 
-static wb_layer *pool_of(const void *options)
+static wb_layer *transformer_pool_of(const void *options)
 {
     const pool_options *o = options;
     if (o->kind >= 0 && o->kind < WB__TOKENS_KINDS)
@@ -189,12 +195,12 @@ static wb_layer *pool_of(const void *options)
 }
 
 const wb__layer_type wb__token_pool_type = {
-    .name = "TokenPool", WB__LAYER_OPTIONS(pool_options, pool_table), .make = pool_of,
-    .call = pool_call, .print = pool_print};
+    .name = "TokenPool", WB__LAYER_OPTIONS(pool_options, transformer_pool_table),
+    .make = transformer_pool_of, .call = transformer_pool_call, .print = transformer_pool_print};
 
 wb_layer *wb__token_pool(wb__token_pool_kind kind, bool normalise)
 {
-    return pool_of(&(pool_options){sizeof(pool_options), kind, normalise});
+    return transformer_pool_of(&(pool_options){sizeof(pool_options), kind, normalise});
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -204,7 +210,7 @@ static const char *const model_needed[] = {"tokens", "positions", NULL},
                                            "pooler", "head", NULL};
 
 /* The rows of an Embedding, also of a quantised or adapted one; INT64_MAX: another layer. */
-static int64_t rows_of(const wb_layer *table)
+static int64_t transformer_rows_of(const wb_layer *table)
 {
     while (wb__is_lora(table) || wb__is_quantised(table)) table = wb__layer_child(table, 0);
     return table->type == &wb__embedding_type
@@ -214,21 +220,22 @@ static int64_t rows_of(const wb_layer *table)
 /* Whether the ids are [N, T] and rows of the Embedding of this name. */
 static bool ids_fit(const wb_layer *l, const char *name, wb_tensor *ids, const wb_tensor *like)
 {
-    const wb_layer *table = inner(l, name);
+    const wb_layer *table = transformer_inner(l, name);
     if (!table)
         return !wb__fail(WB_ERROR_ARGUMENT, "Transformer: has no token types, and takes ids and a "
                          "mask");
     if (ids->ndim != 2 || !wb__same_dims(ids, like))
         return !wb__fail(WB_ERROR_SHAPE, "Transformer: expects %s [N,T], got %s for ids %s", name,
                          wb_describe(ids), wb_describe(like));
-    const int64_t rows = rows_of(table);
+    const int64_t rows = transformer_rows_of(table);
     if (wb__dtype_float((wb_dtype)ids->dtype) || rows == INT64_MAX) return true;
     return wb__known_below(name, ids, rows);
 }
 
 int64_t wb__transformer_positions(const wb_layer *l)
 {
-    return l->type == &wb__transformer_type ? rows_of(inner(l, "positions")) : INT64_MAX;
+    return l->type == &wb__transformer_type ? transformer_rows_of(transformer_inner(l, "positions"))
+                                            : INT64_MAX;
 }
 
 /* Whether the model has n positions. With a cache wb__cache_fits compares its length. */
@@ -240,7 +247,7 @@ static bool positions_fit(const wb_layer *l, int64_t n)
                      (long long)n, (long long)rows);
 }
 
-static bool inputs_fit(const wb_layer *l, int n, wb_tensor *const *inputs, int64_t keys)
+static bool transformer_inputs_fit(const wb_layer *l, int n, wb_tensor *const *inputs, int64_t keys)
 {
     if (n > 3)
         return !wb__fail(WB_ERROR_ARGUMENT, "Transformer: takes ids, a mask and token types, got "
@@ -257,18 +264,18 @@ static bool inputs_fit(const wb_layer *l, int n, wb_tensor *const *inputs, int64
 }
 
 /* Returns [N, T, features]. `types` is NULL for type 0. */
-static wb_tensor *embedded(const wb_layer *l, wb_tensor *ids, wb_tensor *types)
+static wb_tensor *transformer_embedded(const wb_layer *l, wb_tensor *ids, wb_tensor *types)
 {
-    wb_tensor *x = call_inner(l, "tokens", 1, &ids);
-    if (inner(l, "types")) {
+    wb_tensor *x = transformer_call_inner(l, "tokens", 1, &ids);
+    if (transformer_inner(l, "types")) {
         if (!types) types = wb_full_array(0, WB_I32, 1, (int64_t[]){1});
-        x = wb_add(x, through(l, "types", types));
+        x = wb_add(x, transformer_through(l, "types", types));
     }
-    x = wb_add(x, through(l, "positions", wb_positions(ids->dims[1])));
-    return through(l, "dropout", through(l, "embed_norm", x));
+    x = wb_add(x, transformer_through(l, "positions", wb_positions(ids->dims[1])));
+    return transformer_through(l, "dropout", transformer_through(l, "embed_norm", x));
 }
 
-static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+static wb_tensor *transformer_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     wb__child *layers;
     const int n_layers = wb__container_layers(l, &layers);
@@ -276,34 +283,37 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
         return wb__fail_null(WB_ERROR_SHAPE, "Transformer: expects ids [N,T], got %s",
                              wb_describe(inputs[0]));
     const int64_t keys = wb__cache_used() ? wb__cache_length() : inputs[0]->dims[1];
-    if (!inputs_fit(l, n, inputs, keys)) return NULL;
-    wb_tensor *in[2] = {embedded(l, inputs[0], n == 3 ? inputs[2] : NULL), NULL};
+    if (!transformer_inputs_fit(l, n, inputs, keys)) return NULL;
+    wb_tensor *in[2] = {transformer_embedded(l, inputs[0], n == 3 ? inputs[2] : NULL), NULL};
     if (n > 1) {
         const int64_t dims[4] = {inputs[1]->dims[0], 1, 1, keys};
         in[1] = wb_reshape_array(as_bool(inputs[1]), 4, dims);
         if (!in[1]) return NULL;
     }
     for (int i = 0; in[0] && i < n_layers; i++)
-        if (is_block(layers[i].name)) in[0] = call_inner(l, layers[i].name, n > 1 ? 2 : 1, in);
-    wb_tensor *x = through(l, "norm", in[0]);
-    if (x && inner(l, "pooling"))
-        x = call_inner(l, "pooling", n > 1 ? 2 : 1, (wb_tensor *[]){x, n > 1 ? inputs[1] : NULL});
-    return through(l, "head", through(l, "pooler", x));
+        if (transformer_is_block(layers[i].name))
+            in[0] = transformer_call_inner(l, layers[i].name, n > 1 ? 2 : 1, in);
+    wb_tensor *x = transformer_through(l, "norm", in[0]);
+    if (x && transformer_inner(l, "pooling"))
+        x = transformer_call_inner(l, "pooling", n > 1 ? 2 : 1,
+                                   (wb_tensor *[]){x, n > 1 ? inputs[1] : NULL});
+    return transformer_through(l, "head", transformer_through(l, "pooler", x));
 }
 
-static wb_layer *assemble(const void *options, int n, const char *const *names,
-                          wb_layer *const *layers)
+static wb_layer *transformer_assemble(const void *options, int n, const char *const *names,
+                                      wb_layer *const *layers)
 {
     const wb__layer_type *type = &wb__transformer_type;
     wb_tree *list = wb__layer_list(type->name, n, names, layers);
-    return list && names_fit(type->name, list, model_needed, model_others, true)
-               ? assembled(type, options, list) : NULL;
+    return list && transformer_names_fit(type->name, list, model_needed, model_others, true)
+               ? transformer_assembled(type, options, list) : NULL;
 }
 
 const wb__layer_type wb__transformer_type = {
-    .name = "Transformer", .call = call, .print = print, .assemble = assemble};
+    .name = "Transformer", .call = transformer_call, .print = transformer_print,
+    .assemble = transformer_assemble};
 
 wb_layer *wb__transformer(int n, wb_layer *const *layers)
 {
-    return assemble(NULL, n, NULL, layers);
+    return transformer_assemble(NULL, n, NULL, layers);
 }

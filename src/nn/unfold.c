@@ -6,7 +6,7 @@
 
 /* Kernels that each copy one element of a window: [channels kh kw, 1, kh, kw] has at row c kh kw +
  * i a 1 at element i, else 0. */
-static wb_tensor *copying(const int64_t *window, int64_t channels, wb_dtype dtype)
+static wb_tensor *unfold_copying(const int64_t *window, int64_t channels, wb_dtype dtype)
 {
     const int64_t each = window[0] * window[1];
     wb_tensor *one = wb_eq(wb_unsqueeze(wb_arange(each, WB_I32), -1), wb_arange(each, WB_I32));
@@ -16,8 +16,8 @@ static wb_tensor *copying(const int64_t *window, int64_t channels, wb_dtype dtyp
     return one ? wb_reshape_array(one, 4, dims) : NULL;
 }
 
-static bool read_options(const char *what, const wb_tensor *x, const wb_unfold_options *given,
-                         wb_unfold_options *o)
+static bool unfold_read_options(const char *what, const wb_tensor *x,
+                                const wb_unfold_options *given, wb_unfold_options *o)
 {
     wb__given g;
     if (!wb__floating(what, x) || !wb__read_options(what, wb_unfold_options, o, given, &g) ||
@@ -30,7 +30,7 @@ static bool read_options(const char *what, const wb_tensor *x, const wb_unfold_o
     return wb__sliding_valid(what, o->window + 1, o->stride + 1, o->pad + 1, o->dilation + 1);
 }
 
-static wb_conv_options convolution(const wb_unfold_options *o, int64_t groups)
+static wb_conv_options unfold_convolution(const wb_unfold_options *o, int64_t groups)
 {
     wb_conv_options s = WB__OPTIONS(wb_conv_options, .groups = groups);
     wb_ints_set(s.stride, 2, o->stride + 1);
@@ -42,30 +42,30 @@ static wb_conv_options convolution(const wb_unfold_options *o, int64_t groups)
 wb_tensor *wb_unfold_with(wb_tensor *x, const wb_unfold_options *given)
 {
     wb_unfold_options o;
-    if (!read_options("unfold", x, given, &o)) return NULL;
+    if (!unfold_read_options("unfold", x, given, &o)) return NULL;
     if (x->ndim != 4 || !x->dims[1] || o.sizes[1] || o.sizes[2])
         return wb__fail_null(WB_ERROR_SHAPE, "unfold: expects [N,C,H,W] and no .sizes, got %s",
                              wb_describe(x));
     const wb__frame f = wb__frame_begin();
-    const wb_conv_options s = convolution(&o, x->dims[1]);
-    wb_tensor *k = copying(o.window + 1, x->dims[1], (wb_dtype)x->dtype);
+    const wb_conv_options s = unfold_convolution(&o, x->dims[1]);
+    wb_tensor *k = unfold_copying(o.window + 1, x->dims[1], (wb_dtype)x->dtype);
     wb_tensor *y = k ? wb_conv_with(x, k, WB_NONE, &s) : NULL;
     if (y) y = wb_reshape_array(y, 3, (int64_t[]){y->dims[0], y->dims[1],
                                                   y->dims[2] * y->dims[3]});
     return wb__frame_end(f, y);
 }
 
-static wb_tensor *fold(wb_tensor *x, const wb_unfold_options *o, const int64_t *places)
+static wb_tensor *unfold_fold(wb_tensor *x, const wb_unfold_options *o, const int64_t *places)
 {
     const int64_t channels = x->dims[1] / (o->window[1] * o->window[2]);
-    wb_conv_options s = convolution(o, channels);
+    wb_conv_options s = unfold_convolution(o, channels);
     int64_t outpad[2];
     for (int i = 0; i < 2; i++)
         outpad[i] = o->sizes[1 + i] + o->pad[1 + 2 * i] + o->pad[2 + 2 * i] -
                     (places[i] - 1) * o->stride[1 + i] -
                     (o->window[1 + i] - 1) * o->dilation[1 + i] - 1;
     wb_ints_set(s.outpad, 2, outpad);
-    wb_tensor *k = copying(o->window + 1, channels, (wb_dtype)x->dtype);
+    wb_tensor *k = unfold_copying(o->window + 1, channels, (wb_dtype)x->dtype);
     wb_tensor *y = wb_reshape_array(x, 4, (int64_t[]){x->dims[0], x->dims[1], places[0],
                                                       places[1]});
     return k && y ? wb_conv_transpose_with(y, k, WB_NONE, &s) : NULL;
@@ -75,7 +75,8 @@ wb_tensor *wb_fold_with(wb_tensor *x, const wb_unfold_options *given)
 {
     wb_unfold_options o;
     int64_t places[2], size;
-    if (!read_options("fold", x, given, &o) || !wb__check_dims("fold", 2, o.sizes + 1, &size))
+    if (!unfold_read_options("fold", x, given, &o) ||
+        !wb__check_dims("fold", 2, o.sizes + 1, &size))
         return NULL;
     const int64_t each = o.window[1] * o.window[2];
     for (int i = 0; i < 2; i++) {
@@ -89,7 +90,7 @@ wb_tensor *wb_fold_with(wb_tensor *x, const wb_unfold_options *given)
                              "C %lld, %lld], got %s", (long long)o.sizes[1], (long long)o.sizes[2],
                              (long long)each, (long long)(places[0] * places[1]), wb_describe(x));
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, fold(x, &o, places));
+    return wb__frame_end(f, unfold_fold(x, &o, places));
 }
 
 wb_tensor *wb_lpnormpool_with(wb_tensor *x, double p, const wb_pool_options *o)

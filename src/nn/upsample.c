@@ -2,7 +2,7 @@
  * axis of space. */
 #include "nn/space.h"
 
-static void split(const wb_tensor *x, int axis, int64_t *outer, int64_t *inner)
+static void upsample_split(const wb_tensor *x, int axis, int64_t *outer, int64_t *inner)
 {
     *outer = *inner = 1;
     for (int i = 0; i < x->ndim; i++) *(i < axis ? outer : inner) *= i == axis ? 1 : x->dims[i];
@@ -14,7 +14,7 @@ wb_tensor *wb__along_axis(wb_tensor *x, int axis, wb_tensor *weights)
     if (!x || !weights) return NULL;
     weights = wb__as(weights, (wb_dtype)x->dtype);
     if (axis == x->ndim - 1) return wb_linear(x, weights, WB_NONE);
-    split(x, axis, &outer, &inner);
+    upsample_split(x, axis, &outer, &inner);
     memcpy(dims, x->dims, sizeof dims);
     dims[axis] = weights->dims[0];
     const int64_t three[3] = {outer, x->dims[axis], inner};
@@ -23,11 +23,11 @@ wb_tensor *wb__along_axis(wb_tensor *x, int axis, wb_tensor *weights)
 }
 
 /* Each of `out` positions is an element of the axis, the one at the rounded down position. */
-static wb_tensor *nearest(wb_tensor *x, int axis, int64_t out)
+static wb_tensor *upsample_nearest(wb_tensor *x, int axis, int64_t out)
 {
     int64_t dims[WB_MAX_DIMS], outer, inner;
     const int64_t in = x->dims[axis];
-    split(x, axis, &outer, &inner);
+    upsample_split(x, axis, &outer, &inner);
     memcpy(dims, x->dims, sizeof dims);
     dims[axis] = out;
     if (out % in == 0) {
@@ -48,7 +48,7 @@ static wb_tensor *nearest(wb_tensor *x, int axis, int64_t out)
 
 /* The weights [out, in] of a linear interpolation: row i has 1 - |p - j| at column j if that is
  * positive, where p is the position of element i among the elements of the input. */
-static wb_tensor *interpolation(int64_t in, int64_t out, bool corners, wb_dtype dtype)
+static wb_tensor *upsample_interpolation(int64_t in, int64_t out, bool corners, wb_dtype dtype)
 {
     const double step = !corners ? (double)in / (double)out
                         : out > 1 ? (double)(in - 1) / (double)(out - 1) : 0;
@@ -60,17 +60,17 @@ static wb_tensor *interpolation(int64_t in, int64_t out, bool corners, wb_dtype 
     return wb_relu(wb_sub(wb_scalar(1), distance));
 }
 
-static wb_tensor *upsample(wb_tensor *x, const int64_t *out, const wb_upsample_options *o)
+static wb_tensor *upsample_to(wb_tensor *x, const int64_t *out, const wb_upsample_options *o)
 {
     for (int a = 2; x && a < x->ndim; a++) {
         const int64_t in = x->dims[a];
         if (out[a - 2] == in) continue;
         if (o->mode == WB_UPSAMPLE_NEAREST) {
-            x = nearest(x, a, out[a - 2]);
+            x = upsample_nearest(x, a, out[a - 2]);
             continue;
         }
         const wb_dtype wide = wb__computed_in((wb_dtype)x->dtype);
-        x = wb__along_axis(x, a, interpolation(in, out[a - 2], o->align_corners, wide));
+        x = wb__along_axis(x, a, upsample_interpolation(in, out[a - 2], o->align_corners, wide));
     }
     return x;
 }
@@ -98,7 +98,7 @@ bool wb__for_each_axis(const char *what, const char *option, const wb_tensor *x,
     return true;
 }
 
-static bool is_mode(const char *what, int64_t mode)
+static bool upsample_is_mode(const char *what, int64_t mode)
 {
     if (mode == WB_UPSAMPLE_NEAREST || mode == WB_UPSAMPLE_LINEAR) return true;
     return !wb__fail(WB_ERROR_ARGUMENT, "%s: .mode is %lld; it is WB_UPSAMPLE_NEAREST or "
@@ -106,7 +106,8 @@ static bool is_mode(const char *what, int64_t mode)
 }
 
 /* Reads the options. False, with the error set, if they do not fit together. */
-static bool read_options(const char *what, wb_upsample_options *o, const wb_upsample_options *given)
+static bool upsample_read_options(const char *what, wb_upsample_options *o,
+                                  const wb_upsample_options *given)
 {
     wb__given g;
     if (!wb__read_options(what, wb_upsample_options, o, given, &g) ||
@@ -121,7 +122,7 @@ static bool read_options(const char *what, wb_upsample_options *o, const wb_upsa
             return wb__fail(WB_ERROR_ARGUMENT, "%s: .%s has %lld; its numbers are positive", what,
                             o->scale[0] ? "scale" : "sizes", (long long)list[1 + i]),
                    false;
-    if (!is_mode(what, o->mode)) return false;
+    if (!upsample_is_mode(what, o->mode)) return false;
     if (!o->align_corners && o->mode == WB_UPSAMPLE_NEAREST)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: .align_corners is an option of "
                         "WB_UPSAMPLE_LINEAR", what),
@@ -134,8 +135,8 @@ wb_tensor *wb_upsample_with(wb_tensor *x, const wb_upsample_options *given)
     const char *what = "upsample";
     wb_upsample_options o;
     int64_t out[3], dims[WB_MAX_DIMS], size;
-    if (!wb__operand(what, x) || !read_options(what, &o, given) || !wb__has_space(what, x) ||
-        (o.mode == WB_UPSAMPLE_LINEAR && !wb__floating(what, x)))
+    if (!wb__operand(what, x) || !upsample_read_options(what, &o, given) ||
+        !wb__has_space(what, x) || (o.mode == WB_UPSAMPLE_LINEAR && !wb__floating(what, x)))
         return NULL;
     if (!wb__for_each_axis(what, o.scale[0] ? "scale" : "sizes", x,
                            o.scale[0] ? o.scale : o.sizes, out))
@@ -144,17 +145,17 @@ wb_tensor *wb_upsample_with(wb_tensor *x, const wb_upsample_options *given)
     for (int i = 2; i < x->ndim; i++) dims[i] = out[i - 2] *= o.scale[0] ? x->dims[i] : 1;
     if (!wb__check_dims(what, x->ndim, dims, &size)) return NULL;
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, upsample(x, out, &o));
+    return wb__frame_end(f, upsample_to(x, out, &o));
 }
 
 /* ---- the layer ------------------------------------------------------------------------------- */
 
-#define OPTIONS(X)                                                                              \
+#define UPSAMPLE_OPTIONS(X)                                                                     \
     X(wb_Upsample_options, scale, INTS, 0) X(wb_Upsample_options, sizes, INTS, 0)               \
     X(wb_Upsample_options, mode, INT, 1) X(wb_Upsample_options, align_corners, BOOL, 1)
-static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+static const wb__option upsample_table[] = {UPSAMPLE_OPTIONS(WB__OPTION_ROW)};
 
-static wb_upsample_options functional(const wb_Upsample_options *o)
+static wb_upsample_options upsample_functional(const wb_Upsample_options *o)
 {
     wb_upsample_options s = WB__OPTIONS(wb_upsample_options, .align_corners = o->align_corners);
     s.mode = (wb_upsample_mode)o->mode;
@@ -163,10 +164,10 @@ static wb_upsample_options functional(const wb_Upsample_options *o)
     return s;
 }
 
-static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *x)
+static wb_tensor *upsample_call(wb_layer *l, int n, wb_tensor *const *x)
 {
     if (!wb__one_input(l, n)) return NULL;
-    const wb_upsample_options s = functional(l->options);
+    const wb_upsample_options s = upsample_functional(l->options);
     return wb_upsample_with(x[0], &s);
 }
 
@@ -178,7 +179,7 @@ void wb__print_sizes(const int64_t *list, wb__text *t)
     if (list[0] > 1) wb__text_add(t, ")");
 }
 
-static void print(const wb_layer *l, wb__text *t)
+static void upsample_print(const wb_layer *l, wb__text *t)
 {
     const wb_Upsample_options *o = l->options;
     wb__text_add(t, "Upsample(%s, %s=", o->mode == WB_UPSAMPLE_LINEAR ? "linear" : "nearest",
@@ -187,8 +188,8 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, o->align_corners ? ")" : ", align_corners=false)");
 }
 
-WB__PLAIN_LAYER(upsample, "Upsample", wb_Upsample_options, option_table, wb_Upsample_with,
-                .call = call, .print = print);
+WB__PLAIN_LAYER(upsample, "Upsample", wb_Upsample_options, upsample_table, wb_Upsample_with,
+                .call = upsample_call, .print = upsample_print);
 
 wb_layer *wb_Upsample_with(const wb_Upsample_options *given)
 {
@@ -197,9 +198,11 @@ wb_layer *wb_Upsample_with(const wb_Upsample_options *given)
     wb__given g;
     if (!wb__read_options("Upsample", wb_Upsample_options, &o, given, &g) ||
         !wb__ints_read("Upsample", &g, "scale", -1, o.scale, 3) ||
-        !wb__ints_read("Upsample", &g, "sizes", -1, o.sizes, 3) || !is_mode("Upsample", o.mode))
+        !wb__ints_read("Upsample", &g, "sizes", -1, o.sizes, 3) ||
+        !upsample_is_mode("Upsample", o.mode))
         return NULL;
-    const wb_upsample_options s = functional(&o);
+    const wb_upsample_options s = upsample_functional(&o);
     wb_upsample_options checked;
-    return read_options("Upsample", &checked, &s) ? wb__layer_new(&wb__upsample_type, &o, 0) : NULL;
+    return upsample_read_options("Upsample", &checked, &s) ? wb__layer_new(&wb__upsample_type, &o,
+                                                                           0) : NULL;
 }

@@ -7,28 +7,28 @@
 #include <stdio.h>
 
 typedef struct { size_t size; int64_t dim; bool whole; char name[64]; } norm_options;
-#define OPTIONS(X)                                                                              \
+#define WEIGHT_NORM_OPTIONS(X)                                                                  \
     X(norm_options, dim, INT, 1) X(norm_options, whole, BOOL, 1)                                \
     X(norm_options, name, TEXT, sizeof((norm_options *)0)->name)
-static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
-enum { LAYER, G };
+static const wb__option weight_norm_table[] = {WEIGHT_NORM_OPTIONS(WB__OPTION_ROW)};
+enum { WEIGHT_NORM_LAYER, G };
 
 extern const wb__layer_type wb__weightnorm_type;
 
-static bool is_norm(const void *object)
+static bool weight_norm_is(const void *object)
 {
     return wb__is(object, &wb__layer_class) &&
            ((const wb_layer *)object)->type == &wb__weightnorm_type;
 }
 
-static wb_layer *base_of(const wb_layer *l)
+static wb_layer *weight_norm_base_of(const wb_layer *l)
 {
-    while (is_norm(l)) l = wb__layer_child(l, LAYER);
+    while (weight_norm_is(l)) l = wb__layer_child(l, WEIGHT_NORM_LAYER);
     return (wb_layer *)(uintptr_t)l;
 }
 
 /* Returns the index of the base's child `name`, or -1. */
-static int child_named(const wb_layer *base, const char *name)
+static int weight_norm_child_named(const wb_layer *base, const char *name)
 {
     for (int i = 0; i < base->node.n; i++)
         if (!strcmp(base->node.children[i].name, name)) return i;
@@ -38,15 +38,15 @@ static int child_named(const wb_layer *base, const char *name)
 const char *wb__normed_child(const wb_layer *l, const wb_layer **base, int *i)
 {
     const norm_options *o = l->options;
-    if (!is_norm(l)) return NULL;
-    *base = base_of(l);
-    *i = child_named(*base, o->name);
+    if (!weight_norm_is(l)) return NULL;
+    *base = weight_norm_base_of(l);
+    *i = weight_norm_child_named(*base, o->name);
     return o->name;
 }
 
 bool wb__is_normed(const wb_layer *owner, const char *child)
 {
-    for (; owner && is_norm(owner); owner = wb__layer_child(owner, LAYER))
+    for (; owner && weight_norm_is(owner); owner = wb__layer_child(owner, WEIGHT_NORM_LAYER))
         if (!strcmp(((const norm_options *)owner->options)->name, child)) return true;
     return false;
 }
@@ -55,7 +55,7 @@ bool wb__is_normed(const wb_layer *owner, const char *child)
 
 /* Returns the squares of the norms of v, in the dtype in which they are computed: a number, or one
  * for each index of the axis .dim. */
-static wb_tensor *squares(const norm_options *o, wb_tensor *v)
+static wb_tensor *weight_norm_squares(const norm_options *o, wb_tensor *v)
 {
     wb_tensor *x = wb__wide(v);
     const int axis = o->whole ? -1 : wb__axis("WeightNorm", v, o->dim);
@@ -65,9 +65,9 @@ static wb_tensor *squares(const norm_options *o, wb_tensor *v)
 }
 
 /* Returns the weight. Where v is all zeros, the weight is too. */
-static wb_tensor *weight_of(const norm_options *o, wb_tensor *v, wb_tensor *g)
+static wb_tensor *weight_norm_weight_of(const norm_options *o, wb_tensor *v, wb_tensor *g)
 {
-    wb_tensor *sum = squares(o, v);
+    wb_tensor *sum = weight_norm_squares(o, v);
     wb_tensor *norm = sum ? wb_sqrt(wb_where(wb_eq(sum, wb_scalar(0)), wb_scalar(1), sum)) : NULL;
     wb_tensor *w = norm ? wb_mul(wb__wide(v), wb_div(wb__wide(g), norm)) : NULL;
     return w ? wb__as(w, (wb_dtype)v->dtype) : NULL;
@@ -80,13 +80,13 @@ typedef wb_tensor *(*weight_function)(const wb_layer *l, wb_tensor *v, wb_tensor
  * WeightNorms in it. NULL with the error set. */
 static wb_layer *copy_base(wb_layer *l, weight_function f, void *ctx)
 {
-    wb_layer *base = base_of(l);
+    wb_layer *base = weight_norm_base_of(l);
     wb__branch_used(&base->node);
     wb_layer *made = (wb_layer *)base->node.kind->like(&base->node);
     for (int i = 0; made && i < base->node.n; i++)
         wb__branch_put(&made->node, i, made->node.children[i].name, base->node.children[i].object);
-    for (; made && is_norm(l); l = wb__layer_child(l, LAYER)) {
-        const int i = child_named(base, ((const norm_options *)l->options)->name);
+    for (; made && weight_norm_is(l); l = wb__layer_child(l, WEIGHT_NORM_LAYER)) {
+        const int i = weight_norm_child_named(base, ((const norm_options *)l->options)->name);
         wb__branch_used(&l->node);
         wb_tensor *w = f(l, wb__layer_child(base, i), wb__layer_child(l, G), ctx);
         if (!w) return wb_object_free(made), NULL;
@@ -97,15 +97,17 @@ static wb_layer *copy_base(wb_layer *l, weight_function f, void *ctx)
     return made;
 }
 
-static wb_tensor *computed(const wb_layer *l, wb_tensor *v, wb_tensor *g, void *ctx)
+static wb_tensor *weight_norm_computed(const wb_layer *l, wb_tensor *v, wb_tensor *g, void *ctx)
 {
     (void)ctx;
-    return weight_of(l->options, v, g);
+    return weight_norm_weight_of(l->options, v, g);
 }
 
-wb_layer *wb__with_weights(wb_layer *l) { return is_norm(l) ? copy_base(l, computed, NULL) : l; }
+wb_layer *wb__with_weights(wb_layer *l) { return weight_norm_is(l) ? copy_base(l,
+                                                                               weight_norm_computed,
+                                                                               NULL) : l; }
 
-static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
+static int weight_norm_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
     wb_layer *layer = wb__with_weights(l);
     const unsigned failures = wb__failures();
@@ -114,11 +116,11 @@ static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **output
     return n_out;
 }
 
-static void print(const wb_layer *l, wb__text *t)
+static void weight_norm_print(const wb_layer *l, wb__text *t)
 {
     const norm_options *o = l->options;
     wb__text_add(t, "WeightNorm(");
-    wb__print_layer(wb__layer_child(l, LAYER), t);
+    wb__print_layer(wb__layer_child(l, WEIGHT_NORM_LAYER), t);
     wb__text_add(t, ", %s", o->name);
     if (o->whole) wb__text_add(t, "; whole=true");
     else if (o->dim) wb__text_add(t, "; dim=%lld", (long long)o->dim);
@@ -128,10 +130,10 @@ static void print(const wb_layer *l, wb__text *t)
 /* ---- creation -------------------------------------------------------------------------------- */
 
 /* Whether the base of `layer` has a tensor that o normalises. Otherwise sets the error. */
-static bool check(const wb_layer *layer, const norm_options *o)
+static bool weight_norm_check(const wb_layer *layer, const norm_options *o)
 {
-    const wb_layer *base = base_of(layer);
-    const int i = child_named(base, o->name);
+    const wb_layer *base = weight_norm_base_of(layer);
+    const int i = weight_norm_child_named(base, o->name);
     const wb_tensor *v = i < 0 ? NULL : wb__layer_child(base, i);
     if (!v || wb_is_none(v) || !wb__is(v, &wb__tensor_class))
         return !wb__fail(WB_ERROR_ARGUMENT, "WeightNorm: %s has no tensor \"%s\"", base->type->name,
@@ -146,40 +148,41 @@ static bool check(const wb_layer *layer, const norm_options *o)
 }
 
 /* Makes the layer, with the norms of v as g, or without values for g if `empty` is true. */
-static wb_layer *make(const norm_options *o, wb_layer *layer, bool empty)
+static wb_layer *weight_norm_make(const norm_options *o, wb_layer *layer, bool empty)
 {
-    if (!check(layer, o)) return NULL;
-    const wb_layer *base = base_of(layer);
-    wb_tensor *v = wb__layer_child(base, child_named(base, o->name));
+    if (!weight_norm_check(layer, o)) return NULL;
+    const wb_layer *base = weight_norm_base_of(layer);
+    wb_tensor *v = wb__layer_child(base, weight_norm_child_named(base, o->name));
     int64_t dims[WB_MAX_DIMS];
     const int ndim = o->whole ? 0 : v->ndim;
     for (int i = 0; i < ndim; i++)
         dims[i] = i == wb__axis("WeightNorm", v, o->dim) ? v->dims[i] : 1;
     wb_layer *l = wb__layer_new(&wb__weightnorm_type, o, 2);
-    if (!l || !wb__layer_put(l, LAYER, "layer", layer)) return NULL;
+    if (!l || !wb__layer_put(l, WEIGHT_NORM_LAYER, "layer", layer)) return NULL;
     if (empty)
         return wb__layer_put_parameter(l, G, "g", true, wb__init_empty, (wb_dtype)v->dtype, ndim,
                                        dims) ? l : NULL;
-    wb_tensor *norms = squares(o, v), *g = norms ? wb_sqrt(norms) : NULL;
+    wb_tensor *norms = weight_norm_squares(o, v), *g = norms ? wb_sqrt(norms) : NULL;
     g = g ? wb__variable_replacing(wb__as(g, (wb_dtype)v->dtype), v) : NULL;
     if (g) g->name = "g";
     return wb__layer_put(l, G, "g", g) ? l : NULL;
 }
 
-static wb_layer *assemble(const void *options, int n, const char *const *names,
-                          wb_layer *const *layers)
+static wb_layer *weight_norm_assemble(const void *options, int n, const char *const *names,
+                                      wb_layer *const *layers)
 {
     (void)names;
-    if (n == 1) return make(options, layers[0], true);
+    if (n == 1) return weight_norm_make(options, layers[0], true);
     return wb__fail_null(WB_ERROR_ARGUMENT, "WeightNorm: has one layer, got %d", n);
 }
 
-static const wb__torch_child torch_rows[] = {{"layer", "", NULL, 0}};
-static const wb__torch_kind torch = {WB__TORCH_CHILDREN(torch_rows)};
+static const wb__torch_child weight_norm_torch_rows[] = {{"layer", "", NULL, 0}};
+static const wb__torch_kind weight_norm_torch = {WB__TORCH_CHILDREN(weight_norm_torch_rows)};
 
 const wb__layer_type wb__weightnorm_type = {
-    .name = "WeightNorm", WB__LAYER_OPTIONS(norm_options, option_table), .call_many = call,
-    .print = print, .assemble = assemble, .one_row = true, .torch = &torch};
+    .name = "WeightNorm", WB__LAYER_OPTIONS(norm_options, weight_norm_table),
+    .call_many = weight_norm_call, .print = weight_norm_print, .assemble = weight_norm_assemble,
+    .one_row = true, .torch = &weight_norm_torch};
 
 wb_layer *wb_WeightNorm_with(wb_layer *layer, const wb_WeightNorm_options *given)
 {
@@ -195,7 +198,7 @@ wb_layer *wb_WeightNorm_with(wb_layer *layer, const wb_WeightNorm_options *given
     if (o.whole && o.dim)
         return wb__fail_null(WB_ERROR_ARGUMENT, "WeightNorm: .whole and .dim = %lld exclude each "
                              "other", (long long)o.dim);
-    return make(&made, wb__layer_unnamed(layer, NULL), false);
+    return weight_norm_make(&made, wb__layer_unnamed(layer, NULL), false);
 }
 
 /* ---- removal --------------------------------------------------------------------------------- */
@@ -205,7 +208,7 @@ typedef struct { const wb_layer *l; const wb_tensor *v, *g; wb_tensor *w; } remo
 typedef struct { removed *done; int n, capacity; } removal;
 
 /* Returns the weight as a variable. WeightNorms that share g and v get one variable. */
-static wb_tensor *fixed(const wb_layer *l, wb_tensor *v, wb_tensor *g, void *ctx)
+static wb_tensor *weight_norm_fixed(const wb_layer *l, wb_tensor *v, wb_tensor *g, void *ctx)
 {
     removal *r = ctx;
     const norm_options *o = l->options;
@@ -215,7 +218,7 @@ static wb_tensor *fixed(const wb_layer *l, wb_tensor *v, wb_tensor *g, void *ctx
             other->whole == o->whole)
             return r->done[i].w;
     }
-    wb_tensor *w = weight_of(o, v, g);
+    wb_tensor *w = weight_norm_weight_of(o, v, g);
     w = w ? wb__variable_replacing(w, v) : NULL;
     if (!w || !wb__reserve(&r->done, &r->capacity, r->n + 1, sizeof *r->done)) return NULL;
     w->name = v->name;
@@ -226,7 +229,7 @@ static wb_tensor *fixed(const wb_layer *l, wb_tensor *v, wb_tensor *g, void *ctx
 static void *without_norm(void *branch, const char *path, void *ctx)
 {
     (void)path;
-    return is_norm(branch) ? copy_base(branch, fixed, ctx) : branch;
+    return weight_norm_is(branch) ? copy_base(branch, weight_norm_fixed, ctx) : branch;
 }
 
 void *wb_object_remove_weight_norms(void *model)

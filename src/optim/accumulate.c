@@ -66,10 +66,10 @@ int wb__sums_add(wb_opt_state *s, bool applies, wb_tensor **const *g, wb_tensor 
 /* A recorded update: whether it applies the sums; and for each slot whether the batch had a
  * gradient, and whether an earlier batch had added one to the sum. */
 typedef struct { bool gradient, summed; } recorded_slot;
-typedef struct { wb_opt_state *state; bool applies; recorded_slot slot[]; } counting;
+typedef struct { wb_opt_state *state; bool applies; recorded_slot slot[]; } accumulate_counting;
 
 /* Counts an update, which *write makes (wb__journal). Returns 0 or an error code. */
-static int count(const counting *c, wb_tensor *const *write)
+static int accumulate_count(const accumulate_counting *c, wb_tensor *const *write)
 {
     wb__opt_counts *s = c->state->counts;
     int status = wb__journal(*write, s, &s->accumulated, sizeof s->accumulated);
@@ -84,13 +84,14 @@ static int count(const counting *c, wb_tensor *const *write)
     return status;
 }
 
-static int count_again(void *context) { return count(context, &wb__this_thread()->late.guard); }
+static int count_again(void *context) { return accumulate_count(context,
+                                                                &wb__this_thread()->late.guard); }
 
 /* If a recorded update applies the sums, and its batch had no gradient for a slot, it uses the sum
  * of the slot only if an earlier batch had added to it. */
-static wb__fit fits(const void *context)
+static wb__fit accumulate_fits(const void *context)
 {
-    const counting *c = context;
+    const accumulate_counting *c = context;
     bool same = c->applies == wb__sums_apply_next(c->state);
     for (int i = 0; i < c->state->n && c->applies; i++)
         same &= c->slot[i].gradient || c->slot[i].summed == c->state->counts->slot[i].summed;
@@ -100,26 +101,26 @@ static wb__fit fits(const void *context)
 int wb__sums_count(wb_opt_state *s, bool applies, wb_tensor *const *next)
 {
     const wb__thread *t = wb__this_thread();
-    const size_t bytes = sizeof(counting) + (size_t)s->n * sizeof(recorded_slot);
-    counting *c = wb__alloc_zero(1, bytes);
+    const size_t bytes = sizeof(accumulate_counting) + (size_t)s->n * sizeof(recorded_slot);
+    accumulate_counting *c = wb__alloc_zero(1, bytes);
     if (!c) return WB_ERROR_MEMORY;
     int status = 0;
     c->state = s;
     c->applies = applies;
     for (int i = 0; i < s->n; i++)
         c->slot[i] = (recorded_slot){next[i] != NULL, s->counts->slot[i].summed};
-    if (!t->recording) status = count(c, &s->loss_sum->current);
+    if (!t->recording) status = accumulate_count(c, &s->loss_sum->current);
     else if (s->recorded == t->recorded)
         status = wb__fail(WB_ERROR_ARGUMENT, "update: called twice for one state with .accumulate "
                           "in a function that wb_compile is recording: call wb_update once in it");
-    else status = wb__on_replay(&(wb__replay){.after = count_again, .fits = fits, .context = c,
-                                              .bytes = bytes, .holds = s});
+    else status = wb__on_replay(&(wb__replay){.after = count_again, .fits = accumulate_fits,
+                                              .context = c, .bytes = bytes, .holds = s});
     s->recorded = t->recorded;
     wb__free(c);
     return status;
 }
 
-static int clear(wb_tensor *sum)
+static int accumulate_clear(wb_tensor *sum)
 {
     const size_t bytes = (size_t)sum->size * wb__dtype_size((wb_dtype)sum->dtype);
     void *zeros = wb__alloc_zero(bytes + 1, 1);
@@ -133,9 +134,9 @@ int wb__sums_drop(wb_opt_state *s)
     const int late = wb__guard_confirm();
     if (late && late != WB_ERROR_NUMBER) return late;
     if (!s->counts->accumulated) return late;
-    int status = clear(s->loss_sum);
+    int status = accumulate_clear(s->loss_sum);
     for (int i = 0; i < s->n && !status; i++) {
-        status = clear(s->slots[i].sum);
+        status = accumulate_clear(s->slots[i].sum);
         s->counts->slot[i].summed = false;
     }
     s->counts->accumulated = 0;

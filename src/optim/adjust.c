@@ -7,7 +7,7 @@
 
 static int no_object(void) { return wb__error_or(WB_ERROR_ARGUMENT); }
 
-static int is_state(const char *what, const wb_opt_state *s)
+static int adjust_is_state(const char *what, const wb_opt_state *s)
 {
     return wb__expect(what, s, &wb__opt_state_class) ? 0 : no_object();
 }
@@ -31,7 +31,7 @@ static bool *slots_below(const char *what, const wb_opt_state *s, const char *pa
 
 static int set_frozen(const char *what, wb_opt_state *s, const char *path, bool frozen)
 {
-    const int status = is_state(what, s);
+    const int status = adjust_is_state(what, s);
     bool *below = status ? NULL : slots_below(what, s, path);
     if (!below) return no_object();
     for (int i = 0; i < s->n; i++)
@@ -46,7 +46,8 @@ int wb_thaw(wb_opt_state *s, const char *path) { return set_frozen("thaw", s, pa
 /* ---- numbers --------------------------------------------------------------------------------- */
 
 /* Replaces those of the numbers *o of a part that are given. */
-static void replace(const wb__rule_part *part, const wb_Rule_options *given, wb_Rule_options *o)
+static void adjust_replace(const wb__rule_part *part, const wb_Rule_options *given,
+                           wb_Rule_options *o)
 {
     for (int i = 0; i < WB__RULE_NUMBERS; i++)
         if (wb__part_has(part, i))
@@ -65,8 +66,8 @@ static int has_no_number(const char *what, const wb_rule *rule, const char *opti
 
 /* Checks the numbers that are given, against the other numbers of each slot of `below`.  NULL: all
  * slots.  Returns 0 or an error code. */
-static int check(const char *what, const wb_opt_state *s, const wb_Rule_options *o,
-                 const bool *below)
+static int adjust_check(const char *what, const wb_opt_state *s, const wb_Rule_options *o,
+                        const bool *below)
 {
     int n_given = 0;
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
@@ -86,7 +87,7 @@ static int check(const char *what, const wb_opt_state *s, const wb_Rule_options 
             for (int k = below ? 0 : -1; k < s->n; k++) {
                 if (k >= 0 && ((below && !below[k]) || (!below && !s->slots[k].own))) continue;
                 wb_Rule_options new = k >= 0 && s->slots[k].own ? s->slots[k].own[p] : part->o;
-                replace(part, o, &new);
+                adjust_replace(part, o, &new);
                 if (!wb__rule_check(part->kind, &new)) return WB_ERROR_ARGUMENT;
             }
             taken = true;
@@ -116,10 +117,10 @@ void wb__slot_follow(wb_opt_state *s, wb__slot *slot, wb_schedule *schedule)
 }
 
 /* Reads the options of wb_adjust.  Returns 0 or an error code. */
-static int read_numbers(const char *what, const wb_opt_state *s, const wb_Rule_options *given,
-                        wb_Rule_options *o)
+static int adjust_read_numbers(const char *what, const wb_opt_state *s,
+                               const wb_Rule_options *given, wb_Rule_options *o)
 {
-    const int status = is_state(what, s);
+    const int status = adjust_is_state(what, s);
     if (status) return status;
     if (!wb__rule_read(what, NULL, o, given)) return wb_error_code();
     if (o->centered)
@@ -132,12 +133,12 @@ int wb_adjust_with(wb_opt_state *s, const wb_Rule_options *given)
 {
     WB__PUBLIC(wb_adjust_with, wb_error_code());
     wb_Rule_options o;
-    int status = read_numbers("adjust", s, given, &o);
-    if (!status) status = check("adjust", s, &o, NULL);
+    int status = adjust_read_numbers("adjust", s, given, &o);
+    if (!status) status = adjust_check("adjust", s, &o, NULL);
     for (int p = 0; !status && p < s->rule->n; p++) {
-        replace(&s->rule->parts[p], &o, &s->rule->parts[p].o);
+        adjust_replace(&s->rule->parts[p], &o, &s->rule->parts[p].o);
         for (int i = 0; i < s->n; i++)
-            if (s->slots[i].own) replace(&s->rule->parts[p], &o, &s->slots[i].own[p]);
+            if (s->slots[i].own) adjust_replace(&s->rule->parts[p], &o, &s->slots[i].own[p]);
     }
     for (int i = 0; !status && o.eta != WB_DEFAULT && i < s->n; i++)
         wb__slot_follow(s, &s->slots[i], NULL);
@@ -149,16 +150,16 @@ int wb_adjust_at_with(wb_opt_state *s, const char *path, const wb_Rule_options *
     WB__PUBLIC(wb_adjust_at_with, wb_error_code());
     static const char what[] = "adjust_at";
     wb_Rule_options o;
-    int status = read_numbers(what, s, given, &o);
+    int status = adjust_read_numbers(what, s, given, &o);
     bool *below = status ? NULL : slots_below(what, s, path);
     if (!below) return no_object();
-    status = check(what, s, &o, below);
+    status = adjust_check(what, s, &o, below);
     for (int i = 0; !status && i < s->n; i++)
         if (below[i]) status = wb__slot_own(s, &s->slots[i], true);
     for (int i = 0; !status && i < s->n; i++) {
         if (!below[i]) continue;
         for (int p = 0; p < s->rule->n; p++)
-            replace(&s->rule->parts[p], &o, &s->slots[i].own[p]);
+            adjust_replace(&s->rule->parts[p], &o, &s->slots[i].own[p]);
         if (o.eta != WB_DEFAULT) wb__slot_follow(s, &s->slots[i], NULL);
     }
     s->changes++;
@@ -179,7 +180,7 @@ int wb_set_schedule(wb_opt_state *s, const char *path, wb_schedule *schedule)
 {
     WB__PUBLIC(wb_set_schedule, wb_error_code());
     static const char what[] = "set_schedule";
-    int status = is_state(what, s);
+    int status = adjust_is_state(what, s);
     if (status) return status;
     if (!wb__schedule_given(what, schedule)) return no_object();
     status = wb__rule_follows(what, s->rule, "a schedule");
@@ -196,7 +197,7 @@ int wb_rule_number(wb_opt_state *s, const char *path, const char *name, double *
 {
     WB__EDGE;
     static const char what[] = "rule_number";
-    int status = is_state(what, s), slot = 0, field = 0;
+    int status = adjust_is_state(what, s), slot = 0, field = 0;
     if (status) return status;
     if (!name || !value) return wb__fail(WB_ERROR_ARGUMENT, "%s: no name, or no value", what);
     bool *below = slots_below(what, s, path);

@@ -362,13 +362,13 @@ static int clip_numbers(const wb_Rule_options *o, double t, double *out)
     return 2;
 }
 
-static bool clip(wb__rule_step *s, wb_tensor *const *number)
+static bool formula_clip(wb__rule_step *s, wb_tensor *const *number)
 {
     return (s->g = wb_minimum(wb_maximum(s->g, number[0]), number[1])) != NULL;
 }
 
 /* number[0] is min(omega / |g|, 1). norm_factor in update.c computes it from all gradients. */
-static bool scale(wb__rule_step *s, wb_tensor *const *number)
+static bool formula_scale(wb__rule_step *s, wb_tensor *const *number)
 {
     wb_tensor *factor = number[0];
     if (factor && factor->dtype != s->g->dtype) factor = wb_astype(factor, (wb_dtype)s->g->dtype);
@@ -404,8 +404,8 @@ static bool scale(wb__rule_step *s, wb_tensor *const *number)
     X(adadelta, AdaDelta, 2, ZERO, rho_numbers, adadelta, NULL, false, .rho = 0.9, .eps = 1e-8)    \
     X(weightdecay, WeightDecay, 0, ZERO, NULL, decay, NULL, false, .lambda = 5e-4)                 \
     X(signdecay, SignDecay, 0, ZERO, NULL, sign_decay, NULL, false, .lambda = 1e-3)                \
-    X(clipgrad, ClipGrad, 0, ZERO, clip_numbers, clip, NULL, false, .delta = 10)                   \
-    X(clipnorm, ClipNorm, 0, ZERO, NULL, scale, NULL, true, .omega = 10)
+    X(clipgrad, ClipGrad, 0, ZERO, clip_numbers, formula_clip, NULL, false, .delta = 10)           \
+    X(clipnorm, ClipNorm, 0, ZERO, NULL, formula_scale, NULL, true, .omega = 10)
 #define RMSPROP(X)                                                                                 \
     X(rmsprop, RMSProp, 1, ZERO, rho_numbers, rmsprop, NULL, false,                                \
       .eta = 0.001, .rho = 0.9, .eps = 1e-8)                                                       \
@@ -413,30 +413,31 @@ static bool scale(wb__rule_step *s, wb_tensor *const *number)
       .eta = 0.001, .rho = 0.9, .eps = 1e-8)
 /* clang-format on */
 
-#define KIND(id, Name, count, first, values, formula, of_t, together, ...)                      \
+#define FORMULA_KIND(id, Name, count, first, values, formula, of_t, together, ...)              \
     static const wb__rule_kind id##_kind = {                                                    \
         .name = #Name, .moments = count, .start = first, .numbers = values, .apply = formula,   \
         .counted = of_t, .all_together = together,                                              \
         .defaults = {.size = sizeof(wb_Rule_options), __VA_ARGS__}};
-#define FUNCTION(name, Name, ...)                                                               \
+#define FORMULA_FUNCTION(name, Name, ...)                                                       \
     wb_rule *wb_##Name##_with(const wb_Rule_options *o)                                         \
     {                                                                                           \
         return wb__rule_of(&name##_kind, NULL, o);                                              \
     }
-RULES(KIND)
-RULES(FUNCTION)
-RMSPROP(KIND)
+RULES(FORMULA_KIND)
+RULES(FORMULA_FUNCTION)
+RMSPROP(FORMULA_KIND)
 
 wb_rule *wb_RMSProp_with(const wb_Rule_options *o)
 {
     return wb__rule_of(&rmsprop_kind, &centred_kind, o);
 }
 
-#define NAME(name, Name, ...) #Name,
+#define FORMULA_NAME(name, Name, ...) #Name,
 bool wb__rule_known(const char *name)
 {
-    static const char *const names[] = {RULES(NAME) RMSPROP(NAME) "LAMB", "Adafactor", "Muon",
-                                        "AccumGrad", "OptimizerChain", "DistributedOptimizer"};
+    static const char *const names[] = {RULES(FORMULA_NAME) RMSPROP(FORMULA_NAME) "LAMB",
+                                        "Adafactor", "Muon", "AccumGrad", "OptimizerChain",
+                                        "DistributedOptimizer"};
     bool known = false;
     for (size_t i = 0; i < WB__COUNT(names); i++) known |= !strcmp(name, names[i]);
     return known;

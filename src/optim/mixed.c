@@ -44,7 +44,7 @@ typedef struct {
 } narrowing;
 
 /* Adds a parameter to w->x. The parameters that must be converted come first in w->x. */
-static int collect(const wb__leaf *leaf, void *ctx)
+static int mixed_collect(const wb__leaf *leaf, void *ctx)
 {
     narrowing *w = ctx;
     wb_tensor *x = leaf->x;
@@ -61,7 +61,7 @@ static int collect(const wb__leaf *leaf, void *ctx)
 static int narrow_all(narrowing *w, void *model)
 {
     int status =
-        wb__walk("setup", model, NULL, WB__TRAINABLE | WB__DISTINCT, collect, w);
+        wb__walk("setup", model, NULL, WB__TRAINABLE | WB__DISTINCT, mixed_collect, w);
     if (!status && w->n_narrow) status = wb_eval_array(w->n_narrow, w->narrow);
     for (int i = 0; !status && i < w->n_narrow; i++)
         if (!(w->narrow[i] = wb__as_constant(w->narrow[i]))) status = WB_ERROR_MEMORY;

@@ -13,7 +13,7 @@ static wb_dtype dtype_there(const wb__slot *slot, bool there, const wb_device *d
     return there && !requested ? slot->dtype : wb__dtype_on(d, slot->dtype, requested);
 }
 
-static bool is_there(const wb_opt_state *s, const wb__slot *slot, const wb_device *d)
+static bool optim_move_is_there(const wb_opt_state *s, const wb__slot *slot, const wb_device *d)
 {
     const wb_tensor *x = wb__slot_variable(s, slot);
     return x ? x->device == d : d == &wb__cpu;
@@ -79,12 +79,12 @@ static bool copy_frame(wb_opt_state *to, const wb_opt_state *from)
 
 /* Returns 1 if a slot must be moved or converted, 0 if none must, and -1 with the error set if the
  * device lacks a dtype. */
-static int must_move(const wb_opt_state *s, const wb_device *d, wb_dtype requested)
+static int optim_move_must_move(const wb_opt_state *s, const wb_device *d, wb_dtype requested)
 {
     int go = 0;
     for (int i = 0; i < s->n; i++) {
         const wb__slot *slot = &s->slots[i];
-        const bool there = is_there(s, slot, d);
+        const bool there = optim_move_is_there(s, slot, d);
         const wb_dtype t = dtype_there(slot, there, d, requested);
         if (!t) return -1;
         if (t != slot->dtype || (wb__slot_variable(s, slot) && !there)) go = 1;
@@ -95,7 +95,7 @@ static int must_move(const wb_opt_state *s, const wb_device *d, wb_dtype request
 void *wb__opt_to(void *state, const wb_device *d, wb_dtype requested)
 {
     wb_opt_state *s = state;
-    const int go = must_move(s, d, requested);
+    const int go = optim_move_must_move(s, d, requested);
     if (go <= 0) return go ? NULL : s;
     WB__FIRST(wb_object_to, NULL);
     int status = wb__evaluate_pending();
@@ -107,7 +107,7 @@ void *wb__opt_to(void *state, const wb_device *d, wb_dtype requested)
         const wb__slot *slot = &s->slots[i];
         made->n = i + 1;
         good = move_slot(s, slot, &made->slots[i], d,
-                         dtype_there(slot, is_there(s, slot, d), d, requested));
+                         dtype_there(slot, optim_move_is_there(s, slot, d), d, requested));
     }
     for (int i = 0; good && i < WB__SCALING && s->scaling[i]; i++)
         good = (made->scaling[i] = move_moment(s->scaling[i], d, WB_F32)) != NULL;

@@ -46,7 +46,7 @@ bool wb__schedules_fit(const wb_opt_state *s)
 /* Data for the replays of a recorded wb_update. */
 typedef struct { wb_opt_state *state; int part, slot; } numbering;
 
-static void renew(void *context, double *numbers)
+static void numbers_renew(void *context, double *numbers)
 {
     const numbering *n = context;
     wb_Rule_options o;
@@ -66,8 +66,8 @@ int wb__literals(wb_opt_state *s, int p, int slot, wb_dtype dtype, wb_tensor *t,
         if (!(out[i] = wb__argument(numbers[i], dtype))) return WB_ERROR_MEMORY;
     const numbering context = {s, p, slot};
     const int status =
-        wb__on_replay(&(wb__replay){.n = n, .literals = out, .before = renew, .context = &context,
-                                    .bytes = sizeof context, .holds = s});
+        wb__on_replay(&(wb__replay){.n = n, .literals = out, .before = numbers_renew,
+                                    .context = &context, .bytes = sizeof context, .holds = s});
     if (!status && t && kind->own) out[n - 1] = t;
     if (!status && t && kind->counted && !kind->counted(out, t)) return WB_ERROR_MEMORY;
     return status;

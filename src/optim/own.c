@@ -4,10 +4,10 @@
 
 #include <string.h>
 
-enum { TYPES = 64 };
+enum { OWN_RULE_TYPES = 64 };
 
-static wb__mutex lock = WB__MUTEX_INIT;
-static wb__rule_kind kinds[TYPES];
+static wb__mutex own_rule_lock = WB__MUTEX_INIT;
+static wb__rule_kind own_rule_kinds[OWN_RULE_TYPES];
 static int n_kinds;
 
 /* The defaults of the type, in the order of wb__rule_fields. */
@@ -16,8 +16,8 @@ static int n_kinds;
      of(ell[0]), of(ell[1]), of(gamma[0]), of(gamma[1])}
 
 /* Returns false, with the error set, if x is not a tensor like `like`. */
-static bool is_alike(const wb_rule_type *type, const char *what, int i, wb_tensor *x,
-                     const wb_tensor *like)
+static bool own_rule_is_alike(const wb_rule_type *type, const char *what, int i, wb_tensor *x,
+                              const wb_tensor *like)
 {
     if (!x && !wb_error_code())
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: apply set no %s[%d], and nothing failed; "
@@ -50,9 +50,9 @@ static bool apply(wb__rule_step *s, wb_tensor *const *number)
     wb_clear_error();
     apply_call c = {type, &own, NULL};
     wb_tensor *g = wb__call_program(apply_run, &c) ? c.result : NULL;
-    if (!is_alike(type, "result", 0, g, s->g)) return false;
+    if (!own_rule_is_alike(type, "result", 0, g, s->g)) return false;
     for (int k = 0; k < type->states; k++) {
-        if (!is_alike(type, "next", k, own.next[k], s->g)) return false;
+        if (!own_rule_is_alike(type, "next", k, own.next[k], s->g)) return false;
         /* a variable is assigned a value of its own */
         s->next[k] = wb__unchanged(own.next[k]);
     }
@@ -62,18 +62,18 @@ static bool apply(wb__rule_step *s, wb_tensor *const *number)
 
 /* Returns the kind of a type, which is made if there is none yet.  NULL: failed, with the error
  * set.  The caller holds the lock. */
-static const wb__rule_kind *kind_of(const wb_rule_type *type)
+static const wb__rule_kind *own_rule_kind_of(const wb_rule_type *type)
 {
     for (int i = 0; i < n_kinds; i++) {
-        if (kinds[i].own == type) return &kinds[i];
-        if (!strcmp(kinds[i].name, type->name))
+        if (own_rule_kinds[i].own == type) return &own_rule_kinds[i];
+        if (!strcmp(own_rule_kinds[i].name, type->name))
             return wb__fail_null(WB_ERROR_ARGUMENT, "Rule: there is another type \"%s\"",
                                  type->name);
     }
-    if (n_kinds == TYPES)
+    if (n_kinds == OWN_RULE_TYPES)
         return wb__fail_null(WB_ERROR_ARGUMENT, "Rule: \"%s\" is one type too many; there are %d",
-                             type->name, TYPES);
-    wb__rule_kind *k = &kinds[n_kinds++];
+                             type->name, OWN_RULE_TYPES);
+    wb__rule_kind *k = &own_rule_kinds[n_kinds++];
 #define VALUE(field) type->field
     const double defaults[WB__RULE_NUMBERS] = FIELDS(VALUE);
     *k = (wb__rule_kind){.name = type->name, .moments = type->states, .apply = apply,
@@ -94,8 +94,8 @@ wb_rule *wb_CustomRule_with(const wb_rule_type *type, const wb_Rule_options *o)
     if (wb__rule_known(type->name))
         return wb__fail_null(WB_ERROR_ARGUMENT, "Rule: \"%s\" is a rule of the library",
                              type->name);
-    wb__mutex_lock(&lock);
-    const wb__rule_kind *kind = kind_of(type);
-    wb__mutex_unlock(&lock);
+    wb__mutex_lock(&own_rule_lock);
+    const wb__rule_kind *kind = own_rule_kind_of(type);
+    wb__mutex_unlock(&own_rule_lock);
     return kind ? wb__rule_of(kind, NULL, o) : NULL;
 }

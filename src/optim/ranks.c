@@ -45,7 +45,7 @@ static void bucket_end(bucket *b)
 
 /* ---- a divided state ------------------------------------------------------------------------- */
 
-static int64_t size_of(const wb__slot *slot)
+static int64_t bucket_size_of(const wb__slot *slot)
 {
     int64_t n = 1;
     for (int i = 0; i < slot->ndim; i++) n *= slot->dims[i];
@@ -54,7 +54,7 @@ static int64_t size_of(const wb__slot *slot)
 
 int64_t wb__part_length(const wb_opt_state *s, const wb__slot *slot)
 {
-    return (size_of(slot) + s->parts - 1) / s->parts;
+    return (bucket_size_of(slot) + s->parts - 1) / s->parts;
 }
 
 int wb__ranks_check(const char *what, const wb_opt_state *s)
@@ -83,16 +83,16 @@ wb_tensor *wb__own_part(const wb_opt_state *s, const wb__slot *slot, wb_tensor *
 }
 
 /* x [parts, length], the parts of all ranks, in the shape of the parameter. */
-static wb_tensor *whole(const wb__slot *slot, wb_tensor *x)
+static wb_tensor *bucket_whole(const wb__slot *slot, wb_tensor *x)
 {
-    const int64_t n = size_of(slot);
+    const int64_t n = bucket_size_of(slot);
     wb_tensor *flat = wb_reshape_array(x, 1, &x->size);
     if (flat && n < x->size) flat = wb_slice(flat, 0, 0, n);
     return flat ? wb_reshape_array(flat, slot->ndim, slot->dims) : NULL;
 }
 
 /* A gradient as a part of a bucket of gradients: row r is what rank r updates. */
-static wb_tensor *rows(const wb_opt_state *s, const wb__slot *slot, wb_tensor *g)
+static wb_tensor *bucket_rows(const wb_opt_state *s, const wb__slot *slot, wb_tensor *g)
 {
     const int64_t length = wb__part_length(s, slot), dims[] = {s->parts, length};
     wb_tensor *flat = wb_reshape_array(g, 1, &g->size);
@@ -103,25 +103,26 @@ static wb_tensor *rows(const wb_opt_state *s, const wb__slot *slot, wb_tensor *g
 /* ---- buckets --------------------------------------------------------------------------------- */
 
 /* A tensor as a part of the bucket.  The loss is in all rows. */
-static wb_tensor *as_part(const bucket *b, const wb__slot *slot, wb_tensor *x)
+static wb_tensor *bucket_as_part(const bucket *b, const wb__slot *slot, wb_tensor *x)
 {
-    if (!b->gathers && slot) return rows(b->state, slot, x);
+    if (!b->gathers && slot) return bucket_rows(b->state, slot, x);
     wb_tensor *row = wb_reshape_array(x, 2, (int64_t[]){1, x->size});
     if (!row || slot) return row;
     return wb_expand_array(row, 2, (int64_t[]){b->state->parts, 1});
 }
 
 /* The result for x, from its columns y of the bucket's result. */
-static wb_tensor *as_result(const bucket *b, const wb__slot *slot, const wb_tensor *x, wb_tensor *y)
+static wb_tensor *bucket_as_result(const bucket *b, const wb__slot *slot, const wb_tensor *x,
+                                   wb_tensor *y)
 {
     if (!y || !slot) return y ? wb_reshape_array(y, x->ndim, x->dims) : NULL;
-    if (b->gathers) return whole(slot, y);
+    if (b->gathers) return bucket_whole(slot, y);
     return b->state->parts > 1 ? wb_reshape_array(y, 1, &y->size)
                                : wb_reshape_array(y, slot->ndim, slot->dims);
 }
 
 /* Exchanges the bucket, and empties it.  False, with the error set, on failure. */
-static bool exchange(bucket *b)
+static bool bucket_exchange(bucket *b)
 {
     const wb__communicator *c = wb__world();
     const int kind = b->gathers            ? WB__COLLECT_ALLGATHER
@@ -138,7 +139,7 @@ static bool exchange(bucket *b)
         const int64_t length = b->part[i]->dims[1];
         wb_tensor *own = b->n > 1 ? wb_slice(y, 1, at, at + length) : y;
         at += length;
-        own = as_result(b, b->slot[i], *b->from[i], own);
+        own = bucket_as_result(b, b->slot[i], *b->from[i], own);
         if (own && b->scale) own = wb_mul(own, b->scale);
         if (!(*b->from[i] = own)) return false;
     }
@@ -147,14 +148,14 @@ static bool exchange(bucket *b)
     return true;
 }
 
-static bool add(bucket *b, const wb__slot *slot, wb_tensor **x)
+static bool bucket_add(bucket *b, const wb__slot *slot, wb_tensor **x)
 {
-    wb_tensor *part = as_part(b, slot, *x);
+    wb_tensor *part = bucket_as_part(b, slot, *x);
     if (!part) return false;
     const int64_t bytes = part->size * (int64_t)wb__dtype_size((wb_dtype)part->dtype) *
                           (b->gathers ? b->state->parts : 1);
     const bool full = b->bytes + bytes > b->limit && slot;      /* the loss is in the last bucket */
-    if (b->n && (full || b->part[0]->dtype != part->dtype) && !exchange(b)) return false;
+    if (b->n && (full || b->part[0]->dtype != part->dtype) && !bucket_exchange(b)) return false;
     b->part[b->n] = part;
     b->from[b->n] = x;
     b->slot[b->n++] = slot;
@@ -184,7 +185,7 @@ static int end_updates_before(int n, wb_tensor **g, wb_tensor **before)
     return wb__evaluate_keeping(n, g);
 }
 
-static int perform(const wb__collective *c)
+static int bucket_perform(const wb__collective *c)
 {
     return wb__collective_end(wb__collective_begin(c));
 }
@@ -209,7 +210,7 @@ static int meet_others(const wb_opt_state *s, bool *all)
     for (size_t i = 0; i < rows * n && !status; i++)
         wb__convert(x + i * each, s->first.dtype, &(double){i % n ? NAN : mark}, WB_F64, 1);
     if (!status)
-        status = perform(&(wb__collective){
+        status = bucket_perform(&(wb__collective){
             .communicator = c, .kind = (wb__collective_kind)s->first.kind, .op = WB__RANKS_SUM,
             .dtype = s->first.dtype, .n = s->first.n, .from = x, .to = y});
     if (!status) *all = is_mark(y, s->first.dtype, c->size * mark);
@@ -220,7 +221,8 @@ static int meet_others(const wb_opt_state *s, bool *all)
 
 /* If this rank exchanges something else than in the update before, compares it with what the others
  * exchange.  Returns 0 or an error code. */
-static int compare(wb_opt_state *s, wb_tensor **const *g, wb_tensor *loss, wb_tensor **before)
+static int bucket_compare(wb_opt_state *s, wb_tensor **const *g, wb_tensor *loss,
+                          wb_tensor **before)
 {
     const wb__communicator *c = wb__world();
     const int64_t mine = hash_of_exchange(s, g, loss);
@@ -237,7 +239,7 @@ static int compare(wb_opt_state *s, wb_tensor **const *g, wb_tensor *loss, wb_te
     wb__free(all);
     if (!status && s->agreed && s->first.n) status = meet_others(s, &same);
     if (!status && same)
-        status = perform(&(wb__collective){
+        status = bucket_perform(&(wb__collective){
             .communicator = c, .kind = WB__COLLECT_ALLREDUCE, .op = WB__RANKS_SUM, .dtype = WB_I64,
             .n = 1, .from = &mine, .to = &sum});
     wb__collective_report("update");
@@ -255,19 +257,19 @@ int wb__ranks_mean(wb_opt_state *s, int64_t batches, wb_tensor **const *g, wb_te
                    wb_tensor **before)
 {
     bucket b;
-    const int differ = compare(s, g, *loss, before);
+    const int differ = bucket_compare(s, g, *loss, before);
     if (differ) return differ;
     bool good = bucket_begin(&b, s, false, *before);
     b.scale = wb_scalar(1 / ((double)wb__world()->size * (double)batches));
     good = good && b.scale;
     for (int i = s->n - 1; i >= 0 && good; i--)
-        if (*g[i]) good = add(&b, &s->slots[i], g[i]);
+        if (*g[i]) good = bucket_add(&b, &s->slots[i], g[i]);
     if (good && *loss) {
         *loss = wb__as(*loss, b.n ? (wb_dtype)b.part[0]->dtype
                                   : wb__moment_dtype((wb_dtype)(*loss)->dtype));
-        good = *loss && add(&b, NULL, loss);
+        good = *loss && bucket_add(&b, NULL, loss);
     }
-    good = good && exchange(&b);
+    good = good && bucket_exchange(&b);
     if (good && b.first) {
         s->first.kind = s->parts > 1 ? WB__COLLECT_REDUCE_SCATTER : WB__COLLECT_ALLREDUCE;
         s->first.dtype = (wb_dtype)b.first->dtype;
@@ -283,8 +285,8 @@ int wb__ranks_gather(const wb_opt_state *s, wb_tensor **const *x, wb_tensor **be
     bucket b;
     bool good = bucket_begin(&b, s, true, *before);
     for (int i = s->n - 1; i >= 0 && good; i--)
-        if (*x[i]) good = add(&b, &s->slots[i], x[i]);
-    good = good && exchange(&b);
+        if (*x[i]) good = bucket_add(&b, &s->slots[i], x[i]);
+    good = good && bucket_exchange(&b);
     *before = b.before;
     bucket_end(&b);
     return good ? 0 : wb__error_or(WB_ERROR_MEMORY);

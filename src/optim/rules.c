@@ -32,7 +32,7 @@ static bool of_pair(const wb__rule_field *f, int at)
 }
 
 /* The index of the number that the rule takes by place: eta, unless WB_RULES_ has another. */
-static int by_place(const char *rule)
+static int rules_by_place(const char *rule)
 {
     size_t at = offsetof(wb_Rule_options, eta);
     int i = 0;
@@ -71,7 +71,7 @@ bool wb__rule_read(const char *what, const char *rule, wb_Rule_options *o,
                    false;
         if (numbers == 1) *wb__rule_number(o, i + 1) = WB_DEFAULT;      /* {b1} */
     }
-    return take_by_place(what, o, rule ? by_place(rule) : ETA);
+    return take_by_place(what, o, rule ? rules_by_place(rule) : ETA);
 }
 
 /* ---- rules ----------------------------------------------------------------------------------- */
@@ -131,7 +131,7 @@ wb_rule *wb__rule_new(int n)
 }
 
 /* Fails since a rule has not the number i that was given. Names the numbers that it has. */
-static wb_rule *fail_number(const wb__rule_kind *kind, int i, double value)
+static wb_rule *rules_fail_number(const wb__rule_kind *kind, int i, double value)
 {
     char list[100] = "";
     size_t used = 0;
@@ -157,7 +157,8 @@ wb_rule *wb__rule_of(const wb__rule_kind *kind, const wb__rule_kind *centred,
     if (o.centered) kind = centred;
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         double *value = wb__rule_number(&o, i);
-        if (!wb__kind_has(kind, i) && *value != WB_DEFAULT) return fail_number(kind, i, *value);
+        if (!wb__kind_has(kind, i) && *value != WB_DEFAULT)
+            return rules_fail_number(kind, i, *value);
         *value = wb__or(*value, *wb__rule_number(&kind->defaults, i));
     }
     if (!wb__rule_check(kind, &o)) return NULL;
@@ -261,7 +262,7 @@ wb_rule *wb__rule_copy(const wb_rule *rule)
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static void print_part(const wb__rule_part *p, wb__text *t)
+static void rules_print_part(const wb__rule_part *p, wb__text *t)
 {
     const char *comma = "";
     wb__text_add(t, "%s(", p->kind->name);
@@ -285,7 +286,7 @@ void wb__rule_print(const wb_rule *rule, wb__text *t)
     if (first || !rule->n) wb__text_add(t, "AccumGrad(%lld)", (long long)rule->accumulate);
     for (int i = 0; i < rule->n; i++) {
         if (i || first) wb__text_add(t, ", ");
-        print_part(&rule->parts[i], t);
+        rules_print_part(&rule->parts[i], t);
     }
     if (chain) wb__text_add(t, ")");
     if (rule->accumulate > 1 && !first)

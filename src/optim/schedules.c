@@ -6,7 +6,7 @@
 
 #define PI 3.14159265358979323846
 
-enum { NUMBERS = 5, DEEPEST = 64 };
+enum { SCHEDULE_NUMBERS = 5, SCHEDULE_DEEPEST = 64 };
 
 /* A kind of schedule. `at` computes the value in step t from the numbers k. A number is positive if
  * its bit in `positive` is set; the others are finite. */
@@ -14,12 +14,12 @@ typedef struct {
     const char *name;
     int n, positive;
     double (*at)(const double *k, double t);
-} kind;
+} schedule_kind;
 
 struct wb_schedule {
     wb__object object;
-    const kind *kind;
-    double number[NUMBERS];
+    const schedule_kind *kind;
+    double number[SCHEDULE_NUMBERS];
     int n, n_steps, depth;
     wb_schedule **of;                   /* the n schedules that this one is made of (references) */
     int64_t *steps;                     /* the n_steps lengths of stages */
@@ -29,75 +29,80 @@ struct wb_schedule {
 
 /* ---- formulas -------------------------------------------------------------------------------- */
 
-static double late(const char *name, double t, double last)
+static double schedule_late(const char *name, double t, double last)
 {
     wb__fail(WB_ERROR_ARGUMENT, "%s: step %g: its last step is %g: make it longer, or begin "
              "another schedule after it, in a wb_ScheduleSequence", name, t, last);
     return NAN;
 }
 
-static double between(double a, double b, double w) { return fabs(a - b) * w + fmin(a, b); }
+static double schedule_between(double a, double b, double w) { return fabs(a - b) * w + fmin(a,
+                                                                                             b); }
 
-static double triangle(const double *k, double t)
+static double schedule_triangle(const double *k, double t)
 {
     return 2 / PI * fabs(asin(sin(PI * (t - 1) / k[2])));
 }
 
-static double wave(const double *k, double t) { return fabs(sin(PI * (t - 1) / k[2])); }
-static double halved(const double *k, double t) { return exp2(-floor((t - 1) / k[2])); }
-static double falling(double u, double period) { return (1 + cos(PI * u / period)) / 2; }
+static double schedule_wave(const double *k, double t) { return fabs(sin(PI * (t - 1) / k[2])); }
+static double schedule_halved(const double *k, double t) { return exp2(-floor((t - 1) / k[2])); }
+static double schedule_falling(double u, double period) { return (1 + cos(PI * u / period)) / 2; }
 /* u modulo the period, from 0 to the period for a negative u too. */
-static double phase(double u, double period) { return u - period * floor(u / period); }
+static double schedule_phase(double u, double period) { return u - period * floor(u / period); }
 
-static double constant(const double *k, double t) { return (void)t, k[0]; }
-static double exponential(const double *k, double t) { return k[0] * pow(k[1], t - 1); }
-static double inverse(const double *k, double t) { return k[0] / pow(1 + (t - 1) * k[1], k[2]); }
+static double schedule_constant(const double *k, double t) { return (void)t, k[0]; }
+static double schedule_exponential(const double *k, double t) { return k[0] * pow(k[1], t - 1); }
+static double schedule_inverse(const double *k, double t) { return k[0] / pow(1 + (t - 1) * k[1],
+                                                                              k[2]); }
 
-static double poly(const double *k, double t)
+static double schedule_poly(const double *k, double t)
 {
-    return t > k[2] ? late("SchedulePoly", t, k[2]) : k[0] * pow(1 - (t - 1) / k[2], k[1]);
+    return t > k[2] ? schedule_late("SchedulePoly", t, k[2]) : k[0] * pow(1 - (t - 1) / k[2], k[1]);
 }
 
-static double warmup(const double *k, double t)
+static double schedule_warmup(const double *k, double t)
 {
     return k[0] + (k[1] - k[0]) * fmin((t - 1) / k[2], 1);
 }
 
 #define WAVE(name, w) \
-    static double name(const double *k, double t) { return between(k[0], k[1], (w)); }
-WAVE(triangles, triangle(k, t))
-WAVE(triangles_decay2, triangle(k, t) * halved(k, t))
-WAVE(triangles_exp, triangle(k, t) * pow(k[3], t - 1))
-WAVE(sines, wave(k, t))
-WAVE(sines_decay2, wave(k, t) * halved(k, t))
-WAVE(sines_exp, wave(k, t) * pow(k[3], t - 1))
-WAVE(cosines, falling(phase(t - 1, k[2]), k[2]))
-WAVE(cosine, falling(t - 1, k[2]))
+    static double name(const double *k, double t) { return schedule_between(k[0], k[1], (w)); }
+WAVE(triangles, schedule_triangle(k, t))
+WAVE(triangles_decay2, schedule_triangle(k, t) * schedule_halved(k, t))
+WAVE(triangles_exp, schedule_triangle(k, t) * pow(k[3], t - 1))
+WAVE(sines, schedule_wave(k, t))
+WAVE(sines_decay2, schedule_wave(k, t) * schedule_halved(k, t))
+WAVE(sines_exp, schedule_wave(k, t) * pow(k[3], t - 1))
+WAVE(cosines, schedule_falling(schedule_phase(t - 1, k[2]), k[2]))
+WAVE(cosine, schedule_falling(t - 1, k[2]))
 
 /* k: nsteps, maxval, startval, endval, percent_start. */
-static double cycle(const double *k, double t)
+static double schedule_cycle(const double *k, double t)
 {
     const double up = ceil(k[4] * k[0]), down = k[0] - up;
-    if (t > k[0]) return late("ScheduleOneCycle", t, k[0]);
-    return t <= up ? between(k[2], k[1], falling(t - 1 + up, up))
-                   : between(k[1], k[3], falling(t - 1 - up, down));
+    if (t > k[0]) return schedule_late("ScheduleOneCycle", t, k[0]);
+    return t <= up ? schedule_between(k[2], k[1], schedule_falling(t - 1 + up, up))
+                   : schedule_between(k[1], k[3], schedule_falling(t - 1 - up, down));
 }
 
 #define KIND(name, ...) name = {"Schedule" #name, __VA_ARGS__}
-static const kind
-    KIND(Constant, 1, 0, constant), KIND(Step, 2, 0, NULL), KIND(Exp, 2, 0, exponential),
-    KIND(Poly, 3, 4, poly), KIND(Inv, 3, 0, inverse), KIND(Triangle, 3, 4, triangles),
+static const schedule_kind
+    KIND(Constant, 1, 0, schedule_constant), KIND(Step, 2, 0, NULL), KIND(Exp, 2, 0,
+                                                                          schedule_exponential),
+    KIND(Poly, 3, 4, schedule_poly), KIND(Inv, 3, 0, schedule_inverse), KIND(Triangle, 3, 4,
+                                                                             triangles),
     KIND(TriangleDecay2, 3, 4, triangles_decay2), KIND(TriangleExp, 4, 4, triangles_exp),
     KIND(Sin, 3, 4, sines), KIND(SinDecay2, 3, 4, sines_decay2), KIND(SinExp, 4, 4, sines_exp),
     KIND(CosAnneal, 3, 4, cosines), CosOnce = {"ScheduleCosAnneal", 3, 4, cosine},
-    KIND(OneCycle, 5, 1, cycle), KIND(Warmup, 3, 4, warmup), KIND(Sequence, 0, 0, NULL),
+    KIND(OneCycle, 5, 1, schedule_cycle), KIND(Warmup, 3, 4, schedule_warmup), KIND(Sequence, 0, 0,
+                                                                                    NULL),
     KIND(Loop, 1, 1, NULL), KIND(Interpolator, 1, 1, NULL), KIND(Shifted, 1, 0, NULL),
     KIND(Shortened, 1, 1, NULL), KIND(Composed, 0, 0, NULL),
     Function = {"schedule_from_function", 0, 0, NULL};
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static bool check(const kind *k, const double *number)
+static bool schedule_check(const schedule_kind *k, const double *number)
 {
     for (int i = 0; i < k->n; i++)
         if (!isfinite(number[i]) || (k->positive >> i & 1 && !(number[i] > 0)))
@@ -117,30 +122,30 @@ static int stages_before(const wb_schedule *s, bool last_goes_on, double *t)
     return i;
 }
 
-static double value(const wb_schedule *s, double t);
+static double schedule_value(const wb_schedule *s, double t);
 
-static double step(const wb_schedule *s, double t)
+static double schedule_step(const wb_schedule *s, double t)
 {
     const double size = (double)s->steps[0];
     const double i = s->n_steps > 1 ? stages_before(s, false, &t) : fmax(ceil(t / size) - 1, 0);
     return s->number[0] * pow(s->number[1], i);
 }
 
-static double composed(const wb_schedule *s, double t)
+static double schedule_composed(const wb_schedule *s, double t)
 {
-    double number[NUMBERS];
+    double number[SCHEDULE_NUMBERS];
     for (int i = 1; i < s->n; i++) {
-        number[i - 1] = value(s->of[i], t);
+        number[i - 1] = schedule_value(s->of[i], t);
         if (isnan(number[i - 1])) return NAN;
     }
-    return check(s->of[0]->kind, number) ? s->of[0]->kind->at(number, t) : NAN;
+    return schedule_check(s->of[0]->kind, number) ? s->of[0]->kind->at(number, t) : NAN;
 }
 
 WB__PROGRAM_CALL(schedule_call, schedule_run, double,
                  const wb_schedule *s; double t;,
                  c->s->f(c->t, c->s->ctx))
 
-static double of_function(const wb_schedule *s, double t)
+static double schedule_of_function(const wb_schedule *s, double t)
 {
     schedule_call c = {s, t, 0};
     if (!wb__call_program(schedule_run, &c)) return NAN;
@@ -150,20 +155,21 @@ static double of_function(const wb_schedule *s, double t)
     return NAN;
 }
 
-static double value(const wb_schedule *s, double t)
+static double schedule_value(const wb_schedule *s, double t)
 {
-    const kind *k = s->kind;
+    const schedule_kind *k = s->kind;
     const double first = s->number[0];
     if (k->at) return k->at(s->number, t);
-    if (k == &Step) return step(s, t);
-    if (k == &Loop) return value(s->of[0], t - first * (ceil(t / first) - 1));
-    if (k == &Interpolator) return value(s->of[0], ceil(t / first));
-    if (k == &Shifted) return value(s->of[0], t - 1 + first);
-    if (k == &Shortened) return t > first ? late(k->name, t, first) : value(s->of[0], t);
-    if (k == &Composed) return composed(s, t);
-    if (k == &Function) return of_function(s, t);
+    if (k == &Step) return schedule_step(s, t);
+    if (k == &Loop) return schedule_value(s->of[0], t - first * (ceil(t / first) - 1));
+    if (k == &Interpolator) return schedule_value(s->of[0], ceil(t / first));
+    if (k == &Shifted) return schedule_value(s->of[0], t - 1 + first);
+    if (k == &Shortened)
+        return t > first ? schedule_late(k->name, t, first) : schedule_value(s->of[0], t);
+    if (k == &Composed) return schedule_composed(s, t);
+    if (k == &Function) return schedule_of_function(s, t);
     const int i = stages_before(s, true, &t);
-    return value(s->of[i], t);
+    return schedule_value(s->of[i], t);
 }
 
 double wb_schedule_at(wb_schedule *s, double t)
@@ -173,7 +179,7 @@ double wb_schedule_at(wb_schedule *s, double t)
     if (!(t >= 1))
         return wb__fail(WB_ERROR_ARGUMENT, "schedule_at: step %g: steps count from 1", t), NAN;
     const unsigned failures = wb__failures();
-    const double y = value(s, t);
+    const double y = schedule_value(s, t);
     if (isfinite(y) || (isnan(y) && failures != wb__failures())) return y;
     wb__fail(WB_ERROR_NUMBER, "%s: its value in step %g is %g", s->kind->name, t,
              isnan(y) ? (double)NAN : y);
@@ -182,7 +188,7 @@ double wb_schedule_at(wb_schedule *s, double t)
 
 /* ---- the object ------------------------------------------------------------------------------ */
 
-static void destroy(void *object)
+static void schedule_destroy(void *object)
 {
     wb_schedule *s = object;
     for (int i = 0; i < s->n; i++) wb__unref(s->of[i]);
@@ -192,13 +198,13 @@ static void destroy(void *object)
 }
 
 /* Such as ScheduleSequence(ScheduleWarmup(0, 0.1, 100) => 100, ScheduleConstant(0.1) => 1). */
-static void print(const wb_schedule *s, wb__text *t)
+static void schedule_print(const wb_schedule *s, wb__text *t)
 {
     const char *comma = "";
     wb__text_add(t, "%s(", s->kind->name);
     for (int i = 0; i < s->n; i++, comma = ", ") {
         wb__text_add(t, "%s", comma);
-        print(s->of[i], t);
+        schedule_print(s->of[i], t);
         if (s->kind == &Sequence) wb__text_add(t, " => %lld", (long long)s->steps[i]);
     }
     for (int i = 0; i < s->kind->n; i++, comma = ", ") wb__text_add(t, "%s%g", comma, s->number[i]);
@@ -208,33 +214,35 @@ static void print(const wb_schedule *s, wb__text *t)
     wb__text_add(t, ")");
 }
 
-static char *format(void *object)
+static char *schedule_format(void *object)
 {
     wb__text t = {0};
-    print(object, &t);
+    schedule_print(object, &t);
     return wb__text_take(&t);
 }
 
-const wb__class wb__schedule_class = {.name = "schedule", .destroy = destroy, .format = format};
+const wb__class wb__schedule_class = {.name = "schedule", .destroy = schedule_destroy,
+                                      .format = schedule_format};
 
 bool wb__schedule_given(const char *what, const wb_schedule *s)
 {
     return wb__expect(what, s, &wb__schedule_class);
 }
 
-void wb__schedule_print(const wb_schedule *s, wb__text *t) { print(s, t); }
+void wb__schedule_print(const wb_schedule *s, wb__text *t) { schedule_print(s, t); }
 
-static wb_schedule *make(const kind *k, const double *number, int n, wb_schedule *const *of)
+static wb_schedule *schedule_make(const schedule_kind *k, const double *number, int n,
+                                  wb_schedule *const *of)
 {
     int depth = 0;
-    if (!check(k, number)) return NULL;
+    if (!schedule_check(k, number)) return NULL;
     for (int i = 0; i < n; i++) {
         if (!wb__schedule_given(k->name, of[i])) return NULL;
         depth = WB__MAX(depth, of[i]->depth + 1);
     }
-    if (depth > DEEPEST)
+    if (depth > SCHEDULE_DEEPEST)
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: schedules nest at most %d deep", k->name,
-                             DEEPEST);
+                             SCHEDULE_DEEPEST);
     wb_schedule *s = wb__object_new(&wb__schedule_class, sizeof *s);
     if (!s) return NULL;
     s->kind = k;
@@ -247,7 +255,7 @@ static wb_schedule *make(const kind *k, const double *number, int n, wb_schedule
     return NULL;
 }
 
-static wb_schedule *with_steps(wb_schedule *s, int n, const int64_t *steps, size_t stride)
+static wb_schedule *schedule_with_steps(wb_schedule *s, int n, const int64_t *steps, size_t stride)
 {
     if (!s) return NULL;
     s->steps = wb__alloc((size_t)n * sizeof *s->steps);
@@ -267,9 +275,9 @@ static wb_schedule *with_steps(wb_schedule *s, int n, const int64_t *steps, size
 
 /* ---- making schedules ------------------------------------------------------------------------ */
 
-#define MAKE(kind, ...) make(&(kind), (double[NUMBERS]){__VA_ARGS__}, 0, NULL)
+#define SCHEDULE(kind, ...) schedule_make(&(kind), (double[SCHEDULE_NUMBERS]){__VA_ARGS__}, 0, NULL)
 #define MAKER(kind, parameters, ...) \
-    wb_schedule *wb_Schedule##kind parameters { return MAKE(kind, __VA_ARGS__); }
+    wb_schedule *wb_Schedule##kind parameters { return SCHEDULE(kind, __VA_ARGS__); }
 MAKER(Constant, (double a), a)
 MAKER(Exp, (double a, double b), a, b)
 MAKER(Poly, (double a, double b, double c), a, b, c)
@@ -288,7 +296,7 @@ wb_schedule *wb_ScheduleCosAnneal_with(double a, double b, double period,
     wb_ScheduleCosAnneal_options o;
     if (!wb__read_options("ScheduleCosAnneal", wb_ScheduleCosAnneal_options, &o, given, NULL))
         return NULL;
-    return o.restart ? MAKE(CosAnneal, a, b, period) : MAKE(CosOnce, a, b, period);
+    return o.restart ? SCHEDULE(CosAnneal, a, b, period) : SCHEDULE(CosOnce, a, b, period);
 }
 
 wb_schedule *wb_ScheduleOneCycle_with(int64_t nsteps, double most,
@@ -302,13 +310,13 @@ wb_schedule *wb_ScheduleOneCycle_with(int64_t nsteps, double most,
     if (nsteps > 0 && !(up > 0 && ceil(up * n) < n))
         return wb__fail_null(WB_ERROR_ARGUMENT, "ScheduleOneCycle: .percent_start is %g, and %lld "
                              "steps: it must be above 0 and leave a step", up, (long long)nsteps);
-    return MAKE(OneCycle, n, most, start, end, up);
+    return SCHEDULE(OneCycle, n, most, start, end, up);
 }
 
 wb_schedule *wb_ScheduleStep_array(double start, double decay, int n, const int64_t *sizes)
 {
     if (n < 1 || !sizes) return wb__fail_null(WB_ERROR_ARGUMENT, "ScheduleStep: no step sizes");
-    return with_steps(MAKE(Step, start, decay), n, sizes, sizeof *sizes);
+    return schedule_with_steps(SCHEDULE(Step, start, decay), n, sizes, sizeof *sizes);
 }
 
 wb_schedule *wb_ScheduleSequence_array(int n, const wb_stage *stages)
@@ -316,19 +324,19 @@ wb_schedule *wb_ScheduleSequence_array(int n, const wb_stage *stages)
     if (n < 1 || !stages) return wb__fail_null(WB_ERROR_ARGUMENT, "ScheduleSequence: no stages");
     wb_schedule **of = wb__alloc((size_t)n * sizeof *of);
     for (int i = 0; of && i < n; i++) of[i] = stages[i].schedule;
-    wb_schedule *s = of ? make(&Sequence, (double[NUMBERS]){0}, n, of) : NULL;
+    wb_schedule *s = of ? schedule_make(&Sequence, (double[SCHEDULE_NUMBERS]){0}, n, of) : NULL;
     wb__free(of);
-    return with_steps(s, n, &stages->steps, sizeof *stages);
+    return schedule_with_steps(s, n, &stages->steps, sizeof *stages);
 }
 
 wb_schedule *wb_ScheduleLoop(wb_schedule *s, int64_t period)
 {
-    return make(&Loop, (double[NUMBERS]){(double)period}, 1, &s);
+    return schedule_make(&Loop, (double[SCHEDULE_NUMBERS]){(double)period}, 1, &s);
 }
 
 wb_schedule *wb_ScheduleInterpolator(wb_schedule *s, double rate)
 {
-    return make(&Interpolator, (double[NUMBERS]){rate}, 1, &s);
+    return schedule_make(&Interpolator, (double[SCHEDULE_NUMBERS]){rate}, 1, &s);
 }
 
 wb_schedule *wb_ScheduleShifted(wb_schedule *s, int64_t offset)
@@ -336,17 +344,17 @@ wb_schedule *wb_ScheduleShifted(wb_schedule *s, int64_t offset)
     if (offset < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "ScheduleShifted: the offset is %lld; steps count "
                              "from 1", (long long)offset);
-    return make(&Shifted, (double[NUMBERS]){(double)offset}, 1, &s);
+    return schedule_make(&Shifted, (double[SCHEDULE_NUMBERS]){(double)offset}, 1, &s);
 }
 
 wb_schedule *wb_ScheduleShortened(wb_schedule *s, int64_t nsteps)
 {
-    return make(&Shortened, (double[NUMBERS]){(double)nsteps}, 1, &s);
+    return schedule_make(&Shortened, (double[SCHEDULE_NUMBERS]){(double)nsteps}, 1, &s);
 }
 
 wb_schedule *wb_ScheduleComposed_array(wb_schedule *of, int n, wb_schedule *const *numbers)
 {
-    wb_schedule *all[NUMBERS + 1] = {of};
+    wb_schedule *all[SCHEDULE_NUMBERS + 1] = {of};
     if (!wb__schedule_given("ScheduleComposed", of)) return NULL;
     if (!of->kind->at || of->kind == &OneCycle)
         return wb__fail_null(WB_ERROR_ARGUMENT, "ScheduleComposed: it does not take a %s",
@@ -355,13 +363,13 @@ wb_schedule *wb_ScheduleComposed_array(wb_schedule *of, int n, wb_schedule *cons
         return wb__fail_null(WB_ERROR_ARGUMENT, "ScheduleComposed: %d schedules; %s has %d numbers",
                              n, of->kind->name, of->kind->n);
     memcpy(all + 1, numbers, (size_t)n * sizeof *numbers);
-    return make(&Composed, (double[NUMBERS]){0}, n + 1, all);
+    return schedule_make(&Composed, (double[SCHEDULE_NUMBERS]){0}, n + 1, all);
 }
 
 wb_schedule *wb_schedule_from_function(double (*f)(double t, void *ctx), void *ctx)
 {
     if (!f) return wb__fail_null(WB_ERROR_ARGUMENT, "schedule_from_function: no function");
-    wb_schedule *s = make(&Function, (double[NUMBERS]){0}, 0, NULL);
+    wb_schedule *s = schedule_make(&Function, (double[SCHEDULE_NUMBERS]){0}, 0, NULL);
     if (s) s->f = f;
     if (s) s->ctx = ctx;
     return s;

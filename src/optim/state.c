@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static void state_destroy(void *object)
+static void opt_state_destroy(void *object)
 {
     wb_opt_state *s = object;
     for (int i = 0; i < s->n; i++) {
@@ -98,7 +98,7 @@ static bool fill_slot(const wb_opt_state *s, wb__slot *slot, const wb__leaf *lea
     return !s->mixed || (slot->moments[n] = wb__mixed_master(s, slot, leaf->x)) != NULL;
 }
 
-static int add_leaf(const wb__leaf *leaf, void *ctx)
+static int opt_state_add_leaf(const wb__leaf *leaf, void *ctx)
 {
     building *m = ctx;
     wb_opt_state *s = m->state;
@@ -126,7 +126,7 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
 
 /* If .mixed is given, checks that it is bf16 or f16, and evaluates pending assignments before
  * wb_setup converts the parameters. Returns 0 or an error code. */
-static int check_mixed(wb_dtype mixed)
+static int opt_state_check_mixed(wb_dtype mixed)
 {
     if (!mixed) return 0;
     if (!wb__is_half(mixed))
@@ -166,7 +166,7 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
     wb_setup_options o;
     if (!wb__expect("setup", rule, &wb__rule_class) || WB__NULL(model)) return NULL;
     if (!wb__read_options("setup", wb_setup_options, &o, given, NULL)) return NULL;
-    if (check_mixed(o.mixed)) return NULL;
+    if (opt_state_check_mixed(o.mixed)) return NULL;
     if (!rule->n)
         return wb__fail_null(WB_ERROR_ARGUMENT, "setup: AccumGrad is no rule for parameters: chain "
                              "it, as in wb_OptimizerChain(wb_AccumGrad(%lld), wb_Adam())",
@@ -187,8 +187,8 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
     building m = {.state = s};
     wb_rule *own = wb__rule_copy(rule);
     s->rule = wb__ref(own);
-    int status =
-        own ? wb__walk("setup", model, NULL, WB__TRAINABLE, add_leaf, &m) : WB_ERROR_MEMORY;
+    int status = own ? wb__walk("setup", model, NULL, WB__TRAINABLE, opt_state_add_leaf, &m)
+                     : WB_ERROR_MEMORY;
     if (own) wb_object_free(own);
     if (!status && !s->n)
         status = wb__fail(WB_ERROR_ARGUMENT, "setup: the model has nothing to train");
@@ -205,7 +205,7 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
 /* ---- printing -------------------------------------------------------------------------------- */
 
 /* Adds the numbers that the slot alone has, and its schedule. */
-static void print_own(const wb_opt_state *s, const wb__slot *slot, wb__text *t)
+static void opt_state_print_own(const wb_opt_state *s, const wb__slot *slot, wb__text *t)
 {
     for (int p = 0; slot->own && p < s->rule->n; p++)
         for (int i = 0; i < WB__RULE_NUMBERS; i++) {
@@ -228,7 +228,7 @@ static void print_own(const wb_opt_state *s, const wb__slot *slot, wb__text *t)
  *     layers.0.bias    [256] bf16 of f32, 2 moments, 51 steps
  * In the middle of an accumulation the last line is
  *     3 of 4 batches accumulated */
-static char *state_format(void *object)
+static char *opt_state_format(void *object)
 {
     wb_opt_state *s = object;
     wb__text t = {0};
@@ -246,7 +246,7 @@ static char *state_format(void *object)
         if (n) wb__text_add(&t, ", %d moment%s", n, n == 1 ? "" : "s");
         wb__text_add(&t, ", %lld step%s%s", (long long)steps, steps == 1 ? "" : "s",
                      slot->frozen ? ", frozen" : "");
-        print_own(s, slot, &t);
+        opt_state_print_own(s, slot, &t);
     }
     if (s->counts->accumulated)
         wb__text_add(&t, "\n  %lld of %lld batches accumulated",
@@ -254,6 +254,6 @@ static char *state_format(void *object)
     return wb__text_take(&t);
 }
 
-const wb__class wb__opt_state_class = {.name = "state", .destroy = state_destroy,
-                                       .format = state_format, .to = wb__opt_to,
+const wb__class wb__opt_state_class = {.name = "state", .destroy = opt_state_destroy,
+                                       .format = opt_state_format, .to = wb__opt_to,
                                        .device_of = wb__opt_device};

@@ -17,14 +17,14 @@ typedef struct {
     wb_tensor *bad;
     wb_tensor **next;                   /* new moments */
     wb_tensor *value;                   /* new value of x */
-} work;
+} update_work;
 
 typedef struct {
     const char *what;
     wb_opt_state *state;
     bool last;                          /* it applies the sums even if batches are missing */
     bool adds;                          /* it only adds gradients to the sums */
-    work *works;                        /* the block that also has the next three arrays */
+    update_work *works;                 /* the block that also has the next three arrays */
     wb_tensor **next;                   /* the `next` arrays of all works */
     wb_tensor ***g;                     /* the address of works[i].g, or of works[i].value */
     wb_tensor **sums;   /* new values of the sums of the slots and of the losses (wb__sums_add) */
@@ -40,7 +40,7 @@ typedef struct {
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-static int differs(const update *u, const wb__leaf *leaf)
+static int update_differs(const update *u, const wb__leaf *leaf)
 {
     return wb__fail(WB_ERROR_ARGUMENT,
                     "%s: the state was made for another model: \"%s\", %s, is not where it was",
@@ -66,7 +66,8 @@ static bool is_distributed(const wb_opt_state *s) { return s->rule->bucket && wb
 /* Whether the rule gets means of the gradients, over ranks or accumulated batches. */
 static bool takes_means(const wb_opt_state *s) { return s->loss_sum || is_distributed(s); }
 
-static int add_gradient(const update *u, const wb__leaf *leaf, wb__slot *slot, work *w)
+static int update_add_gradient(const update *u, const wb__leaf *leaf, wb__slot *slot,
+                               update_work *w)
 {
     wb_tensor *g = leaf->other;
     if (!g || wb_is_none(g) || g == w->last) return 0;
@@ -93,22 +94,22 @@ static int add_gradient(const update *u, const wb__leaf *leaf, wb__slot *slot, w
     return w->g ? 0 : WB_ERROR_MEMORY;
 }
 
-static int visit_leaf(const wb__leaf *leaf, void *ctx)
+static int update_visit_leaf(const wb__leaf *leaf, void *ctx)
 {
     update *u = ctx;
     wb_opt_state *s = u->state;
-    if (u->leaf >= s->n_paths) return differs(u, leaf);
+    if (u->leaf >= s->n_paths) return update_differs(u, leaf);
     int i = s->paths[u->leaf++].slot;
     wb__slot *slot = &s->slots[i];
-    work *w = &u->works[i];
+    update_work *w = &u->works[i];
     const wb_tensor *x = leaf->x;
     if (x->op != WB__OP_variable || x->ndim != slot->ndim || (wb_dtype)x->dtype != slot->dtype ||
         memcmp(x->dims, slot->dims, (size_t)x->ndim * sizeof *x->dims) || (w->x && w->x != x) ||
         (!w->x && strcmp(slot->path, leaf->path)))
-        return differs(u, leaf);
+        return update_differs(u, leaf);
     w->x = leaf->x;
     int status = check_moments(u, leaf, slot);
-    return status ? status : add_gradient(u, leaf, slot, w);
+    return status ? status : update_add_gradient(u, leaf, slot, w);
 }
 
 /* ---- the rule -------------------------------------------------------------------------------- */
@@ -123,10 +124,10 @@ typedef struct {
     int64_t agreed;
     uint32_t changes;
     uint8_t stepped[];
-} counting;
+} update_counting;
 
 /* Adds 1 to a count with `write` (wb__journal). Returns 0 or an error code. */
-static int add_one(wb__opt_counts *counts, int64_t *count, wb_tensor *write)
+static int update_add_one(wb__opt_counts *counts, int64_t *count, wb_tensor *write)
 {
     const int status = wb__journal(write, counts, count, sizeof *count);
     if (!status) ++*count;
@@ -135,13 +136,13 @@ static int add_one(wb__opt_counts *counts, int64_t *count, wb_tensor *write)
 
 static int renew_steps(void *context)
 {
-    const counting *c = context;
+    const update_counting *c = context;
     wb__opt_counts *counts = c->state->counts;
     wb__thread *const t = wb__this_thread();
-    int status = add_one(counts, &counts->updates, t->late.guard);
+    int status = update_add_one(counts, &counts->updates, t->late.guard);
     for (int i = 0; i < c->state->n && !status; i++)
         if (c->stepped[i] != NOT_STEPPED)
-            status = add_one(counts, &counts->slot[i].steps, t->late.guard);
+            status = update_add_one(counts, &counts->slot[i].steps, t->late.guard);
     return status;
 }
 
@@ -149,9 +150,9 @@ static int renew_steps(void *context)
  * stepped slot, so the step counts of the two slots must be equal. If the ranks have exchanged
  * something else since, they must compare again what they exchange. If a schedule fails, recording
  * the update again gives its error. */
-static wb__fit steps_fit(const void *context)
+static wb__fit update_steps_fit(const void *context)
 {
-    const counting *c = context;
+    const update_counting *c = context;
     int64_t before = 0;
     if (c->agreed != c->state->agreed || c->changes != c->state->changes ||
         !wb__schedules_fit(c->state)) return WB__FITS_NEVER;
@@ -192,7 +193,7 @@ static wb_tensor *norm_factor(update *u, int p, int slot)
 }
 
 /* Whether the next steps of two slots use the same numbers. */
-static bool steps_alike(const wb_opt_state *s, int p, int a, int b)
+static bool update_steps_alike(const wb_opt_state *s, int p, int a, int b)
 {
     return wb__next_step(s, a) == wb__next_step(s, b) && wb__slots_alike(s, p, a, b);
 }
@@ -204,11 +205,11 @@ static int apply_part(update *u, int p, int first_moment)
     wb_dtype dtype = WB_DTYPE_DEFAULT;
     int before = -1;
     for (int i = 0; i < u->state->n; i++) {
-        work *w = &u->works[i];
+        update_work *w = &u->works[i];
         wb__slot *slot = &u->state->slots[i];
         if (!w->g) continue;
         if (before < 0 || (!kind->all_together && (dtype != (wb_dtype)w->g->dtype ||
-                                                   !steps_alike(u->state, p, before, i)))) {
+                                                   !update_steps_alike(u->state, p, before, i)))) {
             dtype = (wb_dtype)w->g->dtype;
             if (kind->all_together
                     ? !(number[0] = norm_factor(u, p, i))
@@ -229,7 +230,7 @@ static int apply_part(update *u, int p, int first_moment)
     return 0;
 }
 
-static bool has_gradient(const update *u)
+static bool update_has_gradient(const update *u)
 {
     bool any = false;
     for (int i = 0; i < u->state->n; i++) any |= u->works[i].g != NULL;
@@ -238,16 +239,16 @@ static bool has_gradient(const update *u)
 
 static int check_scaled(const update *u)
 {
-    if (!u->state->scaling[WB__SCALE] || u->state->scaled || !has_gradient(u)) return 0;
+    if (!u->state->scaling[WB__SCALE] || u->state->scaled || !update_has_gradient(u)) return 0;
     return wb__fail(WB_ERROR_ARGUMENT, "%s: the loss was not scaled: in mixed f16, take the "
                     "gradient of wb_scale_loss(state, loss)", u->what);
 }
 
 /* Divides all gradients and the mean loss by the loss scale. Without loss scaling does nothing. */
-static int unscale(update *u)
+static int update_unscale(update *u)
 {
     wb_opt_state *s = u->state;
-    if (!s->scaling[WB__SCALE] || !has_gradient(u)) return 0;
+    if (!s->scaling[WB__SCALE] || !update_has_gradient(u)) return 0;
     wb_tensor **bad = wb__alloc((size_t)s->n * sizeof *bad);
     if (!bad) return WB_ERROR_MEMORY;
     for (int i = 0; i < s->n; i++) bad[i] = u->works[i].bad;
@@ -256,7 +257,7 @@ static int unscale(update *u)
     bool good = total && wb__scaling_begin(s, bad, total, &u->scaling);
     wb__free(bad);
     for (int i = 0; good && i < s->n; i++) {
-        work *w = &u->works[i];
+        update_work *w = &u->works[i];
         if (w->g) good = (w->g = wb__scaling_undo(&u->scaling, w->g)) != NULL;
     }
     if (good && u->loss) good = (u->loss = wb_mul(u->loss, u->scaling.inverse)) != NULL;
@@ -265,7 +266,7 @@ static int unscale(update *u)
 
 /* Computes the new value of a parameter. If the update may be skipped (f16), each new value is
  * wb_where(ok, new value, old value). */
-static int finish(const update *u, work *w, const wb__slot *slot)
+static int update_finish(const update *u, update_work *w, const wb__slot *slot)
 {
     const wb_opt_state *s = u->state;
     wb_tensor *value = wb_sub(w->wide, w->g);
@@ -286,7 +287,7 @@ static wb_tensor *loss_of(const wb_tree *grads)
 
 /* If the rule accumulates, adds the gradients and the loss to the sums; unless u->adds, replaces
  * them by the sums. Sets u->batches. */
-static int accumulate(update *u, const wb_tree *grads)
+static int update_accumulate(update *u, const wb_tree *grads)
 {
     wb_opt_state *s = u->state;
     u->batches = 1;
@@ -295,30 +296,30 @@ static int accumulate(update *u, const wb_tree *grads)
     u->adds = !u->last && !wb__sums_apply_next(s);
     u->batches = s->counts->accumulated + (grads != NULL);
     const int status = wb__sums_add(s, !u->adds, u->g, &u->loss, u->sums);
-    bool norm = u->adds && !status && !s->scaling[WB__SCALE] && has_gradient(u);
+    bool norm = u->adds && !status && !s->scaling[WB__SCALE] && update_has_gradient(u);
     for (int p = 0; p < s->rule->n && norm && !u->norm; p++)
         if (s->rule->parts[p].kind->all_together)
             norm = (u->norm = wb__norm_finite(squared_norm(u))) != NULL;
     return status;
 }
 
-static bool divide(wb_tensor **x, int64_t n)
+static bool update_divide(wb_tensor **x, int64_t n)
 {
     return !*x || n == 1 || (*x = wb_mul(*x, wb_scalar(1.0 / (double)n)));
 }
 
 /* Replaces the gradients and the loss by their means over the batches and the ranks. */
-static int average(update *u)
+static int update_average(update *u)
 {
     wb_opt_state *s = u->state;
     int status = 0;
     if (!takes_means(s)) return 0;
     if (is_distributed(s))
         status = wb__ranks_mean(s, u->batches, u->g, &u->loss, &u->before);
-    else if (!divide(&u->loss, u->batches)) status = WB_ERROR_MEMORY;
+    else if (!update_divide(&u->loss, u->batches)) status = WB_ERROR_MEMORY;
     for (int i = 0; i < s->n && !status; i++) {
-        work *w = &u->works[i];
-        if (!is_distributed(s) && !divide(&w->g, u->batches)) status = WB_ERROR_MEMORY;
+        update_work *w = &u->works[i];
+        if (!is_distributed(s) && !update_divide(&w->g, u->batches)) status = WB_ERROR_MEMORY;
         if (w->g && s->scaling[WB__SCALE] && !(w->bad = wb__scaling_count(NULL, w->g)))
             status = WB_ERROR_MEMORY;
     }
@@ -326,21 +327,21 @@ static int average(update *u)
 }
 
 /* Sets `value` and `next` in the work of each slot that has a gradient. */
-static int compute(update *u, void *model, wb_tree *grads)
+static int update_compute(update *u, void *model, wb_tree *grads)
 {
     wb_opt_state *s = u->state;
     int status = wb__ranks_check(u->what, s);
-    if (!status) status = wb__walk(u->what, model, grads, WB__TRAINABLE, visit_leaf, u);
+    if (!status) status = wb__walk(u->what, model, grads, WB__TRAINABLE, update_visit_leaf, u);
     if (!status && u->leaf != s->n_paths)
         status = wb__fail(WB_ERROR_ARGUMENT,
                           "%s: the state was made for another model, which had \"%s\"", u->what,
                           s->paths[u->leaf].path);
     if (!status) status = check_scaled(u);
-    if (!status) status = accumulate(u, grads);
+    if (!status) status = update_accumulate(u, grads);
     if (status || u->adds) return status ? wb__error_or(status) : 0;
-    status = average(u);
+    status = update_average(u);
     for (int i = 0; !status && i < s->n; i++) {
-        work *w = &u->works[i];
+        update_work *w = &u->works[i];
         if (!w->g) continue;
         w->next = u->next + i * s->n_moments;
         wb_tensor *x = wb__own_part(s, &s->slots[i], w->x);
@@ -348,26 +349,26 @@ static int compute(update *u, void *model, wb_tree *grads)
                                   : wb__as(x, (wb_dtype)w->g->dtype);
         if (!w->wide) status = WB_ERROR_MEMORY;
     }
-    if (!status) status = unscale(u);
+    if (!status) status = update_unscale(u);
     for (int p = 0, moment = 0; !status && p < s->rule->n;
          moment += s->rule->parts[p++].kind->moments)
         status = apply_part(u, p, moment);
     for (int i = 0; !status && i < s->n; i++)
-        if (u->works[i].g) status = finish(u, &u->works[i], &s->slots[i]);
+        if (u->works[i].g) status = update_finish(u, &u->works[i], &s->slots[i]);
     for (int i = 0; i < s->n && s->parts > 1; i++) u->g[i] = &u->works[i].value;
     if (!status && s->parts > 1) status = wb__ranks_gather(s, u->g, &u->before);
     return status ? wb__error_or(status) : 0;
 }
 
-static bool accepts(const update *u, const wb_opt_state *s, const void *model,
-                    const wb_tree *grads)
+static bool update_accepts(const update *u, const wb_opt_state *s, const void *model,
+                           const wb_tree *grads)
 {
     return wb__expect(u->what, s, &wb__opt_state_class) &&
            (model || !wb__null(u->what, "model")) &&
            (grads ? wb__is_model(u->what, grads) : u->last || !wb__null(u->what, "grads"));
 }
 
-static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
+static int update_begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
 {
     u->state = s;
     u->works = wb__alloc_zero((size_t)s->n + 1, sizeof *u->works + sizeof *u->g +
@@ -378,11 +379,11 @@ static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
     u->next = u->sums + s->n + 1;
     for (int i = 0; i < s->n; i++) u->g[i] = &u->works[i].g;
     const int status = wb__ranks_begin(s, &u->before);
-    return status ? status : compute(u, model, grads);
+    return status ? status : update_compute(u, model, grads);
 }
 
 /* Records the assignments to all variables of the state. */
-static int record_state(update *u)
+static int update_record_state(update *u)
 {
     const wb_opt_state *s = u->state;
     int status = 0;
@@ -397,19 +398,19 @@ static int record_state(update *u)
     return status;
 }
 
-typedef struct { wb_tensor **x; int n, capacity; } leaves;
+typedef struct { wb_tensor **x; int n, capacity; } update_leaves;
 
-static int add_leaf(const wb__leaf *leaf, void *ctx)
+static int update_add_leaf(const wb__leaf *leaf, void *ctx)
 {
-    leaves *l = ctx;
+    update_leaves *l = ctx;
     if (!wb__reserve(&l->x, &l->capacity, l->n + 1, sizeof *l->x)) return WB_ERROR_MEMORY;
     l->x[l->n++] = leaf->x;
     return 0;
 }
 
-/* Adds 1 to the step count of each updated slot. While wb_compile records a function, count_steps
- * instead registers renew_steps, which adds the 1 after each replay. */
-static int count_steps(update *u)
+/* Adds 1 to the step count of each updated slot. While wb_compile records a function,
+ * update_count_steps instead registers renew_steps, which adds the 1 after each replay. */
+static int update_count_steps(update *u)
 {
     wb_opt_state *s = u->state;
     wb__opt_counts *counts = s->counts;
@@ -419,12 +420,12 @@ static int count_steps(update *u)
         for (int i = 0; i < s->n && !done; i++)
             if (u->works[i].value) {
                 write = u->works[i].x->current;
-                done = add_one(counts, &counts->slot[i].steps, write);
+                done = update_add_one(counts, &counts->slot[i].steps, write);
             }
-        return done ? done : add_one(counts, &counts->updates, write);
+        return done ? done : update_add_one(counts, &counts->updates, write);
     }
-    size_t bytes = sizeof(counting) + (size_t)s->n;
-    counting *c = wb__alloc_zero(1, bytes);
+    size_t bytes = sizeof(update_counting) + (size_t)s->n;
+    update_counting *c = wb__alloc_zero(1, bytes);
     if (!c) return WB_ERROR_MEMORY;
     c->state = s;
     c->agreed = s->agreed;
@@ -435,23 +436,23 @@ static int count_steps(update *u)
         c->stepped[i] = alike ? STEPPED_ALIKE : STEPPED;
         before = i;
     }
-    int status = wb__on_replay(&(wb__replay){.after = renew_steps, .fits = steps_fit,
+    int status = wb__on_replay(&(wb__replay){.after = renew_steps, .fits = update_steps_fit,
                                              .context = c, .bytes = bytes, .holds = s});
     wb__free(c);
     return status;
 }
 
-static void end(update *u) { wb__free(u->works); }
+static void update_end(update *u) { wb__free(u->works); }
 
 /* In the root scope, evaluates the assignments of the previous wb_update that are still pending.
  * Returns 0 or an error code. */
-static int end_step_before(wb_opt_state *s, void *grads)
+static int update_end_step_before(wb_opt_state *s, void *grads)
 {
     wb__thread *t = wb__this_thread();
     if (!wb__in_root(t) || t->recording) return 0;
     if (!grads || !wb__journal_waits(t, s->counts)) return 0;
-    leaves g = {0};
-    int status = wb__walk("update", grads, NULL, WB__NAMELESS, add_leaf, &g);
+    update_leaves g = {0};
+    int status = wb__walk("update", grads, NULL, WB__NAMELESS, update_add_leaf, &g);
     if (!status) status = wb__end_step(t, g.n, g.x);
     wb__free(g.x);
     return status;
@@ -463,7 +464,7 @@ static int end_step_before(wb_opt_state *s, void *grads)
 static wb_tensor *guard_of(const update *u, const wb_tree *grads, const char **what)
 {
     const wb_opt_state *s = u->state;
-    if (!has_gradient(u) || s->unguarded || s->scaling[WB__SCALE]) return NULL;
+    if (!update_has_gradient(u) || s->unguarded || s->scaling[WB__SCALE]) return NULL;
     *what = u->norm ? "the norm of the gradients"
           : !u->loss ? "the loss"
           : is_distributed(s) ? "the mean loss of the ranks"
@@ -472,22 +473,22 @@ static wb_tensor *guard_of(const update *u, const wb_tree *grads, const char **w
 }
 
 /* Counts the steps and the accumulated batches. */
-static int count(update *u)
+static int update_count(update *u)
 {
     int status = 0;
     if (u->state->loss_sum) status = wb__sums_count(u->state, !u->adds, u->sums);
-    return status || u->adds ? status : count_steps(u);
+    return status || u->adds ? status : update_count_steps(u);
 }
 
 static int record_update(wb_opt_state *state, void *model, wb_tree *grads, bool last)
 {
     update u = {.what = "update", .last = last};
-    if (!accepts(&u, state, model, grads)) return wb__error_or(WB_ERROR_ARGUMENT);
-    int status = end_step_before(state, grads);
+    if (!update_accepts(&u, state, model, grads)) return wb__error_or(WB_ERROR_ARGUMENT);
+    int status = update_end_step_before(state, grads);
     if (status) return status;
     const wb__frame f = wb__frame_begin();
     wb__this_thread()->busy++;
-    status = begin(&u, state, model, grads);
+    status = update_begin(&u, state, model, grads);
     const int pending = wb__pending_count();
     const char *what = NULL;
     wb_tensor *guard = status ? NULL : guard_of(&u, grads, &what);
@@ -495,17 +496,17 @@ static int record_update(wb_opt_state *state, void *model, wb_tree *grads, bool 
     /* A rank that fails gives the others a loss that is not finite, and takes part in no further
      * update: they must know before they begin one. */
     if (is_distributed(state)) wb__this_thread()->guard_at_once = true;
-    if (!status) status = record_state(&u);
+    if (!status) status = update_record_state(&u);
     for (int i = 0; !status && i < state->n; i++)
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
-    if (!status) status = count(&u);
+    if (!status) status = update_count(&u);
     if (status) wb__forget_pending(pending);
     else wb__ranks_pending(u.before);
     if (!status && state->keeps_loss) {
         wb__unref(state->mean_loss);
         state->mean_loss = u.loss ? wb__ref(u.loss) : NULL;
     }
-    end(&u);
+    update_end(&u);
     wb__this_thread()->busy--;
     wb__frame_end(f, NULL);
     return status;
@@ -524,7 +525,7 @@ int wb__update_now(wb_opt_state *state, void *model, wb_tree *grads)
 
 /* ---- wb_update_new --------------------------------------------------------------------------- */
 
-static wb_tensor *replacement(wb_tensor *x, const char *path, void *ctx)
+static wb_tensor *update_replacement(wb_tensor *x, const char *path, void *ctx)
 {
     const update *u = ctx;
     (void)path;
@@ -536,7 +537,7 @@ static wb_tensor *replacement(wb_tensor *x, const char *path, void *ctx)
 
 /* Evaluates all new values of parameters and moments together. wb_update_new calls this function
  * before creating the new model, so that a failure changes nothing. */
-static int evaluate(const update *u, wb_tree *grads)
+static int update_evaluate(const update *u, wb_tree *grads)
 {
     const char *what = NULL;
     wb_tensor *guard = guard_of(u, grads, &what);
@@ -566,14 +567,14 @@ wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads)
     WB__PUBLIC(wb_update_new, NULL);
     update u = {.what = "update_new"};
     wb_layer *made = NULL;
-    if (!accepts(&u, state, model, grads) || !wb__is_model("update_new", model)) return NULL;
-    if (!begin(&u, state, model, grads) && !evaluate(&u, grads))
-        made = wb__fmap(model, replacement, &u);
+    if (!update_accepts(&u, state, model, grads) || !wb__is_model("update_new", model)) return NULL;
+    if (!update_begin(&u, state, model, grads) && !update_evaluate(&u, grads))
+        made = wb__fmap(model, update_replacement, &u);
     const int pending = wb__pending_count();
-    if (made && (record_state(&u) || count(&u))) {
+    if (made && (update_record_state(&u) || update_count(&u))) {
         wb__forget_pending(pending);
         made = NULL;
     }
-    end(&u);
+    update_end(&u);
     return made;
 }

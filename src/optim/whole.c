@@ -4,7 +4,7 @@
 #include <math.h>
 
 /* The sum of all elements, without dimensions. */
-static wb_tensor *sum(wb_tensor *x)
+static wb_tensor *whole_sum(wb_tensor *x)
 {
     return x ? wb__reduce(WB__OP_sum, x, (1u << x->ndim) - 1, false) : NULL;
 }
@@ -15,7 +15,8 @@ static double shrink_of(const wb_tensor *x) { return x->dtype == WB_F64 ? 0x1p-5
 static wb__squares squares_of(wb_tensor *x)
 {
     if (!x) return (wb__squares){NULL, NULL};
-    return (wb__squares){sum(wb_square(x)), sum(wb_square(wb_mul(x, wb_scalar(shrink_of(x)))))};
+    return (wb__squares){whole_sum(wb_square(x)),
+                         whole_sum(wb_square(wb_mul(x, wb_scalar(shrink_of(x)))))};
 }
 
 /* A sum in f64.  One of f32 is multiplied by `more`. */
@@ -24,7 +25,7 @@ static wb_tensor *in_f64(wb_tensor *sum, double more)
     return sum->dtype == WB_F64 ? sum : wb_mul(wb_astype(sum, WB_F64), wb_scalar(more));
 }
 
-static bool add(wb_tensor **sum, wb_tensor *part, double more)
+static bool whole_add(wb_tensor **sum, wb_tensor *part, double more)
 {
     if (part && *sum && part->dtype != (*sum)->dtype) {             /* f64 and f32 */
         part = in_f64(part, more);
@@ -38,7 +39,8 @@ bool wb__squares_add(wb__squares *sum, wb_tensor *x)
 {
     const wb__squares part = squares_of(x);
     const double more = 0x1p-560 / 0x1p-80;
-    return add(&sum->plain, part.plain, 1) && add(&sum->shrunk, part.shrunk, more * more);
+    return whole_add(&sum->plain, part.plain, 1) &&
+           whole_add(&sum->shrunk, part.shrunk, more * more);
 }
 
 wb_tensor *wb__norm_finite(wb__squares s)
@@ -55,11 +57,11 @@ wb_tensor *wb__norm_of(wb__squares s, bool inverse)
                     wb_mul(root(s.shrunk), wb_scalar(inverse ? shrink : 1 / shrink)));
 }
 
-static wb_tensor *norm(wb_tensor *x) { return wb__norm_of(squares_of(x), false); }
+static wb_tensor *whole_norm(wb_tensor *x) { return wb__norm_of(squares_of(x), false); }
 
-static wb_tensor *rms(wb_tensor *x)
+static wb_tensor *whole_rms(wb_tensor *x)
 {
-    return wb_sqrt(wb_mul(sum(wb_square(x)), wb_scalar(1 / (double)WB__MAX(x->size, 1))));
+    return wb_sqrt(wb_mul(whole_sum(wb_square(x)), wb_scalar(1 / (double)WB__MAX(x->size, 1))));
 }
 
 /* ---- LAMB ------------------------------------------------------------------------------------ */
@@ -90,7 +92,7 @@ static bool lamb(wb__rule_step *s, wb_tensor *const *number)
     wb_tensor *root = wb_sqrt(wb_mul(s->next[1], number[5]));
     wb_tensor *r = wb_div(wb_mul(s->next[0], number[4]), wb_add(root, number[6]));
     wb_tensor *u = wb_add(r, wb_mul(s->x, number[7]));
-    wb_tensor *of_x = norm(s->x), *of_u = norm(u);
+    wb_tensor *of_x = whole_norm(s->x), *of_u = whole_norm(u);
     wb_tensor *ratio = wb_where(wb_gt(of_u, zero), wb_div(of_x, of_u), one);
     ratio = wb_where(wb_gt(of_x, zero), ratio, one);
     return (s->g = wb_mul(u, wb_mul(ratio, number[8]))) != NULL;
@@ -129,7 +131,8 @@ static void adafactor_shape(int moment, int *ndim, int64_t *dims)
 }
 
 /* The new value of a moment: its average with the means of x over an axis. */
-static wb_tensor *of_axis(wb__rule_step *s, int moment, wb_tensor *x, wb_tensor *const *number)
+static wb_tensor *whole_of_axis(wb__rule_step *s, int moment, wb_tensor *x,
+                                wb_tensor *const *number)
 {
     const int axis = s->g->ndim - 1 - moment;
     const double n = (double)WB__MAX(s->g->dims[axis], 1);
@@ -137,7 +140,7 @@ static wb_tensor *of_axis(wb__rule_step *s, int moment, wb_tensor *x, wb_tensor 
     return wb_add(wb_mul(s->moment[moment], number[1]), wb_mul(mean, number[0]));
 }
 
-static wb_tensor *variance(wb__rule_step *s, wb_tensor *const *number)
+static wb_tensor *whole_variance(wb__rule_step *s, wb_tensor *const *number)
 {
     const int n = s->g->ndim;
     wb_tensor *square = wb_square(s->g);
@@ -147,7 +150,7 @@ static wb_tensor *variance(wb__rule_step *s, wb_tensor *const *number)
         return s->next[0];
     }
     for (int k = 0; k < 2; k++)
-        if (!square || !(s->next[k] = of_axis(s, k, square, number))) return NULL;
+        if (!square || !(s->next[k] = whole_of_axis(s, k, square, number))) return NULL;
     const double rows = (double)WB__MAX(s->g->dims[n - 2], 1);
     wb_tensor *mean = wb__reduce(WB__OP_sum, s->next[0], 1u << (n - 2), true);
     mean = wb_maximum(wb_mul(mean, wb_scalar(1 / rows)), number[3]);
@@ -156,11 +159,11 @@ static wb_tensor *variance(wb__rule_step *s, wb_tensor *const *number)
 
 static bool adafactor(wb__rule_step *s, wb_tensor *const *number)
 {
-    wb_tensor *v = variance(s, number);
+    wb_tensor *v = whole_variance(s, number);
     wb_tensor *u = wb_mul(s->g, wb_rsqrt(wb_maximum(v, number[4])));
     if (!u || !s->next[1]) return false;
-    wb_tensor *most = wb_maximum(wb_mul(rms(u), number[6]), wb_scalar(1));
-    wb_tensor *size = wb_mul(wb_maximum(rms(s->x), number[5]), number[2]);
+    wb_tensor *most = wb_maximum(wb_mul(whole_rms(u), number[6]), wb_scalar(1));
+    wb_tensor *size = wb_mul(wb_maximum(whole_rms(s->x), number[5]), number[2]);
     s->g = wb_add(wb_mul(s->x, number[7]), wb_mul(u, wb_div(size, most)));
     return s->g != NULL;
 }
@@ -179,10 +182,10 @@ static int muon_numbers(const wb_Rule_options *o, double t, double *out)
 }
 
 /* Makes the singular values of a matrix that has no more rows than columns about 1. */
-static wb_tensor *orthogonal(wb_tensor *x, wb_tensor *eps)
+static wb_tensor *whole_orthogonal(wb_tensor *x, wb_tensor *eps)
 {
     static const double c[] = {3.4445, -4.775, 2.0315};
-    x = wb_div(x, wb_maximum(norm(x), eps));
+    x = wb_div(x, wb_maximum(whole_norm(x), eps));
     for (int i = 0; i < 5 && x; i++) {
         wb_tensor *a = wb_matmul(x, wb_transpose(x));
         wb_tensor *b = wb_add(wb_mul(a, wb_scalar(c[1])),
@@ -200,11 +203,11 @@ static bool muon(wb__rule_step *s, wb_tensor *const *number)
     const int64_t rows = u->ndim > 1 ? u->dims[0] : 1, columns = u->size / WB__MAX(rows, 1);
     const int64_t matrix[] = {rows, columns};
     double factor = 1;
-    if (u->ndim < 2 || !u->size) u = wb_div(u, wb_maximum(rms(u), number[3]));
+    if (u->ndim < 2 || !u->size) u = wb_div(u, wb_maximum(whole_rms(u), number[3]));
     else {
         wb_tensor *m = wb_reshape_array(u, 2, matrix);
-        m = rows > columns ? wb_transpose(orthogonal(wb_transpose(m), number[3]))
-                           : orthogonal(m, number[3]);
+        m = rows > columns ? wb_transpose(whole_orthogonal(wb_transpose(m), number[3]))
+                           : whole_orthogonal(m, number[3]);
         factor = sqrt(WB__MAX((double)rows / (double)columns, 1));
         u = wb_reshape_array(m, u->ndim, u->dims);
     }

@@ -26,10 +26,10 @@ typedef struct {
     int n, capacity, same;              /* assignments; leaves that both models have */
     assignment *all;
     wb__pointer_map from;               /* the source of each variable */
-} copying;
+} average_copying;
 
 /* Checks a leaf of the source. */
-static int has_place(const wb__leaf *leaf, void *ctx)
+static int average_has_place(const wb__leaf *leaf, void *ctx)
 {
     (void)ctx;
     if (!leaf->other || !wb_is_none(leaf->other)) return 0;
@@ -38,9 +38,9 @@ static int has_place(const wb__leaf *leaf, void *ctx)
 }
 
 /* Checks a leaf of the target, and adds its assignment. */
-static int prepare_leaf(const wb__leaf *leaf, void *ctx)
+static int average_prepare_leaf(const wb__leaf *leaf, void *ctx)
 {
-    copying *c = ctx;
+    average_copying *c = ctx;
     wb_tensor *to = leaf->x, *x = leaf->other;
     const bool is_tensor = wb__is(x, &wb__tensor_class) && x != WB_NONE;
     if (to == x) return c->same++, 0;
@@ -72,7 +72,7 @@ static int prepare_leaf(const wb__leaf *leaf, void *ctx)
 }
 
 /* In the root scope, evaluates the assignments of a step before to these variables. */
-static int end_step_before(const copying *c)
+static int average_end_step_before(const average_copying *c)
 {
     wb__thread *t = wb__this_thread();
     bool waits = false;
@@ -89,10 +89,10 @@ static int end_step_before(const copying *c)
 }
 
 /* Makes all assignments or none. */
-static int assign_all(const copying *c)
+static int assign_all(const average_copying *c)
 {
     const wb__thread *t = wb__this_thread();
-    int status = end_step_before(c);
+    int status = average_end_step_before(c);
     const int pending = wb__pending_count();
     for (int i = 0; i < c->n && !status; i++)
         if (!wb__assign(c->all[i].to, c->all[i].value)) status = wb__error_or(WB_ERROR_MEMORY);
@@ -103,12 +103,12 @@ static int assign_all(const copying *c)
 int wb_copy(void *to, void *from)
 {
     WB__EDGE;
-    copying c = {0};
+    average_copying c = {0};
     if (!wb__is_model("copy", to) || !wb__is_model("copy", from))
         return wb__error_or(WB_ERROR_ARGUMENT);
     const wb__frame f = wb__frame_begin();
-    int status = wb__walk("copy (from, to)", from, to, 0, has_place, NULL);
-    if (!status) status = wb__walk("copy (to, from)", to, from, 0, prepare_leaf, &c);
+    int status = wb__walk("copy (from, to)", from, to, 0, average_has_place, NULL);
+    if (!status) status = wb__walk("copy (to, from)", to, from, 0, average_prepare_leaf, &c);
     if (!status) status = assign_all(&c);
     wb__pointer_map_free(&c.from);
     wb__free(c.all);
@@ -124,7 +124,7 @@ int wb_copy(void *to, void *from)
 
 /* A small step of an average is below the spacing of f16 and bf16, so that a parameter of a .mixed
  * model becomes f32.  It then is no parameter that an optimiser narrowed. */
-static wb_tensor *copy(wb_tensor *x, const char *path, void *ctx)
+static wb_tensor *average_copy(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path, (void)ctx;
     if (x->op != WB__OP_variable) return x;
@@ -139,16 +139,16 @@ void *wb_object_average_of(void *model)
 {
     WB__PUBLIC(wb_object_average_of, NULL);
     if (!wb__is_model("average_of", model)) return NULL;
-    void *average = wb__fmap_plain(model, copy, NULL);
+    void *average = wb__fmap_plain(model, average_copy, NULL);
     if (average) note_target(average);
     return average;
 }
 
-typedef struct { wb_tensor *apart, *size; } distance;
+typedef struct { wb_tensor *apart, *size; } average_distance;
 
 static int add_distance(const wb__leaf *leaf, void *ctx)
 {
-    distance *d = ctx;
+    average_distance *d = ctx;
     wb_tensor *to = leaf->x, *x = leaf->other;
     if (!wb__is(x, &wb__tensor_class) || !wb__same_dims(x, to)) return WB_ERROR_SHAPE;
     to = wb__as(to, WB_F32), x = wb__as(x, WB_F32);
@@ -164,7 +164,7 @@ static int add_distance(const wb__leaf *leaf, void *ctx)
  * here. */
 static bool are_unrelated(void *average, void *model)
 {
-    distance d = {0};
+    average_distance d = {0};
     wb__error_kept before;
     wb__error_keep(&before);
     const wb__frame f = wb__frame_begin();

@@ -21,17 +21,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_MOST = 100, SERIAL_MOST = 1000000000 };
+enum { CHECKPOINT_NAME_MOST = 100, SERIAL_MOST = 1000000000 };
 
-#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+#define CHECKPOINT_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
 int wb__checkpoint_name(const char *what, const char *name)
 {
     size_t n = strlen(name);
-    if (n && n <= NAME_MOST && name[0] != '.' && strspn(name, LETTERS) == n) return 0;
+    if (n && n <= CHECKPOINT_NAME_MOST && name[0] != '.' && strspn(name, CHECKPOINT_LETTERS) == n)
+        return 0;
     return wb__fail(WB_ERROR_ARGUMENT,
                     "%s: \"%.120s\" is no name for a checkpoint: 1 to %d letters, digits and "
-                    "_ - . (the last not in front)", what, name, NAME_MOST);
+                    "_ - . (the last not in front)", what, name, CHECKPOINT_NAME_MOST);
 }
 
 /* ---- saving ---------------------------------------------------------------------------------- */
@@ -39,7 +40,7 @@ int wb__checkpoint_name(const char *what, const char *name)
 /* A moment of a divided state, which is written whole. */
 typedef struct { const wb_opt_state *state; int slot, k; } divided;
 
-static int put_part(const void *part, int64_t bytes, void *ctx)
+static int checkpoint_put_part(const void *part, int64_t bytes, void *ctx)
 {
     return wb__writer_put(ctx, part, bytes);
 }
@@ -47,11 +48,11 @@ static int put_part(const void *part, int64_t bytes, void *ctx)
 static int put_divided(wb__writer *w, const void *data)
 {
     const divided *m = data;
-    return wb__divided_read(m->state, m->slot, m->k, put_part, w);
+    return wb__divided_read(m->state, m->slot, m->k, checkpoint_put_part, w);
 }
 
 /* Gives the entry *t of a part of a moment the shape and the bytes of the whole moment. */
-static void make_whole(wb__st_out *t, const divided *m)
+static void checkpoint_make_whole(wb__st_out *t, const divided *m)
 {
     const wb__slot *slot = &m->state->slots[m->slot];
     t->ndim = slot->ndim;
@@ -63,7 +64,7 @@ static void make_whole(wb__st_out *t, const divided *m)
 }
 
 /* `own` has an element for each moment. */
-static int add_moments(wb__saving *list, const wb_opt_state *s, divided *own)
+static int checkpoint_add_moments(wb__saving *list, const wb_opt_state *s, divided *own)
 {
     int status = 0;
     for (int i = 0; i < s->n; i++) {
@@ -73,7 +74,8 @@ static int add_moments(wb__saving *list, const wb_opt_state *s, divided *own)
                           : WB_ERROR_MEMORY;
             wb__free(name);
             *own = (divided){s, i, k};
-            if (!status && wb__is_divided(s)) make_whole(&list->tensors[list->n - 1], own);
+            if (!status && wb__is_divided(s))
+                checkpoint_make_whole(&list->tensors[list->n - 1], own);
         }
     }
     for (int i = 0; !status && i < WB__SCALING && s->scaling[i]; i++)
@@ -114,7 +116,7 @@ int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t seria
     if (!status && s) status = wb__sums_whole(what, s);
     if (!status && c->model) status = wb__saving_add_model(&list, "model.", c->model);
     if (!status && c->average) status = wb__saving_add_model(&list, "average.", c->average);
-    if (!status && s) status = add_moments(&list, s, moments);
+    if (!status && s) status = checkpoint_add_moments(&list, s, moments);
     char *text = status ? NULL : wb__checkpoint_note(c, serial, best);
     if (!status && !text) status = wb_error_code();
     status = wb__divided_agree(s, what, status);
@@ -139,12 +141,12 @@ typedef struct {
     uint64_t random[2], loader[WB__LOADER_WORDS];
 } restoring;
 
-static int wrong(const restoring *r, const char *what)
+static int checkpoint_wrong(const restoring *r, const char *what)
 {
     return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint's %s", r->path, what);
 }
 
-static bool read_words(const wb__json *list, int n, uint64_t *out)
+static bool checkpoint_read_words(const wb__json *list, int n, uint64_t *out)
 {
     const wb__json *word;
     if (wb__json_count(list) != n) return false;
@@ -159,7 +161,7 @@ static bool read_words(const wb__json *list, int n, uint64_t *out)
     return true;
 }
 
-static bool read_number(const wb__json *value, double *out)
+static bool checkpoint_read_number(const wb__json *value, double *out)
 {
     const char *text = wb__json_text(value);
     char *end;
@@ -195,8 +197,8 @@ static int another_rule(const restoring *r, const wb_rule *rule)
 
 /* Sets `parts` to the parts of the rule, with the hyperparameters of the list from the checkpoint.
  * Returns 0 or an error code. */
-static int read_parts(const restoring *r, const wb__json *list, const wb_rule *rule,
-                      wb__rule_part *parts)
+static int checkpoint_read_parts(const restoring *r, const wb__json *list, const wb_rule *rule,
+                                 wb__rule_part *parts)
 {
     const wb__json *part;
     if (!is_list_of(list, rule->n)) return another_rule(r, rule);
@@ -206,9 +208,9 @@ static int read_parts(const restoring *r, const wb__json *list, const wb_rule *r
         if (!name || strcmp(name, parts[i].kind->name)) return another_rule(r, rule);
         for (int k = 0; k < WB__RULE_NUMBERS; k++)
             if (wb__part_has(&parts[i], k) &&
-                !read_number(wb__json_get(part, wb__rule_fields[k].name),
-                             wb__rule_number(&parts[i].o, k)))
-                return wrong(r, "rule lacks a number");
+                !checkpoint_read_number(wb__json_get(part, wb__rule_fields[k].name),
+                                        wb__rule_number(&parts[i].o, k)))
+                return checkpoint_wrong(r, "rule lacks a number");
         if (!wb__rule_check(parts[i].kind, &parts[i].o)) return WB_ERROR_FORMAT;
     }
     return 0;
@@ -216,18 +218,19 @@ static int read_parts(const restoring *r, const wb__json *list, const wb_rule *r
 
 /* Sets the first of the parts to those of the rule, and the others to those of the slots that have
  * numbers of their own.  The slots have been checked.  Returns 0 or an error code. */
-static int read_rule(const restoring *r, const wb_opt_state *s, wb__rule_part *parts)
+static int checkpoint_read_rule(const restoring *r, const wb_opt_state *s, wb__rule_part *parts)
 {
     const wb__json *slot, *slots = wb__json_get(r->note, "slots");
-    int status = read_parts(r, wb__json_get(r->note, "rule"), s->rule, parts);
+    int status = checkpoint_read_parts(r, wb__json_get(r->note, "rule"), s->rule, parts);
     WB__JSON_EACH(slots, slot, i) {
         const wb__json *own = wb__json_get(slot, "rule");
-        if (!status && own) status = read_parts(r, own, s->rule, parts + (i + 1) * s->rule->n);
+        if (!status && own)
+            status = checkpoint_read_parts(r, own, s->rule, parts + (i + 1) * s->rule->n);
     }
     return status;
 }
 
-static wb__entry *entry_of(const restoring *r, char *name)
+static wb__entry *checkpoint_entry_of(const restoring *r, char *name)
 {
     wb__entry *t = name ? wb__table_find(&r->file, name) : NULL;
     wb__free(name);
@@ -236,22 +239,22 @@ static wb__entry *entry_of(const restoring *r, char *name)
 
 static wb__entry *moment_of(const restoring *r, const wb__slot *slot, int k)
 {
-    return entry_of(r, wb__printf("state.%s.%d", slot->path, k));
+    return checkpoint_entry_of(r, wb__printf("state.%s.%d", slot->path, k));
 }
 
 static wb__entry *scaling_of(const restoring *r, int i)
 {
-    return entry_of(r, wb__printf("scaling.%s", wb__scaling_names[i]));
+    return checkpoint_entry_of(r, wb__printf("scaling.%s", wb__scaling_names[i]));
 }
 
 /* Whether the entry t exists and has this dtype and shape. */
-static bool fits(const wb__entry *t, wb_dtype dtype, int ndim, const int64_t *dims)
+static bool checkpoint_fits(const wb__entry *t, wb_dtype dtype, int ndim, const int64_t *dims)
 {
     return t && t->dtype == dtype && t->ndim == ndim &&
            !memcmp(t->dims, dims, (size_t)ndim * sizeof *dims);
 }
 
-static int check_mixed(const restoring *r, const wb_opt_state *s)
+static int checkpoint_check_mixed(const restoring *r, const wb_opt_state *s)
 {
     const char *mixed = wb__json_text(wb__json_get(r->note, "mixed"));
     const char *own = s->mixed ? wb_dtype_name(s->mixed) : "none", *its = mixed ? mixed : "none";
@@ -260,30 +263,31 @@ static int check_mixed(const restoring *r, const wb_opt_state *s)
                         "%s: the checkpoint's state was set up with .mixed %s, this one with %s",
                         r->path, its, own);
     for (int i = 0; i < WB__SCALING && s->scaling[i]; i++)
-        if (!fits(scaling_of(r, i), WB_F32, s->scaling[i]->ndim, s->scaling[i]->dims))
-            return wrong(r, "scale is missing or does not fit");
+        if (!checkpoint_fits(scaling_of(r, i), WB_F32, s->scaling[i]->ndim, s->scaling[i]->dims))
+            return checkpoint_wrong(r, "scale is missing or does not fit");
     return 0;
 }
 
-static int check_state(const restoring *r, const wb_opt_state *s)
+static int checkpoint_check_state(const restoring *r, const wb_opt_state *s)
 {
     const wb__json *entry, *slots = wb__json_get(r->note, "slots");
     const wb__json *updates = wb__json_get(r->note, "updates");
-    if (!is_list_of(slots, s->n)) return wrong(r, "state is of another model");
+    if (!is_list_of(slots, s->n)) return checkpoint_wrong(r, "state is of another model");
     if (updates && (!wb__json_is(updates, WB__JSON_INTEGER) || wb__json_integer(updates) < 0))
-        return wrong(r, "updates are wrong");
+        return checkpoint_wrong(r, "updates are wrong");
     WB__JSON_EACH(slots, entry, i) {
         const wb__slot *slot = &s->slots[i];
         const wb__json *steps = wb__json_get(entry, "steps");
         const char *path = wb__json_text(wb__json_get(entry, "path"));
-        if (!path || strcmp(path, slot->path)) return wrong(r, "state is of another model");
+        if (!path || strcmp(path, slot->path))
+            return checkpoint_wrong(r, "state is of another model");
         if (!wb__json_is(steps, WB__JSON_INTEGER) || wb__json_integer(steps) < 0)
-            return wrong(r, "steps are wrong");
+            return checkpoint_wrong(r, "steps are wrong");
         for (int k = 0; k < s->n_moments; k++) {
             int64_t dims[WB_MAX_DIMS];
             int ndim;
             wb__moment_shape(s, slot, k, &ndim, dims);
-            if (!fits(moment_of(r, slot, k), wb__moment_dtype(slot->dtype), ndim, dims))
+            if (!checkpoint_fits(moment_of(r, slot, k), wb__moment_dtype(slot->dtype), ndim, dims))
                 return wb__fail(WB_ERROR_FORMAT,
                                 "%s: the checkpoint's moments of \"%s\" are missing or do not fit",
                                 r->path, slot->path);
@@ -350,14 +354,16 @@ static int read_about(const restoring *r, wb__checkpoint_about *about)
     const char *called = wb__json_text(name), *direction = wb__json_text(best);
     *about = (wb__checkpoint_about){
         .epoch = wb__json_integer(epoch), .serial = wb__json_integer(serial), .has_metric = metric};
-    if (!wb__json_is(epoch, WB__JSON_INTEGER)) return wrong(r, "epoch is wrong");
-    if (name && (!called || strlen(called) > NAME_MOST)) return wrong(r, "name is wrong");
-    if (metric && !read_number(metric, &about->metric)) return wrong(r, "metric is wrong");
+    if (!wb__json_is(epoch, WB__JSON_INTEGER)) return checkpoint_wrong(r, "epoch is wrong");
+    if (name && (!called || strlen(called) > CHECKPOINT_NAME_MOST))
+        return checkpoint_wrong(r, "name is wrong");
+    if (metric && !checkpoint_read_number(metric, &about->metric))
+        return checkpoint_wrong(r, "metric is wrong");
     if (serial && (!wb__json_is(serial, WB__JSON_INTEGER) || about->serial < 1 ||
                    about->serial > SERIAL_MOST))
-        return wrong(r, "serial is wrong");
+        return checkpoint_wrong(r, "serial is wrong");
     if (best && (!direction || strlen(direction) >= sizeof about->best))
-        return wrong(r, "direction of the best is wrong");
+        return checkpoint_wrong(r, "direction of the best is wrong");
     snprintf(about->name, sizeof about->name, "%s", called ? called : "");
     snprintf(about->best, sizeof about->best, "%s", direction ? direction : "");
     return 0;
@@ -372,34 +378,34 @@ static int read_watch(const restoring *r, const char *key, wb_watch *w)
     if (!list)
         return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint was saved without .%s", r->path, key);
     const int n = wb__json_count(list);
-    if (!is_list_of(list, n) || n > 2) return wrong(r, what);
+    if (!is_list_of(list, n) || n > 2) return checkpoint_wrong(r, what);
     WB__JSON_EACH(list, number, i) {
-        if (!read_number(number, &numbers[i])) return wrong(r, what);
+        if (!checkpoint_read_number(number, &numbers[i])) return checkpoint_wrong(r, what);
     }
     if (!(numbers[0] >= 0 && numbers[0] <= INT_MAX) || numbers[0] != floor(numbers[0]))
-        return wrong(r, what);
+        return checkpoint_wrong(r, what);
     w->begun = n == 2;
     w->count = (int)numbers[0];
     w->score = numbers[1];
     return 0;
 }
 
-static int open_checkpoint(restoring *r, wb__checkpoint_about *about)
+static int checkpoint_open(restoring *r, wb__checkpoint_about *about)
 {
     const char *reason, *text = wb__table_note(&r->file, "weber_checkpoint");
     if (!text)
         return wb__fail(WB_ERROR_FORMAT,
                         "%s: is no checkpoint: it was not written by wb_save_checkpoint", r->path);
     r->note = wb__json_read(text, &reason);
-    if (!r->note) return wrong(r, "note is not JSON");
+    if (!r->note) return checkpoint_wrong(r, "note is not JSON");
     const int64_t version = wb__json_integer(wb__json_get(r->note, "version"));
     if (version < 1 || version > WB__CHECKPOINT_VERSION)
         return wb__fail(WB_ERROR_FORMAT,
                         "%s: the checkpoint is of version %lld; up to %d are known", r->path,
                         (long long)version, WB__CHECKPOINT_VERSION);
-    if (version > 1 && !r->file.summed) return wrong(r, "checksums are gone");
-    if (!read_words(wb__json_get(r->note, "random"), 2, r->random))
-        return wrong(r, "random counters are wrong");
+    if (version > 1 && !r->file.summed) return checkpoint_wrong(r, "checksums are gone");
+    if (!checkpoint_read_words(wb__json_get(r->note, "random"), 2, r->random))
+        return checkpoint_wrong(r, "random counters are wrong");
     return read_about(r, about);
 }
 
@@ -413,7 +419,7 @@ static int load_models(restoring *r, const wb_checkpoint *c, bool check_only)
     return status || !c->average ? status : wb__load_values(&r->file, &values, c->average);
 }
 
-static int restore(restoring *r, const wb__checkpoint_about *about, wb_checkpoint *c)
+static int checkpoint_restore(restoring *r, const wb__checkpoint_about *about, wb_checkpoint *c)
 {
     if (c->name && strcmp(c->name, about->name))
         return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint is %s%s%s, expected \"%s\"", r->path,
@@ -427,17 +433,18 @@ static int restore(restoring *r, const wb__checkpoint_about *about, wb_checkpoin
         status = wb__fail(WB_ERROR_FORMAT,
                           "%s: the checkpoint was saved without a loader's position", r->path);
     if (!status && c->loader &&
-        !read_words(wb__json_get(r->note, "loader"), WB__LOADER_SHUFFLE, r->loader))
-        status = wrong(r, "loader position is wrong");
+        !checkpoint_read_words(wb__json_get(r->note, "loader"), WB__LOADER_SHUFFLE, r->loader))
+        status = checkpoint_wrong(r, "loader position is wrong");
     uint64_t *order = r->loader + WB__LOADER_SHUFFLE;       /* older checkpoints do not have it */
-    if (!read_words(wb__json_get(r->note, "order"), WB__LOADER_WORDS - WB__LOADER_SHUFFLE, order))
+    if (!checkpoint_read_words(wb__json_get(r->note, "order"),
+                               WB__LOADER_WORDS - WB__LOADER_SHUFFLE, order))
         for (int i = WB__LOADER_SHUFFLE; i < WB__LOADER_WORDS; i++) r->loader[i] = UINT64_MAX;
     if (!status && c->state && !wb__json_get(r->note, "slots"))
         status = wb__fail(WB_ERROR_FORMAT,
                           "%s: the checkpoint was saved without an optimiser's state", r->path);
-    if (!status && c->state) status = check_mixed(r, c->state);
-    if (!status && c->state) status = check_state(r, c->state);
-    if (!status && c->state) status = read_rule(r, c->state, parts);
+    if (!status && c->state) status = checkpoint_check_mixed(r, c->state);
+    if (!status && c->state) status = checkpoint_check_state(r, c->state);
+    if (!status && c->state) status = checkpoint_read_rule(r, c->state, parts);
     wb_watch stop = c->stop ? *c->stop : (wb_watch){0}, reduce = c->reduce ? *c->reduce : stop;
     if (!status && c->stop) status = read_watch(r, "stop", &stop);
     if (!status && c->reduce) status = read_watch(r, "reduce", &reduce);
@@ -460,7 +467,7 @@ static int restore(restoring *r, const wb__checkpoint_about *about, wb_checkpoin
     return status;
 }
 
-static int load(const char *path, bool values, wb__table *out)
+static int checkpoint_load(const char *path, bool values, wb__table *out)
 {
     wb__mapping *m = wb__map(path);
     if (!m) return wb_error_code();
@@ -479,10 +486,10 @@ int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole)
     restoring r = {.path = path};
     *whole = false;
     if (!has_objects(c)) return wb_error_code();
-    int status = load(path, true, &r.file);
-    if (!status) status = open_checkpoint(&r, &about);
+    int status = checkpoint_load(path, true, &r.file);
+    if (!status) status = checkpoint_open(&r, &about);
     *whole = !status;
-    if (!status) status = restore(&r, &about, c);
+    if (!status) status = checkpoint_restore(&r, &about, c);
     wb__free(r.note);
     wb__table_free(&r.file);
     return status;
@@ -491,8 +498,8 @@ int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole)
 int wb__checkpoint_peek(const char *path, wb__checkpoint_about *about)
 {
     restoring r = {.path = path};
-    int status = load(path, false, &r.file);
-    if (!status) status = open_checkpoint(&r, about);
+    int status = checkpoint_load(path, false, &r.file);
+    if (!status) status = checkpoint_open(&r, about);
     wb__free(r.note);
     wb__table_free(&r.file);
     return status;

@@ -15,25 +15,25 @@
 
 #define ENDING ".safetensors"
 
-typedef struct { char *path; wb__checkpoint_about about; } kept;
+typedef struct { char *path; wb__checkpoint_about about; } keep_file;
 
 typedef struct {
     const char *folder, *name;
-    kept *files;                        /* sorted by `collect`: the newest first */
+    keep_file *files;                   /* sorted by `collect`: the newest first */
     int n, capacity;
     bool report;                        /* whether unreadable files are reported in the log */
-} keeping;
+} keep_state;
 
 /* ---- names of files -------------------------------------------------------------------------- */
 
-static char *path_of(const keeping *k, int64_t epoch)
+static char *keep_path_of(const keep_state *k, int64_t epoch)
 {
     return wb__printf("%s/%s-%06" PRId64 ENDING, k->folder, k->name, epoch);
 }
 
 /* Returns the epoch in the file name, such as 12 in NAME-000012.safetensors, and sets *rest to the
  * end of the name after ".safetensors". Returns -1 for other names. */
-static int64_t epoch_in(const keeping *k, const char *file, const char **rest)
+static int64_t epoch_in(const keep_state *k, const char *file, const char **rest)
 {
     const size_t n = strlen(k->name);
     if (strncmp(file, k->name, n) || file[n] != '-') return -1;
@@ -55,10 +55,10 @@ static bool is_leftover(const char *rest)
 
 /* ---- files of a folder ----------------------------------------------------------------------- */
 
-static int add(keeping *k, char *path, const wb__checkpoint_about *about)
+static int keep_add(keep_state *k, char *path, const wb__checkpoint_about *about)
 {
     if (!wb__reserve(&k->files, &k->capacity, k->n + 1, sizeof *k->files)) return WB_ERROR_MEMORY;
-    k->files[k->n++] = (kept){path, *about};
+    k->files[k->n++] = (keep_file){path, *about};
     return 0;
 }
 
@@ -68,9 +68,9 @@ static void log_skipped(const char *path)
     wb_clear_error();
 }
 
-static int add_file(const char *file, void *ctx)
+static int keep_add_file(const char *file, void *ctx)
 {
-    keeping *k = ctx;
+    keep_state *k = ctx;
     const char *rest;
     int64_t epoch = epoch_in(k, file, &rest);
     if (epoch < 0) return 0;
@@ -82,7 +82,7 @@ static int add_file(const char *file, void *ctx)
         if (is_leftover(rest)) (void)!wb__writer_sweep(path);
     } else if ((status = wb__checkpoint_peek(path, &about)) == 0) {
         if (!strcmp(about.name, k->name) && about.epoch == epoch &&
-            (status = add(k, path, &about)) == 0)
+            (status = keep_add(k, path, &about)) == 0)
             return 0;
     } else if (status != WB_ERROR_MEMORY) {
         if (k->report) log_skipped(path);
@@ -95,19 +95,20 @@ static int add_file(const char *file, void *ctx)
 
 static int by_serial(const void *a, const void *b)
 {
-    const wb__checkpoint_about *x = &((const kept *)a)->about, *y = &((const kept *)b)->about;
+    const wb__checkpoint_about *x = &((const keep_file *)a)->about,
+                               *y = &((const keep_file *)b)->about;
     if (x->serial != y->serial) return x->serial > y->serial ? -1 : 1;
     return x->epoch != y->epoch ? (x->epoch > y->epoch ? -1 : 1) : 0;
 }
 
-static int collect(keeping *k)
+static int keep_collect(keep_state *k)
 {
-    int status = wb__folder_each(k->folder, add_file, k);
+    int status = wb__folder_each(k->folder, keep_add_file, k);
     if (k->n) qsort(k->files, (size_t)k->n, sizeof *k->files, by_serial);
     return status;
 }
 
-static void forget(keeping *k)
+static void keep_forget(keep_state *k)
 {
     for (int i = 0; i < k->n; i++) wb__free(k->files[i].path);
     wb__free(k->files);
@@ -115,7 +116,7 @@ static void forget(keeping *k)
 
 /* Whether checkpoint a is better than checkpoint b. A checkpoint without a metric, or with the
  * metric NaN, is never better. If the metrics are equal, the older checkpoint is better. */
-static bool better(const wb__checkpoint_about *a, const wb__checkpoint_about *b, bool higher)
+static bool keep_better(const wb__checkpoint_about *a, const wb__checkpoint_about *b, bool higher)
 {
     if (!a->has_metric || isnan(a->metric)) return false;
     if (!b->has_metric || isnan(b->metric)) return true;
@@ -125,20 +126,20 @@ static bool better(const wb__checkpoint_about *a, const wb__checkpoint_about *b,
 
 /* ---- keeping --------------------------------------------------------------------------------- */
 
-static int begin(const char *what, const char *folder, const wb_checkpoint *c, keeping *k)
+static int keep_begin(const char *what, const char *folder, const wb_checkpoint *c, keep_state *k)
 {
     if (!folder || !c)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: no %s", what, folder ? "checkpoint" : "folder");
-    *k = (keeping){.folder = folder, .name = c->name ? c->name : "checkpoint"};
+    *k = (keep_state){.folder = folder, .name = c->name ? c->name : "checkpoint"};
     return wb__checkpoint_name(what, k->name);
 }
 
 /* Removes all files except the newest o->last files and, if o->best is set, the best file. */
-static void remove_others(const keeping *k, const wb_keep_checkpoint_options *o)
+static void remove_others(const keep_state *k, const wb_keep_checkpoint_options *o)
 {
     int best = 0;
     for (int i = 1; i < k->n; i++)
-        if (better(&k->files[i].about, &k->files[best].about, o->higher)) best = i;
+        if (keep_better(&k->files[i].about, &k->files[best].about, o->higher)) best = i;
     for (int i = o->last; i < k->n; i++)
         if ((i != best || !o->best) && wb__file_remove(k->files[i].path)) {
             wb__log(WB_LOG_WARN, "an old checkpoint stays: %s", wb_error());
@@ -148,34 +149,35 @@ static void remove_others(const keeping *k, const wb_keep_checkpoint_options *o)
 
 /* Sets *about and *path to the description and the path of the new checkpoint, and adds it to the
  * list. Returns 0 or an error code. */
-static int prepare(keeping *k, const wb_checkpoint *c, wb__checkpoint_about *about, char **path)
+static int keep_prepare(keep_state *k, const wb_checkpoint *c, wb__checkpoint_about *about,
+                        char **path)
 {
     int status = wb__folder_make(k->folder);
-    if (!status) status = collect(k);
+    if (!status) status = keep_collect(k);
     if (status) return status;
     *about = (wb__checkpoint_about){.epoch = c->epoch,
                                     .serial = k->n ? k->files[0].about.serial + 1 : 1,
                                     .metric = c->metric,
                                     .has_metric = c->has_metric};
-    *path = path_of(k, c->epoch);
+    *path = keep_path_of(k, c->epoch);
     if (!*path) return WB_ERROR_MEMORY;
     for (int i = 0; i < k->n; i++)              /* the new file overwrites one of the same epoch */
         if (!strcmp(k->files[i].path, *path)) {
             wb__free(k->files[i].path);
             memmove(k->files + i, k->files + i + 1, (size_t)(--k->n - i) * sizeof *k->files);
         }
-    status = add(k, *path, about);
+    status = keep_add(k, *path, about);
     if (status) wb__free(*path);
     return status;
 }
 
-static int keep(keeping *k, const wb_checkpoint *c, const wb_keep_checkpoint_options *o)
+static int keep_best(keep_state *k, const wb_checkpoint *c, const wb_keep_checkpoint_options *o)
 {
     wb__checkpoint_about about;
     char *path;
     if (wb__is_divided(c->state) && c->state->part)     /* rank 0 writes for all */
         return wb__checkpoint_write(NULL, c, 0, NULL);
-    int status = prepare(k, c, &about, &path);
+    int status = keep_prepare(k, c, &about, &path);
     if (status) return wb__divided_agree(c->state, "keep_checkpoint", status);
     wb_checkpoint named = *c;
     named.name = k->name;
@@ -193,22 +195,22 @@ int wb_keep_checkpoint_with(const char *folder, const wb_checkpoint *c,
                             const wb_keep_checkpoint_options *given)
 {
     WB__PUBLIC(wb_keep_checkpoint_with, wb_error_code());
-    keeping k;
+    keep_state k;
     wb_keep_checkpoint_options o;
     if (!wb__read_options("keep_checkpoint", wb_keep_checkpoint_options, &o, given, NULL))
         return wb_error_code();
     if (!o.last)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "keep_checkpoint: .last is 0; it is at least 1, or negative for all");
-    int status = begin("keep_checkpoint", folder, c, &k);
+    int status = keep_begin("keep_checkpoint", folder, c, &k);
     if (status) return status;
     if (c->epoch < 0)
         return wb__fail(WB_ERROR_ARGUMENT, "keep_checkpoint: epoch %lld", (long long)c->epoch);
     if (o.best && !c->has_metric)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "keep_checkpoint: .best needs a metric; the checkpoint has none");
-    status = keep(&k, c, &o);
-    forget(&k);
+    status = keep_best(&k, c, &o);
+    keep_forget(&k);
     return status;
 }
 
@@ -217,7 +219,7 @@ int wb_keep_checkpoint_with(const char *folder, const wb_checkpoint *c,
 /* Loads the first undamaged file of the list and sets *found to true. If all files are damaged,
  * sets *found to false and returns 0. Returns an error code if the undamaged file does not fit the
  * objects in *c, or if memory is short. */
-static int load_first(keeping *k, wb_checkpoint *c, bool *found)
+static int keep_load_first(keep_state *k, wb_checkpoint *c, bool *found)
 {
     *found = false;
     for (int i = 0; i < k->n; i++) {
@@ -236,17 +238,19 @@ static int load_first(keeping *k, wb_checkpoint *c, bool *found)
 
 static int by_lowest(const void *a, const void *b)
 {
-    return better(&((const kept *)a)->about, &((const kept *)b)->about, false) ? -1 : 1;
+    return keep_better(&((const keep_file *)a)->about, &((const keep_file *)b)->about, false) ? -1
+                                                                                              : 1;
 }
 
 static int by_highest(const void *a, const void *b)
 {
-    return better(&((const kept *)a)->about, &((const kept *)b)->about, true) ? -1 : 1;
+    return keep_better(&((const keep_file *)a)->about, &((const keep_file *)b)->about, true) ? -1
+                                                                                             : 1;
 }
 
 /* Drops files whose metric is missing or NaN from the list, and sorts the others, the best first. A
  * higher metric is better if `best` of the newest file is "highest". */
-static void order_by_metric(keeping *k)
+static void order_by_metric(keep_state *k)
 {
     bool higher = k->n && !strcmp(k->files[0].about.best, WB__CHECKPOINT_HIGHEST);
     int n = 0;
@@ -259,33 +263,34 @@ static void order_by_metric(keeping *k)
     if (n) qsort(k->files, (size_t)n, sizeof *k->files, higher ? by_highest : by_lowest);
 }
 
-static int load_from(const char *what, const char *folder, wb_checkpoint *c, bool best, bool *found)
+static int keep_load_from(const char *what, const char *folder, wb_checkpoint *c, bool best,
+                          bool *found)
 {
-    keeping k;
+    keep_state k;
     *found = false;
-    int status = begin(what, folder, c, &k);
+    int status = keep_begin(what, folder, c, &k);
     if (status) return status;
     k.report = true;
-    status = collect(&k);
+    status = keep_collect(&k);
     if (best) order_by_metric(&k);
-    if (!status) status = load_first(&k, c, found);
-    forget(&k);
+    if (!status) status = keep_load_first(&k, c, found);
+    keep_forget(&k);
     return status;
 }
 
 int wb__checkpoint_resume(const char *folder, wb_checkpoint *c, bool *found)
 {
-    return load_from("load_latest_checkpoint", folder, c, false, found);
+    return keep_load_from("load_latest_checkpoint", folder, c, false, found);
 }
 
 int wb__checkpoint_newest(const char *folder, const wb_checkpoint *c, int64_t *epoch)
 {
-    keeping k;
-    int status = begin("train", folder, c, &k);
+    keep_state k;
+    int status = keep_begin("train", folder, c, &k);
     if (status) return status;
-    status = collect(&k);
+    status = keep_collect(&k);
     *epoch = k.n ? k.files[0].about.epoch : -1;
-    forget(&k);
+    keep_forget(&k);
     return status;
 }
 
@@ -303,7 +308,7 @@ int wb_load_best_checkpoint(const char *folder, wb_checkpoint *c)
 {
     WB__FIRST(wb_load_best_checkpoint, wb_error_code());
     bool found;
-    int status = load_from("load_best_checkpoint", folder, c, true, &found);
+    int status = keep_load_from("load_best_checkpoint", folder, c, true, &found);
     if (status || found) return status;
     return wb__fail(WB_ERROR_FILE, "%s: holds no checkpoint \"%s\" with a metric", folder,
                     c->name ? c->name : "checkpoint");

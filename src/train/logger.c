@@ -37,7 +37,7 @@ struct wb_logger {
 };
 
 static wb__mutex logs_mutex = WB__MUTEX_INIT;
-static wb_logger *logs;
+static wb_logger *logger_logs;
 
 /* ---- records --------------------------------------------------------------------------------- */
 
@@ -53,7 +53,7 @@ static uint32_t masked_crc32c(const uint8_t *data, size_t n)
     return (sum >> 15 | sum << 17) + 0xA282EAD8u;
 }
 
-static void put_little(uint8_t *to, uint64_t value, int bytes)
+static void logger_put_little(uint8_t *to, uint64_t value, int bytes)
 {
     for (int i = 0; i < bytes; i++) to[i] = (uint8_t)(value >> (8 * i));
 }
@@ -66,19 +66,19 @@ static void put_wall_time(wb__wire_out *o, double seconds)
 }
 
 /* Adds the frame of a record around the data from byte `begun`, before which 12 bytes are free. */
-static void end_record(wb__wire_out *o, size_t begun)
+static void logger_end_record(wb__wire_out *o, size_t begun)
 {
     uint8_t sum[4] = {0};
     if (!o->failed)
-        put_little(sum, masked_crc32c(o->data + begun, o->n - begun), sizeof sum);
+        logger_put_little(sum, masked_crc32c(o->data + begun, o->n - begun), sizeof sum);
     wb__wire_put_raw(o, sum, sizeof sum);
     if (o->failed) return;
     uint8_t *head = o->data + begun - 12;
-    put_little(head, o->n - sizeof sum - begun, 8);
-    put_little(head + 8, masked_crc32c(head, 8), 4);
+    logger_put_little(head, o->n - sizeof sum - begun, 8);
+    logger_put_little(head + 8, masked_crc32c(head, 8), 4);
 }
 
-static size_t begin_record(wb__wire_out *o)
+static size_t logger_begin_record(wb__wire_out *o)
 {
     wb__wire_put_raw(o, (const uint8_t[12]){0}, 12);
     return o->n;
@@ -86,15 +86,15 @@ static size_t begin_record(wb__wire_out *o)
 
 void wb__event_version(wb__wire_out *o, double wall_time)
 {
-    const size_t begun = begin_record(o);
+    const size_t begun = logger_begin_record(o);
     put_wall_time(o, wall_time);
     wb__wire_put_text(o, 3, "brain.Event:2");
-    end_record(o, begun);
+    logger_end_record(o, begun);
 }
 
 void wb__event_scalar(wb__wire_out *o, double wall_time, int64_t step, const char *tag, float value)
 {
-    const size_t begun = begin_record(o);
+    const size_t begun = logger_begin_record(o);
     put_wall_time(o, wall_time);
     wb__wire_put_int(o, 2, step);
     const size_t summary = wb__wire_begin(o, 5), inside = wb__wire_begin(o, 1);
@@ -102,13 +102,13 @@ void wb__event_scalar(wb__wire_out *o, double wall_time, int64_t step, const cha
     wb__wire_put_float(o, 2, value);
     wb__wire_end(o, inside);
     wb__wire_end(o, summary);
-    end_record(o, begun);
+    logger_end_record(o, begun);
 }
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
 /* The shortest text of 15 to 17 digits that has this value, with a point in every locale. */
-static void put_number(FILE *f, double value)
+static void logger_put_number(FILE *f, double value)
 {
     char text[40];
     if (isnan(value)) {                 /* printf may write a sign */
@@ -137,13 +137,13 @@ static void put_field(FILE *f, const char *text)
     fputc('"', f);
 }
 
-static void put_line(FILE *f, double wall_time, int64_t step, const char *tag, double value)
+static void logger_put_line(FILE *f, double wall_time, int64_t step, const char *tag, double value)
 {
     fprintf(f, "%lld.%06d,%lld,", (long long)wall_time,
             (int)((wall_time - (double)(long long)wall_time) * 1e6), (long long)step);
     put_field(f, tag);
     fputc(',', f);
-    put_number(f, value);
+    logger_put_number(f, value);
     fputc('\n', f);
 }
 
@@ -161,14 +161,14 @@ static void note_failure(wb_logger *l, const char *path)
     l->failed = path;
 }
 
-static int report(const wb_logger *l)
+static int logger_report(const wb_logger *l)
 {
     return l->error ? wb__fail(WB_ERROR_FILE, "%s: cannot be written: %s", l->failed,
                                wb__os_text(l->error))
                     : 0;
 }
 
-static void flush(wb_logger *l)
+static void logger_flush(wb_logger *l)
 {
     l->flushed = wb__now();
     if (fflush(l->events) || ferror(l->events)) note_failure(l, l->events_path);
@@ -179,9 +179,9 @@ static void flush(wb_logger *l)
 
 /* The locks of logs belong to fork, but for those that are never free.  What fails is noted by the
  * next flush. */
-static void before_fork(void)
+static void logger_before_fork(void)
 {
-    for (wb_logger *l = logs; l && logs_mutex.at_fork; l = l->next) {
+    for (wb_logger *l = logger_logs; l && logs_mutex.at_fork; l = l->next) {
         if (!l->mutex.at_fork || !l->events || !l->csv) continue;
         fflush(l->events);
         fflush(l->csv);
@@ -190,18 +190,18 @@ static void before_fork(void)
 
 static void add_to_logs(wb_logger *l)
 {
-    static wb__fork_handler flush = {.f = before_fork};
+    static wb__fork_handler flush = {.f = logger_before_fork};
     wb__before_fork(&flush);
     wb__mutex_lock(&logs_mutex);
-    l->next = logs;
-    logs = l;
+    l->next = logger_logs;
+    logger_logs = l;
     wb__mutex_unlock(&logs_mutex);
 }
 
 static void remove_from_logs(const wb_logger *l)
 {
     wb__mutex_lock(&logs_mutex);
-    wb_logger **at = &logs;
+    wb_logger **at = &logger_logs;
     while (*at && *at != l) at = &(*at)->next;
     if (*at) *at = l->next;
     wb__mutex_unlock(&logs_mutex);
@@ -211,13 +211,13 @@ static void remove_from_logs(const wb_logger *l)
 
 static void close_files(wb_logger *l)
 {
-    if (l->events && l->csv) flush(l);
+    if (l->events && l->csv) logger_flush(l);
     if (l->events && fclose(l->events)) note_failure(l, l->events_path);
     if (l->csv && fclose(l->csv)) note_failure(l, l->csv_path);
     l->events = l->csv = NULL;
 }
 
-static void destroy(void *object)
+static void logger_destroy(void *object)
 {
     wb_logger *l = object;
     remove_from_logs(l);
@@ -231,16 +231,17 @@ static void destroy(void *object)
     wb__object_end(l, sizeof *l);
 }
 
-static char *format(void *object)
+static char *logger_format(void *object)
 {
     const wb_logger *l = object;
     return wb__printf("Logger of %s and %s%s\n", l->events_path, l->csv_path,
                       l->events ? "" : ", closed");
 }
 
-const wb__class wb__logger_class = {.name = "logger", .destroy = destroy, .format = format};
+const wb__class wb__logger_class = {.name = "logger", .destroy = logger_destroy,
+                                    .format = logger_format};
 
-static int make_folders(const char *folder)
+static int logger_make_folders(const char *folder)
 {
     char *path = wb__strdup(folder);
     if (!path) return wb_error_code();
@@ -264,14 +265,14 @@ static int open_events(wb_logger *l)
     if (!l->events || fwrite(first.data, 1, first.n, l->events) != first.n)
         note_failure(l, l->events_path);
     wb__wire_free(&first);
-    return report(l);
+    return logger_report(l);
 }
 
 /* Opens the CSV file behind its last complete line: a killed process may have left a part of one */
 static int open_csv(wb_logger *l)
 {
     l->csv = fopen(l->csv_path, "a+e");
-    if (!l->csv) return note_failure(l, l->csv_path), report(l);
+    if (!l->csv) return note_failure(l, l->csv_path), logger_report(l);
     const bool any = fseek(l->csv, -1, SEEK_END) == 0;
     const int last = any ? fgetc(l->csv) : '\n';
     fseek(l->csv, 0, SEEK_END);
@@ -289,11 +290,11 @@ static int open_files(wb_logger *l, const char *folder)
                                 (long long)wall_time(), host, wb__os_process(), logs++);
     l->csv_path = wb__printf("%s/scalars.csv", folder);
     if (!l->events_path || !l->csv_path) return wb_error_code();
-    int status = make_folders(folder);
+    int status = logger_make_folders(folder);
     if (!status) status = open_events(l);
     if (!status) status = open_csv(l);
-    if (!status) flush(l);
-    return status ? status : report(l);
+    if (!status) logger_flush(l);
+    return status ? status : logger_report(l);
 }
 
 wb_logger *wb_logger_open(const char *folder)
@@ -312,7 +313,7 @@ wb_logger *wb_logger_open(const char *folder)
 }
 
 /* Locks the log; false: it is none, or closed. */
-static bool begin(const char *what, wb_logger *l)
+static bool logger_begin(const char *what, wb_logger *l)
 {
     if (!wb__expect(what, l, &wb__logger_class)) return false;
     wb__mutex_lock(&l->mutex);
@@ -328,7 +329,7 @@ int wb_log_scalar(wb_logger *log, const char *tag, double value, int64_t step)
     if (!tag || !*tag || strlen(tag) > TAG_MOST || !wb__is_utf8(tag))
         return wb__fail(WB_ERROR_ARGUMENT, "log_scalar: %s; it is UTF-8 of 1 to %d bytes",
                         tag && *tag ? "the tag is too long or not UTF-8" : "no tag", TAG_MOST);
-    if (!begin("log_scalar", log)) return wb_error_code();
+    if (!logger_begin("log_scalar", log)) return wb_error_code();
     wb__wire_out record = {0};
     const double at = wall_time();
     wb__event_scalar(&record, at, step, tag, (float)value);
@@ -336,27 +337,27 @@ int wb_log_scalar(wb_logger *log, const char *tag, double value, int64_t step)
     if (!status && fwrite(record.data, 1, record.n, log->events) != record.n)
         note_failure(log, log->events_path);
     wb__wire_free(&record);
-    if (!status) put_line(log->csv, at, step, tag, value);
-    if (!status && wb__now() - log->flushed > flush_after) flush(log);
-    if (!status) status = report(log);
+    if (!status) logger_put_line(log->csv, at, step, tag, value);
+    if (!status && wb__now() - log->flushed > flush_after) logger_flush(log);
+    if (!status) status = logger_report(log);
     wb__mutex_unlock(&log->mutex);
     return status;
 }
 
 int wb_logger_flush(wb_logger *log)
 {
-    if (!begin("logger_flush", log)) return wb_error_code();
-    flush(log);
-    const int status = report(log);
+    if (!logger_begin("logger_flush", log)) return wb_error_code();
+    logger_flush(log);
+    const int status = logger_report(log);
     wb__mutex_unlock(&log->mutex);
     return status;
 }
 
 int wb_logger_close(wb_logger *log)
 {
-    if (!begin("logger_close", log)) return wb_error_code();
+    if (!logger_begin("logger_close", log)) return wb_error_code();
     close_files(log);
-    const int status = report(log);
+    const int status = logger_report(log);
     wb__mutex_unlock(&log->mutex);
     return status;
 }

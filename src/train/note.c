@@ -22,7 +22,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void put_number(wb__json_out *out, const char *key, double value)
+static void note_put_number(wb__json_out *out, const char *key, double value)
 {
     char text[40];
     wb__plain(text, sizeof text, "%.17g", value);
@@ -35,7 +35,7 @@ static void put_integer(wb__json_out *out, const char *key, int64_t value)
     wb__json_put_integer(out, value);
 }
 
-static void put_words(wb__json_out *out, const char *key, int n, const uint64_t *words)
+static void note_put_words(wb__json_out *out, const char *key, int n, const uint64_t *words)
 {
     wb__json_put_key(out, key);
     wb__json_open(out, '[');
@@ -58,8 +58,8 @@ static void put_rule(wb__json_out *out, const wb_rule *rule, const wb_Rule_optio
         wb__json_put_pair(out, "name", p->kind->name);
         for (int k = 0; k < WB__RULE_NUMBERS; k++)
             if (wb__part_has(p, k))
-                put_number(out, wb__rule_fields[k].name,
-                           *wb__rule_number(own ? &own[i] : &p->o, k));
+                note_put_number(out, wb__rule_fields[k].name,
+                                *wb__rule_number(own ? &own[i] : &p->o, k));
         wb__json_close(out, '}');
     }
     wb__json_close(out, ']');
@@ -104,16 +104,17 @@ char *wb__checkpoint_note(const wb_checkpoint *c, int64_t serial, const char *be
     wb__json_open(&out, '{');
     put_integer(&out, "version", WB__CHECKPOINT_VERSION);
     put_integer(&out, "epoch", c->epoch);
-    put_words(&out, "random", 2, (uint64_t[]){random.key, random.counter});
+    note_put_words(&out, "random", 2, (uint64_t[]){random.key, random.counter});
     if (c->name) wb__json_put_pair(&out, "name", c->name);
-    if (c->has_metric) put_number(&out, "metric", c->metric);
+    if (c->has_metric) note_put_number(&out, "metric", c->metric);
     if (serial) put_integer(&out, "serial", serial);
     if (best) wb__json_put_pair(&out, "best", best);
     if (c->loader) {
         uint64_t words[WB__LOADER_WORDS];
         wb__loader_state(c->loader, words);
-        put_words(&out, "loader", WB__LOADER_SHUFFLE, words);
-        put_words(&out, "order", WB__LOADER_WORDS - WB__LOADER_SHUFFLE, words + WB__LOADER_SHUFFLE);
+        note_put_words(&out, "loader", WB__LOADER_SHUFFLE, words);
+        note_put_words(&out, "order", WB__LOADER_WORDS - WB__LOADER_SHUFFLE,
+                       words + WB__LOADER_SHUFFLE);
     }
     if (c->average) {
         wb__json_put_key(&out, "average");

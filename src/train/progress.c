@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { METRICS = 4, BAR = 24, WIDTH = 512, STDERR = 2 };
+enum { METRICS = 4, BAR = 24, PROGRESS_WIDTH = 512, STDERR = 2 };
 static const double redraw_after = 0.1, line_after = 10;        /* seconds */
 
 typedef struct {
@@ -23,7 +23,7 @@ typedef struct {
     wb_tensor *held;                /* latest tensor, not read yet (reference) */
     double last, sum;
     int64_t n;
-} metric;
+} progress_metric;
 
 struct wb_progress {
     wb__object object;
@@ -32,7 +32,7 @@ struct wb_progress {
     double begun, shown;
     bool terminal, utf8, ended;
     int n_metrics;
-    metric metrics[METRICS];
+    progress_metric metrics[METRICS];
 };
 
 static void progress_destroy(void *object);
@@ -56,7 +56,7 @@ static int terminal_columns(void)
     return columns > 0 ? columns : 80;
 }
 
-static wb_progress *begin(int64_t total, const char *format, va_list arguments)
+static wb_progress *progress_begin(int64_t total, const char *format, va_list arguments)
 {
     wb_progress *p = wb__object_new(&wb__progress_class, sizeof *p);
     if (!p) return NULL;
@@ -75,7 +75,8 @@ wb_progress *wb_progress_begin(wb_loader *loader, const char *format, ...)
     va_list arguments;
     if (loader && !wb__expect("progress_begin", loader, &wb__loader_class)) return NULL;
     va_start(arguments, format);
-    wb_progress *p = begin(loader ? WB__MAX(wb_loader_length(loader), 0) : 0, format, arguments);
+    wb_progress *p = progress_begin(loader ? WB__MAX(wb_loader_length(loader), 0) : 0, format,
+                                    arguments);
     va_end(arguments);
     return p;
 }
@@ -84,18 +85,19 @@ wb_progress *wb_progress_of(int64_t steps, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    wb_progress *p = begin(WB__MAX(steps, 0), format, arguments);
+    wb_progress *p = progress_begin(WB__MAX(steps, 0), format, arguments);
     va_end(arguments);
     return p;
 }
 
-/* Adds formatted text to a line, a buffer of WIDTH bytes; text that does not fit is cut. */
+/* Adds formatted text to a line, a buffer of PROGRESS_WIDTH bytes; text that does not fit is
+ * cut. */
 WB__PRINTF(2, 3) static void add(char *line, const char *format, ...)
 {
     size_t n = strlen(line);
     va_list arguments;
     va_start(arguments, format);
-    wb__plain_list(line + n, WIDTH - n, format, arguments);
+    wb__plain_list(line + n, PROGRESS_WIDTH - n, format, arguments);
     va_end(arguments);
 }
 
@@ -110,7 +112,7 @@ static void add_time(char *line, double seconds)
 static void add_metrics(char *line, const wb_progress *p, bool means)
 {
     for (int i = 0; i < p->n_metrics; i++) {
-        const metric *m = &p->metrics[i];
+        const progress_metric *m = &p->metrics[i];
         if (m->n)
             add(line, "  %s%s %.4g", means ? "mean " : "", m->name,
                 means ? m->sum / (double)m->n : m->last);
@@ -135,7 +137,7 @@ static void add_bar(char *line, const wb_progress *p)
 }
 
 /* Cuts a line to `columns` columns. Each UTF-8 character counts as one column. */
-static void cut(char *line, int columns)
+static void progress_cut(char *line, int columns)
 {
     for (char *c = line; *c; c++)
         if (((unsigned char)*c & 0xC0) != 0x80 && columns-- == 0) {
@@ -144,9 +146,9 @@ static void cut(char *line, int columns)
         }
 }
 
-static void draw(wb_progress *p, double now)
+static void progress_draw(wb_progress *p, double now)
 {
-    char line[WIDTH] = "";
+    char line[PROGRESS_WIDTH] = "";
     double elapsed = now - p->begun;
     p->shown = now;
     add(line, "%s", p->title);
@@ -165,7 +167,7 @@ static void draw(wb_progress *p, double now)
     }
     add_metrics(line, p, false);
     if (p->terminal) {
-        cut(line, terminal_columns() - 1);
+        progress_cut(line, terminal_columns() - 1);
         fprintf(stderr, "\r%s\033[K", line);
     } else {
         fprintf(stderr, "%s\n", line);
@@ -173,7 +175,7 @@ static void draw(wb_progress *p, double now)
     fflush(stderr);
 }
 
-static void read_held(metric *m)
+static void read_held(progress_metric *m)
 {
     if (!m->held) return;
     m->last = wb__item(m->held);
@@ -185,13 +187,13 @@ static void read_held(metric *m)
 
 /* Returns the metric with this name, and adds a metric if the name is new. Returns NULL if the name
  * is new and there are METRICS metrics already. */
-static metric *metric_of(wb_progress *p, const char *name)
+static progress_metric *metric_of(wb_progress *p, const char *name)
 {
     for (int i = 0; i < p->n_metrics; i++)
         if (strncmp(p->metrics[i].name, name, sizeof p->metrics[i].name - 1) == 0)
             return &p->metrics[i];
     if (p->n_metrics == METRICS) return NULL;
-    metric *m = &p->metrics[p->n_metrics++];
+    progress_metric *m = &p->metrics[p->n_metrics++];
     snprintf(m->name, sizeof m->name, "%s", name);
     return m;
 }
@@ -202,7 +204,7 @@ void wb_progress_step(wb_progress *p, const char *name, wb_tensor *value)
     if (!p || !wb__expect("progress_step", p, &wb__progress_class) || p->ended) return;
     if (value && !wb__expect("progress_step", value, &wb__tensor_class)) return;
     WB__FIRST(wb_progress_step, );
-    metric *m = name ? metric_of(p, name) : NULL;
+    progress_metric *m = name ? metric_of(p, name) : NULL;
     if (name && !m) return;
     if (m) {
         read_held(m);
@@ -211,20 +213,20 @@ void wb_progress_step(wb_progress *p, const char *name, wb_tensor *value)
     if (m && m != &p->metrics[0]) return;
     p->steps++;
     double now = wb__now();
-    if (now - p->shown >= (p->terminal ? redraw_after : line_after)) draw(p, now);
+    if (now - p->shown >= (p->terminal ? redraw_after : line_after)) progress_draw(p, now);
 }
 
 /* Prints the last line: title, steps, duration, rate, and the means of the metrics. */
-static void finish(wb_progress *p)
+static void progress_finish(wb_progress *p)
 {
-    char line[WIDTH] = "";
+    char line[PROGRESS_WIDTH] = "";
     double elapsed = wb__now() - p->begun;
     p->ended = true;
     add(line, "%s  %lld steps in %.*f s", p->title, (long long)p->steps, elapsed < 10 ? 2 : 0,
         elapsed);
     add_rate(line, p, elapsed);
     add_metrics(line, p, true);
-    if (p->terminal) cut(line, terminal_columns() - 1);
+    if (p->terminal) progress_cut(line, terminal_columns() - 1);
     fprintf(stderr, "%s%s%s\n", p->terminal ? "\r" : "", line, p->terminal ? "\033[K" : "");
     fflush(stderr);
 }
@@ -234,7 +236,7 @@ void wb_progress_end(wb_progress *p)
     if (!p || !wb__expect("progress_end", p, &wb__progress_class) || p->ended) return;
     WB__FIRST(wb_progress_end, );
     for (int i = 0; i < p->n_metrics; i++) read_held(&p->metrics[i]);
-    finish(p);
+    progress_finish(p);
 }
 
 /* A closing scope may call this function, and then no tensor may be evaluated. The mean of a metric
@@ -243,11 +245,11 @@ static void progress_destroy(void *object)
 {
     wb_progress *p = object;
     for (int i = 0; i < p->n_metrics; i++) {
-        metric *m = &p->metrics[i];
+        progress_metric *m = &p->metrics[i];
         if (m->held && m->held->storage) read_held(m);
         wb__unref(m->held);
     }
-    if (!p->ended) finish(p);
+    if (!p->ended) progress_finish(p);
     wb__object_end(p, sizeof *p);
 }
 

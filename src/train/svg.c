@@ -9,11 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WIDTH = 720, HEIGHT = 440, LEFT = 72, RIGHT = 24, TOP = 56, BOTTOM = 56, TICKS = 6 };
+enum { SVG_WIDTH = 720, HEIGHT = 440, LEFT = 72, RIGHT = 24, TOP = 56, BOTTOM = 56, TICKS = 6 };
 
 /* The colours of Okabe & Ito, which colour-blind people can distinguish. */
-static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73",
-                                      "#cc79a7", "#e69f00", "#56b4e9"};
+static const char *const svg_colours[] = {"#0072b2", "#d55e00", "#009e73",
+                                          "#cc79a7", "#e69f00", "#56b4e9"};
 
 typedef struct { double low, high, step; } axis;
 
@@ -25,7 +25,7 @@ static double round_step(double span)
 
 /* Returns the range of all finite points, or [0, 1] if there are none. If all points have the same
  * value, the range is widened. A vertical axis begins and ends at multiples of its step. */
-static axis axis_of(int n_series, const wb_series *series, bool vertical)
+static axis svg_axis_of(int n_series, const wb_series *series, bool vertical)
 {
     double low = INFINITY, high = -INFINITY;
     for (int s = 0; s < n_series; s++)
@@ -49,27 +49,27 @@ static axis axis_of(int n_series, const wb_series *series, bool vertical)
     return a;
 }
 
-static double across(axis a, double v)
+static double svg_across(axis a, double v)
 {
-    return LEFT + (v - a.low) / (a.high - a.low) * (WIDTH - LEFT - RIGHT);
+    return LEFT + (v - a.low) / (a.high - a.low) * (SVG_WIDTH - LEFT - RIGHT);
 }
 
-static double down(axis a, double v)
+static double svg_down(axis a, double v)
 {
     return HEIGHT - BOTTOM - (v - a.low) / (a.high - a.low) * (HEIGHT - TOP - BOTTOM);
 }
 
-static const char *number(double v, const char *format, char *buffer, size_t size)
+static const char *svg_number(double v, const char *format, char *buffer, size_t size)
 {
     wb__plain(buffer, size, format, v);
     return buffer;
 }
 
-static void text(wb__text *to, double x, double y, const char *style, const char *s)
+static void svg_text(wb__text *to, double x, double y, const char *style, const char *s)
 {
     char a[32], b[32];
-    wb__text_add(to, "<text x=\"%s\" y=\"%s\" %s>", number(x, "%.1f", a, sizeof a),
-                 number(y, "%.1f", b, sizeof b), style);
+    wb__text_add(to, "<text x=\"%s\" y=\"%s\" %s>", svg_number(x, "%.1f", a, sizeof a),
+                 svg_number(y, "%.1f", b, sizeof b), style);
     wb__text t = {0};
     /* XML allows neither control characters nor invalid UTF-8, so these become escapes */
     wb__text_foreign(&t, s ? s : "");
@@ -86,35 +86,35 @@ static void text(wb__text *to, double x, double y, const char *style, const char
     wb__text_add(to, "</text>\n");
 }
 
-static void line(wb__text *to, double x1, double y1, double x2, double y2, const char *stroke)
+static void svg_line(wb__text *to, double x1, double y1, double x2, double y2, const char *stroke)
 {
     char a[4][32];
     wb__text_add(to, "<line x1=\"%s\" y1=\"%s\" x2=\"%s\" y2=\"%s\" stroke=\"%s\"/>\n",
-                 number(x1, "%.1f", a[0], 32), number(y1, "%.1f", a[1], 32),
-                 number(x2, "%.1f", a[2], 32), number(y2, "%.1f", a[3], 32), stroke);
+                 svg_number(x1, "%.1f", a[0], 32), svg_number(y1, "%.1f", a[1], 32),
+                 svg_number(x2, "%.1f", a[2], 32), svg_number(y2, "%.1f", a[3], 32), stroke);
 }
 
-static void axes(wb__text *to, axis x, axis y)
+static void svg_axes(wb__text *to, axis x, axis y)
 {
     char label[32];
     /* Adding 0.0 turns -0 into 0, so that no label is "-0". */
     for (double k = ceil(y.low / y.step - 1e-9) + 0.0; k * y.step <= y.high + 1e-9 * y.step; k++) {
-        double at = down(y, k * y.step);
-        line(to, LEFT, at, WIDTH - RIGHT, at, "#ddd");
-        text(to, LEFT - 8, at + 4, "text-anchor=\"end\"",
-             number(k * y.step, "%.6g", label, sizeof label));
+        double at = svg_down(y, k * y.step);
+        svg_line(to, LEFT, at, SVG_WIDTH - RIGHT, at, "#ddd");
+        svg_text(to, LEFT - 8, at + 4, "text-anchor=\"end\"",
+                 svg_number(k * y.step, "%.6g", label, sizeof label));
     }
     for (double k = ceil(x.low / x.step - 1e-9) + 0.0; k * x.step <= x.high + 1e-9 * x.step; k++) {
-        double at = across(x, k * x.step);
-        line(to, at, HEIGHT - BOTTOM, at, HEIGHT - BOTTOM + 5, "#444");
-        text(to, at, HEIGHT - BOTTOM + 20, "text-anchor=\"middle\"",
-             number(k * x.step, "%.6g", label, sizeof label));
+        double at = svg_across(x, k * x.step);
+        svg_line(to, at, HEIGHT - BOTTOM, at, HEIGHT - BOTTOM + 5, "#444");
+        svg_text(to, at, HEIGHT - BOTTOM + 20, "text-anchor=\"middle\"",
+                 svg_number(k * x.step, "%.6g", label, sizeof label));
     }
-    line(to, LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM, "#444");
-    line(to, LEFT, TOP, LEFT, HEIGHT - BOTTOM, "#444");
+    svg_line(to, LEFT, HEIGHT - BOTTOM, SVG_WIDTH - RIGHT, HEIGHT - BOTTOM, "#444");
+    svg_line(to, LEFT, TOP, LEFT, HEIGHT - BOTTOM, "#444");
 }
 
-static void curve(wb__text *to, axis x, axis y, const wb_series *s, const char *colour)
+static void svg_curve(wb__text *to, axis x, axis y, const wb_series *s, const char *colour)
 {
     char a[32], b[32];
     bool open = false;
@@ -124,8 +124,8 @@ static void curve(wb__text *to, axis x, axis y, const wb_series *s, const char *
             wb__text_add(to, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\" points=\"",
                          colour);
         if (point)
-            wb__text_add(to, "%s,%s ", number(across(x, s->x[i]), "%.1f", a, sizeof a),
-                         number(down(y, s->y[i]), "%.1f", b, sizeof b));
+            wb__text_add(to, "%s,%s ", svg_number(svg_across(x, s->x[i]), "%.1f", a, sizeof a),
+                         svg_number(svg_down(y, s->y[i]), "%.1f", b, sizeof b));
         else if (open) wb__text_add(to, "\"/>\n");
         open = point;
     }
@@ -143,25 +143,25 @@ int wb_save_curves(const char *path, const char *title, const char *x_label, con
         if (series[s].n < 0 || (series[s].n && (!series[s].x || !series[s].y)))
             return wb__fail(WB_ERROR_ARGUMENT, "save_curves: series %d has no points to read", s);
     wb__text picture = {0}, *to = &picture;
-    axis x = axis_of(n_series, series, false), y = axis_of(n_series, series, true);
+    axis x = svg_axis_of(n_series, series, false), y = svg_axis_of(n_series, series, true);
     wb__text_add(to,
                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
                  "height=\"%d\" "
                  "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n"
                  "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n",
-                 WIDTH, HEIGHT, WIDTH, HEIGHT, WIDTH, HEIGHT);
-    text(to, LEFT, 24, "font-size=\"16\"", title);
-    text(to, (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 14, "text-anchor=\"middle\"", x_label);
-    text(to, 8, TOP - 10, "text-anchor=\"start\"", y_label);
-    axes(to, x, y);
-    double legend = WIDTH - RIGHT;
+                 SVG_WIDTH, HEIGHT, SVG_WIDTH, HEIGHT, SVG_WIDTH, HEIGHT);
+    svg_text(to, LEFT, 24, "font-size=\"16\"", title);
+    svg_text(to, (LEFT + SVG_WIDTH - RIGHT) / 2.0, HEIGHT - 14, "text-anchor=\"middle\"", x_label);
+    svg_text(to, 8, TOP - 10, "text-anchor=\"start\"", y_label);
+    svg_axes(to, x, y);
+    double legend = SVG_WIDTH - RIGHT;
     for (int s = n_series - 1; s >= 0; s--) {
-        const char *colour = colours[(size_t)s % WB__COUNT(colours)];
-        curve(to, x, y, &series[s], colour);
+        const char *colour = svg_colours[(size_t)s % WB__COUNT(svg_colours)];
+        svg_curve(to, x, y, &series[s], colour);
         if (!series[s].name) continue;
-        text(to, legend, TOP - 10, "text-anchor=\"end\"", series[s].name);
+        svg_text(to, legend, TOP - 10, "text-anchor=\"end\"", series[s].name);
         legend -= 7 * (double)strlen(series[s].name) + 4;
-        line(to, legend - 18, TOP - 14, legend, TOP - 14, colour);
+        svg_line(to, legend - 18, TOP - 14, legend, TOP - 14, colour);
         legend -= 34;
     }
     wb__text_add(to, "</svg>\n");

@@ -36,27 +36,33 @@ typedef struct {
     int64_t logged_step;
     double sum;                 /* sum of the losses of `observations` earlier observations */
     int64_t observations;
-} training;
+} train_state;
 
-static bool saves(const training *t) { return t->o.checkpoint || t->o.folder; }
+static bool train_saves(const train_state *t) { return t->o.checkpoint || t->o.folder; }
 /* Whether epochs have a metric. */
-static bool measures(const training *t)
+static bool train_measures(const train_state *t)
 {
-    return saves(t) || t->o.stop || t->o.reduce || t->o.metrics || t->has_metric;
+    return train_saves(t) || t->o.stop || t->o.reduce || t->o.metrics || t->has_metric;
 }
 /* Whether the mean loss of an epoch is needed. */
-static bool averages(const training *t)
+static bool train_averages(const train_state *t)
 {
-    return t->o.losses || (measures(t) && !t->o.metric);
+    return t->o.losses || (train_measures(t) && !t->o.metric);
 }
 
 /* Whether all ranks train one model.  Rank 0 shows the progress, and reads and writes files. */
-static bool distributed(const training *t) { return t->state->rule->bucket && wb__world(); }
-static bool is_first(const training *t) { return !distributed(t) || !wb__world()->rank; }
+static bool train_distributed(const train_state *t)
+{
+    return t->state->rule->bucket && wb__world();
+}
+static bool train_is_first(const train_state *t)
+{
+    return !train_distributed(t) || !wb__world()->rank;
+}
 
 /* Adds t->latest, the loss of the batches before, to the sum. Then sets t->latest to `loss`, the
  * mean of n observations, which may be NULL. */
-static void add_loss(training *t, wb_tensor *loss, int64_t n)
+static void add_loss(train_state *t, wb_tensor *loss, int64_t n)
 {
     wb_tensor *before = t->latest;
     const int64_t before_of = t->latest_of;
@@ -70,7 +76,7 @@ static void add_loss(training *t, wb_tensor *loss, int64_t n)
 
 /* Writes the loss that waits to .logger.  Then `loss`, of the latest update, waits until the next
  * call, in which it is computed; NULL: none. */
-static int log_loss(training *t, wb_tensor *loss)
+static int log_loss(train_state *t, wb_tensor *loss)
 {
     wb_tensor *before = t->logged;
     const int64_t step = t->logged_step;
@@ -85,10 +91,10 @@ static int log_loss(training *t, wb_tensor *loss)
 /* Adds the loss of a batch of n observations, `own`, to the epoch's.  Ranks that train one model
  * add the mean over the ranks and the accumulated batches, `mean`, when an update has computed it;
  * then n and `own` may be 0 and NULL. */
-static void add_batch(training *t, wb_tensor *own, wb_tensor *mean, int64_t n)
+static void train_add_batch(train_state *t, wb_tensor *own, wb_tensor *mean, int64_t n)
 {
-    if (!averages(t)) return;
-    if (!distributed(t)) {
+    if (!train_averages(t)) return;
+    if (!train_distributed(t)) {
         if (own) add_loss(t, own, n);
         return;
     }
@@ -101,7 +107,7 @@ static void add_batch(training *t, wb_tensor *own, wb_tensor *mean, int64_t n)
 /* Evaluates the update that was just made, with a batch of n observations. *loss, the loss of this
  * batch or NULL, becomes the mean over the ranks and the accumulated batches, if the update has
  * one. *before: the update failed because the one before it was not finite. */
-static int finish_update(training *t, wb_tensor **loss, int64_t n, bool *before)
+static int finish_update(train_state *t, wb_tensor **loss, int64_t n, bool *before)
 {
     /* now->guard is the tensor that wb_update requires to be finite, or NULL. */
     const wb__thread *now = wb__this_thread();
@@ -111,25 +117,25 @@ static int finish_update(training *t, wb_tensor **loss, int64_t n, bool *before)
                      ? 0 : wb__guard_pending(both[0], "the loss");
     if (!status) status = wb__evaluate(*loss ? 2 : 1, both, now->guard ? NULL : both[0]);
     *before = status && wb__guard_was_late();
-    const bool later = averages(t) || t->bar || t->o.logger;
+    const bool later = train_averages(t) || t->bar || t->o.logger;
     const bool reads = t->o.each || (later && now->late.guard != both[0]);
     if (!status && reads) status = wb__guard_confirm();
     if (status) return status;
     const bool updated = s->mean_loss || !s->loss_sum;
-    add_batch(t, *loss, updated ? both[0] : NULL, n);
+    train_add_batch(t, *loss, updated ? both[0] : NULL, n);
     *loss = both[0];
-    return t->o.logger && updated && is_first(t) ? log_loss(t, both[0]) : 0;
+    return t->o.logger && updated && train_is_first(t) ? log_loss(t, both[0]) : 0;
 }
 
 /* Records the assignments of .average, after an update. */
-static int take_average(const training *t)
+static int take_average(const train_state *t)
 {
     const wb_average_options o = WB__OPTIONS(wb_average_options, .decay = t->o.decay);
     return t->o.average ? wb_average_with(t->o.average, t->model, &o) : 0;
 }
 
 /* Keeps the loss of this step, and its batch if the guard is read later.  NULL: drops both. */
-static void keep_before(training *t, wb_tensor *loss, const wb_batch *batch)
+static void train_keep_before(train_state *t, wb_tensor *loss, const wb_batch *batch)
 {
     const bool late = loss && wb__this_thread()->late.guard;
     wb__unref(t->before);
@@ -142,7 +148,7 @@ static void keep_before(training *t, wb_tensor *loss, const wb_batch *batch)
 }
 
 /* Waits for the guard of the last step; if it is not finite, the error names its batch. */
-static int wait_for_guard(training *t)
+static int wait_for_guard(train_state *t)
 {
     const int status = wb__guard_confirm();
     return status == WB_ERROR_NUMBER && t->before
@@ -150,7 +156,7 @@ static int wait_for_guard(training *t)
 }
 
 /* Applies what is accumulated, without a further batch. */
-static int apply_rest(training *t)
+static int apply_rest(train_state *t)
 {
     wb_tensor *loss = NULL;
     bool before;
@@ -163,17 +169,17 @@ static int apply_rest(training *t)
 
 /* After a failure the ranks may have accumulated different numbers of batches. Drops these, so that
  * the training can go on. */
-static void drop_rest(const training *t)
+static void drop_rest(const train_state *t)
 {
     wb__error_kept kept;
-    if (!distributed(t)) return;
+    if (!train_distributed(t)) return;
     wb__error_keep(&kept);
     if (!wb__sums_drop(t->state)) wb__error_restore(&kept);
 }
 
 /* Makes one training step. The loss must be finite, and also the norm of the gradients if a rule
  * computes this norm. Otherwise the step fails, and the model and the state keep their values. */
-static int step(training *t, int epoch, wb_batch batch)
+static int train_step(train_state *t, int epoch, wb_batch batch)
 {
     wb_tree *grads;
     wb_tensor *loss = wb__withgradient(t->loss, t->model, batch, &grads, t->o.ctx, t->state);
@@ -197,18 +203,18 @@ static int step(training *t, int epoch, wb_batch batch)
         return wb__not_finite(t->model, t->state, t->before, &t->before_batch);
     /* The other ranks will wait in the update that applies the sums. This rank takes part with its
      * loss, so that the update fails on all ranks. */
-    if (status == WB_ERROR_NUMBER && adds && distributed(t) &&
+    if (status == WB_ERROR_NUMBER && adds && train_distributed(t) &&
         !wb__update_now(t->state, t->model, grads))
         finish_update(t, &loss, 0, &before);
     if (status == WB_ERROR_NUMBER) return wb__not_finite(t->model, t->state, own, &batch);
     if (status) return status;
-    keep_before(t, own, &batch);
+    train_keep_before(t, own, &batch);
     if (t->bar) wb_progress_step(t->bar, "loss", loss);
     return wb__call_each(&t->o, epoch, batch.index + 1, loss, &t->stop);
 }
 
 /* If .each has stopped the training, or *ended this epoch, on one rank, does so on all. */
-static int compare_stop(training *t, bool *ended)
+static int train_compare_stop(train_state *t, bool *ended)
 {
     const int64_t mine[] = {t->stop, *ended};
     int64_t least[2] = {0}, most[2] = {0};
@@ -221,23 +227,23 @@ static int compare_stop(training *t, bool *ended)
     return status;
 }
 
-static int run_epoch(training *t, int epoch)
+static int run_epoch(train_state *t, int epoch)
 {
     int status = 0;
     uint64_t at[WB__LOADER_WORDS];
     wb__loader_state(t->data, at);
     bool any = at[WB__LOADER_POSITION] > 0;                   /* whether the epoch has a batch */
     wb_batch batch;
-    if (t->o.progress && is_first(t)) {
+    if (t->o.progress && train_is_first(t)) {
         t->bar = wb_progress_begin(t->data, "epoch %d", epoch);
         if (!t->bar) return wb_error_code();
     }
     while (!status && !t->stop && wb_loader_next(t->data, &batch)) {
         const int64_t running = wb_loader_epoch(t->data);
         any = true;
-        status = step(t, epoch, batch);
+        status = train_step(t, epoch, batch);
         bool ended = wb_loader_epoch(t->data) != running;   /* .each stopped the loader */
-        if (!status) status = compare_stop(t, &ended);
+        if (!status) status = train_compare_stop(t, &ended);
         if (ended) break;
     }
     if (!status) status = wait_for_guard(t);
@@ -258,7 +264,7 @@ static int run_epoch(training *t, int epoch)
         wb_free(t->bar);
         t->bar = NULL;
     }
-    if (!status && distributed(t)) status = wb__compare_ranks(t->model, "after an epoch");
+    if (!status && train_distributed(t)) status = wb__compare_ranks(t->model, "after an epoch");
     return status;
 }
 
@@ -273,7 +279,7 @@ static bool objects_fit(const wb_train_options *o)
 }
 
 /* Reads the options of averages, schedules and watched numbers. */
-static int check_watching(training *t)
+static int check_watching(train_state *t)
 {
     wb_train_options *o = &t->o;
     if (!(o->factor >= 0 && o->factor <= 1))
@@ -295,7 +301,7 @@ static int check_watching(training *t)
     return o->schedule ? wb_set_schedule(t->state, "", o->schedule) : 0;
 }
 
-static wb_checkpoint here(const training *t)
+static wb_checkpoint train_here(const train_state *t)
 {
     return (wb_checkpoint){.model = t->model, .state = t->state, .loader = t->data,
                            .name = t->o.name, .average = t->o.average, .stop = t->o.stop,
@@ -304,14 +310,14 @@ static wb_checkpoint here(const training *t)
 }
 
 /* Returns the mean loss of the epoch's observations. */
-static double epoch_loss(training *t)
+static double epoch_loss(train_state *t)
 {
     add_loss(t, NULL, 0);
     return t->sum / (double)t->observations;
 }
 
 /* The metric of a rank may fail: then all ranks fail, since the others would wait for it. */
-static int agree(int status)
+static int train_agree(int status)
 {
     int64_t least = 0, most = 0, mine = status;
     const int failed = wb__extremes(1, &mine, &least, &most);
@@ -321,7 +327,7 @@ static int agree(int status)
 }
 
 /* Sets *metric to the metric of the epoch. */
-static int measure(training *t, int epoch, double *metric)
+static int train_measure(train_state *t, int epoch, double *metric)
 {
     if (!t->o.metric) return *metric = epoch_loss(t), 0;
     wb_scope *s = wb_scope_open();
@@ -338,19 +344,19 @@ static int measure(training *t, int epoch, double *metric)
     return wb__divided_agree(t->state, "train", status ? status : closed);
 }
 
-static int save(const training *t, double metric)
+static int train_save(const train_state *t, double metric)
 {
-    wb_checkpoint c = here(t);
+    wb_checkpoint c = train_here(t);
     c.metric = metric;
     c.has_metric = true;
-    if (!is_first(t) && !wb__is_divided(t->state)) return 0;
+    if (!train_is_first(t) && !wb__is_divided(t->state)) return 0;
     if (t->o.checkpoint) return wb_save_checkpoint(t->o.checkpoint, &c);
     return wb_keep_checkpoint(t->o.folder, &c, t->o.keep_last, .best = t->o.keep_best,
                               .higher = t->o.higher);
 }
 
 /* Multiplies all learning rates by .factor. */
-static void reduce_eta(const training *t)
+static void reduce_eta(const train_state *t)
 {
     wb_opt_state *s = t->state;
     for (int i = -1; i < s->n; i++)
@@ -363,17 +369,17 @@ static void reduce_eta(const training *t)
 }
 
 /* Ends the epoch: its metric, and what .stop, .reduce and the checkpoint make of it. */
-static int end_epoch(training *t, int epoch)
+static int end_epoch(train_state *t, int epoch)
 {
     double metric = 0;
-    if (!measures(t)) return 0;
-    int status = measure(t, epoch, &metric);
-    if (distributed(t) && t->has_metric) status = agree(status);
-    if (!status && distributed(t) && (t->o.stop || t->o.reduce))
+    if (!train_measures(t)) return 0;
+    int status = train_measure(t, epoch, &metric);
+    if (train_distributed(t) && t->has_metric) status = train_agree(status);
+    if (!status && train_distributed(t) && (t->o.stop || t->o.reduce))
         status = wb__from_rank(&metric, WB_F64, 1, 0);
     if (status) return status;
     if (t->o.metrics) t->o.metrics[epoch - 1] = metric;
-    if (t->o.logger && t->o.metric && is_first(t)) {
+    if (t->o.logger && t->o.metric && train_is_first(t)) {
         status = wb_log_scalar(t->o.logger, "metric", metric, t->state->counts->updates);
         if (status) return status;
     }
@@ -382,17 +388,18 @@ static int end_epoch(training *t, int epoch)
         t->o.reduce->count = 0;
         reduce_eta(t);
     }
-    if (!status && saves(t)) status = save(t, metric);
+    if (!status && train_saves(t)) status = train_save(t, metric);
     t->stop |= ends;
     return status;
 }
 
 /* Checkpoints of an earlier training count beside those of this one, which begins anew. */
-static int report_earlier(const training *t)
+static int report_earlier(const train_state *t)
 {
-    const wb_checkpoint c = here(t);
+    const wb_checkpoint c = train_here(t);
     int64_t epoch = -1;
-    if (!t->o.folder || t->o.resume || c.epoch || !is_first(t) || !wb__os_is_there(t->o.folder))
+    if (!t->o.folder || t->o.resume || c.epoch || !train_is_first(t) ||
+        !wb__os_is_there(t->o.folder))
         return 0;
     const int status = wb__checkpoint_newest(t->o.folder, &c, &epoch);
     if (epoch >= 0)
@@ -405,9 +412,9 @@ static int report_earlier(const training *t)
 
 /* Loads the checkpoint, if there is one, and sets *done to the number of epochs that it is ahead of
  * the loader. */
-static int load(const training *t, int64_t *done)
+static int train_load(const train_state *t, int64_t *done)
 {
-    wb_checkpoint c = here(t);
+    wb_checkpoint c = train_here(t);
     const int64_t begun = c.epoch;
     const char *folder = t->o.folder;
     bool found = true;
@@ -433,7 +440,7 @@ static int share_watch(wb_watch *w)
 
 /* Gives the other ranks what rank 0 has: model, state, average, watched numbers, and, if it has
  * loaded a checkpoint, the position of the loader, which is at the beginning of an epoch. */
-static int share(const training *t, bool loaded)
+static int train_share(const train_state *t, bool loaded)
 {
     uint64_t at[WB__LOADER_WORDS];
     wb__loader_state(t->data, at);
@@ -446,7 +453,7 @@ static int share(const training *t, bool loaded)
         status = wb_distributed_synchronize_with(t->o.average, NULL);
     if (!status) status = share_watch(t->o.stop);
     if (!status) status = share_watch(t->o.reduce);
-    if (status || is_first(t) || !loaded) return status;
+    if (status || train_is_first(t) || !loaded) return status;
     at[0] = (uint64_t)words[0];
     at[1] = (uint64_t)words[1];
     return wb__loader_restore(t->data, at);
@@ -455,28 +462,28 @@ static int share(const training *t, bool loaded)
 /* Resumes from the checkpoint, if .resume is set and there is one.  Sets *done to the number of
  * epochs that it is ahead of the loader, which count as epochs of this training.  All ranks then
  * have what rank 0 has. */
-static int begin(training *t, int *done)
+static int train_begin(train_state *t, int *done)
 {
     int64_t ahead = 0, status = 0;
     const bool divided = wb__is_divided(t->state);
-    if (t->o.resume && is_first(t)) {
+    if (t->o.resume && train_is_first(t)) {
         t->state->gives = divided;
-        status = load(t, &ahead);
+        status = train_load(t, &ahead);
         t->state->gives = false;
         if (divided) status = wb__divided_end((int)status);
     } else if (t->o.resume && divided) status = wb__divided_take(t->state, "train");
-    if (distributed(t)) {
+    if (train_distributed(t)) {
         int64_t words[] = {status, ahead};
         const int failed = wb__from_rank(words, WB_I64, WB__COUNT(words), 0);
         if (failed) return failed;
-        if (words[0] && !is_first(t))
+        if (words[0] && !train_is_first(t))
             return wb__fail((int)words[0], "train: rank 0 cannot resume from the checkpoint");
         ahead = words[1];
         status = wb__divided_agree(t->state, "train", (int)status);
         for (int i = 0; divided && i < t->state->n && !status; i++)
             status = wb__from_rank(&t->state->counts->slot[i].steps, WB_I64, 1, 0);
         if (divided && !status) status = wb__from_rank(&t->state->counts->updates, WB_I64, 1, 0);
-        if (!status) status = share(t, ahead > 0);
+        if (!status) status = train_share(t, ahead > 0);
     }
     *done = (int)ahead;
     /* .stop ended the training of which this is the checkpoint */
@@ -486,13 +493,13 @@ static int begin(training *t, int *done)
 
 /* The random numbers of an epoch, such as those of dropout, follow from those of rank 0 and differ
  * between the ranks: a checkpoint of rank 0 restores those of all. */
-static int begin_random(const training *t)
+static int begin_random(const train_state *t)
 {
     wb__rng_state rng = wb__rng_get_state();
     int64_t words[] = {(int64_t)rng.key, (int64_t)rng.counter};
-    if (!distributed(t)) return 0;
+    if (!train_distributed(t)) return 0;
     const int status = wb__from_rank(words, WB_I64, WB__COUNT(words), 0);
-    if (status || is_first(t)) return status;
+    if (status || train_is_first(t)) return status;
     const uint64_t other = (uint64_t)wb__world()->rank * 0x9E3779B97F4A7C15u;
     wb__rng_set_state((wb__rng_state){(uint64_t)words[0] ^ other, (uint64_t)words[1]});
     return 0;
@@ -500,7 +507,7 @@ static int begin_random(const training *t)
 
 /* All ranks must have the same number of batches, since each batch is a collective operation, and
  * divide the state alike.  Sets t->compares_stop and t->has_metric. */
-static int compare_options(training *t)
+static int train_compare_options(train_state *t)
 {
     static const char *const names[] = {"batches of the loader", ".epochs",
                                         "parts of the state (.shard)",
@@ -512,7 +519,7 @@ static int compare_options(training *t)
                             o->each != NULL, o->metric != NULL};
     int64_t least[6] = {0}, most[6] = {0};
     t->has_metric = mine[5] != 0;
-    if (!distributed(t)) return 0;
+    if (!train_distributed(t)) return 0;
     const int status = wb__extremes(6, mine, least, most);
     if (status) return status;
     t->compares_stop = most[4] != 0;
@@ -534,7 +541,7 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
         !wb__expect("train", state, &wb__opt_state_class))
         return wb__error_or(WB_ERROR_ARGUMENT);
     if (!loss) return wb__fail(WB_ERROR_ARGUMENT, "train: no loss function");
-    training t = {.loss = loss, .model = model, .data = data, .state = state};
+    train_state t = {.loss = loss, .model = model, .data = data, .state = state};
     if (!wb__read_options("train", wb_train_options, &t.o, given, NULL))
         return wb_error_code();
     if (t.o.epochs < 0) return wb__fail(WB_ERROR_ARGUMENT, "train: %d epochs", t.o.epochs);
@@ -551,13 +558,13 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
     int status = objects_fit(&t.o) ? wb__check_saving(&t.o) : (int)wb_error_code();
     if (!status) status = wb__claim_model(model, &claimed);
     if (!status) status = check_watching(&t);
-    state->keeps_loss = distributed(&t) || state->loss_sum;
+    state->keeps_loss = train_distributed(&t) || state->loss_sum;
     if (!status) status = wb__end_pending_exchange();
-    if (!status) status = compare_options(&t);
+    if (!status) status = train_compare_options(&t);
     if (!status) status = wb__divided_agree(state, "train", 0);
     if (!status) status = report_earlier(&t);
-    if (!status) status = begin(&t, &done);
-    if (!status && done && done >= t.o.epochs && is_first(&t))
+    if (!status) status = train_begin(&t, &done);
+    if (!status && done && done >= t.o.epochs && train_is_first(&t))
         wb__log(WB_LOG_INFO, "train: %s has %d epochs, and .epochs is %d: nothing is left to train",
                 t.o.folder ? t.o.folder : t.o.checkpoint, done, t.o.epochs);
     for (int epoch = done + 1; !status && !t.stop && epoch <= t.o.epochs; epoch++) {
@@ -570,7 +577,7 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
     }
     if (t.latest) wb__unref(t.latest);
     wb__unref(t.logged);
-    keep_before(&t, NULL, NULL);
+    train_keep_before(&t, NULL, NULL);
     state->keeps_loss = false;
     wb__unref(state->mean_loss);
     state->mean_loss = NULL;

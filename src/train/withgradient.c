@@ -88,7 +88,7 @@ void wb__call_metric(const wb_train_options *o, wb_layer *model, int epoch, doub
 
 /* ---- the claims of a training ---------------------------------------------------------------- */
 
-static int claim(const wb__leaf *leaf, void *ctx)
+static int withgradient_claim(const wb__leaf *leaf, void *ctx)
 {
     wb__claimed *c = ctx;
     if (leaf->x->op != WB__OP_variable) return 0;
@@ -101,7 +101,8 @@ static int claim(const wb__leaf *leaf, void *ctx)
 int wb__claim_model(void *model, wb__claimed *c)
 {
     wb__mutex_lock(&wb__replacing);
-    const int status = wb__walk("train", model, NULL, WB__DISTINCT | WB__NAMELESS, claim, c);
+    const int status = wb__walk("train", model, NULL, WB__DISTINCT | WB__NAMELESS,
+                                withgradient_claim, c);
     wb__mutex_unlock(&wb__replacing);
     return status;
 }

@@ -62,7 +62,7 @@ bool wb__branch_put_copy(wb__branch *node, int i, const char *name, void *object
     return true;
 }
 
-static int by_name(const void *a, const void *b)
+static int branch_by_name(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -72,7 +72,7 @@ bool wb__branch_check_names(const wb__branch *node, const char *what)
     const char **names = wb__alloc((size_t)WB__MAX(node->n, 1) * sizeof *names);
     if (!names) return false;
     for (int i = 0; i < node->n; i++) names[i] = node->children[i].name;
-    qsort(names, (size_t)node->n, sizeof *names, by_name);
+    qsort(names, (size_t)node->n, sizeof *names, branch_by_name);
     int at = 1;
     while (at < node->n && strcmp(names[at - 1], names[at])) at++;
     if (at < node->n) wb__fail(WB_ERROR_ARGUMENT, "%s named \"%s\"", what, names[at]);
@@ -151,7 +151,8 @@ static bool moves_alone(const void *object)
            wb__is(object, &wb__opt_state_class);
 }
 
-static wb_tree *tree_of(const char *what, int n, const char *const *names, void *const *objects)
+static wb_tree *branch_tree_of(const char *what, int n, const char *const *names,
+                               void *const *objects)
 {
     if (n < 0 || (n && !objects)) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no elements", what);
     for (int i = 0; i < n; i++) {
@@ -187,18 +188,19 @@ static wb_tree *tree_of(const char *what, int n, const char *const *names, void 
     return NULL;
 }
 
-wb_tree *wb_tuple_array(int n, void *const *objects) { return tree_of("tuple", n, NULL, objects); }
+wb_tree *wb_tuple_array(int n, void *const *objects) { return branch_tree_of("tuple", n, NULL,
+                                                                             objects); }
 
 wb_tree *wb_named_tuple(int n, const char *const *names, void *const *objects)
 {
     if (n > 0 && !names) return wb__fail_null(WB_ERROR_ARGUMENT, "named_tuple: no names");
-    return tree_of("named_tuple", n, names, objects);
+    return branch_tree_of("named_tuple", n, names, objects);
 }
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
-static void *no_child(const char *what, const wb__branch *node, const char *path, size_t n_done,
-                     const char *name, size_t n)
+static void *branch_no_child(const char *what, const wb__branch *node, const char *path,
+                             size_t n_done, const char *name, size_t n)
 {
     char names[160] = "nothing";
     size_t used = 0;
@@ -213,7 +215,7 @@ static void *no_child(const char *what, const wb__branch *node, const char *path
                          (int)n, name, (int)n_done, path, names);
 }
 
-static wb__child *child_named(const wb__branch *node, const char *name, size_t n)
+static wb__child *branch_child_named(const wb__branch *node, const char *name, size_t n)
 {
     for (int i = 0; i < node->n; i++)
         if (!strncmp(node->children[i].name, name, n) && !node->children[i].name[n])
@@ -234,12 +236,13 @@ wb__child *wb__child_at(const char *what, void *object, const char *path, wb__br
         if (of) *of = node;
         size_t n = strlen(name);
         /* names in trees from files may contain dots */
-        wb__child *found = child_named(node, name, n);
+        wb__child *found = branch_child_named(node, name, n);
         if (found) return found;
         n = strcspn(name, ".");
-        if (name[n]) found = child_named(node, name, n);
+        if (name[n]) found = branch_child_named(node, name, n);
         if (!found)
-            return no_child(what, node, path, name > path ? (size_t)(name - path - 1) : 0, name, n);
+            return branch_no_child(what, node, path, name > path ? (size_t)(name - path - 1) : 0,
+                                   name, n);
         name += n + 1;
         object = found->object;
     }
@@ -266,7 +269,7 @@ static void *object_at(const char *what, void *object, const char *path)
     return child ? child->object : NULL;
 }
 
-static void *give(void *object)
+static void *branch_give(void *object)
 {
     return wb_is_none(object) ? object : wb__scope_give(wb__ref(object));
 }
@@ -274,7 +277,7 @@ static void *give(void *object)
 wb_tensor *wb_get(void *object, const char *path)
 {
     void *found = object_at("get", object, path);
-    if (!found || wb__is(found, &wb__tensor_class)) return found ? give(found) : NULL;
+    if (!found || wb__is(found, &wb__tensor_class)) return found ? branch_give(found) : NULL;
     return wb__fail_null(WB_ERROR_ARGUMENT, "get: \"%s\" is a %s, not a tensor", path,
                          wb__kind(found));
 }
@@ -283,7 +286,7 @@ wb_tree *wb_child(void *object, const char *path)
 {
     void *found = object_at("child", object, path);
     if (!found) return NULL;
-    if (wb__is(found, &wb__tree_class)) return give(found);
+    if (wb__is(found, &wb__tree_class)) return branch_give(found);
     if (!wb__is_branch(found))
         return wb__fail_null(WB_ERROR_ARGUMENT, "child: \"%s\" is a %s, not a tree", path,
                              wb__kind(found));

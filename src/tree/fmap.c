@@ -20,7 +20,7 @@ wb_tensor *wb__variable_replacing(wb_tensor *x, const wb_tensor *of)
     return v;
 }
 
-static void *map(mapping *m, void *object, bool in_layer);
+static void *fmap_map(mapping *m, void *object, bool in_layer);
 
 static void *map_node(mapping *m, wb__branch *node, bool in_layer)
 {
@@ -30,7 +30,7 @@ static void *map_node(mapping *m, wb__branch *node, bool in_layer)
     bool layer = in_layer || node->kind->layer, ok = made != NULL;
     for (int i = 0; ok && i < node->n; i++) {
         ok = wb__path_push(&m->path, node->children[i].name);
-        void *child = ok ? map(m, node->children[i].object, layer) : NULL;
+        void *child = ok ? fmap_map(m, node->children[i].object, layer) : NULL;
         wb__path_cut(&m->path, length);
         ok = child != NULL;
         if (ok) wb__branch_put(made, i, made->children[i].name, child);
@@ -44,7 +44,7 @@ WB__PROGRAM_CALL(leaf_call, leaf_run, wb_tensor *,
                  wb_leaf_function f; wb_tensor *x; const char *path; void *ctx;,
                  c->f(c->x, c->path, c->ctx))
 
-static wb_tensor *map_tensor(mapping *m, wb_tensor *x, bool in_layer)
+static wb_tensor *fmap_map_tensor(mapping *m, wb_tensor *x, bool in_layer)
 {
     leaf_call c = {m->f, x, wb__path(&m->path), m->ctx, NULL};
     wb_tensor *y = wb__call_program(leaf_run, &c) ? c.result : NULL;
@@ -55,7 +55,7 @@ static wb_tensor *map_tensor(mapping *m, wb_tensor *x, bool in_layer)
     return in_layer && !m->plain && x->op == WB__OP_variable ? wb__variable_replacing(y, x) : y;
 }
 
-static void *map(mapping *m, void *object, bool in_layer)
+static void *fmap_map(mapping *m, void *object, bool in_layer)
 {
     if (wb_is_none(object)) return object;
     if (wb__is(object, &wb__tree_class) && ((wb_tree *)object)->is_opaque) return object;
@@ -65,16 +65,17 @@ static void *map(mapping *m, void *object, bool in_layer)
     const bool branch = wb__is_branch(object);
     void *from = branch && m->replace ? m->replace(object, wb__path(&m->path), m->ctx) : object;
     if (!from) return NULL;
-    void *made = branch ? map_node(m, from, in_layer) : (void *)map_tensor(m, object, in_layer);
+    void *made = branch ? map_node(m, from, in_layer)
+                        : (void *)fmap_map_tensor(m, object, in_layer);
     if (!made) return NULL;
     seen = wb__pointer_map_at(&m->seen, object);       /* the map may have grown */
     if (!seen) return NULL;
     return *seen = made;
 }
 
-static void *map_all(mapping m, void *object)
+static void *fmap_map_all(mapping m, void *object)
 {
-    void *made = map(&m, object, false);
+    void *made = fmap_map(&m, object, false);
     wb__free(m.path.text);
     wb__pointer_map_free(&m.seen);
     return made;
@@ -82,15 +83,15 @@ static void *map_all(mapping m, void *object)
 
 void *wb__fmap(void *object, wb_leaf_function f, void *ctx)
 {
-    return map_all((mapping){.f = f, .ctx = ctx}, object);
+    return fmap_map_all((mapping){.f = f, .ctx = ctx}, object);
 }
 
 void *wb__fmap_plain(void *object, wb_leaf_function f, void *ctx)
 {
-    return map_all((mapping){.f = f, .ctx = ctx, .plain = true}, object);
+    return fmap_map_all((mapping){.f = f, .ctx = ctx, .plain = true}, object);
 }
 
-static wb_tensor *same(wb_tensor *x, const char *path, void *ctx)
+static wb_tensor *fmap_same(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path, (void)ctx;
     return x;
@@ -99,7 +100,7 @@ static wb_tensor *same(wb_tensor *x, const char *path, void *ctx)
 void *wb__fmap_replacing(void *object,
                          void *(*replace)(void *branch, const char *path, void *ctx), void *ctx)
 {
-    return map_all((mapping){.f = same, .ctx = ctx, .replace = replace}, object);
+    return fmap_map_all((mapping){.f = fmap_same, .ctx = ctx, .replace = replace}, object);
 }
 
 static void *public_map(wb_leaf_function f, void *object, void *ctx)
@@ -123,7 +124,7 @@ wb_tree *wb_fmap_tree(wb_leaf_function f, wb_tree *x, void *ctx)
 
 /* ---- wb_set and wb_tie ----------------------------------------------------------------------- */
 
-static wb__child *tensor_at(const char *what, wb_layer *layer, const char *path,
+static wb__child *fmap_tensor_at(const char *what, wb_layer *layer, const char *path,
                                wb__branch **of)
 {
     if (!wb__is_model(what, layer)) return NULL;
@@ -137,7 +138,7 @@ static wb__child *tensor_at(const char *what, wb_layer *layer, const char *path,
                                                    : wb__kind(child->object));
 }
 
-static bool alike(const char *what, const char *path, const wb_tensor *old, const wb_tensor *x)
+static bool fmap_alike(const char *what, const char *path, const wb_tensor *old, const wb_tensor *x)
 {
     const wb_device *from = wb__device_of(x), *to = wb__device_of(old);
     if (wb__same_dims(old, x) && old->dtype == x->dtype && from == to) return true;
@@ -156,7 +157,7 @@ static bool alike(const char *what, const char *path, const wb_tensor *old, cons
 wb__mutex wb__replacing = WB__MUTEX_INIT;
 
 /* Claims the old tensor, which another thread may train.  Returns 0 or an error code. */
-static int replace(const char *what, wb__branch *of, wb__child *child, wb_tensor *x)
+static int fmap_replace(const char *what, wb__branch *of, wb__child *child, wb_tensor *x)
 {
     wb_tensor *old = child->object, *v = old->op == WB__OP_variable ? old : NULL;
     const int status = v ? wb__claim(v, what) : 0;
@@ -174,14 +175,14 @@ int wb_set(wb_layer *layer, const char *path, wb_tensor *x)
     if (WB__NULL(x)) return wb__error_or(WB_ERROR_ARGUMENT);
     wb__branch *of;
     wb__mutex_lock(&wb__replacing);
-    wb__child *child = tensor_at("set", layer, path, &of);
-    const bool good = child && wb__operand("set", x) && alike("set", path, child->object, x);
+    wb__child *child = fmap_tensor_at("set", layer, path, &of);
+    const bool good = child && wb__operand("set", x) && fmap_alike("set", path, child->object, x);
     wb__mutex_unlock(&wb__replacing);
     wb_tensor *v = good ? wb_variable(x) : NULL;        /* may call the program */
     if (!v) return (int)wb_error_code();
     wb__mutex_lock(&wb__replacing);
     v->flags |= wb__kept_flags(child->object);
-    const int status = replace("set", of, child, v);
+    const int status = fmap_replace("set", of, child, v);
     wb__mutex_unlock(&wb__replacing);
     return status;
 }
@@ -191,10 +192,10 @@ int wb_tie(wb_layer *layer, const char *path, const char *same_as)
     WB__FIRST(wb_tie, wb_error_code());
     wb__branch *of;
     wb__mutex_lock(&wb__replacing);
-    wb__child *child = tensor_at("tie", layer, path, &of),
-              *to = child ? tensor_at("tie", layer, same_as, NULL) : NULL;
-    const bool good = to && alike("tie", path, child->object, to->object);
-    const int status = good ? replace("tie", of, child, to->object) : (int)wb_error_code();
+    wb__child *child = fmap_tensor_at("tie", layer, path, &of),
+              *to = child ? fmap_tensor_at("tie", layer, same_as, NULL) : NULL;
+    const bool good = to && fmap_alike("tie", path, child->object, to->object);
+    const int status = good ? fmap_replace("tie", of, child, to->object) : (int)wb_error_code();
     wb__mutex_unlock(&wb__replacing);
     return status;
 }

@@ -11,11 +11,11 @@ typedef struct {
     int visited;                        /* number of calls of `skips` so far */
     bool (*skips)(void *ctx, int leaf); /* may be NULL */
     void *ctx;
-} leaves;
+} tree_gradient_leaves;
 
-static int collect(const wb__leaf *leaf, void *ctx)
+static int tree_gradient_collect(const wb__leaf *leaf, void *ctx)
 {
-    leaves *l = ctx;
+    tree_gradient_leaves *l = ctx;
     if (l->skips && l->skips(l->ctx, l->visited++)) return 0;
     void **at = wb__pointer_map_at(&l->index, leaf->x);
     if (!at) return WB_ERROR_MEMORY;
@@ -28,9 +28,9 @@ static int collect(const wb__leaf *leaf, void *ctx)
 
 /* Returns the gradient of a leaf, WB_NONE if the leaf has no gradient, or NULL if memory is short.
  * A tied leaf has the same gradient tensor at all its paths. */
-static wb_tensor *result(const wb__leaf *leaf, void *ctx)
+static wb_tensor *tree_gradient_result(const wb__leaf *leaf, void *ctx)
 {
-    leaves *l = ctx;
+    tree_gradient_leaves *l = ctx;
     if (!leaf->trainable) return WB_NONE;
     void **at = wb__pointer_map_at(&l->index, leaf->x);
     if (!at || !*at) return at ? WB_NONE : NULL;
@@ -52,15 +52,16 @@ static wb_tree *gradient(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, in
                          bool *reaches)
 {
     if (WB__NULL(loss) || WB__NULL(wrt) || !is_loss(loss)) return NULL;
-    leaves l = {.skips = skips, .ctx = ctx};
+    tree_gradient_leaves l = {.skips = skips, .ctx = ctx};
     wb_tree *made = NULL;
-    if (wb__walk("gradient", wrt, NULL, WB__TRAINABLE | WB__NAMELESS, collect, &l)) goto end;
+    if (wb__walk("gradient", wrt, NULL, WB__TRAINABLE | WB__NAMELESS, tree_gradient_collect, &l))
+        goto end;
     l.grads = wb__alloc_zero((size_t)l.n + 1, sizeof *l.grads);
     if (!l.grads || (l.n && wb__gradients(loss, l.n, l.wrt, l.grads))) goto end;
     if (reaches) *reaches = !l.n;
     for (int i = 0; reaches && i < l.n; i++) *reaches |= l.grads[i] != NULL;
     const wb__frame f = wb__frame_begin();
-    made = wb__frame_end(f, wb__tree_map(wrt, result, &l));
+    made = wb__frame_end(f, wb__tree_map(wrt, tree_gradient_result, &l));
     if (made) made->loss = wb__ref(wb__version("gradient", loss));
 end:
     wb__free(l.wrt);

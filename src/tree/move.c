@@ -11,29 +11,30 @@ typedef struct {
 } moving;
 
 /* Returns the dtype that x is to get, 0 or WB_DTYPE_KEEP as in wb_to_options. */
-static wb_dtype dtype_of(const wb_tensor *x, const moving *m)
+static wb_dtype tree_move_dtype_of(const wb_tensor *x, const moving *m)
 {
     return x->op == WB__OP_variable && x->flags & WB__WIDE ? WB_DTYPE_KEEP : m->dtype;
 }
 
-static bool is_there(const wb_tensor *x, const moving *m)
+static bool tree_move_is_there(const wb_tensor *x, const moving *m)
 {
-    const wb_dtype t = dtype_of(x, m);
+    const wb_dtype t = tree_move_dtype_of(x, m);
     if (x->device != m->device) return false;
     return !wb__dtype_float((wb_dtype)x->dtype) || !t || t == WB_DTYPE_KEEP ||
            t == (wb_dtype)x->dtype;
 }
 
-static int must_move(const wb__leaf *leaf, void *ctx) { return !is_there(leaf->x, ctx); }
+static int tree_move_must_move(const wb__leaf *leaf,
+                               void *ctx) { return !tree_move_is_there(leaf->x, ctx); }
 
-static wb_tensor *move_leaf(wb_tensor *x, const char *path, void *ctx)
+static wb_tensor *tree_move_leaf(wb_tensor *x, const char *path, void *ctx)
 {
     const moving *m = ctx;
-    if (x->op != WB__OP_variable || is_there(x, m))
-        return wb__tensor_to(x, m->device, dtype_of(x, m));
+    if (x->op != WB__OP_variable || tree_move_is_there(x, m))
+        return wb__tensor_to(x, m->device, tree_move_dtype_of(x, m));
     wb_dtype t = x->device == m->device && !m->dtype
                      ? (wb_dtype)x->dtype
-                     : wb__dtype_on(m->device, (wb_dtype)x->dtype, dtype_of(x, m));
+                     : wb__dtype_on(m->device, (wb_dtype)x->dtype, tree_move_dtype_of(x, m));
     if (!t) return NULL;
     if (x->flags & WB__TYPED && t != (wb_dtype)x->dtype)
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "to: \"%s\" cannot become %s: the operations "
@@ -54,10 +55,10 @@ static wb_tensor *move_leaf(wb_tensor *x, const char *path, void *ctx)
 void *wb__branch_to(void *object, const wb_device *d, wb_dtype dtype)
 {
     moving m = {d, dtype};
-    int status = wb__walk("to", object, NULL, WB__DISTINCT, must_move, &m);
+    int status = wb__walk("to", object, NULL, WB__DISTINCT, tree_move_must_move, &m);
     if (!status) return object;
     WB__FIRST(wb_object_to, NULL);
-    return wb__fmap(object, move_leaf, &m);
+    return wb__fmap(object, tree_move_leaf, &m);
 }
 
 /* ---- wb_device_of ---------------------------------------------------------------------------- */
@@ -67,7 +68,7 @@ typedef struct {
     char *path;                         /* path of the first leaf that has a device */
 
 } common_device;
-static int compare_device(const wb__leaf *leaf, void *ctx)
+static int tree_move_compare_device(const wb__leaf *leaf, void *ctx)
 {
     common_device *p = ctx;
     const wb_device *d = leaf->x->device;
@@ -86,7 +87,7 @@ static int compare_device(const wb__leaf *leaf, void *ctx)
 const wb_device *wb__branch_device(void *object)
 {
     common_device p = {0};
-    int status = wb__walk("device_of", object, NULL, WB__DISTINCT, compare_device, &p);
+    int status = wb__walk("device_of", object, NULL, WB__DISTINCT, tree_move_compare_device, &p);
     wb__free(p.path);
     if (status) return NULL;
     return p.device ? p.device : &wb__cpu;
@@ -94,7 +95,7 @@ const wb_device *wb__branch_device(void *object)
 
 /* ---- functions of every kind of object ------------------------------------------------------- */
 
-static void *move(const char *what, void *x, const wb_device *d, const wb_to_options *given)
+static void *tree_move(const char *what, void *x, const wb_device *d, const wb_to_options *given)
 {
     wb_to_options o;
     if (!d) {
@@ -118,14 +119,14 @@ void *wb_object_to(void *x, const wb_device *d, const wb_to_options *given)
 {
     WB__EDGE;
     if (WB__NULL(x) || wb_is_none(x)) return x;
-    return move("to", x, d, given);
+    return tree_move("to", x, d, given);
 }
 
 void *wb_object_cpu(void *x)
 {
     WB__EDGE;
     if (!x || wb_is_none(x)) return x;
-    return move("cpu", x, &wb__cpu, NULL);
+    return tree_move("cpu", x, &wb__cpu, NULL);
 }
 
 const wb_device *wb_object_device(void *x)

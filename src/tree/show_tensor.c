@@ -10,43 +10,45 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Only the first and last EDGE elements of an axis longer than AT_MOST are printed. */
-enum { AT_MOST = 8, EDGE = 4 };
-enum { WIDTH = 24 };
+/* Only the first and last SHOW_TENSOR_EDGE elements of an axis longer than AT_MOST are printed. */
+enum { AT_MOST = 8, SHOW_TENSOR_EDGE = 4 };
+enum { SHOW_TENSOR_WIDTH = 24 };
 
-static void format_value(char *text, const void *data, wb_dtype dtype, int64_t i)
+static void show_tensor_format_value(char *text, const void *data, wb_dtype dtype, int64_t i)
 {
     double f = 0;
     int64_t n = 0;
     wb_dtype to = wb__dtype_float(dtype) ? WB_F64 : WB_I64;
     wb__convert(to == WB_F64 ? (void *)&f : &n, to,
                 (const char *)data + (size_t)i * wb__dtype_size(dtype), dtype, 1);
-    if (dtype == WB_BOOL) snprintf(text, WIDTH, "%s", n ? "true" : "false");
-    else if (to == WB_I64) snprintf(text, WIDTH, "%lld", (long long)n);
-    else if (isnan(f)) snprintf(text, WIDTH, "NaN");
-    else if (isinf(f)) snprintf(text, WIDTH, f > 0 ? "Inf" : "-Inf");
-    else wb__plain(text, WIDTH, "%.6g", f);
+    if (dtype == WB_BOOL) snprintf(text, SHOW_TENSOR_WIDTH, "%s", n ? "true" : "false");
+    else if (to == WB_I64) snprintf(text, SHOW_TENSOR_WIDTH, "%lld", (long long)n);
+    else if (isnan(f)) snprintf(text, SHOW_TENSOR_WIDTH, "NaN");
+    else if (isinf(f)) snprintf(text, SHOW_TENSOR_WIDTH, f > 0 ? "Inf" : "-Inf");
+    else wb__plain(text, SHOW_TENSOR_WIDTH, "%.6g", f);
 }
 
 /* `shown` returns the number of printed entries of an axis of n elements, where the gap is one
  * entry. index_shown returns the index of the k-th printed element, or -1 for the gap. */
-static int shown(int64_t n) { return n <= AT_MOST ? (int)n : 2 * EDGE + 1; }
+static int show_tensor_shown(int64_t n) { return n <= AT_MOST ? (int)n : 2 * SHOW_TENSOR_EDGE + 1; }
 static int64_t index_shown(int64_t n, int k)
 {
-    if (n <= AT_MOST || k < EDGE) return k;
-    return k == EDGE ? -1 : n - 2 * EDGE - 1 + k;
+    if (n <= AT_MOST || k < SHOW_TENSOR_EDGE) return k;
+    return k == SHOW_TENSOR_EDGE ? -1 : n - 2 * SHOW_TENSOR_EDGE - 1 + k;
 }
 
 static void show_matrix(wb__text *t, const void *data, wb_dtype dtype, int64_t base, int64_t rows,
                         int64_t columns)
 {
-    char cells[2 * EDGE + 1][2 * EDGE + 1][WIDTH];
-    int width[2 * EDGE + 1] = {0}, n_rows = shown(rows), n_columns = shown(columns);
+    char cells[2 * SHOW_TENSOR_EDGE + 1][2 * SHOW_TENSOR_EDGE + 1][SHOW_TENSOR_WIDTH];
+    int width[2 * SHOW_TENSOR_EDGE + 1] = {0}, n_rows = show_tensor_shown(rows),
+    n_columns = show_tensor_shown(columns);
     for (int r = 0; r < n_rows; r++) {
         for (int c = 0; c < n_columns; c++) {
             int64_t i = index_shown(rows, r), j = index_shown(columns, c);
-            if (i < 0 || j < 0) snprintf(cells[r][c], WIDTH, i < 0 && j >= 0 ? ":" : "...");
-            else format_value(cells[r][c], data, dtype, base + i * columns + j);
+            if (i < 0 || j < 0)
+                snprintf(cells[r][c], SHOW_TENSOR_WIDTH, i < 0 && j >= 0 ? ":" : "...");
+            else show_tensor_format_value(cells[r][c], data, dtype, base + i * columns + j);
             width[c] = WB__MAX(width[c], (int)strlen(cells[r][c]));
         }
     }
@@ -61,7 +63,7 @@ static void show_values(wb__text *t, const wb_tensor *x, const void *data)
     int64_t columns = x->ndim ? x->dims[x->ndim - 1] : 1,
             rows = x->ndim > 1 ? x->dims[x->ndim - 2] : 1;
     int64_t matrices = x->size ? x->size / (rows * columns) : 0;
-    for (int k = 0; matrices && k < shown(matrices); k++) {
+    for (int k = 0; matrices && k < show_tensor_shown(matrices); k++) {
         int64_t m = index_shown(matrices, k), rest = m;
         if (m < 0) {
             wb__text_add(t, "\n...");

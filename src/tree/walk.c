@@ -11,18 +11,18 @@ typedef struct {
     void *ctx;
     wb__text path;
     wb__pointer_map seen;
-} walk;
+} walk_state;
 
-static bool trainable(const wb_tensor *x, bool in_layer)
+static bool walk_trainable(const wb_tensor *x, bool in_layer)
 {
     return wb__dtype_float((wb_dtype)x->dtype) && !(x->flags & WB__FROZEN) &&
            (!in_layer || x->op == WB__OP_variable);
 }
 
-static int visit(walk *w, wb_tensor *x, void *other, bool in_layer)
+static int walk_visit(walk_state *w, wb_tensor *x, void *other, bool in_layer)
 {
     if (wb_is_none(x)) return 0;
-    wb__leaf leaf = {x, other, wb__path(&w->path), trainable(x, in_layer)};
+    wb__leaf leaf = {x, other, wb__path(&w->path), walk_trainable(x, in_layer)};
     if ((w->which & WB__TRAINABLE) && !leaf.trainable) return 0;
     if (w->which & WB__DISTINCT) {
         void **seen = wb__pointer_map_at(&w->seen, x);
@@ -35,7 +35,8 @@ static int visit(walk *w, wb_tensor *x, void *other, bool in_layer)
 
 /* Sets *out to the child of `other` that has the name of child i of `node`. If `other` is NULL or
  * WB_NONE, sets *out to `other`. Returns 0 or an error code. */
-static int matching(const walk *w, const wb__branch *node, int i, void *other, void **out)
+static int walk_matching(const walk_state *w, const wb__branch *node, int i, void *other,
+                         void **out)
 {
     *out = other;
     if (!other || wb_is_none(other)) return 0;
@@ -57,9 +58,9 @@ static int matching(const walk *w, const wb__branch *node, int i, void *other, v
                     w->what, wb__path(&w->path), w->path.length ? "." : "", name);
 }
 
-static int descend(walk *w, void *object, void *other, bool in_layer)
+static int walk_descend(walk_state *w, void *object, void *other, bool in_layer)
 {
-    if (!wb__is_branch(object)) return visit(w, object, other, in_layer);
+    if (!wb__is_branch(object)) return walk_visit(w, object, other, in_layer);
     wb__branch *node = object;
     wb__branch_used(node);
     const size_t length = w->path.length;
@@ -67,10 +68,10 @@ static int descend(walk *w, void *object, void *other, bool in_layer)
     bool layer = in_layer || node->kind->layer; /* in a layer's trees too: a chain's `layers` */
     for (int i = 0; i < node->n; i++) {
         void *matched;
-        int status = matching(w, node, i, other, &matched);
+        int status = walk_matching(w, node, i, other, &matched);
         if (!status && named && !wb__path_push(&w->path, node->children[i].name))
             status = WB_ERROR_MEMORY;
-        if (!status) status = descend(w, node->children[i].object, matched, layer);
+        if (!status) status = walk_descend(w, node->children[i].object, matched, layer);
         if (named) wb__path_cut(&w->path, length);
         if (status) return status;
     }
@@ -82,8 +83,8 @@ int wb__walk(const char *what, void *object, void *other, unsigned which, wb__le
 {
     if (!wb__is(object, &wb__tensor_class) && !wb__is_branch(object))
         return wb__not_a(what, object, "tensor, layer or tree"), wb_error_code();
-    walk w = {.what = what, .which = which, .f = f, .ctx = ctx};
-    int status = descend(&w, object, other, false);
+    walk_state w = {.what = what, .which = which, .f = f, .ctx = ctx};
+    int status = walk_descend(&w, object, other, false);
     wb__free(w.path.text);
     wb__pointer_map_free(&w.seen);
     return status;
@@ -97,32 +98,33 @@ WB__PROGRAM_CALL(tensor_call, tensor_run, int,
                  const public_visit *p; const wb__leaf *leaf;,
                  c->p->f(c->leaf->x, c->leaf->path, c->p->ctx))
 
-static int call_public(const wb__leaf *leaf, void *ctx)
+static int walk_call_public(const wb__leaf *leaf, void *ctx)
 {
     tensor_call c = {ctx, leaf, 0};
     return wb__call_program(tensor_run, &c) ? c.result : (int)wb_error_code();
 }
 
-static int each(const char *what, void *object, unsigned which, public_visit p)
+static int walk_each(const char *what, void *object, unsigned which, public_visit p)
 {
     if (!object) return wb__null(what, "object"), WB_ERROR_ARGUMENT;
     if (!p.f) return wb__fail(WB_ERROR_ARGUMENT, "%s: no function", what);
-    return wb__walk(what, object, NULL, which, call_public, &p);
+    return wb__walk(what, object, NULL, which, walk_call_public, &p);
 }
 
 int wb_each_parameter(void *object, int (*f)(wb_tensor *x, const char *path, void *ctx), void *ctx)
 {
     WB__EDGE;
-    return each("each_parameter", object, WB__TRAINABLE | WB__DISTINCT, (public_visit){f, ctx});
+    return walk_each("each_parameter", object, WB__TRAINABLE | WB__DISTINCT, (public_visit){f,
+                                                                                            ctx});
 }
 
 int wb_each_tensor(void *object, int (*f)(wb_tensor *x, const char *path, void *ctx), void *ctx)
 {
     WB__EDGE;
-    return each("each_tensor", object, WB__DISTINCT, (public_visit){f, ctx});
+    return walk_each("each_tensor", object, WB__DISTINCT, (public_visit){f, ctx});
 }
 
-static int add_size(const wb__leaf *leaf, void *ctx)
+static int walk_add_size(const wb__leaf *leaf, void *ctx)
 {
     *(int64_t *)ctx += leaf->x->size;
     return 0;
@@ -133,7 +135,7 @@ int64_t wb_parameter_count(void *object)
     int64_t count = 0;
     if (WB__NULL(object) ||
         wb__walk("parameter_count", object, NULL, WB__TRAINABLE | WB__DISTINCT | WB__NAMELESS,
-                 add_size, &count))
+                 walk_add_size, &count))
         return -1;
     return count;
 }
@@ -147,7 +149,7 @@ static void *map_object(void *object, const tree_map *m, bool in_layer)
     if (wb__is(object, &wb__tensor_class)) {
         wb_tensor *x = object;
         if (wb_is_none(x)) return x;
-        return m->f(&(wb__leaf){x, NULL, "", trainable(x, in_layer)}, m->ctx);
+        return m->f(&(wb__leaf){x, NULL, "", walk_trainable(x, in_layer)}, m->ctx);
     }
     wb__branch *node = object;
     if (wb__is(object, &wb__tree_class) && ((wb_tree *)object)->is_opaque) return WB_NONE;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void *pointer(uint64_t at) { return (void *)(uintptr_t)at; }
+static void *hip_pointer(uint64_t at) { return (void *)(uintptr_t)at; }
 
 #define API hip
 #define API_STREAM hipStream_t
@@ -15,8 +15,8 @@ static void *pointer(uint64_t at) { return (void *)(uintptr_t)at; }
 #define API_GRAPH hipGraph_t
 #define API_EXEC hipGraphExec_t
 #define API_DEVICE wb__hip_device
-#define API_AT(at) pointer(at)
-#define API_FROM(from) pointer((uintptr_t)(from))
+#define API_AT(at) hip_pointer(at)
+#define API_FROM(from) hip_pointer((uintptr_t)(from))
 #define API_NON_BLOCKING hipStreamNonBlocking
 #define API_NO_TIMING hipEventDisableTiming
 #define API_PORTABLE hipHostMallocPortable
@@ -28,7 +28,7 @@ static void *pointer(uint64_t at) { return (void *)(uintptr_t)at; }
 #define API_ALLOW_LOCAL(d, function) 0          /* a launch may have all that a group can */
 #define API_INSTANTIATE(made, graph) CALL(GraphInstantiate, (made), (graph), NULL, NULL, 0)
 #define API_PEER(d) ((d)->id)
-#define API_ENABLE_PEER(d, source) enable_peer(source)
+#define API_ENABLE_PEER(d, source) hip_enable_peer(source)
 #define API_BEGIN(d) 0
 #define API_OPENED(d) 0
 #define API_CLOSING(d) ((void)0)
@@ -38,21 +38,21 @@ static void *pointer(uint64_t at) { return (void *)(uintptr_t)at; }
 
 /* HIP has one current device per thread.  enter saves it, leave restores it; calls may be nested,
  * for a copy between two devices. */
-enum { NESTING = 4 };
-static _Thread_local int before[NESTING], depth;
+enum { HIP_NESTING = 4 };
+static _Thread_local int hip_before[HIP_NESTING], hip_depth;
 
-static int enter(wb__gpu_device *d)
+static int hip_enter(wb__gpu_device *d)
 {
-    if (depth == NESTING) return hipErrorInvalidDevice;
-    int code = CALL(GetDevice, &before[depth]);
+    if (hip_depth == HIP_NESTING) return hipErrorInvalidDevice;
+    int code = CALL(GetDevice, &hip_before[hip_depth]);
     if (!code) code = CALL(SetDevice, wb__hip_of(d)->id);
-    depth += !code;
+    hip_depth += !code;
     return code;
 }
 
-static void leave(void) { hip.SetDevice(before[--depth]); }
+static void hip_leave(void) { hip.SetDevice(hip_before[--hip_depth]); }
 
-static int enable_peer(const wb__hip_device *source)
+static int hip_enable_peer(const wb__hip_device *source)
 {
     const int code = CALL(DeviceEnablePeerAccess, source->id, 0);
     return code == hipErrorPeerAccessAlreadyEnabled ? 0 : code;
@@ -64,7 +64,7 @@ static int enable_peer(const wb__hip_device *source)
 
 /* A program may keep a device's address, so devices have fixed positions: device i of HIP has
  * position i whenever devices are searched. */
-static wb__hip_device devices[WB__GPU_MAX_DEVICES];
+static wb__hip_device hip_devices[WB__GPU_MAX_DEVICES];
 
 /* Sets which fragments the device computes (kernels/fragments.k).  gfx90a replaces small numbers of
  * f16 by 0. */
@@ -77,7 +77,7 @@ static void set_fragments(wb__hip_device *d)
     d->gpu.target.fragments_f16 = !wb__begins(d->arch, "gfx90a") ? lanes : 0;
 }
 
-static int describe(wb__hip_device *d, int id)
+static int hip_describe(wb__hip_device *d, int id)
 {
     const wb__hip_layout *at = wb__hip_properties;
     _Alignas(16) char properties[WB__HIP_PROPERTIES_BYTES] = {0};
@@ -115,15 +115,15 @@ static int describe(wb__hip_device *d, int id)
 /* Lists the devices.  A device for which nothing can be compiled is left out, with a warning, as a
  * machine often has a GPU in its processor beside the one to use.  If no other is left, returns the
  * error of the last of them. */
-static int find(wb__gpu_device **list, int *n)
+static int hip_find(wb__gpu_device **list, int *n)
 {
     int all = 0, status = wb__hip_init(&all);
     if (!status && !wb__hip_compiler_get()) status = (int)wb_error_code();
     if (status) return status;
     for (int i = 0; i < WB__MIN(all, (int)WB__GPU_MAX_DEVICES); i++) {
-        memset(&devices[i], 0, sizeof devices[i]);
-        if ((status = describe(&devices[i], i))) return status;
-        if (!wb__hip_check_arch(&devices[i])) list[(*n)++] = &devices[i].gpu;
+        memset(&hip_devices[i], 0, sizeof hip_devices[i]);
+        if ((status = hip_describe(&hip_devices[i], i))) return status;
+        if (!wb__hip_check_arch(&hip_devices[i])) list[(*n)++] = &hip_devices[i].gpu;
         else if (all > 1) wb__log(WB_LOG_WARN, "%s", wb_error());
     }
     if (!*n) return (int)wb_error_code();
@@ -133,7 +133,7 @@ static int find(wb__gpu_device **list, int *n)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static int allocate(wb__gpu_device *d, size_t bytes, uint64_t *at)
+static int hip_allocate(wb__gpu_device *d, size_t bytes, uint64_t *at)
 {
     void *made = NULL;
     (void)d;
@@ -142,10 +142,10 @@ static int allocate(wb__gpu_device *d, size_t bytes, uint64_t *at)
     return code;
 }
 
-static void release(wb__gpu_device *d, uint64_t at)
+static void hip_release(wb__gpu_device *d, uint64_t at)
 {
     (void)d;
-    API_WAIT((int)hip.Free(pointer(at)));       /* waits for all commands of the device */
+    API_WAIT((int)hip.Free(hip_pointer(at)));   /* waits for all commands of the device */
 }
 
 /* ---- programs -------------------------------------------------------------------------------- */
@@ -162,7 +162,7 @@ static void release(wb__gpu_device *d, uint64_t at)
     wb__gpu_fail((d)->driver, (d), (code), "a kernel compiled with %s", (options))
 #include "backend/gpu/runtime/rtc_api.h"
 
-static bool options(wb__gpu_device *base, int flags, char *text, size_t capacity)
+static bool hip_options(wb__gpu_device *base, int flags, char *text, size_t capacity)
 {
     wb__hip_device *d = wb__hip_of(base);
     const wb__hip_compiler *c = wb__hip_compiler_get();
@@ -174,28 +174,28 @@ static bool options(wb__gpu_device *base, int flags, char *text, size_t capacity
     return true;
 }
 
-static int compile(wb__gpu_device *base, const char *text, const char *list, void **program,
-                   void **image, size_t *bytes)
+static int hip_compile(wb__gpu_device *base, const char *text, const char *list, void **program,
+                       void **image, size_t *bytes)
 {
     return rtc_make(base, &wb__hip_compiler_get()->f, text, list, program, image, bytes);
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static wb__gpu_state state = {.starting = WB__MUTEX_INIT};
+static wb__gpu_state hip_state = {.starting = WB__MUTEX_INIT};
 
-static const wb__gpu_hook *const libraries[] = {&wb__hip_blas, &wb__hip_miopen, &wb__nccl_ranks,
+static const wb__gpu_hook *const hip_libraries[] = {&wb__hip_blas, &wb__hip_miopen, &wb__nccl_ranks,
                                               NULL};
 
 const wb__gpu_driver wb__hip_driver = {
-    .backend = &wb__amd_backend, .state = &state, .dlpack = 10, .libraries = libraries,
-    .load = wb__hip_load, .find = find, .error_name = wb__hip_error_name,
+    .backend = &wb__amd_backend, .state = &hip_state, .dlpack = 10, .libraries = hip_libraries,
+    .load = wb__hip_load, .find = hip_find, .error_name = wb__hip_error_name,
     .error_kind = wb__hip_error_kind, .error_text = wb__hip_error_text,
-    .allocate = allocate, .release = release, .options = options, .compile = compile,
-    WB__GPU_STREAM_FUNCTIONS,
+    .allocate = hip_allocate, .release = hip_release, .options = hip_options,
+    .compile = hip_compile, WB__GPU_STREAM_FUNCTIONS,
 };
 
-static int part(const char *name)
+static int hip_part(const char *name)
 {
     if (!strcmp(name, "hiprtc")) return wb__hip_compiler_get() != NULL;
     if (!strcmp(name, "rocBLAS")) return wb__hip_blas_works();
@@ -206,7 +206,7 @@ static int part(const char *name)
 WB__GPU_WRAPPERS(wb__hip_driver)
 
 const wb__backend wb__amd_backend = {
-    .name = "AMDGPU", .tag = "amdgpu", .part = part, .supports = wb__gpu_supports_step,
+    .name = "AMDGPU", .tag = "amdgpu", .part = hip_part, .supports = wb__gpu_supports_step,
     WB__GPU_FUNCTIONS,
     .branches = wb__gpu_branches,
     .graph = wb__gpu_graph, .graph_free = wb__gpu_graph_free, .graph_run = wb__gpu_graph_run,

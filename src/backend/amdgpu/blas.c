@@ -15,35 +15,36 @@
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
-static wb__blas_functions blas;
+static wb__blas_functions rocblas;
 
 /* A product without its addresses, and the key of its entry.  It is initialised with zeros, since
  * keys are compared byte by byte. */
 typedef struct {
     int32_t m, n, k, batch, op[2], ld[3], type, compute;        /* of A, B and D */
     int64_t step[3];                    /* elements between the matrices of a batch */
-} problem;
+} rocblas_problem;
 
 typedef struct {
     wb__gpu_entry base;
-    problem problem;
-} entry;
-_Static_assert(offsetof(entry, problem) == sizeof(wb__gpu_entry), "the problem is behind the head");
+    rocblas_problem problem;
+} rocblas_entry;
+_Static_assert(offsetof(rocblas_entry, problem) == sizeof(wb__gpu_entry),
+               "the problem is behind the head");
 
 typedef struct {
     wb__gpu_routine base;
-    entry *entry;
+    rocblas_entry *entry;
     rocblas_handle handle;
     int buffer[3];                      /* indices, in the plan, of the buffers of A, B and D */
     size_t at[3];                       /* the operands' offsets in their buffers, in bytes */
-} routine;
+} rocblas_routine;
 
 /* The workspace of each product, in bytes.  rocBLAS is not asked for the size that it needs: some
  * versions run the product during such a query.  A product that needs more is refused. */
 enum { WORKSPACE = 32 << 20 };
 
 /* A rocBLAS of another version of ROCm brings its own HIP. */
-static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool rocblas_suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__blas_functions *f = table;
     void *address = NULL, *ours = NULL;
@@ -55,7 +56,7 @@ static bool suits(const void *table, const char *missing, char *reason, size_t c
 }
 
 /* Whether a folder, or a folder in it down to this depth, has a file with kernels for `arch`. */
-static bool has_file(const char *folder, const char *arch, size_t length, int depth)
+static bool rocblas_has_file(const char *folder, const char *arch, size_t length, int depth)
 {
     wb__os_folder *all = wb__os_folder_open(folder);
     bool found = false;
@@ -66,7 +67,7 @@ static bool has_file(const char *folder, const char *arch, size_t length, int de
                 !strchr("0123456789abcdef", at[length] ? at[length] : '.');
         if (found || !depth || name[0] == '.') continue;
         if (snprintf(below, sizeof below, "%s/%s", folder, name) < (int)sizeof below)
-            found = has_file(below, arch, length, depth - 1);
+            found = rocblas_has_file(below, arch, length, depth - 1);
     }
     if (all) wb__os_folder_close(all);
     return found;
@@ -82,12 +83,12 @@ static bool has_kernels(wb__hip_device *d)
     char folder[1024] = "";
     void *address = NULL;
     if (d->blas_kernels > 0) return true;
-    memcpy(&address, &blas.create_handle, sizeof address);
+    memcpy(&address, &rocblas.create_handle, sizeof address);
     const char *file = wb__os_library_file(address), *slash = file ? strrchr(file, '/') : NULL;
     if (named) snprintf(folder, sizeof folder, "%s", named);
     else if (slash) snprintf(folder, sizeof folder, "%.*s/rocblas", (int)(slash - file), file);
     if (!d->blas_kernels)
-        d->blas_kernels = *folder && has_file(folder, d->arch, length, 2) ? 1 : -1;
+        d->blas_kernels = *folder && rocblas_has_file(folder, d->arch, length, 2) ? 1 : -1;
     if (d->blas_kernels > 0) return true;
     wb__fail(WB_ERROR_UNSUPPORTED, "amdgpu:%d: rocBLAS has no kernels for %.*s in %s;"
              " ROCBLAS_TENSILE_LIBPATH names another folder", d->gpu.base.ordinal, (int)length,
@@ -106,31 +107,34 @@ static bool is_usable(wb__hip_device *d)
 }
 
 /* Sums by atomic additions have another order at each run, so they are not allowed. */
-static int create(void **handle)
+static int rocblas_create(void **handle)
 {
     rocblas_handle made = NULL;
-    int status = (int)blas.create_handle(&made);
+    int status = (int)rocblas.create_handle(&made);
     if (status) return status;
-    status = (int)blas.set_atomics_mode(made, rocblas_atomics_not_allowed);
+    status = (int)rocblas.set_atomics_mode(made, rocblas_atomics_not_allowed);
     /* frees the handle's own memory now: in a recording it could not be freed */
-    if (!status) status = (int)blas.set_workspace(made, NULL, 0);
-    if (status) blas.destroy_handle(made);
+    if (!status) status = (int)rocblas.set_workspace(made, NULL, 0);
+    if (status) rocblas.destroy_handle(made);
     else *handle = made;
     return status;
 }
 
-static void destroy_handle(void *handle) { blas.destroy_handle(handle); }
-static const char *status_name(int status) { return blas.status_to_string((HIPenum)status); }
-static bool is_memory(int status) { return status == rocblas_status_memory_error; }
+static void rocblas_destroy_handle(void *handle) { rocblas.destroy_handle(handle); }
+static const char *rocblas_status_name(int status)
+{
+    return rocblas.status_to_string((HIPenum)status);
+}
+static bool rocblas_is_memory(int status) { return status == rocblas_status_memory_error; }
 
 /* Calls the product with these addresses of A, B and D.  Returns a status. */
-static int multiply(const problem *p, rocblas_handle handle, void *const at[3])
+static int rocblas_multiply(const rocblas_problem *p, rocblas_handle handle, void *const at[3])
 {
     static const float one = 1, zero = 0;
     static const double one_f64 = 1, zero_f64 = 0;
     const bool f64 = p->type == rocblas_datatype_f64_r;
     const HIPenum type = (HIPenum)p->type;
-    const int status = (int)blas.gemm_strided_batched_ex(
+    const int status = (int)rocblas.gemm_strided_batched_ex(
         handle, (HIPenum)p->op[0], (HIPenum)p->op[1], p->m, p->n, p->k,
         f64 ? (const void *)&one_f64 : &one, at[0], type, p->ld[0], p->step[0], at[1], type,
         p->ld[1], p->step[1], f64 ? (const void *)&zero_f64 : &zero, at[2], type, p->ld[2],
@@ -139,7 +143,7 @@ static int multiply(const problem *p, rocblas_handle handle, void *const at[3])
     return status == rocblas_status_perf_degraded ? 0 : status;
 }
 
-static int find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *e)
+static int rocblas_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *e)
 {
     (void)d, (void)l, (void)handle;
     e->found = true;
@@ -147,14 +151,14 @@ static int find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gp
 }
 
 #define NAME(name, parameters) {"rocblas_" #name, offsetof(wb__blas_functions, name)},
-static const wb__gpu_function functions[] = {
+static const wb__gpu_function rocblas_functions[] = {
     WB__BLAS_FUNCTIONS(NAME)
     NAME(status_to_string, (HIPenum status))
 };
 #undef NAME
-_Static_assert(WB__COUNT(functions) <= WB__GPU_MAX_FUNCTIONS, "room for the functions");
+_Static_assert(WB__COUNT(rocblas_functions) <= WB__GPU_MAX_FUNCTIONS, "room for the functions");
 
-static wb__gpu_vendor library = {
+static wb__gpu_vendor rocblas_library = {
     .name = "rocBLAS", .variable = "WEBER_AMDGPU_ROCBLAS",
     .advice = "install rocBLAS (Debian 13: librocblas0; Ubuntu with AMD's packages and Fedora:"
               " rocblas), or name its folder in WEBER_ROCM_PATH",
@@ -162,10 +166,11 @@ static wb__gpu_vendor library = {
     .files = (const wb__gpu_file[]){{"librocblas.so.5", 7}, {"librocblas.so.4", 6},
                                     {"librocblas.so.3", 5}, {"librocblas.so.0", 5},
                                     {"librocblas.so", 0}, {NULL, 0}},
-    .functions = functions, .n_functions = WB__COUNT(functions), .table = &blas, .suits = suits,
-    .creating = "rocblas_create_handle", .create = create, .destroy = destroy_handle,
-    .status_name = status_name, .is_memory = is_memory, .entry_bytes = sizeof(entry),
-    .problem_bytes = sizeof(problem), .find = find,
+    .functions = rocblas_functions, .n_functions = WB__COUNT(rocblas_functions), .table = &rocblas,
+    .suits = rocblas_suits, .creating = "rocblas_create_handle", .create = rocblas_create,
+    .destroy = rocblas_destroy_handle, .status_name = rocblas_status_name,
+    .is_memory = rocblas_is_memory, .entry_bytes = sizeof(rocblas_entry),
+    .problem_bytes = sizeof(rocblas_problem), .find = rocblas_find,
     .reasons = {"rocBLAS is not used", "rocBLAS: it does not work here",
                 "rocBLAS: it does not take this product", "rocBLAS: it refused this one"},
     .lock = WB__MUTEX_INIT,
@@ -175,7 +180,7 @@ bool wb__hip_blas_works(void)
 {
     const wb__gpu_state *s = wb__hip_driver.state;
     bool works = false;
-    for (int i = 0; i < s->n && !works && wb__gpu_vendor_works(&library); i++) {
+    for (int i = 0; i < s->n && !works && wb__gpu_vendor_works(&rocblas_library); i++) {
         wb__mutex_lock(&s->device[i]->lock);
         works = has_kernels(wb__hip_of(s->device[i]));
         wb__mutex_unlock(&s->device[i]->lock);
@@ -186,14 +191,14 @@ bool wb__hip_blas_works(void)
 
 bool wb__hip_blas_serves(wb__hip_device *d)
 {
-    if (wb__gpu_vendor_works(&library) && has_kernels(d)) return true;
+    if (wb__gpu_vendor_works(&rocblas_library) && has_kernels(d)) return true;
     wb_clear_error();
     return false;
 }
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-static int32_t type_of(wb_dtype t)
+static int32_t rocblas_type_of(wb_dtype t)
 {
     return t == WB_F32    ? rocblas_datatype_f32_r
            : t == WB_F64  ? rocblas_datatype_f64_r
@@ -204,7 +209,8 @@ static int32_t type_of(wb_dtype t)
 
 /* Sets *p and the operands of *r from a step.  Returns NULL, or a short reason why rocBLAS does not
  * compute it. */
-static const char *problem_of(wb__hip_device *d, const wb__step *step, problem *p, routine *r)
+static const char *rocblas_problem_of(wb__hip_device *d, const wb__step *step, rocblas_problem *p,
+                                      rocblas_routine *r)
 {
     const wb__view *a = &step->views[0], *c = &step->views[2];
     const wb_dtype t = c->dtype;
@@ -213,7 +219,7 @@ static const char *problem_of(wb__hip_device *d, const wb__step *step, problem *
     memset(p, 0, sizeof *p);
     if (wb__step_is_special(step)) return "rocBLAS: sums or operands beside the product";
     if (step->n_views > 3 || step->epilogue) return "rocBLAS: bias or epilogue";
-    if (!type_of(t) || a->dtype != t || step->views[1].dtype != t) return "rocBLAS: dtype";
+    if (!rocblas_type_of(t) || a->dtype != t || step->views[1].dtype != t) return "rocBLAS: dtype";
     /* The matrix units of gfx90a replace subnormal numbers by 0.  Those of bf16 are as small as
      * those of f32, those of f16 are not. */
     if (t == WB_F16 && wb__begins(d->arch, "gfx90a")) return "rocBLAS: f16 on gfx90a";
@@ -241,52 +247,52 @@ static const char *problem_of(wb__hip_device *d, const wb__step *step, problem *
         for (int j = 0; j < 3; j++) p->step[j] = steps[j == 2 ? 2 : 1 - j];
     if (!is_usable(d)) return "rocBLAS: no kernels for this GPU";
     p->m = (int32_t)n, p->n = (int32_t)m, p->k = (int32_t)k, p->batch = (int32_t)batch;
-    p->type = type_of(t);
+    p->type = rocblas_type_of(t);
     p->compute = t == WB_F64 ? rocblas_datatype_f64_r : rocblas_datatype_f32_r;
     return NULL;
 }
 
-static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
-                   const char **reason)
+static int rocblas_prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
+                           const char **reason)
 {
-    problem p;
-    routine made = {.base = {.library = &wb__hip_blas, .impl = "rocBLAS"}};
+    rocblas_problem p;
+    rocblas_routine made = {.base = {.library = &wb__hip_blas, .impl = "rocBLAS"}};
     int error = WB_ERROR_UNSUPPORTED;
-    *reason = problem_of(wb__hip_of(d), step, &p, &made);
+    *reason = rocblas_problem_of(wb__hip_of(d), step, &p, &made);
     if (*reason) return error;
-    made.entry = (entry *)wb__gpu_entry_of(d, &library, &p, reason, &error);
+    made.entry = (rocblas_entry *)wb__gpu_entry_of(d, &rocblas_library, &p, reason, &error);
     if (!made.entry) return error;
     made.base.workspace = WORKSPACE;
-    made.handle = wb__gpu_vendor_handle(d, &library);
+    made.handle = wb__gpu_vendor_handle(d, &rocblas_library);
     return wb__gpu_keep_routine(&made.base, sizeof made, &made.entry->base, r);
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
 /* The workspace of the handle is the plan's, so that rocBLAS allocates nothing. */
-static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
-                  const wb__gpu_addresses *addresses)
+static int rocblas_launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
+                          const wb__gpu_addresses *addresses)
 {
-    routine *r = (routine *)base;
+    rocblas_routine *r = (rocblas_routine *)base;
     const char *call = "rocblas_set_stream";
     void *at[3], *lent = (void *)(uintptr_t)(addresses->workspace + addresses->workspace_at);
     for (int j = 0; j < 3; j++)
         at[j] = (void *)(uintptr_t)(addresses->address[r->buffer[j]] + r->at[j]);
-    int status = (int)blas.set_stream(r->handle, wb__hip_of(d)->stream[q]);
+    int status = (int)rocblas.set_stream(r->handle, wb__hip_of(d)->stream[q]);
     if (!status) {
         call = "rocblas_set_workspace";
-        status = (int)blas.set_workspace(r->handle, lent, WORKSPACE);
+        status = (int)rocblas.set_workspace(r->handle, lent, WORKSPACE);
     }
     if (!status) {
         call = "rocblas_gemm_strided_batched_ex";
-        status = multiply(&r->entry->problem, r->handle, at);
+        status = rocblas_multiply(&r->entry->problem, r->handle, at);
     }
-    if (status) return wb__gpu_entry_refused(d, &library, &r->entry->base, status, call);
+    if (status) return wb__gpu_entry_refused(d, &rocblas_library, &r->entry->base, status, call);
     if (q == WB__GPU_COMPUTE) wb__gpu_issued(d, NULL);
     return 0;
 }
 
 const wb__gpu_hook wb__hip_blas = {
-    .kinds = 1u << WB__STEP_MATMUL, .bare = true, .vendor = &library, .prepare = prepare,
-    .launch = launch,
+    .kinds = 1u << WB__STEP_MATMUL, .bare = true, .vendor = &rocblas_library,
+    .prepare = rocblas_prepare, .launch = rocblas_launch,
 };

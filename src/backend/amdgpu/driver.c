@@ -24,18 +24,18 @@ const wb__gpu_search wb__hip_search = {.tag = "amdgpu", .variable = "WEBER_ROCM_
 /* ---- opening HIP ----------------------------------------------------------------------------- */
 
 #define LISTED(field, name, parameters) {"hip" #name, offsetof(wb__hip_functions, field)},
-static const wb__gpu_function functions[] = {
+static const wb__gpu_function hip_driver_functions[] = {
     WB__HIP_FUNCTIONS(LISTED)
     LISTED(GetErrorName, GetErrorName, (hipError code))
     LISTED(GetErrorString, GetErrorString, (hipError code))
 };
-static const wb__gpu_function graph_functions[] = {WB__HIP_GRAPH_FUNCTIONS(LISTED)};
+static const wb__gpu_function hip_graph_functions[] = {WB__HIP_GRAPH_FUNCTIONS(LISTED)};
 #undef LISTED
 
 static const wb__gpu_file hip_files[] = {{"libamdhip64.so.7", 7}, {"libamdhip64.so.6", 6},
                                          {"libamdhip64.so.5", 5}, {"libamdhip64.so", 0},
                                          {NULL, 0}};
-static void *library;                   /* of HIP */
+static void *hip_driver_library;        /* of HIP */
 
 const wb__hip_layout *wb__hip_properties;
 #define FIVE(name, five, six) .name = five,
@@ -49,24 +49,25 @@ int wb__hip_load(void)
     const wb__gpu_function properties[] = {{"hipGetDevicePropertiesR0600", at},
                                            {"hipGetDeviceProperties", at}};
     char reason[400];
-    library = wb__gpu_find_library(&wb__hip_search, NULL, hip_files, functions,
-                                   WB__COUNT(functions), &hip, reason, sizeof reason);
-    if (!library)
+    hip_driver_library = wb__gpu_find_library(&wb__hip_search, NULL, hip_files,
+                                              hip_driver_functions, WB__COUNT(hip_driver_functions),
+                                              &hip, reason, sizeof reason);
+    if (!hip_driver_library)
         return wb__fail(WB_ERROR_DEVICE, "amdgpu: HIP, AMD's GPU runtime of ROCm 5 or newer, was"
                         " not found: %s; " INSTALL("libamdhip64-5", "hip-runtime-amd", "rocm-hip"),
                         reason);
-    const bool old = wb__gpu_find_functions(library, &properties[0], 1, &hip) != NULL;
-    if (old && wb__gpu_find_functions(library, &properties[1], 1, &hip))
+    const bool old = wb__gpu_find_functions(hip_driver_library, &properties[0], 1, &hip) != NULL;
+    if (old && wb__gpu_find_functions(hip_driver_library, &properties[1], 1, &hip))
         return wb__fail(WB_ERROR_DEVICE, "amdgpu: libamdhip64 has no hipGetDeviceProperties");
     wb__hip_properties = old ? &of_rocm_5 : &of_rocm_6;
     wb__hip_has_graphs = !wb__gpu_is_off("WEBER_AMDGPU_GRAPHS") &&
-                         !wb__gpu_find_functions(library, graph_functions,
-                                                 WB__COUNT(graph_functions), &hip);
+                         !wb__gpu_find_functions(hip_driver_library, hip_graph_functions,
+                                                 WB__COUNT(hip_graph_functions), &hip);
     return 0;
 }
 
 /* Reports the failure of a call before any device is known, and how to cure it. */
-static int init_failed(int code)
+static int hip_driver_init_failed(int code)
 {
     const char *const names[] = {"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"};
     char hidden[300] = "";
@@ -90,7 +91,7 @@ int wb__hip_init(int *n)
     if (!code && !*n) code = hipErrorNoDevice;
     if (!code) code = CALL(RuntimeGetVersion, &wb__hip_version);
     rocm = wb__hip_version / 10000000 * 1000;
-    return code ? init_failed(code) : 0;
+    return code ? hip_driver_init_failed(code) : 0;
 }
 
 /* ---- opening the compiler -------------------------------------------------------------------- */
@@ -110,7 +111,7 @@ static const wb__gpu_function comgr_functions[] = {
 static const wb__gpu_file comgr_files[] = {{"libamd_comgr.so.3", 7}, {"libamd_comgr.so.2", 5},
                                            {NULL, 0}};
 
-static wb__hip_compiler compiler;
+static wb__hip_compiler hip_compiler;
 static wb__comgr_functions comgr;
 static bool compiler_works;
 
@@ -118,9 +119,9 @@ static bool compiler_works;
 static int open_compiler(void)
 {
     char reason[400];
-    void *own = wb__gpu_find_library(&wb__hip_search, library, hiprtc_files, hiprtc_functions,
-                                     WB__COUNT(hiprtc_functions), &compiler.f, reason,
-                                     sizeof reason);
+    void *own = wb__gpu_find_library(&wb__hip_search, hip_driver_library, hiprtc_files,
+                                     hiprtc_functions, WB__COUNT(hiprtc_functions), &hip_compiler.f,
+                                     reason, sizeof reason);
     if (!own)
         return wb__fail(WB_ERROR_DEVICE, "amdgpu: hiprtc, which compiles kernels, was not found: "
                         "%s; " INSTALL("libamdhip64-5, from 13 on with libhiprtc-builtins5",
@@ -131,12 +132,12 @@ static int open_compiler(void)
         return wb__fail(WB_ERROR_DEVICE, "amdgpu: comgr, which lists the GPUs that hiprtc compiles"
                         " for, was not found: %s; " INSTALL("libamd-comgr2", "comgr", "rocm-comgr"),
                         reason);
-    const hiprtcResult code = compiler.f.Version(&compiler.major, &compiler.minor);
+    const hiprtcResult code = hip_compiler.f.Version(&hip_compiler.major, &hip_compiler.minor);
     if (code)
         return wb__fail(WB_ERROR_DEVICE, "amdgpu: hiprtcVersion: %s",
-                        compiler.f.GetErrorString(code));
+                        hip_compiler.f.GetErrorString(code));
     if (wb__debug("load"))
-        wb__log(WB_LOG_DEBUG, "load: amdgpu: hiprtc %d.%d", compiler.major, compiler.minor);
+        wb__log(WB_LOG_DEBUG, "load: amdgpu: hiprtc %d.%d", hip_compiler.major, hip_compiler.minor);
     return 0;
 }
 
@@ -147,7 +148,7 @@ const wb__hip_compiler *wb__hip_compiler_get(void)
     compiler_works = compiler_works || !open_compiler();
     const bool works = compiler_works;
     wb__mutex_unlock(&one);
-    return works ? &compiler : NULL;
+    return works ? &hip_compiler : NULL;
 }
 
 /* The names of comgr end with the instruction set: amdgcn-amd-amdhsa--gfx90a. */
@@ -165,7 +166,7 @@ int wb__hip_check_arch(const wb__hip_device *d)
     return wb__fail(WB_ERROR_DEVICE, "amdgpu:%d: hiprtc %d.%d of this ROCm does not compile for"
                     " %.*s (%s): install a newer ROCm; for a GPU like one that hiprtc knows,"
                     " HSA_OVERRIDE_GFX_VERSION may help", d->id,
-                    compiler.major, compiler.minor, (int)length, d->arch, d->gpu.name);
+                    hip_compiler.major, hip_compiler.minor, (int)length, d->arch, d->gpu.name);
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */

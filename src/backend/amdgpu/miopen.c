@@ -20,31 +20,33 @@ static wb__miopen_functions mi;
 typedef struct {
     int32_t variant, type, layout, groups, deterministic, accurate;
     int32_t dims[3][4], pad[2], stride[2], dilation[2];
-} problem;
+} miopen_problem;
 
 typedef struct {
     wb__gpu_entry base;
-    problem problem;
+    miopen_problem problem;
     miopenTensorDescriptor_t tensor[3];         /* of x, w and y */
     miopenConvolutionDescriptor_t how;
     wb__miopen_solution solution;               /* compiled */
-} entry;
-_Static_assert(offsetof(entry, problem) == sizeof(wb__gpu_entry), "the problem is behind the head");
+} miopen_entry;
+_Static_assert(offsetof(miopen_entry, problem) == sizeof(wb__gpu_entry),
+               "the problem is behind the head");
 
 typedef struct {
     wb__gpu_routine base;
-    entry *entry;
+    miopen_entry *entry;
     miopenHandle_t handle;
     int buffer[3];                      /* indices, in the plan, of the buffers of x, w and y */
     size_t at[3];                       /* the operands' offsets in their buffers, in bytes */
-} routine;
+} miopen_routine;
 
 /* The maximal workspace of a convolution, in bytes. */
 enum { MAX_WORKSPACE = 256 << 20 };
 
 /* The indices of a, b and c of each direction (miopen.h) among x, w and y. */
-static const int operand[3][3] = {[WB__CONV_FORWARD] = {1, 0, 2}, [WB__CONV_GRAD_INPUT] = {2, 1, 0},
-                                  [WB__CONV_GRAD_WEIGHT] = {2, 0, 1}};
+static const int miopen_operand[3][3] = {[WB__CONV_FORWARD] = {1, 0, 2},
+                                         [WB__CONV_GRAD_INPUT] = {2, 1, 0},
+                                         [WB__CONV_GRAD_WEIGHT] = {2, 0, 1}};
 
 #define AT(name) offsetof(wb__miopen_functions, name)
 #define NAME(name, parameters) {"miopen" #name, AT(name)},
@@ -55,25 +57,26 @@ static const int operand[3][3] = {[WB__CONV_FORWARD] = {1, 0, 2}, [WB__CONV_GRAD
      AT(direction[kind].GetSolutionWorkspaceSize)},                                                \
     {"miopenConvolution" #which "CompileSolution", AT(direction[kind].CompileSolution)},           \
     {"miopenConvolution" #which "Immediate", AT(direction[kind].Immediate)},
-static const wb__gpu_function functions[] = {
+static const wb__gpu_function miopen_functions[] = {
     WB__MIOPEN_FUNCTIONS(NAME) WB__MIOPEN_DIRECTIONS(NAMES) NAME(GetErrorString, (HIPenum status))
 };
 #undef NAME
 #undef NAMES
 #undef AT
-_Static_assert(WB__COUNT(functions) <= WB__GPU_MAX_FUNCTIONS, "room for the functions");
-_Static_assert(sizeof functions / sizeof *functions * sizeof(void *) == sizeof mi, "all of them");
+_Static_assert(WB__COUNT(miopen_functions) <= WB__GPU_MAX_FUNCTIONS, "room for the functions");
+_Static_assert(sizeof miopen_functions / sizeof *miopen_functions * sizeof(void *) == sizeof mi,
+               "all of them");
 
 /* The name of a function of the entry's direction, at this offset of its table. */
-static const char *name_at(const entry *e, size_t offset)
+static const char *miopen_name_at(const miopen_entry *e, size_t offset)
 {
-    const wb__gpu_function *f = functions;
+    const wb__gpu_function *f = miopen_functions;
     while (f->at != offsetof(wb__miopen_functions, direction[e->problem.variant]) + offset) f++;
     return f->name;
 }
 
 /* A MIOpen of another version of ROCm brings its own HIP. */
-static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool miopen_suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__miopen_functions *f = table;
     void *address = NULL, *ours = NULL;
@@ -84,7 +87,7 @@ static bool suits(const void *table, const char *missing, char *reason, size_t c
     return false;
 }
 
-static int create(void **handle)
+static int miopen_create(void **handle)
 {
     miopenHandle_t made = NULL;
     const int status = (int)mi.Create(&made);
@@ -92,9 +95,9 @@ static int create(void **handle)
     return status;
 }
 
-static void destroy_handle(void *handle) { mi.Destroy(handle); }
-static const char *status_name(int status) { return mi.GetErrorString((HIPenum)status); }
-static bool is_memory(int status) { return status == miopenStatusAllocFailed; }
+static void miopen_destroy_handle(void *handle) { mi.Destroy(handle); }
+static const char *miopen_status_name(int status) { return mi.GetErrorString((HIPenum)status); }
+static bool miopen_is_memory(int status) { return status == miopenStatusAllocFailed; }
 
 /* ---- solutions ------------------------------------------------------------------------------- */
 
@@ -102,27 +105,28 @@ static bool is_memory(int status) { return status == miopenStatusAllocFailed; }
 typedef struct {
     wb__hip_device *device;
     miopenHandle_t handle;
-    entry *entry;
+    miopen_entry *entry;
     const char *call;
-} search;
+} miopen_search;
 
 #define MI(s, name, ...) ((s)->call = "miopen" #name, (int)mi.name(__VA_ARGS__))
 /* Calls a function of the entry's direction. */
 #define MI_DIRECTION(s, name, ...)                                                                 \
-    ((s)->call = name_at((s)->entry, offsetof(wb__miopen_direction, name)),                        \
+    ((s)->call = miopen_name_at((s)->entry, offsetof(wb__miopen_direction, name)),                 \
      (int)mi.direction[(s)->entry->problem.variant].name(                                          \
-         (s)->handle, tensor_of((s)->entry, 0), tensor_of((s)->entry, 1), (s)->entry->how,         \
-         tensor_of((s)->entry, 2), __VA_ARGS__))
+         (s)->handle, miopen_tensor_of((s)->entry, 0), miopen_tensor_of((s)->entry,                \
+                                                                        1), (s)->entry->how,       \
+         miopen_tensor_of((s)->entry, 2), __VA_ARGS__))
 
-static miopenTensorDescriptor_t tensor_of(const entry *e, int i)
+static miopenTensorDescriptor_t miopen_tensor_of(const miopen_entry *e, int i)
 {
-    return e->tensor[operand[e->problem.variant][i]];
+    return e->tensor[miopen_operand[e->problem.variant][i]];
 }
 
 /* Frees the descriptors of an entry; those that were not created are NULL. */
-static void drop(wb__gpu_entry *base)
+static void miopen_drop(wb__gpu_entry *base)
 {
-    entry *e = (entry *)base;
+    miopen_entry *e = (miopen_entry *)base;
     for (int i = 0; i < 3; i++) {
         if (e->tensor[i]) mi.DestroyTensorDescriptor(e->tensor[i]);
         e->tensor[i] = NULL;
@@ -132,10 +136,10 @@ static void drop(wb__gpu_entry *base)
 }
 
 /* Creates the descriptors of the entry.  Returns MIOpen's status. */
-static int describe(search *s)
+static int miopen_describe(miopen_search *s)
 {
-    entry *e = s->entry;
-    const problem *p = &e->problem;
+    miopen_entry *e = s->entry;
+    const miopen_problem *p = &e->problem;
     int status = 0;
     for (int i = 0; i < 3 && !status; i++) {
         status = MI(s, CreateTensorDescriptor, &e->tensor[i]);
@@ -159,7 +163,7 @@ static int describe(search *s)
 
 /* Whether a solution may be used.  FFT and Winograd are less accurate than a sum of products.  GEMM
  * calls rocBLAS, which ends the process if it has no kernels for the GPU. */
-static bool is_allowed(const search *s, const wb__miopen_solution *solution)
+static bool is_allowed(const miopen_search *s, const wb__miopen_solution *solution)
 {
     switch (solution->algorithm) {
     case miopenConvolutionAlgoFFT: case miopenConvolutionAlgoWinograd:
@@ -171,7 +175,8 @@ static bool is_allowed(const search *s, const wb__miopen_solution *solution)
 
 /* Compiles the first allowed solution of n, which are sorted by time.  *status receives the status
  * of the last call that failed.  Returns whether there is one. */
-static bool compile_first(search *s, const wb__miopen_solution *solutions, size_t n, int *status)
+static bool compile_first(miopen_search *s, const wb__miopen_solution *solutions, size_t n,
+                          int *status)
 {
     for (size_t i = 0; i < n; i++) {
         wb__miopen_solution chosen = solutions[i];
@@ -181,7 +186,7 @@ static bool compile_first(search *s, const wb__miopen_solution *solutions, size_
                                &chosen.workspace_size);
         if (!*status && chosen.workspace_size > MAX_WORKSPACE) continue;
         if (!*status) *status = MI_DIRECTION(s, CompileSolution, chosen.solution_id);
-        if (is_memory(*status)) return false;
+        if (miopen_is_memory(*status)) return false;
         if (*status) continue;
         s->entry->solution = chosen;
         return true;
@@ -190,10 +195,10 @@ static bool compile_first(search *s, const wb__miopen_solution *solutions, size_
 }
 
 /* Sets the entry's solution.  Returns MIOpen's status.  0 and !found: there is none. */
-static int choose(search *s, bool *found)
+static int miopen_choose(miopen_search *s, bool *found)
 {
     size_t capacity = 0, n = 0;
-    int status = describe(s);
+    int status = miopen_describe(s);
     if (!status) status = MI_DIRECTION(s, GetSolutionCount, &capacity);
     if (status || !capacity) return status;
     wb__miopen_solution *solutions = wb__alloc_zero(capacity, sizeof *solutions);
@@ -207,33 +212,34 @@ static int choose(search *s, bool *found)
     return status;
 }
 
-static int find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *e)
+static int miopen_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *e)
 {
-    search s = {.device = wb__hip_of(d), .handle = handle, .entry = (entry *)e};
-    const int status = choose(&s, &e->found);
-    if (!e->found) drop(e);
-    if (!e->found && is_memory(status)) return wb__gpu_vendor_fail(d, l, status, s.call);
+    miopen_search s = {.device = wb__hip_of(d), .handle = handle, .entry = (miopen_entry *)e};
+    const int status = miopen_choose(&s, &e->found);
+    if (!e->found) miopen_drop(e);
+    if (!e->found && miopen_is_memory(status)) return wb__gpu_vendor_fail(d, l, status, s.call);
     if (!e->found && status) wb__gpu_vendor_note(d, l, status, s.call);
     return 0;
 }
 
-static wb__gpu_vendor library = {
+static wb__gpu_vendor miopen_library = {
     .name = "MIOpen", .variable = "WEBER_AMDGPU_MIOPEN",
     .advice = "install MIOpen (Debian 12 and 13 have none: AMD's packages for Debian and Ubuntu:"
               " miopen-hip; Ubuntu 25.10: libmiopen1; Fedora: miopen), or name its folder in"
               " WEBER_ROCM_PATH",
     .search = &wb__hip_search,
     .files = (const wb__gpu_file[]){{"libMIOpen.so.1", 0}, {"libMIOpen.so", 0}, {NULL, 0}},
-    .functions = functions, .n_functions = WB__COUNT(functions), .table = &mi, .suits = suits,
-    .creating = "miopenCreate", .create = create, .destroy = destroy_handle,
-    .status_name = status_name, .is_memory = is_memory, .entry_bytes = sizeof(entry),
-    .problem_bytes = sizeof(problem), .find = find, .drop = drop,
+    .functions = miopen_functions, .n_functions = WB__COUNT(miopen_functions), .table = &mi,
+    .suits = miopen_suits, .creating = "miopenCreate", .create = miopen_create,
+    .destroy = miopen_destroy_handle, .status_name = miopen_status_name,
+    .is_memory = miopen_is_memory, .entry_bytes = sizeof(miopen_entry),
+    .problem_bytes = sizeof(miopen_problem), .find = miopen_find, .drop = miopen_drop,
     .reasons = {"MIOpen is not used", "MIOpen: it does not work here", "MIOpen: it has no solution",
                 "MIOpen: it refused this one"},
     .lock = WB__MUTEX_INIT,
 };
 
-bool wb__hip_miopen_works(void) { return wb__gpu_vendor_works(&library); }
+bool wb__hip_miopen_works(void) { return wb__gpu_vendor_works(&miopen_library); }
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
@@ -250,7 +256,8 @@ static int layout_of(const wb__view views[3])
 
 /* Sets *p and the operands of *r from a step.  Returns NULL, or a short reason why MIOpen does not
  * compute it. */
-static const char *problem_of(wb__hip_device *d, const wb__step *step, problem *p, routine *r)
+static const char *miopen_problem_of(wb__hip_device *d, const wb__step *step, miopen_problem *p,
+                                     miopen_routine *r)
 {
     const wb__conv_attr *a = &step->conv;
     const wb_dtype t = step->views[0].dtype;
@@ -295,7 +302,7 @@ static const char *problem_of(wb__hip_device *d, const wb__step *step, problem *
     return NULL;
 }
 
-static const char *name_of(const wb__miopen_solution *solution)
+static const char *miopen_name_of(const wb__miopen_solution *solution)
 {
     switch (solution->algorithm) {
     case miopenConvolutionAlgoGEMM: return "MIOpen GEMM";
@@ -307,31 +314,31 @@ static const char *name_of(const wb__miopen_solution *solution)
     }
 }
 
-static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
-                   const char **reason)
+static int miopen_prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
+                          const char **reason)
 {
-    problem p;
-    routine made = {.base = {.library = &wb__hip_miopen}};
+    miopen_problem p;
+    miopen_routine made = {.base = {.library = &wb__hip_miopen}};
     int error = WB_ERROR_UNSUPPORTED;
-    *reason = problem_of(wb__hip_of(d), step, &p, &made);
+    *reason = miopen_problem_of(wb__hip_of(d), step, &p, &made);
     if (*reason) return error;
-    made.entry = (entry *)wb__gpu_entry_of(d, &library, &p, reason, &error);
+    made.entry = (miopen_entry *)wb__gpu_entry_of(d, &miopen_library, &p, reason, &error);
     if (!made.entry) return error;
-    made.base.impl = name_of(&made.entry->solution);
+    made.base.impl = miopen_name_of(&made.entry->solution);
     made.base.workspace = made.entry->solution.workspace_size;
-    made.handle = wb__gpu_vendor_handle(d, &library);
+    made.handle = wb__gpu_vendor_handle(d, &miopen_library);
     return wb__gpu_keep_routine(&made.base, sizeof made, &made.entry->base, r);
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
-static int launch(wb__gpu_device *base, wb__gpu_routine *of, wb__gpu_queue q,
-                  const wb__gpu_addresses *addresses)
+static int miopen_launch(wb__gpu_device *base, wb__gpu_routine *of, wb__gpu_queue q,
+                         const wb__gpu_addresses *addresses)
 {
     wb__hip_device *d = wb__hip_of(base);
-    routine *r = (routine *)of;
-    entry *e = r->entry;
-    const int *which = operand[e->problem.variant];
+    miopen_routine *r = (miopen_routine *)of;
+    miopen_entry *e = r->entry;
+    const int *which = miopen_operand[e->problem.variant];
     void *at[3], *lent = (void *)(uintptr_t)(addresses->workspace + addresses->workspace_at);
     for (int j = 0; j < 3; j++)
         at[j] = (void *)(uintptr_t)(addresses->address[r->buffer[which[j]]] + r->at[which[j]]);
@@ -339,20 +346,20 @@ static int launch(wb__gpu_device *base, wb__gpu_routine *of, wb__gpu_queue q,
     if (d->miopen_stream != d->stream[q]) {
         d->miopen_stream = NULL;
         const int status = (int)mi.SetStream(r->handle, d->stream[q]);
-        if (status) return wb__gpu_vendor_fail(base, &library, status, "miopenSetStream");
+        if (status) return wb__gpu_vendor_fail(base, &miopen_library, status, "miopenSetStream");
         d->miopen_stream = d->stream[q];
     }
     const int status = (int)mi.direction[e->problem.variant].Immediate(
-        r->handle, tensor_of(e, 0), at[0], tensor_of(e, 1), at[1], e->how, tensor_of(e, 2), at[2],
-        lent, of->workspace, e->solution.solution_id);
+        r->handle, miopen_tensor_of(e, 0), at[0], miopen_tensor_of(e, 1), at[1], e->how,
+        miopen_tensor_of(e, 2), at[2], lent, of->workspace, e->solution.solution_id);
     if (status)
-        return wb__gpu_entry_refused(base, &library, &e->base, status,
-                                     name_at(e, offsetof(wb__miopen_direction, Immediate)));
+        return wb__gpu_entry_refused(base, &miopen_library, &e->base, status,
+                                     miopen_name_at(e, offsetof(wb__miopen_direction, Immediate)));
     if (q == WB__GPU_COMPUTE) wb__gpu_issued(base, NULL);
     return 0;
 }
 
 const wb__gpu_hook wb__hip_miopen = {
-    .kinds = 1u << WB__STEP_CONV, .bare = true, .vendor = &library, .prepare = prepare,
-    .launch = launch,
+    .kinds = 1u << WB__STEP_CONV, .bare = true, .vendor = &miopen_library,
+    .prepare = miopen_prepare, .launch = miopen_launch,
 };

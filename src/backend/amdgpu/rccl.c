@@ -9,7 +9,7 @@
 static wb__nccl_functions rccl;
 
 /* An RCCL of another version of ROCm brings its own HIP. */
-static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool rccl_suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__nccl_functions *f = table;
     void *address = NULL, *ours = NULL;
@@ -20,21 +20,21 @@ static bool suits(const void *table, const char *missing, char *reason, size_t c
     return !ours || wb__gpu_shares(address, "hipInit", ours, reason, capacity);
 }
 
-static wb__gpu_vendor library = {
+static wb__gpu_vendor rccl_library = {
     .name = "RCCL", .variable = "WEBER_AMDGPU_RCCL",
     .advice = "install it (Debian and Ubuntu with AMD's packages, and Fedora: rccl), or name its"
               " folder in WEBER_ROCM_PATH",
     .search = &wb__hip_search,
     .files = (const wb__gpu_file[]){{"librccl.so.1", 0}, {"librccl.so", 0}, {NULL, 0}},
-    .functions = wb__nccl_names, .n_functions = WB__NCCL_COUNT, .table = &rccl, .suits = suits,
+    .functions = wb__nccl_names, .n_functions = WB__NCCL_COUNT, .table = &rccl, .suits = rccl_suits,
     .lock = WB__MUTEX_INIT,
 };
 
-static void *stream(wb__gpu_device *d, wb__gpu_queue q) { return wb__hip_of(d)->stream[q]; }
+static void *rccl_stream(wb__gpu_device *d, wb__gpu_queue q) { return wb__hip_of(d)->stream[q]; }
 
 /* HIP reads CUDA's variable too. */
 const wb__nccl_library wb__hip_rccl = {
-    .name = "RCCL", .driver = &wb__hip_driver, .vendor = &library, .stream = stream,
+    .name = "RCCL", .driver = &wb__hip_driver, .vendor = &rccl_library, .stream = rccl_stream,
     .visible = (const char *const[]){"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
                                      "CUDA_VISIBLE_DEVICES", NULL},
 };

@@ -16,68 +16,68 @@
  * list of its size, so a program in a steady state makes no system calls for memory.  The link of
  * the list is stored in the free block. */
 
-enum { LEAST = 8, OCTAVES = 48, A_CLASS = 4 };          /* the smallest block: 2^8 bytes */
+enum { CPU_LEAST = 8, CPU_OCTAVES = 48, CPU_A_CLASS = 4 }; /* the smallest block: 2^8 bytes */
 
-typedef struct block { struct block *next; } block;
+typedef struct cpu_block { struct cpu_block *next; } cpu_block;
 
 static struct {
     wb__mutex lock;
-    block *free[OCTAVES * A_CLASS];
+    cpu_block *free[CPU_OCTAVES * CPU_A_CLASS];
     int64_t bytes;                      /* total of all free blocks */
-} cache = {.lock = WB__MUTEX_INIT};
+} cpu_cache = {.lock = WB__MUTEX_INIT};
 
 /* The size class of a size, with the size of its blocks in *bytes; -1: too large. */
-static int class_of(size_t size, size_t *bytes)
+static int cpu_class_of(size_t size, size_t *bytes)
 {
     int octave = 0;
-    while (octave < OCTAVES && ((size_t)2 << (LEAST + octave)) < size) octave++;
-    if (octave == OCTAVES) return -1;
-    const size_t base = (size_t)1 << (LEAST + octave), step = base / A_CLASS;
+    while (octave < CPU_OCTAVES && ((size_t)2 << (CPU_LEAST + octave)) < size) octave++;
+    if (octave == CPU_OCTAVES) return -1;
+    const size_t base = (size_t)1 << (CPU_LEAST + octave), step = base / CPU_A_CLASS;
     size_t k = size <= base ? 0 : (size - base + step - 1) / step;
-    if (k == A_CLASS) octave++, k = 0, *bytes = 2 * base;
+    if (k == CPU_A_CLASS) octave++, k = 0, *bytes = 2 * base;
     else *bytes = base + k * step;
-    return octave == OCTAVES ? -1 : octave * A_CLASS + (int)k;
+    return octave == CPU_OCTAVES ? -1 : octave * CPU_A_CLASS + (int)k;
 }
 
-static void empty_cache(void)
+static void cpu_empty_cache(void)
 {
-    wb__mutex_lock(&cache.lock);
-    cache.bytes = 0;
-    for (int c = 0; c < OCTAVES * A_CLASS; c++) {
-        while (cache.free[c]) {
-            block *b = cache.free[c];
-            cache.free[c] = b->next;
+    wb__mutex_lock(&cpu_cache.lock);
+    cpu_cache.bytes = 0;
+    for (int c = 0; c < CPU_OCTAVES * CPU_A_CLASS; c++) {
+        while (cpu_cache.free[c]) {
+            cpu_block *b = cpu_cache.free[c];
+            cpu_cache.free[c] = b->next;
             wb__free(b);
         }
     }
-    wb__mutex_unlock(&cache.lock);
+    wb__mutex_unlock(&cpu_cache.lock);
 }
 
 static void cpu_trim(const wb_device *d)
 {
     (void)d;
-    empty_cache();
+    cpu_empty_cache();
 }
 
 static void *cpu_allocate(const wb_device *d, size_t size)
 {
     (void)d;
     size_t bytes = 0;
-    const int c = class_of(size, &bytes);
+    const int c = cpu_class_of(size, &bytes);
     if (c < 0)
         return wb__fail_null(WB_ERROR_MEMORY, "cpu: %zu bytes are more than can be allocated",
                              size);
-    wb__mutex_lock(&cache.lock);
-    block *b = cache.free[c];
+    wb__mutex_lock(&cpu_cache.lock);
+    cpu_block *b = cpu_cache.free[c];
     if (b) {
-        cache.free[c] = b->next;
-        cache.bytes -= (int64_t)bytes;
+        cpu_cache.free[c] = b->next;
+        cpu_cache.bytes -= (int64_t)bytes;
     }
-    wb__mutex_unlock(&cache.lock);
+    wb__mutex_unlock(&cpu_cache.lock);
     if (b) return b;
     b = wb__alloc_aligned(bytes);
     if (!b) {                               /* freeing blocks of other sizes may help */
-        empty_cache();
+        cpu_empty_cache();
         wb_clear_error();
         b = wb__alloc_aligned(bytes);
     }
@@ -89,13 +89,13 @@ static void cpu_release(const wb_device *d, void *memory, size_t size)
     (void)d;
     size_t bytes = 0;
     if (!memory) return;
-    const int c = class_of(size, &bytes);
-    block *b = memory;
-    wb__mutex_lock(&cache.lock);
-    b->next = cache.free[c];
-    cache.free[c] = b;
-    cache.bytes += (int64_t)bytes;
-    wb__mutex_unlock(&cache.lock);
+    const int c = cpu_class_of(size, &bytes);
+    cpu_block *b = memory;
+    wb__mutex_lock(&cpu_cache.lock);
+    b->next = cpu_cache.free[c];
+    cpu_cache.free[c] = b;
+    cpu_cache.bytes += (int64_t)bytes;
+    wb__mutex_unlock(&cpu_cache.lock);
 }
 
 static int cpu_upload(const wb_device *d, void *to, size_t at, const void *from, size_t bytes)
@@ -143,7 +143,7 @@ int wb__cpu_copy(const wb__step *step, wb__cpu_kernel **kernel)
 
 #define wb__cpu_none NULL
 
-static wb__cpu_preparer *const preparers[WB__STEP_COUNT] = {
+static wb__cpu_preparer *const cpu_preparers[WB__STEP_COUNT] = {
 #define WB_STEP(NAME, name, cpu, gpu) [WB__STEP_##NAME] = wb__cpu_##cpu,
 #include "ops/ops.def"
 };
@@ -153,7 +153,8 @@ static int cpu_prepare(const wb_device *d, const wb__step *step, wb__kernel **ke
     (void)d;
     wb__cpu_kernel *k = NULL;
     const int e = step->kind == WB__STEP_FUSED ? wb__cpu_fused(&step->fused, &k)
-                : preparers[step->kind] ? preparers[step->kind](step, &k) : WB_ERROR_INTERNAL;
+                  : cpu_preparers[step->kind]  ? cpu_preparers[step->kind](step, &k)
+                                               : WB_ERROR_INTERNAL;
     *kernel = e ? NULL : &k->base;
     return e;
 }
@@ -231,10 +232,11 @@ static int cpu_memory(const wb_device *d, wb_device_memory *m)
     (void)d;
     int64_t total, free;
     wb__os_memory(&total, &free);
-    wb__mutex_lock(&cache.lock);
-    *m = (wb_device_memory){.total = total, .free = free, .used = wb_memory_used() - cache.bytes,
-                            .peak = wb_memory_peak(), .cached = cache.bytes};
-    wb__mutex_unlock(&cache.lock);
+    wb__mutex_lock(&cpu_cache.lock);
+    *m = (wb_device_memory){.total = total, .free = free,
+                            .used = wb_memory_used() - cpu_cache.bytes, .peak = wb_memory_peak(),
+                            .cached = cpu_cache.bytes};
+    wb__mutex_unlock(&cpu_cache.lock);
     return 0;
 }
 

@@ -21,11 +21,12 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { Q, KEYS, V, O, LSE, DO, DQ, DK, DV };    /* the views of the step */
-/* BLOCK: queries of a block.  LEAST: for fewer queries or keys, or fewer heads, the composed form
- * is not slower, and divides its work among more threads.  MAX_DEPTH: longer rows have not been
- * measured. */
-enum { BLOCK = 32, LEAST = 32, LEAST_HEADS = 4, MAX_DEPTH = 256, LINE = 16 };
+enum { ATTN_Q, ATTN_KEYS, ATTN_V, ATTN_O, ATTN_LSE, ATTN_DO, ATTN_DQ, ATTN_DK,
+       ATTN_DV }; /* the views of the step */
+/* ATTN_BLOCK: queries of a block.  ATTN_LEAST: for fewer queries or keys, or fewer heads, the
+ * composed form is not slower, and divides its work among more threads.  ATTN_MAX_DEPTH: longer
+ * rows have not been measured. */
+enum { ATTN_BLOCK = 32, ATTN_LEAST = 32, LEAST_HEADS = 4, ATTN_MAX_DEPTH = 256, ATTN_LINE = 16 };
 
 /* What both kernels of this file have. */
 typedef struct common common;
@@ -50,37 +51,38 @@ typedef struct {
     /* offsets, in floats, in the scratch of a worker: packed k and v, scores, the gradient of p,
      * two numbers for each row of a block, the products do o, do divided by the sums of p */
     int64_t packed_k, packed_v, p, dp, sum, product, shared;
-} attention;
+} attn_attention;
 
 /* A head, with the addresses of its first rows. */
 typedef struct {
-    const attention *k;
+    const attn_attention *k;
     float *at[9], *scratch;
-} head;
+} attn_head;
 
-static int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+static int64_t attn_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-static int64_t stride(const head *h, int view) { return h->k->c.views[view].strides[2]; }
-static float *row(const head *h, int view, int64_t i) { return h->at[view] + i * stride(h, view); }
+static int64_t attn_stride(const attn_head *h, int view) { return h->k->c.views[view].strides[2]; }
+static float *attn_row(const attn_head *h, int view,
+                       int64_t i) { return h->at[view] + i * attn_stride(h, view); }
 
 /* The block of queries [i0, i0 + rows), which reads the keys [0, seen). */
-typedef struct { int64_t i0, rows, seen; } block;
+typedef struct { int64_t i0, rows, seen; } attn_block;
 
-static block block_at(const attention *k, int64_t i0)
+static attn_block attn_block_at(const attn_attention *k, int64_t i0)
 {
-    block b = {i0, WB__MIN(BLOCK, k->queries - i0), k->keys};
+    attn_block b = {i0, WB__MIN(ATTN_BLOCK, k->queries - i0), k->keys};
     if (k->causal) b.seen = b.i0 + b.rows + k->keys - k->queries;
     return b;
 }
 
 /* How many keys query i of the block sees. */
-static int64_t seen_by(const attention *k, const block *b, int64_t i)
+static int64_t seen_by(const attn_attention *k, const attn_block *b, int64_t i)
 {
     return k->causal ? b->seen - b->rows + i + 1 : b->seen;
 }
 
 /* Sets what the causal mask hides in a block's matrix. */
-static void hide(const attention *k, const block *b, float *p, float value)
+static void attn_hide(const attn_attention *k, const attn_block *b, float *p, float value)
 {
     for (int64_t i = 0; k->causal && i < b->rows; i++)
         for (int64_t j = seen_by(k, b, i); j < b->seen; j++) p[i * b->seen + j] = value;
@@ -88,14 +90,14 @@ static void hide(const attention *k, const block *b, float *p, float value)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-static void pack(const head *h, int view, int64_t depth, float *to)
+static void attn_pack(const attn_head *h, int view, int64_t depth, float *to)
 {
     const wb__gemm g = {.n = h->k->keys, .k = depth, .b = h->at[view], .bs0 = 1,
-                        .bs1 = stride(h, view), .b_type = WB_F32};
+                        .bs1 = attn_stride(h, view), .b_type = WB_F32};
     h->k->c.gemm->pack_b(&g, 0, depth, 0, h->k->keys, to);
 }
 
-static void multiply(const head *h, wb__gemm g, const float *packed)
+static void attn_multiply(const attn_head *h, wb__gemm g, const float *packed)
 {
     g.a_type = g.b_type = g.c_type = g.bias_type = WB_F32;
     g.bs1 = g.cs1 = 1;
@@ -103,35 +105,48 @@ static void multiply(const head *h, wb__gemm g, const float *packed)
 }
 
 /* to [rows, seen] = x·packedᵀ, with the block's rows of x */
-static void to_keys(const head *h, const block *b, int x, int64_t depth, const float *packed,
-                    float *to)
+static void to_keys(const attn_head *h, const attn_block *b, int x, int64_t depth,
+                    const float *packed, float *to)
 {
-    multiply(h, (wb__gemm){.m = b->rows, .n = b->seen, .k = depth, .a = row(h, x, b->i0),
-                           .as0 = stride(h, x), .as1 = 1, .c = to, .cs0 = b->seen}, packed);
+    attn_multiply(h, (wb__gemm){.m = b->rows, .n = b->seen, .k = depth, .a = attn_row(h, x, b->i0),
+                                .as0 = attn_stride(h, x), .as1 = 1, .c = to, .cs0 = b->seen},
+                                packed);
 }
 
 /* The block's rows of y = p·x, with the seen rows of x */
-static void to_queries(const head *h, const block *b, const float *p, int x, int64_t width, int y)
+static void to_queries(const attn_head *h, const attn_block *b, const float *p, int x,
+                       int64_t width, int y)
 {
-    multiply(h, (wb__gemm){.m = b->rows, .n = width, .k = b->seen, .a = p, .as0 = b->seen, .as1 = 1,
-                           .b = h->at[x], .bs0 = stride(h, x), .c = row(h, y, b->i0),
-                           .cs0 = stride(h, y)}, NULL);
+    attn_multiply(h,
+                  (wb__gemm){.m = b->rows,
+                             .n = width,
+                             .k = b->seen,
+                             .a = p,
+                             .as0 = b->seen,
+                             .as1 = 1,
+                             .b = h->at[x],
+                             .bs0 = attn_stride(h, x),
+                             .c = attn_row(h, y, b->i0),
+                             .cs0 = attn_stride(h, y)},
+                  NULL);
 }
 
 /* The seen rows of y get pᵀ·x, with x [rows, width].  The last block, which is computed first,
  * overwrites them; the others add to them. */
-static void add_to_keys(const head *h, const block *b, const float *p, const float *x,
+static void add_to_keys(const attn_head *h, const attn_block *b, const float *p, const float *x,
                         int64_t x_stride, int64_t width, int y)
 {
-    multiply(h, (wb__gemm){.m = b->seen, .n = width, .k = b->rows, .a = p, .as0 = 1, .as1 = b->seen,
-                           .b = x, .bs0 = x_stride, .c = h->at[y], .cs0 = stride(h, y),
-                           .add_to_c = b->i0 + b->rows < h->k->queries}, NULL);
+    attn_multiply(h, (wb__gemm){.m = b->seen, .n = width, .k = b->rows, .a = p, .as0 = 1,
+                                .as1 = b->seen, .b = x, .bs0 = x_stride, .c = h->at[y],
+                                .cs0 = attn_stride(h, y),
+                                .add_to_c = b->i0 + b->rows < h->k->queries}, NULL);
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* x = x times `factor` */
-static void scale_by(const attention *k, float *to, const float *x, float factor, int64_t n)
+static void attn_scale_by(const attn_attention *k, float *to, const float *x, float factor,
+                          int64_t n)
 {
     k->c.table->row[WB__OP_mul][WB__REG_F32][WB__VSV](to, x, &factor, NULL, n);
 }
@@ -140,8 +155,8 @@ static void scale_by(const attention *k, float *to, const float *x, float factor
  * of each row.  Row i has seen + i * more scores; the rest of the row is -Inf.  If the maximum is
  * infinite, scores that equal it count as 0 and all others as -Inf: the former have equal
  * weights. */
-static void exponentials(const wb__tile_table *table, float scale, float *s, int64_t rows,
-                         int64_t n, int64_t seen, int64_t more, float *most, float *sum)
+static void attn_exponentials(const wb__tile_table *table, float scale, float *s, int64_t rows,
+                              int64_t n, int64_t seen, int64_t more, float *most, float *sum)
 {
     table->reduction[1][WB__REG_F32](most, s, rows, n);
     for (int64_t i = 0; i < rows; i++) {
@@ -156,69 +171,69 @@ static void exponentials(const wb__tile_table *table, float scale, float *s, int
 }
 
 /* Computes exp(scale (s - max s)) of the block's queries, the maxima and the sums of rows. */
-static void weigh(const head *h, const block *b, float *p, float *most, float *sum)
+static void attn_weigh(const attn_head *h, const attn_block *b, float *p, float *most, float *sum)
 {
-    const attention *k = h->k;
-    to_keys(h, b, Q, k->c.depth, h->scratch + k->packed_k, p);
-    hide(k, b, p, -INFINITY);
-    exponentials(k->c.table, k->c.scale, p, b->rows, b->seen, seen_by(k, b, 0), k->causal, most,
-                 sum);
+    const attn_attention *k = h->k;
+    to_keys(h, b, ATTN_Q, k->c.depth, h->scratch + k->packed_k, p);
+    attn_hide(k, b, p, -INFINITY);
+    attn_exponentials(k->c.table, k->c.scale, p, b->rows, b->seen, seen_by(k, b, 0), k->causal,
+                      most, sum);
 }
 
-static void forward(const head *h, const block *b)
+static void attn_forward(const attn_head *h, const attn_block *b)
 {
-    const attention *k = h->k;
-    float *p = h->scratch + k->p, *sum = h->scratch + k->sum, most[BLOCK];
-    weigh(h, b, p, most, sum);
-    to_queries(h, b, p, V, k->c.width, O);
-    float *lse = row(h, LSE, b->i0);
+    const attn_attention *k = h->k;
+    float *p = h->scratch + k->p, *sum = h->scratch + k->sum, most[ATTN_BLOCK];
+    attn_weigh(h, b, p, most, sum);
+    to_queries(h, b, p, ATTN_V, k->c.width, ATTN_O);
+    float *lse = attn_row(h, ATTN_LSE, b->i0);
     for (int64_t i = 0; i < b->rows; i++) {
-        float *o = row(h, O, b->i0 + i);
-        scale_by(k, o, o, 1 / sum[i], k->c.width);
-        lse[i * stride(h, LSE)] = k->c.scale * most[i] + logf(sum[i]);
+        float *o = attn_row(h, ATTN_O, b->i0 + i);
+        attn_scale_by(k, o, o, 1 / sum[i], k->c.width);
+        lse[i * attn_stride(h, ATTN_LSE)] = k->c.scale * most[i] + logf(sum[i]);
     }
 }
 
-static void backward(const head *h, const block *b)
+static void attn_backward(const attn_head *h, const attn_block *b)
 {
-    const attention *k = h->k;
+    const attn_attention *k = h->k;
     float *p = h->scratch + k->p, *ds = h->scratch + k->dp, *sum = h->scratch + k->sum;
     float *product = h->scratch + k->product, *shared = h->scratch + k->shared;
-    float *inner = sum + BLOCK, most[BLOCK];            /* inner: sum(do o) */
-    weigh(h, b, p, most, sum);
+    float *inner = sum + ATTN_BLOCK, most[ATTN_BLOCK];  /* inner: sum(do o) */
+    attn_weigh(h, b, p, most, sum);
     for (int64_t i = 0; i < b->rows; i++) {
-        const float *gradient = row(h, DO, b->i0 + i);
-        scale_by(k, shared + i * k->c.width, gradient, 1 / sum[i], k->c.width);
-        k->c.table->row[WB__OP_mul][WB__REG_F32][WB__VVV](product + i * k->c.width, gradient,
-                                                        row(h, O, b->i0 + i), NULL, k->c.width);
+        const float *gradient = attn_row(h, ATTN_DO, b->i0 + i);
+        attn_scale_by(k, shared + i * k->c.width, gradient, 1 / sum[i], k->c.width);
+        k->c.table->row[WB__OP_mul][WB__REG_F32][WB__VVV](
+            product + i * k->c.width, gradient, attn_row(h, ATTN_O, b->i0 + i), NULL, k->c.width);
     }
-    add_to_keys(h, b, p, shared, k->c.width, k->c.width, DV);
+    add_to_keys(h, b, p, shared, k->c.width, k->c.width, ATTN_DV);
     k->c.table->reduction[0][WB__REG_F32](inner, product, b->rows, k->c.width);
-    to_keys(h, b, DO, k->c.width, h->scratch + k->packed_v, ds);
+    to_keys(h, b, ATTN_DO, k->c.width, h->scratch + k->packed_v, ds);
     for (int64_t i = 0; i < b->rows; i++) {
         float *to = ds + i * b->seen;
         k->c.table->pair[WB__PAIR_SUB][WB__PAIR_MUL][1](to, to, inner + i, p + i * b->seen,
                                                         b->seen);
-        scale_by(k, to, to, k->c.scale / sum[i], b->seen);
+        attn_scale_by(k, to, to, k->c.scale / sum[i], b->seen);
     }
-    hide(k, b, ds, 0);
-    to_queries(h, b, ds, KEYS, k->c.depth, DQ);
-    add_to_keys(h, b, ds, row(h, Q, b->i0), stride(h, Q), k->c.depth, DK);
+    attn_hide(k, b, ds, 0);
+    to_queries(h, b, ds, ATTN_KEYS, k->c.depth, ATTN_DQ);
+    add_to_keys(h, b, ds, attn_row(h, ATTN_Q, b->i0), attn_stride(h, ATTN_Q), k->c.depth, ATTN_DK);
 }
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-static void run_head(const common *c, char *const *at, float *scratch)
+static void attn_run_head(const common *c, char *const *at, float *scratch)
 {
-    const attention *k = (const attention *)c;
-    head h = {.k = k, .scratch = scratch};
+    const attn_attention *k = (const attn_attention *)c;
+    attn_head h = {.k = k, .scratch = scratch};
     for (int v = 0; v < c->n_views; v++) h.at[v] = (float *)(void *)at[v];
-    pack(&h, KEYS, c->depth, scratch + k->packed_k);
-    if (k->grad) pack(&h, V, c->width, scratch + k->packed_v);
-    for (int64_t i = (k->queries - 1) / BLOCK * BLOCK; i >= 0; i -= BLOCK) {
-        const block b = block_at(k, i);
-        if (k->grad) backward(&h, &b);
-        else forward(&h, &b);
+    attn_pack(&h, ATTN_KEYS, c->depth, scratch + k->packed_k);
+    if (k->grad) attn_pack(&h, ATTN_V, c->width, scratch + k->packed_v);
+    for (int64_t i = (k->queries - 1) / ATTN_BLOCK * ATTN_BLOCK; i >= 0; i -= ATTN_BLOCK) {
+        const attn_block b = attn_block_at(k, i);
+        if (k->grad) attn_backward(&h, &b);
+        else attn_forward(&h, &b);
     }
 }
 
@@ -227,13 +242,13 @@ typedef struct {
     char *base[9];
     float *workspace;
     atomic_llong next;
-} run;
+} attn_run;
 
-static void worker(void *ctx, int64_t i)
+static void attn_worker(void *ctx, int64_t i)
 {
-    run *r = ctx;
+    attn_run *r = ctx;
     const common *k = r->k;
-    const int64_t of_sample = k->views[KEYS].dims[1];
+    const int64_t of_sample = k->views[ATTN_KEYS].dims[1];
     char *at[9];
     for (;;) {
         const int64_t n = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed);
@@ -250,26 +265,26 @@ static void worker(void *ctx, int64_t i)
     }
 }
 
-static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
-                  const wb__number *numbers)
+static int attn_launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
+                       const wb__number *numbers)
 {
     (void)numbers;
     const common *k = (const common *)kernel;
-    run r = {.k = k, .workspace = workspace};
+    attn_run r = {.k = k, .workspace = workspace};
     for (int v = 0; v < k->n_views; v++) r.base[v] = wb__cpu_at(&k->views[v], buffers);
-    if (k->workers == 1) worker(&r, 0);
-    else wb__parallel(k->workers, worker, &r);
+    if (k->workers == 1) attn_worker(&r, 0);
+    else wb__parallel(k->workers, attn_worker, &r);
     return 0;
 }
 
-static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
+static void attn_destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
 /* ---- attention to a cache -------------------------------------------------------------------- */
 
 /* One query in each head of q attends to the keys and values of a cache, and to those of its own
  * position.  Operands are f32, f16 or bf16, sums f32.  Only the positions in use are read. */
-enum { K_NOW = 4, V_NOW, POSITION, CACHED_VIEWS };      /* after O; the others are those above */
-enum { ROWS = 64 };     /* of a product: longer sums would round more */
+enum { K_NOW = 4, V_NOW, ATTN_POSITION, CACHED_VIEWS }; /* after O; the others are those above */
+enum { ATTN_ROWS = 64 }; /* of a product: longer sums would round more */
 
 typedef struct {
     common c;
@@ -287,22 +302,23 @@ typedef struct {
 } cache_head;
 
 /* Whether products read the rows of a view where they are. */
-static bool in_place(const common *k, int view)
+static bool attn_in_place(const common *k, int view)
 {
     const wb__view *v = &k->views[view];
     return v->dtype == WB_F32 && (k->gemm->masked || v->dims[3] % k->gemm->lanes == 0);
 }
 
-/* Returns rows [j, j + n) of a view as floats, in place or converted, n <= ROWS, and sets *stride
- * to the floats from one row to the next. */
-static const float *floats(const cache_head *h, int view, int64_t j, int64_t n, int64_t *stride)
+/* Returns rows [j, j + n) of a view as floats, in place or converted, n <= ATTN_ROWS, and sets
+ * *stride to the floats from one row to the next. */
+static const float *attn_floats(const cache_head *h, int view, int64_t j, int64_t n,
+                                int64_t *stride)
 {
     const wb__view *v = &h->k->c.views[view];
     const int64_t width = v->dims[3];
     const int64_t row_bytes = v->strides[2] * (int64_t)wb__dtype_size(v->dtype);
     const char *from = h->at[view] + j * row_bytes;
-    *stride = in_place(&h->k->c, view) ? v->strides[2] : up(width, LINE);
-    if (in_place(&h->k->c, view)) return (const float *)(const void *)from;
+    *stride = attn_in_place(&h->k->c, view) ? v->strides[2] : attn_up(width, ATTN_LINE);
+    if (attn_in_place(&h->k->c, view)) return (const float *)(const void *)from;
     float *to = h->scratch + h->k->rows;
     if (width == *stride && v->strides[2] == width) wb__widen(to, from, v->dtype, n * width);
     else for (int64_t i = 0; i < n; i++, from += row_bytes)
@@ -311,12 +327,12 @@ static const float *floats(const cache_head *h, int view, int64_t j, int64_t n, 
 }
 
 /* A product of n rows, [n, stride], and of columns [at, at + n) of the scores, [group, total]. */
-typedef void product(const cache_head *h, const float *rows, int64_t stride, int64_t n,
-                     int64_t total, int64_t at);
+typedef void attn_product(const cache_head *h, const float *rows, int64_t stride, int64_t n,
+                          int64_t total, int64_t at);
 
 /* Sets the columns to the scores of the keys `rows`. */
-static void score(const cache_head *h, const float *rows, int64_t stride, int64_t n, int64_t total,
-                  int64_t at)
+static void attn_score(const cache_head *h, const float *rows, int64_t stride, int64_t n,
+                       int64_t total, int64_t at)
 {
     const cache_attention *k = h->k;
     const wb__gemm g = {.m = k->group, .n = n, .k = k->c.depth, .a = h->scratch + k->q,
@@ -328,8 +344,8 @@ static void score(const cache_head *h, const float *rows, int64_t stride, int64_
 
 /* Adds the values `rows` times the columns, which are weights now, to o.  If `at` is 0, overwrites
  * o. */
-static void add_values(const cache_head *h, const float *rows, int64_t stride, int64_t n,
-                       int64_t total, int64_t at)
+static void attn_add_values(const cache_head *h, const float *rows, int64_t stride, int64_t n,
+                            int64_t total, int64_t at)
 {
     const cache_attention *k = h->k;
     const wb__gemm g = {.m = k->group, .n = k->c.width, .k = n, .a = h->scratch + k->p + at,
@@ -340,13 +356,13 @@ static void add_values(const cache_head *h, const float *rows, int64_t stride, i
 }
 
 /* Computes the products of the first n rows of a view and of the columns from `at` on. */
-static void each_piece(const cache_head *h, product *f, int view, int64_t n, int64_t total,
-                       int64_t at)
+static void attn_each_piece(const cache_head *h, attn_product *f, int view, int64_t n,
+                            int64_t total, int64_t at)
 {
-    for (int64_t j = 0; j < n; j += ROWS) {
+    for (int64_t j = 0; j < n; j += ATTN_ROWS) {
         int64_t stride;
-        const int64_t some = WB__MIN(n - j, ROWS);
-        const float *rows = floats(h, view, j, some, &stride);
+        const int64_t some = WB__MIN(n - j, ATTN_ROWS);
+        const float *rows = attn_floats(h, view, j, some, &stride);
         f(h, rows, stride, some, total, at + j);
     }
 }
@@ -357,25 +373,25 @@ static void run_cache_head(const common *c, char *const *at, float *scratch)
 {
     const cache_attention *k = (const cache_attention *)c;
     const cache_head h = {k, at, scratch};
-    const int32_t position = *(const int32_t *)(const void *)at[POSITION];
+    const int32_t position = *(const int32_t *)(const void *)at[ATTN_POSITION];
     const int64_t n = WB__MIN(WB__MAX(position, 0), k->length);
     const int64_t now = position >= 0 && position < k->length, total = n + now;
-    const wb__view *q = &c->views[Q], *o = &c->views[O];
+    const wb__view *q = &c->views[ATTN_Q], *o = &c->views[ATTN_O];
     const int64_t size = (int64_t)wb__dtype_size(q->dtype);
     float *most = scratch + k->most, *sum = most + k->group;
     for (int64_t i = 0; i < k->group; i++)
-        wb__widen(scratch + k->q + i * c->depth, at[Q] + i * q->strides[1] * size, q->dtype,
+        wb__widen(scratch + k->q + i * c->depth, at[ATTN_Q] + i * q->strides[1] * size, q->dtype,
                   c->depth);
-    each_piece(&h, score, KEYS, n, total, 0);
-    each_piece(&h, score, K_NOW, now, total, n);
+    attn_each_piece(&h, attn_score, ATTN_KEYS, n, total, 0);
+    attn_each_piece(&h, attn_score, K_NOW, now, total, n);
     if (total)
-        exponentials(c->table, c->scale, scratch + k->p, k->group, total, total, 0, most, sum);
-    each_piece(&h, add_values, V, n, total, 0);
-    each_piece(&h, add_values, V_NOW, now, total, n);
+        attn_exponentials(c->table, c->scale, scratch + k->p, k->group, total, total, 0, most, sum);
+    attn_each_piece(&h, attn_add_values, ATTN_V, n, total, 0);
+    attn_each_piece(&h, attn_add_values, V_NOW, now, total, n);
     for (int64_t i = 0; i < k->group; i++) {
         float *to = scratch + k->o + i * c->width;
         for (int64_t j = 0; j < c->width; j++) to[j] = total ? to[j] / sum[i] : 0;
-        wb__narrow(at[O] + i * o->strides[1] * size, o->dtype, to, c->width);
+        wb__narrow(at[ATTN_O] + i * o->strides[1] * size, o->dtype, to, c->width);
     }
 }
 
@@ -385,15 +401,15 @@ static void run_cache_head(const common *c, char *const *at, float *scratch)
  * composed, attention reads all positions. */
 static bool supports_cached(const wb__step *s)
 {
-    const wb_dtype t = s->views[Q].dtype;
+    const wb_dtype t = s->views[ATTN_Q].dtype;
     bool good = t == WB_F32 || wb__is_half(t);
-    for (int i = 0; i < POSITION; i++) {
+    for (int i = 0; i < ATTN_POSITION; i++) {
         const wb__view *v = &s->views[i];
         good &= v->dtype == t && v->ndim == 4 && v->dims[3] > 0 &&
                 (v->strides[3] == 1 || v->dims[3] == 1);
     }
-    return good && s->views[KEYS].dims[1] > 0 && s->views[Q].dims[2] == 1 &&
-           s->views[POSITION].dtype == WB_I32;
+    return good && s->views[ATTN_KEYS].dims[1] > 0 && s->views[ATTN_Q].dims[2] == 1 &&
+           s->views[ATTN_POSITION].dtype == WB_I32;
 }
 
 bool wb__cpu_supports(const wb_device *d, const wb__step *s)
@@ -404,15 +420,15 @@ bool wb__cpu_supports(const wb_device *d, const wb__step *s)
     if (s->variant == WB__ATTENTION_CACHED) return supports_cached(s);
     if (s->precision == WB__PRECISION_MEDIUM && wb__isa_gemm_bf16()) return false;
     const wb__gemm_kernel *gemm = wb__isa_best()->gemm_f32;
-    const int64_t *q = s->views[Q].dims, *k = s->views[KEYS].dims;
+    const int64_t *q = s->views[ATTN_Q].dims, *k = s->views[ATTN_KEYS].dims;
     for (int i = 0; i < s->n_views; i++) {
         const wb__view *v = &s->views[i];
         if (v->dtype != WB_F32 || v->ndim != 4) return false;
-        if (i == LSE) continue;
-        if (v->dims[3] > MAX_DEPTH || (v->strides[3] != 1 && v->dims[3] > 1)) return false;
+        if (i == ATTN_LSE) continue;
+        if (v->dims[3] > ATTN_MAX_DEPTH || (v->strides[3] != 1 && v->dims[3] > 1)) return false;
         if (!v->dims[3] || (!gemm->masked && v->dims[3] % gemm->lanes)) return false;
     }
-    if (q[0] * q[1] < LEAST_HEADS || q[2] < LEAST || k[2] < LEAST) return false;
+    if (q[0] * q[1] < LEAST_HEADS || q[2] < ATTN_LEAST || k[2] < ATTN_LEAST) return false;
     if (2 * q[0] * q[1] < wb__threads()) return false;          /* most threads would be idle */
     return !s->attention.causal || q[2] <= k[2];
 }
@@ -422,18 +438,19 @@ static void divide_scratch(common *k, int n, const int64_t *size, int64_t *const
 {
     for (int i = 0; i < n; i++) {
         *at[i] = k->scratch;
-        k->scratch += up(size[i], LINE);
+        k->scratch += attn_up(size[i], ATTN_LINE);
     }
     k->workers = (int)WB__MIN(k->heads, wb__threads());
     k->kernel.base.workspace = (size_t)(k->workers * k->scratch) * sizeof(float);
 }
 
-static void lay_out(attention *k)
+static void attn_lay_out(attn_attention *k)
 {
-    const int64_t columns = up(k->keys, k->c.gemm->nr), scores = up(BLOCK * k->keys, LINE);
-    const int64_t rows = k->grad ? BLOCK * k->c.width : 0;
+    const int64_t columns = attn_up(k->keys, k->c.gemm->nr),
+                  scores = attn_up(ATTN_BLOCK * k->keys, ATTN_LINE);
+    const int64_t rows = k->grad ? ATTN_BLOCK * k->c.width : 0;
     const int64_t size[] = {columns * k->c.depth, k->grad ? columns * k->c.width : 0, scores,
-                            k->grad ? scores : 0, 2 * BLOCK, rows, rows};
+                            k->grad ? scores : 0, 2 * ATTN_BLOCK, rows, rows};
     int64_t *const at[] = {&k->packed_k, &k->packed_v, &k->p, &k->dp, &k->sum, &k->product,
                            &k->shared};
     divide_scratch(&k->c, WB__COUNT(size), size, at);
@@ -441,38 +458,38 @@ static void lay_out(attention *k)
 
 static void lay_out_cached(cache_attention *k)
 {
-    const int64_t widest = up(WB__MAX(k->c.depth, k->c.width), LINE);
+    const int64_t widest = attn_up(WB__MAX(k->c.depth, k->c.width), ATTN_LINE);
     const int64_t size[] = {k->group * k->c.depth, k->group * (k->length + 1), 2 * k->group,
-                            k->group * k->c.width, ROWS * widest};
+                            k->group * k->c.width, ATTN_ROWS * widest};
     int64_t *const at[] = {&k->q, &k->p, &k->most, &k->o, &k->rows};
     divide_scratch(&k->c, WB__COUNT(size), size, at);
 }
 
 /* A kernel of `bytes`, whose common part is set; NULL: out of memory. */
-static void *new_kernel(const wb__step *s, size_t bytes)
+static void *attn_new_kernel(const wb__step *s, size_t bytes)
 {
     common *k = wb__alloc_zero(1, bytes);
     if (!k) return NULL;
-    const int64_t *keys = s->views[KEYS].dims;
-    k->kernel.launch = launch;
-    k->kernel.destroy = destroy;
+    const int64_t *keys = s->views[ATTN_KEYS].dims;
+    k->kernel.launch = attn_launch;
+    k->kernel.destroy = attn_destroy;
     k->table = wb__tile_table_here();
     k->gemm = wb__isa_best()->gemm_f32;
     k->n_views = s->n_views;
     memcpy(k->views, s->views, sizeof k->views);
     k->heads = keys[0] * keys[1];
     k->depth = keys[3];
-    k->width = s->views[V].dims[3];
+    k->width = s->views[ATTN_V].dims[3];
     k->scale = (float)s->attention.scale;
     return k;
 }
 
 static int prepare_cached(const wb__step *s, wb__cpu_kernel **kernel)
 {
-    cache_attention *k = new_kernel(s, sizeof *k);
+    cache_attention *k = attn_new_kernel(s, sizeof *k);
     if (!k) return WB_ERROR_MEMORY;
-    k->group = s->views[Q].dims[1] / s->views[KEYS].dims[1];
-    k->length = s->views[KEYS].dims[2];
+    k->group = s->views[ATTN_Q].dims[1] / s->views[ATTN_KEYS].dims[1];
+    k->length = s->views[ATTN_KEYS].dims[2];
     lay_out_cached(k);
     k->c.run_head = run_cache_head;
     k->c.kernel.base.impl = "attention to a cache";
@@ -484,16 +501,16 @@ int wb__cpu_attention(const wb__step *s, wb__cpu_kernel **kernel)
 {
     if (!wb__cpu_supports(NULL, s))
         return wb__fail(WB_ERROR_UNSUPPORTED, "attention: not for %s in this layout",
-                        wb_dtype_name(s->views[Q].dtype));
+                        wb_dtype_name(s->views[ATTN_Q].dtype));
     if (s->variant == WB__ATTENTION_CACHED) return prepare_cached(s, kernel);
-    attention *k = new_kernel(s, sizeof *k);
+    attn_attention *k = attn_new_kernel(s, sizeof *k);
     if (!k) return WB_ERROR_MEMORY;
-    k->queries = s->views[Q].dims[2];
-    k->keys = s->views[KEYS].dims[2];
+    k->queries = s->views[ATTN_Q].dims[2];
+    k->keys = s->views[ATTN_KEYS].dims[2];
     k->causal = s->attention.causal;
     k->grad = s->variant == WB__ATTENTION_GRAD;
-    lay_out(k);
-    k->c.run_head = run_head;
+    attn_lay_out(k);
+    k->c.run_head = attn_run_head;
     k->c.kernel.base.impl = "attention by blocks";
     *kernel = &k->c.kernel;
     return 0;

@@ -9,8 +9,8 @@ typedef struct {
     _Atomic uint64_t begun;             /* number of the operation that was begun last */
 } collective_kernel;
 
-static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
-                  const wb__number *numbers)
+static int cpu_collective_launch(const wb__cpu_kernel *kernel, void *const *buffers,
+                                 void *workspace, const wb__number *numbers)
 {
     collective_kernel *k = (collective_kernel *)(uintptr_t)kernel;
     wb__collective c = k->operation;
@@ -22,12 +22,12 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
 }
 
 /* If two threads run the plan, the operation that was begun last is complete after the other. */
-static int finish(const wb__cpu_kernel *kernel)
+static int cpu_collective_finish(const wb__cpu_kernel *kernel)
 {
     return wb__collective_end(((const collective_kernel *)kernel)->begun);
 }
 
-static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
+static void cpu_collective_destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
 int wb__cpu_collective(const wb__step *s, wb__cpu_kernel **kernel)
 {
@@ -37,9 +37,9 @@ int wb__cpu_collective(const wb__step *s, wb__cpu_kernel **kernel)
     k->x = s->views[0];
     k->y = s->views[1];
     k->operation = wb__collective_of(s, &from, &to);
-    k->head.launch = launch;
-    k->head.finish = finish;
-    k->head.destroy = destroy;
+    k->head.launch = cpu_collective_launch;
+    k->head.finish = cpu_collective_finish;
+    k->head.destroy = cpu_collective_destroy;
     k->head.base.unfinished = true;
     k->head.base.impl = s->communicator->name;
     *kernel = &k->head;

@@ -29,7 +29,7 @@ typedef struct {
     char *y;
 } cumsum_run;
 
-enum { MAX_WIDTH = 128, APART = 8, GRAIN = 16 * 1024 };
+enum { MAX_WIDTH = 128, APART = 8, CPU_CUMSUM_GRAIN = 16 * 1024 };
 
 /* ---- a block --------------------------------------------------------------------------------- */
 
@@ -45,7 +45,7 @@ static inline void add_lossy(float *s, float *c, float v)
     *s = total;
 }
 
-#define SUMS(NAME, type, sum_type, HOW, OF, TO)                                                    \
+#define CPU_CUMSUM_SUMS(NAME, type, sum_type, HOW, OF, TO)                                         \
     static inline __attribute__((always_inline)) void NAME##_apart(                                \
         const block *b, const type *restrict x, type *restrict y, int64_t x_next, int64_t y_next)  \
     {                                                                                              \
@@ -65,17 +65,17 @@ static inline void add_lossy(float *s, float *c, float v)
         else NAME##_apart(b, from, to, b->x_next, b->y_next);                                      \
     }
 
-SUMS(sum_f32, float, float, LOSSY, , )
-SUMS(sum_f64, double, double, PLAIN, , )
-SUMS(sum_f16, uint16_t, float, LOSSY, of_f16, to_f16)
-SUMS(sum_bf16, uint16_t, float, LOSSY, of_bf16, to_bf16)
-SUMS(sum_8, uint8_t, uint32_t, PLAIN, , )
-SUMS(sum_32, uint32_t, uint32_t, PLAIN, , )
-SUMS(sum_64, uint64_t, uint64_t, PLAIN, , )
+CPU_CUMSUM_SUMS(sum_f32, float, float, LOSSY, , )
+CPU_CUMSUM_SUMS(sum_f64, double, double, PLAIN, , )
+CPU_CUMSUM_SUMS(sum_f16, uint16_t, float, LOSSY, of_f16, to_f16)
+CPU_CUMSUM_SUMS(sum_bf16, uint16_t, float, LOSSY, of_bf16, to_bf16)
+CPU_CUMSUM_SUMS(sum_8, uint8_t, uint32_t, PLAIN, , )
+CPU_CUMSUM_SUMS(sum_32, uint32_t, uint32_t, PLAIN, , )
+CPU_CUMSUM_SUMS(sum_64, uint64_t, uint64_t, PLAIN, , )
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static void run_task(void *ctx, int64_t task)
+static void cpu_cumsum_run_task(void *ctx, int64_t task)
 {
     const cumsum_run *r = ctx;
     const cumsum_kernel *k = r->k;
@@ -101,23 +101,23 @@ static void run_task(void *ctx, int64_t task)
     k->sum(&b, r->x + x_at * size, y);
 }
 
-static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
-                  const wb__number *numbers)
+static int cpu_cumsum_launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
+                             const wb__number *numbers)
 {
     (void)workspace, (void)numbers;
     const cumsum_kernel *k = (const cumsum_kernel *)kernel;
     cumsum_run r = {k, wb__cpu_at(&k->x, buffers), wb__cpu_at(&k->y, buffers)};
     const int64_t work = k->tasks / k->blocks * k->x.dims[0] * k->x.dims[k->x.ndim - 1];
-    if (work >= GRAIN) wb__parallel(k->tasks, run_task, &r);
-    else for (int64_t i = 0; i < k->tasks; i++) run_task(&r, i);
+    if (work >= CPU_CUMSUM_GRAIN) wb__parallel(k->tasks, cpu_cumsum_run_task, &r);
+    else for (int64_t i = 0; i < k->tasks; i++) cpu_cumsum_run_task(&r, i);
     return 0;
 }
 
-static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
+static void cpu_cumsum_destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
 /* Chooses the dimension along which the rows of a block are neighbours, and swaps it with the last
  * dimension.  The best dimension has stride 1 in x and y; the second best has a size above 1. */
-static void choose_last(wb__view *x, wb__view *y)
+static void cpu_cumsum_choose_last(wb__view *x, wb__view *y)
 {
     int best = x->ndim - 1;
     for (int i = 1; i < x->ndim; i++)
@@ -148,7 +148,7 @@ int wb__cpu_cumsum(const wb__step *s, wb__cpu_kernel **kernel)
         k->x.strides[1] = k->y.strides[1] = 1;
         k->x.ndim = k->y.ndim = 2;
     }
-    choose_last(&k->x, &k->y);
+    cpu_cumsum_choose_last(&k->x, &k->y);
     const int last = k->x.ndim - 1;
     const bool beside = k->x.strides[last] == 1 && k->y.strides[last] == 1;
     const int64_t width = beside ? MAX_WIDTH : APART;
@@ -157,8 +157,8 @@ int wb__cpu_cumsum(const wb__step *s, wb__cpu_kernel **kernel)
     for (int i = 1; i < last; i++) k->tasks *= k->x.dims[i];
     k->sum = sums[k->y.dtype];
     k->exclusive = s->variant != 0;
-    k->head.launch = launch;
-    k->head.destroy = destroy;
+    k->head.launch = cpu_cumsum_launch;
+    k->head.destroy = cpu_cumsum_destroy;
     k->head.base.impl = "running sums";
     *kernel = &k->head;
     return 0;

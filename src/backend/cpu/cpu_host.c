@@ -13,8 +13,8 @@ WB__PROGRAM_CALL(host_call, host_run, int,
                  const host_kernel *k; const wb_host_array *arrays;,
                  c->k->f(c->k->n, c->arrays, &c->arrays[c->k->n], c->k->ctx))
 
-static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
-                  const wb__number *numbers)
+static int cpu_host_launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
+                           const wb__number *numbers)
 {
     (void)workspace, (void)numbers;
     const host_kernel *k = (const host_kernel *)kernel;
@@ -36,7 +36,7 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
     return meant ? wb__fail(WB_ERROR_ARGUMENT, "%s", wb_error()) : code;
 }
 
-static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
+static void cpu_host_destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
 int wb__cpu_host(const wb__step *s, wb__cpu_kernel **kernel)
 {
@@ -46,8 +46,8 @@ int wb__cpu_host(const wb__step *s, wb__cpu_kernel **kernel)
     k->ctx = s->host_ctx;
     k->n = s->n_views - 1;
     for (int i = 0; i <= k->n; i++) k->views[i] = s->views[i];
-    k->head.launch = launch;
-    k->head.destroy = destroy;
+    k->head.launch = cpu_host_launch;
+    k->head.destroy = cpu_host_destroy;
     k->head.base.impl = "the program's function";
     *kernel = &k->head;
     return 0;

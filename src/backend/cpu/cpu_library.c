@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static size_t up(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+static size_t cpu_library_up(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 typedef struct {
     wb__cpu_kernel head;
@@ -22,37 +22,39 @@ typedef struct {
     int64_t loop[WB_MAX_DIMS], step[WB_MAX_DIMS][3];
 } library_kernel;
 
-static void run_copy(const library_kernel *k, int i, void *from, void *to, char *workspace)
+static void cpu_library_run_copy(const library_kernel *k, int i, void *from, void *to,
+                                 char *workspace)
 {
     k->copy[i]->launch(k->copy[i], (void *[]){from, to}, workspace + k->copies_at, NULL);
 }
 
-static int run_once(const library_kernel *k, void *const *buffers, void *const *views,
-                    char *workspace)
+static int cpu_library_run_once(const library_kernel *k, void *const *buffers, void *const *views,
+                                char *workspace)
 {
     void *at[4] = {views[0], views[1], views[2], views[3]};
     for (int i = 0; i < 3; i++) {
         if (!k->copy[i]) continue;
         at[i] = workspace + k->operand_at[i];
-        if (i != k->written) run_copy(k, i, buffers[k->views[i].buffer], at[i], workspace);
+        if (i != k->written)
+            cpu_library_run_copy(k, i, buffers[k->views[i].buffer], at[i], workspace);
     }
     const void *form = k->form ? buffers[k->form] : NULL;
     if (form) k->op->run_form(k->op, at, form, workspace);
     else k->op->run(k->op, at, workspace);
     const int i = k->written;
-    if (k->copy[i]) run_copy(k, i, at[i], buffers[k->views[i].buffer], workspace);
+    if (k->copy[i]) cpu_library_run_copy(k, i, at[i], buffers[k->views[i].buffer], workspace);
     return 0;
 }
 
-static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
-                  const wb__number *numbers)
+static int cpu_library_launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
+                              const wb__number *numbers)
 {
     const library_kernel *k = (const library_kernel *)kernel;
     (void)numbers;
     if (!k->op) return 0;                                   /* nothing to compute */
     void *at[4] = {NULL};
     for (int i = 0; i < k->n_views; i++) at[i] = wb__cpu_at(&k->views[i], buffers);
-    if (!k->n_loops) return run_once(k, buffers, at, workspace);
+    if (!k->n_loops) return cpu_library_run_once(k, buffers, at, workspace);
     int64_t index[WB_MAX_DIMS] = {0};
     for (;;) {
         void *now[4] = {at[0], at[1], at[2], at[3]};
@@ -65,7 +67,7 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
     }
 }
 
-static void destroy(wb__cpu_kernel *kernel)
+static void cpu_library_destroy(wb__cpu_kernel *kernel)
 {
     library_kernel *k = (library_kernel *)kernel;
     if (k->op) k->op->destroy(k->op);
@@ -75,7 +77,7 @@ static void destroy(wb__cpu_kernel *kernel)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-static int matmul(const wb__step *s, library_kernel *k)
+static int cpu_library_matmul(const wb__step *s, library_kernel *k)
 {
     const wb__view *a = &s->views[0], *b = &s->views[1], *c = &s->views[2];
     const wb__view *v[3] = {a, b, c};
@@ -134,7 +136,7 @@ int64_t wb__cpu_packed_bytes(const wb_device *device, const wb__step *s)
         .k = a->dims[a->ndim - 1]});
 }
 
-static int pack(const wb__step *s, library_kernel *k)
+static int cpu_library_pack(const wb__step *s, library_kernel *k)
 {
     const wb__view *b = &s->views[0];
     const int rows = b->ndim - 2;
@@ -147,7 +149,7 @@ static int pack(const wb__step *s, library_kernel *k)
 
 /* The layouts that a view of logical shape [N, C, H, W] has: NCHW (bit 0), NHWC (bit 1), or
  * both. */
-static int layouts(const wb__view *v)
+static int cpu_library_layouts(const wb__view *v)
 {
     static const int order[2][4] = {{0, 1, 2, 3}, {0, 2, 3, 1}};
     int fits = 0;
@@ -165,7 +167,7 @@ static int layouts(const wb__view *v)
 }
 
 /* Adds a copy of operand i to or from an NHWC buffer in the workspace. */
-static int add_copy(library_kernel *k, int i)
+static int cpu_library_add_copy(library_kernel *k, int i)
 {
     const wb__view *v = &k->views[i];
     const int64_t c = v->dims[1], h = v->dims[2], w = v->dims[3];
@@ -178,14 +180,14 @@ static int add_copy(library_kernel *k, int i)
     const int e = wb__cpu_copy(&copy, &k->copy[i]);
     if (e) return e;
     k->operand_at[i] = k->copies_at;
-    k->copies_at += up((size_t)(v->dims[0] * c * h * w) * wb__dtype_size(v->dtype));
+    k->copies_at += cpu_library_up((size_t)(v->dims[0] * c * h * w) * wb__dtype_size(v->dtype));
     return 0;
 }
 
-static int conv(const wb__step *s, library_kernel *k)
+static int cpu_library_conv(const wb__step *s, library_kernel *k)
 {
     const wb__view *x = &s->views[0], *w = &s->views[1], *y = &s->views[2];
-    if (!layouts(x) || !layouts(y) || !(layouts(w) & 1))
+    if (!cpu_library_layouts(x) || !cpu_library_layouts(y) || !(cpu_library_layouts(w) & 1))
         return wb__fail(WB_ERROR_INTERNAL, "conv: operands must be dense");
     wb__conv_desc d = {
         .dtype = x->dtype, .kind = (wb__conv_kind)s->variant,
@@ -198,19 +200,19 @@ static int conv(const wb__step *s, library_kernel *k)
     memcpy(d.pad, s->conv.pad, sizeof d.pad);
     int e = wb__cpu_conv(&d, &k->op);
     k->written = d.kind == WB__CONV_FORWARD ? 2 : d.kind == WB__CONV_GRAD_INPUT ? 0 : 1;
-    k->copies_at = e ? 0 : up(k->op->workspace);
+    k->copies_at = e ? 0 : cpu_library_up(k->op->workspace);
     for (int i = 0; !e && i < 3; i += 2)
-        if (!(layouts(&s->views[i]) & 2)) e = add_copy(k, i);
+        if (!(cpu_library_layouts(&s->views[i]) & 2)) e = cpu_library_add_copy(k, i);
     return e;
 }
 
-static int pool(const wb__step *s, library_kernel *k)
+static int cpu_library_pool(const wb__step *s, library_kernel *k)
 {
     const bool back = s->variant == WB__POOL_MEAN_GRAD;
     const wb__view *x = &s->views[back];
     const wb__view *y = &s->views[back ? 0 : s->variant == WB__POOL_MAX_GATHER ? 2 : 1];
     int fits = 3;
-    for (int i = 0; i < s->n_views; i++) fits &= layouts(&s->views[i]);
+    for (int i = 0; i < s->n_views; i++) fits &= cpu_library_layouts(&s->views[i]);
     if (!fits) return wb__fail(WB_ERROR_INTERNAL, "pool: operands must be dense and of one layout");
     wb__pool_desc d = {
         .dtype = x->dtype, .kind = (wb__pool_kind)s->variant, .n = x->dims[0], .c = x->dims[1],
@@ -223,7 +225,7 @@ static int pool(const wb__step *s, library_kernel *k)
 }
 
 /* Lets the kernel read the prepared form of view 1, which its operation has. */
-static void enable_form(library_kernel *k, const wb__step *s)
+static void cpu_library_enable_form(library_kernel *k, const wb__step *s)
 {
     const int64_t about[] = {(int64_t)k->op->form_key, k->views[1].offset, k->views[1].dtype};
     k->form = s->form;
@@ -245,21 +247,21 @@ int wb__cpu_library(const wb__step *s, wb__cpu_kernel **kernel)
 {
     library_kernel *k = wb__alloc_zero(1, sizeof *k);
     if (!k) return WB_ERROR_MEMORY;
-    k->head.launch = launch;
-    k->head.destroy = destroy;
+    k->head.launch = cpu_library_launch;
+    k->head.destroy = cpu_library_destroy;
     k->n_views = s->n_views;
     memcpy(k->views, s->views, sizeof k->views);
-    const int e = s->kind == WB__STEP_MATMUL ? matmul(s, k)
-                : s->kind == WB__STEP_PACK ? pack(s, k)
-                : s->kind == WB__STEP_CONV ? conv(s, k) : pool(s, k);
+    const int e = s->kind == WB__STEP_MATMUL ? cpu_library_matmul(s, k)
+                : s->kind == WB__STEP_PACK ? cpu_library_pack(s, k)
+                : s->kind == WB__STEP_CONV ? cpu_library_conv(s, k) : cpu_library_pool(s, k);
     if (e) {
-        destroy(&k->head);
+        cpu_library_destroy(&k->head);
         return e;
     }
     k->head.base.impl = k->op ? k->op->impl : "nothing";
     k->head.base.reason = k->op ? k->op->reason : NULL;
     k->head.base.workspace = WB__MAX(k->op ? k->op->workspace : 0, k->copies_at);
-    if (s->form && k->op && k->op->form_bytes && !k->n_loops) enable_form(k, s);
+    if (s->form && k->op && k->op->form_bytes && !k->n_loops) cpu_library_enable_form(k, s);
     for (int i = 0; i < 3; i++)
         if (k->copy[i])
             k->head.base.workspace = WB__MAX(k->head.base.workspace,

@@ -12,10 +12,10 @@
 #endif
 
 enum {
-    X, WEIGHT, SCALE, Y, BIAS,          /* the views */
-    SERIAL = 256 * 1024,                /* with fewer multiplications one thread is faster */
-    GRAIN = 16 * 1024,                  /* elements that one thread quantises */
-    PER_THREAD = 3,                     /* parts for each thread */
+    CPU_INT8_X, CPU_INT8_WEIGHT, CPU_INT8_SCALE, CPU_INT8_Y, CPU_INT8_BIAS, /* the views */
+    CPU_INT8_SERIAL = 256 * 1024,       /* with fewer multiplications one thread is faster */
+    CPU_INT8_GRAIN = 16 * 1024,         /* elements that one thread quantises */
+    CPU_INT8_PER_THREAD = 3,            /* parts for each thread */
     LEAST_COLUMNS = 32,                 /* of a part, if there are several */
     ROWS_OF_PART = 48                   /* more rows are divided too */
 };
@@ -40,11 +40,11 @@ typedef struct {
 static void quantise_row(void *ctx, int64_t i)
 {
     const int8_run *r = ctx;
-    r->k->kernel->quantise(r->x + i * r->k->views[X].strides[0], r->k->k,
+    r->k->kernel->quantise(r->x + i * r->k->views[CPU_INT8_X].strides[0], r->k->k,
                            (char *)(uintptr_t)r->p.q + i * r->k->q_step, &r->row[i]);
 }
 
-static void run_part(void *ctx, int64_t part)
+static void cpu_int8_run_part(void *ctx, int64_t part)
 {
     const int8_run *r = ctx;
     const int8_kernel *k = r->k;
@@ -52,32 +52,34 @@ static void run_part(void *ctx, int64_t part)
     k->kernel->product(&r->p, i, WB__MIN(i + k->rows, k->m), j, WB__MIN(j + k->columns, k->n));
 }
 
-static size_t up(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+static size_t cpu_int8_up(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
-static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
-                  const wb__number *numbers)
+static int cpu_int8_launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
+                           const wb__number *numbers)
 {
     (void)numbers;
     const int8_kernel *k = (const int8_kernel *)kernel;
     const wb__view *v = k->views;
     if (!k->parts) return 0;
-    char *q = (char *)workspace + up((size_t)k->m * sizeof(wb__int8_row));
-    int8_run r = {.k = k, .x = wb__cpu_at(&v[X], buffers), .row = workspace};
+    char *q = (char *)workspace + cpu_int8_up((size_t)k->m * sizeof(wb__int8_row));
+    int8_run r = {.k = k, .x = wb__cpu_at(&v[CPU_INT8_X], buffers), .row = workspace};
     r.p = (wb__int8_product){
-        .m = k->m, .n = k->n, .k = k->k, .w = wb__cpu_at(&v[WEIGHT], buffers),
-        .w_step = v[WEIGHT].strides[0], .q = q, .q_step = k->q_step, .row = r.row,
-        .scale = wb__cpu_at(&v[SCALE], buffers), .scale_step = v[SCALE].strides[0],
-        .bias = k->n_views > BIAS ? wb__cpu_at(&v[BIAS], buffers) : NULL,
-        .y = wb__cpu_at(&v[Y], buffers), .y_step = {v[Y].strides[0], v[Y].strides[1]},
-        .act = k->act};
-    if (k->m * k->k >= GRAIN) wb__parallel(k->m, quantise_row, &r);
+        .m = k->m, .n = k->n, .k = k->k, .w = wb__cpu_at(&v[CPU_INT8_WEIGHT], buffers),
+        .w_step = v[CPU_INT8_WEIGHT].strides[0], .q = q, .q_step = k->q_step, .row = r.row,
+        .scale = wb__cpu_at(&v[CPU_INT8_SCALE], buffers),
+        .scale_step = v[CPU_INT8_SCALE].strides[0],
+        .bias = k->n_views > CPU_INT8_BIAS ? wb__cpu_at(&v[CPU_INT8_BIAS], buffers) : NULL,
+        .y = wb__cpu_at(&v[CPU_INT8_Y], buffers), .y_step = {v[CPU_INT8_Y].strides[0],
+                                                             v[CPU_INT8_Y].strides[1]},
+                                                             .act = k->act};
+    if (k->m * k->k >= CPU_INT8_GRAIN) wb__parallel(k->m, quantise_row, &r);
     else for (int64_t i = 0; i < k->m; i++) quantise_row(&r, i);
-    if (k->parts > 1) wb__parallel(k->parts, run_part, &r);
-    else run_part(&r, 0);
+    if (k->parts > 1) wb__parallel(k->parts, cpu_int8_run_part, &r);
+    else cpu_int8_run_part(&r, 0);
     return 0;
 }
 
-static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
+static void cpu_int8_destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
 /* ---- the kernels of this processor ----------------------------------------------------------- */
 
@@ -118,17 +120,18 @@ const wb__int8_kernel *wb__int8_best(void)
 
 bool wb__cpu_supports_int8(const wb__step *s)
 {
-    const wb__view *x = &s->views[X], *w = &s->views[WEIGHT];
-    return x->dtype == WB_F32 && w->dtype == WB_I8 && s->views[SCALE].dtype == WB_F32 &&
+    const wb__view *x = &s->views[CPU_INT8_X], *w = &s->views[CPU_INT8_WEIGHT];
+    return x->dtype == WB_F32 && w->dtype == WB_I8 && s->views[CPU_INT8_SCALE].dtype == WB_F32 &&
            x->ndim == 2 && w->ndim == 2 && x->dims[1] <= WB__INT8_MOST;
 }
 
 /* Divides the product among the threads.  One row has parts of columns alone: all threads read
  * different weights. */
-static void divide(int8_kernel *k)
+static void cpu_int8_divide(int8_kernel *k)
 {
     const double work = (double)k->m * (double)k->n * (double)k->k;
-    const int64_t threads = work < SERIAL ? 1 : wb__threads(), want = PER_THREAD * threads;
+    const int64_t threads = work < CPU_INT8_SERIAL ? 1 : wb__threads(),
+                  want = CPU_INT8_PER_THREAD * threads;
     k->rows = k->m;
     k->columns = k->n;
     if (threads > 1) {
@@ -147,22 +150,23 @@ int wb__cpu_linear_int8(const wb__step *s, wb__cpu_kernel **kernel)
 {
     if (!wb__cpu_supports_int8(s))
         return wb__fail(WB_ERROR_UNSUPPORTED, "linear_int8: not for %s and %s",
-                        wb_dtype_name(s->views[X].dtype), wb_dtype_name(s->views[WEIGHT].dtype));
+                        wb_dtype_name(s->views[CPU_INT8_X].dtype),
+                        wb_dtype_name(s->views[CPU_INT8_WEIGHT].dtype));
     int8_kernel *k = wb__alloc_zero(1, sizeof *k);
     if (!k) return WB_ERROR_MEMORY;
     k->kernel = wb__int8_best();
     k->n_views = s->n_views;
     memcpy(k->views, s->views, (size_t)s->n_views * sizeof *k->views);
-    k->m = s->views[X].dims[0];
-    k->k = s->views[X].dims[1];
-    k->n = s->views[WEIGHT].dims[0];
+    k->m = s->views[CPU_INT8_X].dims[0];
+    k->k = s->views[CPU_INT8_X].dims[1];
+    k->n = s->views[CPU_INT8_WEIGHT].dims[0];
     k->q_step = wb__int8_row_bytes(k->kernel, k->k);
     k->act = wb__act_of(s->epilogue, WB_F32);
-    divide(k);
-    k->head.launch = launch;
-    k->head.destroy = destroy;
+    cpu_int8_divide(k);
+    k->head.launch = cpu_int8_launch;
+    k->head.destroy = cpu_int8_destroy;
     k->head.base.impl = k->kernel->name;
-    k->head.base.workspace = up((size_t)k->m * sizeof(wb__int8_row)) +
+    k->head.base.workspace = cpu_int8_up((size_t)k->m * sizeof(wb__int8_row)) +
                              (size_t)(k->m * k->q_step);
     *kernel = &k->head;
     return 0;

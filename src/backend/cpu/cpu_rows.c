@@ -25,10 +25,10 @@ typedef struct {
     char *y, *sums, *begun;             /* begun[i]: whether row i of y has a value; not for sums */
 } rows_run;
 
-enum { GRAIN = 16 * 1024, MAX_PARTS = 64 };
+enum { CPU_ROWS_GRAIN = 16 * 1024, CPU_ROWS_MAX_PARTS = 64 };
 
 /* The value of index i; -1: out of range. */
-static inline int64_t index_at(const rows_run *r, int64_t i)
+static inline int64_t cpu_rows_index_at(const rows_run *r, int64_t i)
 {
     int64_t at;
     switch (r->k->index.dtype) {
@@ -40,19 +40,19 @@ static inline int64_t index_at(const rows_run *r, int64_t i)
     return at >= 0 && at < r->k->n ? at : -1;
 }
 
-static void take_part(void *ctx, int64_t part)
+static void cpu_rows_take_part(void *ctx, int64_t part)
 {
     const rows_run *r = ctx;
     const rows_kernel *k = r->k;
     const int64_t size = (int64_t)wb__dtype_size(k->y.dtype), bytes = k->inner * size;
     for (int64_t i = k->count * part / k->parts; i < k->count * (part + 1) / k->parts; i++) {
-        const int64_t at = index_at(r, i);
+        const int64_t at = cpu_rows_index_at(r, i);
         if (at < 0) memset(r->y + i * bytes, 0, (size_t)bytes);
         else memcpy(r->y + i * bytes, r->x + at * k->from_step * size, (size_t)bytes);
     }
 }
 
-#define ADD(NAME, sum_type, type, widen)                                                           \
+#define CPU_ROWS_ADD(NAME, sum_type, type, widen)                                                  \
     case WB_##NAME: {                                                                              \
         sum_type *to = (sum_type *)sums + at * k->inner;                                           \
         const type *from = (const type *)r->x + i * k->from_step;                                  \
@@ -61,7 +61,7 @@ static void take_part(void *ctx, int64_t part)
     }
 
 /* One row of a combination that is no sum: the first row is copied. */
-#define EACH(value)                                                                                \
+#define CPU_ROWS_EACH(value)                                                                       \
     for (int64_t j = 0; j < k->inner; j++) {                                                       \
         const kind v = (kind)WIDEN(from[j]), s = to[j];                                            \
         (void)s;                                                                                   \
@@ -72,14 +72,14 @@ static void take_part(void *ctx, int64_t part)
         typedef kind_ kind;                                                                        \
         kind *to = (kind *)sums + at * k->inner;                                                   \
         const type *from = (const type *)r->x + i * k->from_step;                                  \
-        if (first) EACH(v)                                                                         \
-        else if (k->variant == WB__ROWS_MUL) EACH((product)s * (product)v)                         \
-        else if (k->variant == WB__ROWS_MAX) EACH(v > s || v != v ? v : s)                         \
-        else EACH(v < s || v != v ? v : s)                                                         \
+        if (first) CPU_ROWS_EACH(v)                                                                \
+        else if (k->variant == WB__ROWS_MUL) CPU_ROWS_EACH((product)s * (product)v)                \
+        else if (k->variant == WB__ROWS_MAX) CPU_ROWS_EACH(v > s || v != v ? v : s)                \
+        else CPU_ROWS_EACH(v < s || v != v ? v : s)                                                \
         break;                                                                                     \
     }
 
-static void combine(const rows_run *r, char *sums, int64_t i, int64_t at, bool first)
+static void cpu_rows_combine(const rows_run *r, char *sums, int64_t i, int64_t at, bool first)
 {
     const rows_kernel *k = r->k;
     switch (k->y.dtype) {
@@ -102,7 +102,7 @@ static void combine(const rows_run *r, char *sums, int64_t i, int64_t at, bool f
     }
 }
 
-static void add_part(void *ctx, int64_t part)
+static void cpu_rows_add_part(void *ctx, int64_t part)
 {
     const rows_run *r = ctx;
     const rows_kernel *k = r->k;
@@ -114,23 +114,23 @@ static void add_part(void *ctx, int64_t part)
     memset(sums + low * k->inner * size, 0, (size_t)((high - low) * k->inner * size));
     if (k->variant != WB__ROWS_ADD) memset(r->begun + low, 0, (size_t)(high - low));
     for (int64_t i = 0; i < k->count; i++) {
-        const int64_t at = index_at(r, i);
+        const int64_t at = cpu_rows_index_at(r, i);
         if (at < low || at >= high) continue;
         if (k->variant != WB__ROWS_ADD) {
-            combine(r, sums, i, at, !r->begun[at]);
+            cpu_rows_combine(r, sums, i, at, !r->begun[at]);
             r->begun[at] = 1;
             continue;
         }
         switch (t) {
-        ADD(F32, float, float, )
-        ADD(F64, double, double, )
-        ADD(F16, float, uint16_t, wb__f16_to_f32)
-        ADD(BF16, float, uint16_t, wb__bf16_to_f32)
-        ADD(I8, int8_t, int8_t, (unsigned))
-        ADD(U8, uint8_t, uint8_t, (unsigned))
-        ADD(I32, uint32_t, uint32_t, )
-        ADD(I64, uint64_t, uint64_t, )
-        ADD(BOOL, uint8_t, uint8_t, (unsigned))
+        CPU_ROWS_ADD(F32, float, float, )
+        CPU_ROWS_ADD(F64, double, double, )
+        CPU_ROWS_ADD(F16, float, uint16_t, wb__f16_to_f32)
+        CPU_ROWS_ADD(BF16, float, uint16_t, wb__bf16_to_f32)
+        CPU_ROWS_ADD(I8, int8_t, int8_t, (unsigned))
+        CPU_ROWS_ADD(U8, uint8_t, uint8_t, (unsigned))
+        CPU_ROWS_ADD(I32, uint32_t, uint32_t, )
+        CPU_ROWS_ADD(I64, uint64_t, uint64_t, )
+        CPU_ROWS_ADD(BOOL, uint8_t, uint8_t, (unsigned))
         default: break;
         }
     }
@@ -139,20 +139,21 @@ static void add_part(void *ctx, int64_t part)
                     (high - low) * k->inner);
 }
 
-static void set_part(void *ctx, int64_t part)
+static void cpu_rows_set_part(void *ctx, int64_t part)
 {
     const rows_run *r = ctx;
     const rows_kernel *k = r->k;
     const int64_t low = k->n * part / k->parts, high = k->n * (part + 1) / k->parts;
     const size_t bytes = (size_t)k->inner * wb__dtype_size(k->y.dtype);
     for (int64_t i = 0; i < k->count; i++) {
-        const int64_t at = index_at(r, i);
+        const int64_t at = cpu_rows_index_at(r, i);
         if (at >= low && at < high)
             memcpy(r->y + (size_t)at * bytes, r->x + (size_t)i * bytes, bytes);
     }
 }
 
-static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace, bool adds)
+static int cpu_rows_launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
+                           bool adds)
 {
     const rows_kernel *k = (const rows_kernel *)kernel;
     if (!k->parts) return 0;
@@ -161,27 +162,30 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
                   .y = wb__cpu_at(&k->y, buffers), .sums = workspace,
                   .begun = (char *)workspace + (half ? k->n * k->inner * 4 : 0)};
     wb__parallel(k->parts,
-                 !adds ? take_part : k->variant == WB__ROWS_SET ? set_part : add_part, &r);
+                 !adds                        ? cpu_rows_take_part
+                 : k->variant == WB__ROWS_SET ? cpu_rows_set_part
+                                              : cpu_rows_add_part,
+                 &r);
     return 0;
 }
 
-static int launch_take(const wb__cpu_kernel *k, void *const *buffers, void *workspace,
-                       const wb__number *numbers)
+static int cpu_rows_launch_take(const wb__cpu_kernel *k, void *const *buffers, void *workspace,
+                                const wb__number *numbers)
 {
     (void)numbers;
-    return launch(k, buffers, workspace, false);
+    return cpu_rows_launch(k, buffers, workspace, false);
 }
 
-static int launch_add(const wb__cpu_kernel *k, void *const *buffers, void *workspace,
-                      const wb__number *numbers)
+static int cpu_rows_launch_add(const wb__cpu_kernel *k, void *const *buffers, void *workspace,
+                               const wb__number *numbers)
 {
     (void)numbers;
-    return launch(k, buffers, workspace, true);
+    return cpu_rows_launch(k, buffers, workspace, true);
 }
 
-static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
+static void cpu_rows_destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
-static int64_t size_of(const wb__view *v, int from)
+static int64_t cpu_rows_size_of(const wb__view *v, int from)
 {
     int64_t n = 1;
     for (int i = from; i < v->ndim; i++) n *= v->dims[i];
@@ -198,15 +202,15 @@ int wb__cpu_rows(const wb__step *s, wb__cpu_kernel **kernel)
     k->y = s->views[2];
     const wb__view *table = adds ? &k->y : &k->x;
     k->n = table->dims[0];
-    k->inner = size_of(table, 1);
-    k->count = size_of(&k->index, 0);
+    k->inner = cpu_rows_size_of(table, 1);
+    k->count = cpu_rows_size_of(&k->index, 0);
     k->from_step = adds || k->x.dims[0] == 1 ? k->inner : k->x.strides[0];
     const int64_t rows = adds ? k->n : k->count;
-    k->parts = WB__MIN(WB__MIN(rows, MAX_PARTS), k->count * k->inner / GRAIN + 1);
+    k->parts = WB__MIN(WB__MIN(rows, CPU_ROWS_MAX_PARTS), k->count * k->inner / CPU_ROWS_GRAIN + 1);
     if (adds) k->parts = WB__MIN(k->parts, wb__threads());
     if (!k->inner) k->parts = 0;
-    k->head.launch = adds ? launch_add : launch_take;
-    k->head.destroy = destroy;
+    k->head.launch = adds ? cpu_rows_launch_add : cpu_rows_launch_take;
+    k->head.destroy = cpu_rows_destroy;
     k->variant = s->variant;
     const bool sets = adds && k->variant == WB__ROWS_SET, combines = adds && !sets;
     k->head.base.impl = sets ? "rows set" : adds ? "rows added" : "rows taken";

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-typedef struct { uint64_t key; int64_t place; } item;
+typedef struct { uint64_t key; int64_t place; } cpu_sort_item;
 
 typedef struct {
     wb__cpu_kernel head;
@@ -20,10 +20,10 @@ typedef struct {
     const sort_kernel *k;
     const char *x;
     char *y;
-    item *items;
+    cpu_sort_item *items;
 } sort_run;
 
-enum { SHORT = 48, GRAIN = 4096, MAX_PARTS = 64 };
+enum { CPU_SORT_SHORT = 48, CPU_SORT_GRAIN = 4096, CPU_SORT_MAX_PARTS = 64 };
 
 static uint64_t key_of_double(double v)
 {
@@ -43,7 +43,7 @@ static uint64_t key_of_float(float v)
     return bits >> 31 ? (uint32_t)~bits : bits | (uint32_t)1 << 31;
 }
 
-static uint64_t key_at(wb_dtype t, const char *x, int64_t i)
+static uint64_t cpu_sort_key_at(wb_dtype t, const char *x, int64_t i)
 {
     switch (t) {
     case WB_F32: return key_of_float(((const float *)(const void *)x)[i]);
@@ -57,10 +57,10 @@ static uint64_t key_at(wb_dtype t, const char *x, int64_t i)
     }
 }
 
-static void insert(item *a, int64_t n)
+static void cpu_sort_insert(cpu_sort_item *a, int64_t n)
 {
     for (int64_t i = 1; i < n; i++) {
-        const item moved = a[i];
+        const cpu_sort_item moved = a[i];
         int64_t j = i;
         for (; j > 0 && a[j - 1].key > moved.key; j--) a[j] = a[j - 1];
         a[j] = moved;
@@ -69,10 +69,10 @@ static void insert(item *a, int64_t n)
 
 /* Sorts n items by their lowest `bytes` bytes.  b: room for n items.  Returns a or b, which has the
  * result. */
-static item *sorted(item *a, item *b, int64_t n, int bytes)
+static cpu_sort_item *cpu_sort_ordered(cpu_sort_item *a, cpu_sort_item *b, int64_t n, int bytes)
 {
-    if (n <= SHORT) {
-        insert(a, n);
+    if (n <= CPU_SORT_SHORT) {
+        cpu_sort_insert(a, n);
         return a;
     }
     for (int byte = 0; byte < bytes; byte++) {
@@ -86,14 +86,14 @@ static item *sorted(item *a, item *b, int64_t n, int bytes)
             at += size;
         }
         for (int64_t i = 0; i < n; i++) b[count[a[i].key >> shift & 255]++] = a[i];
-        item *other = a;
+        cpu_sort_item *other = a;
         a = b;
         b = other;
     }
     return a;
 }
 
-static void sort_row(const sort_run *r, int64_t row, item *items)
+static void cpu_sort_row(const sort_run *r, int64_t row, cpu_sort_item *items)
 {
     const sort_kernel *k = r->k;
     int64_t x_at = 0, y_at = 0;
@@ -106,33 +106,33 @@ static void sort_row(const sort_run *r, int64_t row, item *items)
     const wb_dtype t = k->x.dtype;
     const uint64_t flip = k->descending ? UINT64_MAX : 0;
     for (int64_t i = 0; i < k->n; i++)
-        items[i] = (item){key_at(t, r->x, x_at + i * k->x.strides[0]) ^ flip, i};
+        items[i] = (cpu_sort_item){cpu_sort_key_at(t, r->x, x_at + i * k->x.strides[0]) ^ flip, i};
     const int bytes = wb__is_half(t) ? 4 : (int)wb__dtype_size(t);
-    const item *order = sorted(items, items + k->n, k->n, bytes);
+    const cpu_sort_item *order = cpu_sort_ordered(items, items + k->n, k->n, bytes);
     int32_t *y = (int32_t *)(void *)r->y + y_at;
     for (int64_t i = 0; i < k->n; i++) y[i * k->y.strides[0]] = (int32_t)order[i].place;
 }
 
-static void sort_part(void *ctx, int64_t part)
+static void cpu_sort_part(void *ctx, int64_t part)
 {
     const sort_run *r = ctx;
     const sort_kernel *k = r->k;
     for (int64_t i = k->rows * part / k->parts; i < k->rows * (part + 1) / k->parts; i++)
-        sort_row(r, i, r->items + 2 * k->n * part);
+        cpu_sort_row(r, i, r->items + 2 * k->n * part);
 }
 
-static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
-                  const wb__number *numbers)
+static int cpu_sort_launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
+                           const wb__number *numbers)
 {
     (void)numbers;
     const sort_kernel *k = (const sort_kernel *)kernel;
     if (!k->parts) return 0;
     sort_run r = {k, wb__cpu_at(&k->x, buffers), wb__cpu_at(&k->y, buffers), workspace};
-    wb__parallel(k->parts, sort_part, &r);
+    wb__parallel(k->parts, cpu_sort_part, &r);
     return 0;
 }
 
-static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
+static void cpu_sort_destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
 int wb__cpu_sort(const wb__step *s, wb__cpu_kernel **kernel)
 {
@@ -144,11 +144,12 @@ int wb__cpu_sort(const wb__step *s, wb__cpu_kernel **kernel)
     k->rows = 1;
     for (int i = 1; i < k->x.ndim; i++) k->rows *= k->x.dims[i];
     k->descending = s->variant != 0;
-    k->parts = k->n ? WB__MIN(WB__MIN(k->rows, MAX_PARTS), k->rows * k->n / GRAIN + 1) : 0;
+    k->parts = k->n ? WB__MIN(WB__MIN(k->rows, CPU_SORT_MAX_PARTS),
+                              k->rows * k->n / CPU_SORT_GRAIN + 1) : 0;
     k->parts = WB__MIN(k->parts, wb__threads());
-    k->head.base.workspace = (size_t)(2 * k->n * k->parts) * sizeof(item);
-    k->head.launch = launch;
-    k->head.destroy = destroy;
+    k->head.base.workspace = (size_t)(2 * k->n * k->parts) * sizeof(cpu_sort_item);
+    k->head.launch = cpu_sort_launch;
+    k->head.destroy = cpu_sort_destroy;
     k->head.base.impl = "sorted rows";
     *kernel = &k->head;
     return 0;

@@ -24,35 +24,35 @@
 #define API_MOST_ITEMS CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 #define API_BEFORE_DROP() ((void)0)     /* CUDA itself waits for the graph */
 #define API_PEER(d) ((d)->context)
-#define API_ENABLE_PEER(d, source) enable_peer(d, source)
-#define API_BEGIN(d) retain(d)
-#define API_OPENED(d) ((d)->gpu.allocates_in_order ? make_pool(d) : 0)
-#define API_CLOSING(d) drop_pool(d)
-#define API_END(d) give_up(d)
+#define API_ENABLE_PEER(d, source) cuda_enable_peer(d, source)
+#define API_BEGIN(d) cuda_retain(d)
+#define API_OPENED(d) ((d)->gpu.allocates_in_order ? cuda_make_pool(d) : 0)
+#define API_CLOSING(d) cuda_drop_pool(d)
+#define API_END(d) cuda_give_up(d)
 #define API_WAIT(call) (wb__nccl_wait_begins(), wb__nccl_wait_ends(call, CUDA_ERROR_LAUNCH_FAILED))
 #define API_ALLOW_LOCAL(d, function) allow_local(d, function)
 #define API_INSTANTIATE(made, graph) CALL(GraphInstantiateWithFlags, (made), (graph), 0)
 
-static int enter(wb__gpu_device *d) { return CALL(CtxPushCurrent, wb__cu_of(d)->context); }
-static void leave(void) { cu.CtxPopCurrent(&(CUcontext){NULL}); }
+static int cuda_enter(wb__gpu_device *d) { return CALL(CtxPushCurrent, wb__cu_of(d)->context); }
+static void cuda_leave(void) { cu.CtxPopCurrent(&(CUcontext){NULL}); }
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static int retain(wb__cu_device *d)
+static int cuda_retain(wb__cu_device *d)
 {
     const int code = CALL(DevicePrimaryCtxRetain, &d->context, d->id);
     if (code) d->context = NULL;
     return code;
 }
 
-static void give_up(wb__cu_device *d)
+static void cuda_give_up(wb__cu_device *d)
 {
     cu.DevicePrimaryCtxRelease(d->id);
     d->context = NULL;
 }
 
 /* With the largest release threshold the pool keeps freed memory until `trim` in cuda.c. */
-static int make_pool(wb__cu_device *d)
+static int cuda_make_pool(wb__cu_device *d)
 {
     const wb__cu_pool_props props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, d->id}};
@@ -62,7 +62,7 @@ static int make_pool(wb__cu_device *d)
     return CALL(MemPoolSetAttribute, d->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
 }
 
-static void drop_pool(wb__cu_device *d)
+static void cuda_drop_pool(wb__cu_device *d)
 {
     if (d->pool) cu.MemPoolDestroy(d->pool);
     d->pool = NULL;
@@ -83,7 +83,7 @@ static int allow_local(const wb__gpu_device *d, CUfunction f)
 }
 
 /* The blocks of a pool need a permission of their own. */
-static int enable_peer(const wb__cu_device *d, const wb__cu_device *source)
+static int cuda_enable_peer(const wb__cu_device *d, const wb__cu_device *source)
 {
     const wb__cu_access access = {{CU_MEM_LOCATION_TYPE_DEVICE, d->id},
                                   CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -97,7 +97,7 @@ static int enable_peer(const wb__cu_device *d, const wb__cu_device *source)
 
 /* ---- memory: blocks of the stream-ordered pool, if the device has one ------------------------ */
 
-static int allocate(wb__gpu_device *base, size_t bytes, uint64_t *at)
+static int cuda_allocate(wb__gpu_device *base, size_t bytes, uint64_t *at)
 {
     wb__cu_device *d = wb__cu_of(base);
     CUdeviceptr made = 0;
@@ -108,7 +108,7 @@ static int allocate(wb__gpu_device *base, size_t bytes, uint64_t *at)
     return code;
 }
 
-static void release(wb__gpu_device *base, uint64_t at)
+static void cuda_release(wb__gpu_device *base, uint64_t at)
 {
     wb__cu_device *d = wb__cu_of(base);
     if (d->pool) cu.MemFreeAsync(at, d->stream[WB__GPU_COMPUTE]);
@@ -117,7 +117,7 @@ static void release(wb__gpu_device *base, uint64_t at)
 
 /* Returns free memory to the system.  First waits for the queue, because the pool frees only blocks
  * whose last command has ended. */
-static void trim(wb__gpu_device *base)
+static void cuda_trim(wb__gpu_device *base)
 {
     wb__cu_device *d = wb__cu_of(base);
     if (!d->pool) return;
@@ -127,19 +127,20 @@ static void trim(wb__gpu_device *base)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static wb__gpu_state state = {.starting = WB__MUTEX_INIT};
+static wb__gpu_state cuda_state = {.starting = WB__MUTEX_INIT};
 
-static const wb__gpu_hook *const libraries[] = {&wb__cu_lt, &wb__cu_dnn, &wb__nccl_ranks, NULL};
+static const wb__gpu_hook *const cuda_libraries[] = {&wb__cu_lt, &wb__cu_dnn, &wb__nccl_ranks,
+                                                     NULL};
 
 const wb__gpu_driver wb__cu_driver = {
-    .backend = &wb__cu_backend, .state = &state, .dlpack = 2, .libraries = libraries,
+    .backend = &wb__cu_backend, .state = &cuda_state, .dlpack = 2, .libraries = cuda_libraries,
     .load = wb__cu_load, .find = wb__cu_find, .error_name = wb__cu_error_name,
     .error_kind = wb__cu_error_kind, .error_text = wb__cu_error_text,
-    .allocate = allocate, .release = release, .trim = trim, .options = wb__cu_options,
-    .compile = wb__cu_compile, WB__GPU_STREAM_FUNCTIONS,
+    .allocate = cuda_allocate, .release = cuda_release, .trim = cuda_trim,
+    .options = wb__cu_options, .compile = wb__cu_compile, WB__GPU_STREAM_FUNCTIONS,
 };
 
-static int part(const char *name)
+static int cuda_part(const char *name)
 {
     if (!strcmp(name, "NVRTC")) return wb__cu_compiler_at(0) != NULL;
     if (!strcmp(name, "cuBLASLt")) return wb__cu_lt_works();
@@ -150,7 +151,7 @@ static int part(const char *name)
 WB__GPU_WRAPPERS(wb__cu_driver)
 
 const wb__backend wb__cu_backend = {
-    .name = "CUDA", .tag = "cuda", .part = part, .supports = wb__gpu_supports_step,
+    .name = "CUDA", .tag = "cuda", .part = cuda_part, .supports = wb__gpu_supports_step,
     WB__GPU_FUNCTIONS,
     .branches = wb__gpu_branches,
     .graph = wb__gpu_graph, .graph_free = wb__gpu_graph_free, .graph_run = wb__gpu_graph_run,

@@ -9,14 +9,14 @@
 
 /* Element i is device i of the driver.  This does not change if devices are searched again, because
  * the program may keep the address of a device. */
-static wb__cu_device devices[WB__GPU_MAX_DEVICES];
+static wb__cu_device cuda_devices[WB__GPU_MAX_DEVICES];
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-#define ASK(what, value)                                                                           \
+#define CUDA_DEVICE_ASK(what, value)                                                               \
     (code = CALL(DeviceGetAttribute, &(value), CU_DEVICE_ATTRIBUTE_##what, d->id))
 
-static int describe(wb__cu_device *d, int ordinal)
+static int cuda_device_describe(wb__cu_device *d, int ordinal)
 {
     int code, major = 0, minor = 0, items = 0, pools = 0, processors = 0;
     int local = 0, launch = 0, all = 0;     /* bytes of local memory */
@@ -24,12 +24,14 @@ static int describe(wb__cu_device *d, int ordinal)
     if ((code = CALL(DeviceGet, &d->id, ordinal)) ||
         (code = CALL(DeviceGetName, d->gpu.name, sizeof d->gpu.name, d->id)) ||
         (code = CALL(DeviceTotalMem, &total, d->id)) ||
-        ASK(COMPUTE_CAPABILITY_MAJOR, major) || ASK(COMPUTE_CAPABILITY_MINOR, minor) ||
-        ASK(MAX_THREADS_PER_BLOCK, items) || ASK(MAX_SHARED_MEMORY_PER_BLOCK, local) ||
-        ASK(MULTIPROCESSOR_COUNT, processors) ||
-        ASK(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, launch) ||
-        ASK(MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, all) ||
-        (wb__cu_has_pools && ASK(MEMORY_POOLS_SUPPORTED, pools)))
+        CUDA_DEVICE_ASK(COMPUTE_CAPABILITY_MAJOR, major) ||
+        CUDA_DEVICE_ASK(COMPUTE_CAPABILITY_MINOR, minor) ||
+        CUDA_DEVICE_ASK(MAX_THREADS_PER_BLOCK, items) ||
+        CUDA_DEVICE_ASK(MAX_SHARED_MEMORY_PER_BLOCK, local) ||
+        CUDA_DEVICE_ASK(MULTIPROCESSOR_COUNT, processors) ||
+        CUDA_DEVICE_ASK(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, launch) ||
+        CUDA_DEVICE_ASK(MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, all) ||
+        (wb__cu_has_pools && CUDA_DEVICE_ASK(MEMORY_POOLS_SUPPORTED, pools)))
         return wb__gpu_fail(&wb__cu_driver, NULL, code, "device %d", ordinal);
     d->arch = 10 * major + minor;
     d->gpu.allocates_in_order = pools != 0;
@@ -64,9 +66,9 @@ int wb__cu_find(wb__gpu_device **list, int *n)
         return wb__fail(WB_ERROR_DEVICE, "cuda: no device: the driver is installed, but sees no"
                         " GPU; run `nvidia-smi` to find out why");
     for (int i = 0; i < WB__MIN(all, (int)WB__GPU_MAX_DEVICES) && !status; i++) {
-        memset(&devices[i], 0, sizeof devices[i]);
-        status = describe(&devices[i], i);
-        if (!status) list[(*n)++] = &devices[i].gpu;
+        memset(&cuda_devices[i], 0, sizeof cuda_devices[i]);
+        status = cuda_device_describe(&cuda_devices[i], i);
+        if (!status) list[(*n)++] = &cuda_devices[i].gpu;
     }
     return status || wb__cu_compiler_at(0) ? status : (int)wb_error_code();
 }

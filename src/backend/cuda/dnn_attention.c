@@ -15,22 +15,24 @@
 
 #include <string.h>
 
-enum { Q, K, V, O, LSE, DO, DQ, DK, DV };
+enum { CUDNN_ATTN_Q, CUDNN_ATTN_K, CUDNN_ATTN_V, CUDNN_ATTN_O, CUDNN_ATTN_LSE, CUDNN_ATTN_DO,
+       CUDNN_ATTN_DQ, CUDNN_ATTN_DK, CUDNN_ATTN_DV };
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
 const char *wb__dnn_attention_problem(const wb__step *step, wb__dnn_problem *p)
 {
-    const wb__view *q = &step->views[Q], *k = &step->views[K], *v = &step->views[V];
+    const wb__view *q = &step->views[CUDNN_ATTN_Q], *k = &step->views[CUDNN_ATTN_K],
+                   *v = &step->views[CUDNN_ATTN_V];
     const int64_t width = q->dims[3];
     if (!wb__is_half(q->dtype)) return "cuDNN: attention is of f16 or bf16";
     for (int i = 0; i < step->n_views; i++) {
         const wb__view *view = &step->views[i];
         if (view->ndim != 4) return "cuDNN: attention of other than 4 dimensions";
-        if (view->dtype != (i == LSE ? WB_F32 : q->dtype)) return "cuDNN: mixed dtypes";
+        if (view->dtype != (i == CUDNN_ATTN_LSE ? WB_F32 : q->dtype)) return "cuDNN: mixed dtypes";
         for (int d = 0; d < 4; d++)
             if (view->dims[d] < 1) return "cuDNN: nothing to do";
-        if (i == LSE) continue;
+        if (i == CUDNN_ATTN_LSE) continue;
         if (view->strides[3] != 1 || p->views[i].align < 16) return "cuDNN: strides of attention";
         for (int d = 0; d < 3; d++)
             if (view->strides[d] % 8) return "cuDNN: strides of attention";
@@ -38,11 +40,11 @@ const char *wb__dnn_attention_problem(const wb__step *step, wb__dnn_problem *p)
     if (width % 8 || width > 128 || v->dims[3] != width) return "cuDNN: width of the heads";
     if (k->dims[1] != q->dims[1] || v->dims[1] != q->dims[1]) return "cuDNN: number of heads";
     if (step->attention.causal && k->dims[2] != q->dims[2]) return "cuDNN: lengths differ";
-    const wb__dnn_view *lse = &p->views[LSE];
+    const wb__dnn_view *lse = &p->views[CUDNN_ATTN_LSE];
     if (lse->strides[2] != 1 || lse->strides[1] != lse->dims[2] ||
         lse->strides[0] != lse->dims[1] * lse->dims[2])
         return "cuDNN: strides of attention";
-    p->views[LSE].strides[3] = 1;
+    p->views[CUDNN_ATTN_LSE].strides[3] = 1;
     p->causal = step->attention.causal;
     p->forbidden = step->deterministic ? 1 << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC : 0;
     return NULL;
@@ -65,18 +67,18 @@ typedef struct { int64_t scores[4], row[4]; } shapes;
 
 static shapes shapes_of(const wb__dnn_problem *p)
 {
-    const int64_t *q = p->views[Q].dims, s = p->views[K].dims[2];
+    const int64_t *q = p->views[CUDNN_ATTN_Q].dims, s = p->views[CUDNN_ATTN_K].dims[2];
     return (shapes){{q[0], q[1], q[2], s}, {q[0], q[1], q[2], 1}};
 }
 
-static wb__dnn_desc scores(wb__dnn_graph *g, const shapes *of)
+static wb__dnn_desc cudnn_attn_scores(wb__dnn_graph *g, const shapes *of)
 {
     return wb__dnn_between(g, CUDNN_DATA_FLOAT, of->scores, NULL);
 }
 
 /* Adds the operation y = mode(x, b), or y = mode(x) if b is NULL.  Returns y, of shape `dims`. */
-static wb__dnn_desc pointwise(wb__dnn_graph *g, int mode, wb__dnn_desc x, wb__dnn_desc b,
-                              const int64_t dims[4])
+static wb__dnn_desc cudnn_attn_pointwise(wb__dnn_graph *g, int mode, wb__dnn_desc x, wb__dnn_desc b,
+                                         const int64_t dims[4])
 {
     wb__dnn_desc y = wb__dnn_between(g, CUDNN_DATA_FLOAT, dims, NULL);
     wb__dnn_pointwise(g, mode, WB__DNN_NO_AXIS, x, b, NULL, y);
@@ -84,7 +86,7 @@ static wb__dnn_desc pointwise(wb__dnn_graph *g, int mode, wb__dnn_desc x, wb__dn
 }
 
 /* Masks s: minus infinity where the key's index is greater than the query's. */
-static wb__dnn_desc masked(wb__dnn_graph *g, const shapes *of, wb__dnn_desc s)
+static wb__dnn_desc cudnn_attn_masked(wb__dnn_graph *g, const shapes *of, wb__dnn_desc s)
 {
     wb__dnn_desc row = wb__dnn_between(g, CUDNN_DATA_INT32, of->scores, NULL);
     wb__dnn_desc column = wb__dnn_between(g, CUDNN_DATA_INT32, of->scores, NULL);
@@ -92,49 +94,50 @@ static wb__dnn_desc masked(wb__dnn_graph *g, const shapes *of, wb__dnn_desc s)
     wb__dnn_pointwise(g, CUDNN_POINTWISE_GEN_INDEX, 2, s, NULL, NULL, row);
     wb__dnn_pointwise(g, CUDNN_POINTWISE_GEN_INDEX, 3, s, NULL, NULL, column);
     wb__dnn_compare(g, CUDNN_POINTWISE_CMP_GE, row, column, where);
-    y = scores(g, of);
+    y = cudnn_attn_scores(g, of);
     wb__dnn_pointwise(g, CUDNN_POINTWISE_BINARY_SELECT, WB__DNN_NO_AXIS, s,
                       wb__dnn_number(g, WB__DNN_MINUS_INFINITY, CUDNN_DATA_FLOAT), where, y);
     return y;
 }
 
-static void forward(wb__dnn_graph *g, const wb__dnn_problem *p, const shapes *of,
-                    const wb__dnn_desc t[])
+static void cudnn_attn_forward(wb__dnn_graph *g, const wb__dnn_problem *p, const shapes *of,
+                               const wb__dnn_desc t[])
 {
-    wb__dnn_desc s = scores(g, of), m, l, e, w;
-    wb__dnn_matmul(g, t[Q], t[K], s);
-    s = pointwise(g, CUDNN_POINTWISE_MUL, s, wb__dnn_number(g, WB__DNN_SCALE, CUDNN_DATA_FLOAT),
-               of->scores);
-    if (p->causal) s = masked(g, of, s);
+    wb__dnn_desc s = cudnn_attn_scores(g, of), m, l, e, w;
+    wb__dnn_matmul(g, t[CUDNN_ATTN_Q], t[CUDNN_ATTN_K], s);
+    s = cudnn_attn_pointwise(g, CUDNN_POINTWISE_MUL, s,
+                             wb__dnn_number(g, WB__DNN_SCALE, CUDNN_DATA_FLOAT), of->scores);
+    if (p->causal) s = cudnn_attn_masked(g, of, s);
     m = wb__dnn_between(g, CUDNN_DATA_FLOAT, of->row, NULL);
     wb__dnn_reduce(g, CUDNN_REDUCE_TENSOR_MAX, s, m);
-    s = pointwise(g, CUDNN_POINTWISE_SUB, s, m, of->scores);
-    e = pointwise(g, CUDNN_POINTWISE_EXP, s, NULL, of->scores);
+    s = cudnn_attn_pointwise(g, CUDNN_POINTWISE_SUB, s, m, of->scores);
+    e = cudnn_attn_pointwise(g, CUDNN_POINTWISE_EXP, s, NULL, of->scores);
     l = wb__dnn_between(g, CUDNN_DATA_FLOAT, of->row, NULL);
     wb__dnn_reduce(g, CUDNN_REDUCE_TENSOR_ADD, e, l);
     wb__dnn_pointwise(g, CUDNN_POINTWISE_ADD, WB__DNN_NO_AXIS, m,
-                      pointwise(g, CUDNN_POINTWISE_LOG, l, NULL, of->row), NULL, t[LSE]);
-    w = wb__dnn_between(g, p->views[Q].type, of->scores, NULL);
+                      cudnn_attn_pointwise(g, CUDNN_POINTWISE_LOG, l, NULL, of->row), NULL,
+                      t[CUDNN_ATTN_LSE]);
+    w = wb__dnn_between(g, p->views[CUDNN_ATTN_Q].type, of->scores, NULL);
     wb__dnn_pointwise(g, CUDNN_POINTWISE_DIV, WB__DNN_NO_AXIS, e, l, NULL, w);
-    wb__dnn_matmul(g, w, t[V], t[O]);
+    wb__dnn_matmul(g, w, t[CUDNN_ATTN_V], t[CUDNN_ATTN_O]);
 }
 
 /* Transposes the last two dimensions of s, which has the shape of the scores, and rounds the result
  * to the dtype of q. */
-static wb__dnn_desc transposed(wb__dnn_graph *g, const wb__dnn_problem *p, const shapes *of,
-                               wb__dnn_desc s)
+static wb__dnn_desc cudnn_attn_transposed(wb__dnn_graph *g, const wb__dnn_problem *p,
+                                          const shapes *of, wb__dnn_desc s)
 {
     const int64_t *d = of->scores, dims[4] = {d[0], d[1], d[3], d[2]};
     const int64_t strides[4] = {d[1] * d[2] * d[3], d[2] * d[3], 1, d[3]};
-    wb__dnn_desc y = wb__dnn_between(g, p->views[Q].type, dims, strides);
+    wb__dnn_desc y = wb__dnn_between(g, p->views[CUDNN_ATTN_Q].type, dims, strides);
     wb__dnn_reshape(g, s, y);
     return y;
 }
 
-static void back(wb__dnn_graph *g, const wb__dnn_problem *p, const shapes *of,
-                 const wb__dnn_desc t[])
+static void cudnn_attn_back(wb__dnn_graph *g, const wb__dnn_problem *p, const shapes *of,
+                            const wb__dnn_desc t[])
 {
-    const wb__dnn_view *q = &p->views[Q], *k = &p->views[K];
+    const wb__dnn_view *q = &p->views[CUDNN_ATTN_Q], *k = &p->views[CUDNN_ATTN_K];
     wb__dnn_desc scale = wb__dnn_number(g, WB__DNN_SCALE, CUDNN_DATA_FLOAT);
     wb__dnn_desc one = wb__dnn_number(g, WB__DNN_ONE, CUDNN_DATA_FLOAT);
     wb__dnn_view delta_view = {.dims = {of->row[0], of->row[1], of->row[2], 1},
@@ -143,28 +146,29 @@ static void back(wb__dnn_graph *g, const wb__dnn_problem *p, const shapes *of,
     wb__dnn_desc sum = wb__dnn_between(g, CUDNN_DATA_FLOAT, of->row, NULL);
     wb__dnn_desc delta = wb__dnn_tensor(g, WB__DNN_DELTA, &delta_view);
     wb__dnn_reduce(g, CUDNN_REDUCE_TENSOR_ADD,
-                   pointwise(g, CUDNN_POINTWISE_MUL, t[DO], t[O], q->dims), sum);
+                   cudnn_attn_pointwise(g, CUDNN_POINTWISE_MUL, t[CUDNN_ATTN_DO], t[CUDNN_ATTN_O],
+                                        q->dims), sum);
     wb__dnn_pointwise(g, CUDNN_POINTWISE_MUL, WB__DNN_NO_AXIS, sum, one, NULL, delta);
 
-    wb__dnn_desc s = scores(g, of);
-    wb__dnn_matmul(g, t[Q], t[K], s);
-    s = pointwise(g, CUDNN_POINTWISE_MUL, s, scale, of->scores);
-    s = pointwise(g, CUDNN_POINTWISE_SUB, s, t[LSE], of->scores);
-    if (p->causal) s = masked(g, of, s);
-    wb__dnn_desc e = pointwise(g, CUDNN_POINTWISE_EXP, s, NULL, of->scores);
-    wb__dnn_matmul(g, transposed(g, p, of, e), t[DO], t[DV]);
+    wb__dnn_desc s = cudnn_attn_scores(g, of);
+    wb__dnn_matmul(g, t[CUDNN_ATTN_Q], t[CUDNN_ATTN_K], s);
+    s = cudnn_attn_pointwise(g, CUDNN_POINTWISE_MUL, s, scale, of->scores);
+    s = cudnn_attn_pointwise(g, CUDNN_POINTWISE_SUB, s, t[CUDNN_ATTN_LSE], of->scores);
+    if (p->causal) s = cudnn_attn_masked(g, of, s);
+    wb__dnn_desc e = cudnn_attn_pointwise(g, CUDNN_POINTWISE_EXP, s, NULL, of->scores);
+    wb__dnn_matmul(g, cudnn_attn_transposed(g, p, of, e), t[CUDNN_ATTN_DO], t[CUDNN_ATTN_DV]);
 
-    wb__dnn_desc ds = scores(g, of);
-    wb__dnn_matmul(g, t[DO], t[V], ds);
-    ds = pointwise(g, CUDNN_POINTWISE_SUB, ds, delta, of->scores);
-    ds = pointwise(g, CUDNN_POINTWISE_MUL, ds, e, of->scores);
-    ds = pointwise(g, CUDNN_POINTWISE_MUL, ds, scale, of->scores);
-    wb__dnn_matmul(g, transposed(g, p, of, ds), t[Q], t[DK]);
+    wb__dnn_desc ds = cudnn_attn_scores(g, of);
+    wb__dnn_matmul(g, t[CUDNN_ATTN_DO], t[CUDNN_ATTN_V], ds);
+    ds = cudnn_attn_pointwise(g, CUDNN_POINTWISE_SUB, ds, delta, of->scores);
+    ds = cudnn_attn_pointwise(g, CUDNN_POINTWISE_MUL, ds, e, of->scores);
+    ds = cudnn_attn_pointwise(g, CUDNN_POINTWISE_MUL, ds, scale, of->scores);
+    wb__dnn_matmul(g, cudnn_attn_transposed(g, p, of, ds), t[CUDNN_ATTN_Q], t[CUDNN_ATTN_DK]);
 
     wb__dnn_desc straight = wb__dnn_between(g, k->type, k->dims, k->strides);
-    wb__dnn_reshape(g, t[K], straight);
+    wb__dnn_reshape(g, t[CUDNN_ATTN_K], straight);
     if (p->forbidden) {
-        wb__dnn_matmul(g, ds, straight, t[DQ]);
+        wb__dnn_matmul(g, ds, straight, t[CUDNN_ATTN_DQ]);
         return;
     }
     wb__dnn_view dense = {.dims = {q->dims[0], q->dims[1], q->dims[2], q->dims[3]},
@@ -173,7 +177,8 @@ static void back(wb__dnn_graph *g, const wb__dnn_problem *p, const shapes *of,
                           .type = CUDNN_DATA_FLOAT, .align = 16};
     wb__dnn_desc dq = wb__dnn_tensor(g, WB__DNN_DQ, &dense);
     wb__dnn_matmul(g, ds, straight, dq);
-    wb__dnn_pointwise(g, CUDNN_POINTWISE_IDENTITY, WB__DNN_NO_AXIS, dq, NULL, NULL, t[DQ]);
+    wb__dnn_pointwise(g, CUDNN_POINTWISE_IDENTITY, WB__DNN_NO_AXIS, dq, NULL, NULL,
+                      t[CUDNN_ATTN_DQ]);
 }
 
 void wb__dnn_attention(wb__dnn_graph *g, const wb__dnn_problem *p)
@@ -183,17 +188,17 @@ void wb__dnn_attention(wb__dnn_graph *g, const wb__dnn_problem *p)
     wb__dnn_desc t[9] = {NULL};
     for (int i = 0; i < p->n_views; i++) {
         const wb__dnn_view other = transposed_view(&p->views[i]);
-        const bool turn = i == K || (i == V && backwards);
+        const bool turn = i == CUDNN_ATTN_K || (i == CUDNN_ATTN_V && backwards);
         t[i] = wb__dnn_tensor(g, i + 1, turn ? &other : &p->views[i]);
     }
-    if (backwards) back(g, p, &of, t);
-    else forward(g, p, &of, t);
+    if (backwards) cudnn_attn_back(g, p, &of, t);
+    else cudnn_attn_forward(g, p, &of, t);
 }
 
 int wb__dnn_extras(const wb__dnn_problem *p, wb__dnn_extra extras[2])
 {
     if (p->kind != WB__STEP_ATTENTION || p->variant != WB__ATTENTION_GRAD) return 0;
-    const int64_t *q = p->views[Q].dims;
+    const int64_t *q = p->views[CUDNN_ATTN_Q].dims;
     const size_t rows = (size_t)(q[0] * q[1] * q[2]);
     extras[0] = (wb__dnn_extra){WB__DNN_DELTA, rows * 4};
     extras[1] = (wb__dnn_extra){WB__DNN_DQ, rows * (size_t)q[3] * 4};

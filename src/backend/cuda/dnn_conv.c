@@ -9,7 +9,7 @@
 /* Sets `strides` to the strides of a dense tensor with the layout of the view, NHWC or NCHW.  They
  * differ from the view's strides only in dimensions of size 1, where a view may have any stride,
  * but cuDNN derives the layout from all strides.  Returns false if the view has another layout. */
-static bool layout(const wb__view *v, int64_t strides[4])
+static bool cudnn_conv_layout(const wb__view *v, int64_t strides[4])
 {
     static const int orders[2][4] = {{0, 1, 2, 3}, {0, 2, 3, 1}};
     const bool first = wb__gpu_is_dense(v, false);
@@ -58,7 +58,7 @@ const char *wb__dnn_conv_problem(const wb__step *step, wb__dnn_problem *p)
 {
     for (int i = 0; i < 3; i++) {
         const wb__view *v = &step->views[i];
-        if (v->ndim != 4 || !layout(v, p->views[i].strides)) return "cuDNN: strides";
+        if (v->ndim != 4 || !cudnn_conv_layout(v, p->views[i].strides)) return "cuDNN: strides";
         for (int k = 0; k < 4; k++)
             if (v->dims[k] < 1) return "cuDNN: nothing to do";
     }
@@ -82,7 +82,7 @@ const char *wb__dnn_conv_problem(const wb__step *step, wb__dnn_problem *p)
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
-static wb__dnn_desc convolution(wb__dnn_graph *g, const wb__conv_attr *a)
+static wb__dnn_desc cudnn_conv_convolution(wb__dnn_graph *g, const wb__conv_attr *a)
 {
     const int type = CUDNN_DATA_FLOAT, mode = CUDNN_CROSS_CORRELATION;
     const int64_t two = 2, before[2] = {a->pad[0], a->pad[2]}, behind[2] = {a->pad[1], a->pad[3]};
@@ -99,7 +99,7 @@ static wb__dnn_desc convolution(wb__dnn_graph *g, const wb__conv_attr *a)
 }
 
 /* cuDNN's names for each variant of convolution.  `operand` is in the order of the step's views. */
-static const struct { int descriptor, operand[3], how, alpha, beta; } table[] = {
+static const struct { int descriptor, operand[3], how, alpha, beta; } cudnn_conv_table[] = {
     [WB__CONV_FORWARD] = {
         CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
         {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
@@ -124,18 +124,19 @@ static const struct { int descriptor, operand[3], how, alpha, beta; } table[] = 
         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 };
 
-static wb__dnn_desc between(wb__dnn_graph *g, const wb__dnn_view *y)
+static wb__dnn_desc cudnn_conv_between(wb__dnn_graph *g, const wb__dnn_view *y)
 {
     return wb__dnn_between(g, CUDNN_DATA_FLOAT, y->dims, y->strides);
 }
 
 /* Computes y from the result x of the convolution: adds the bias, if any, and applies the
  * epilogue. */
-static void epilogue(wb__dnn_graph *g, const wb__dnn_problem *p, wb__dnn_desc x, wb__dnn_desc y)
+static void cudnn_conv_epilogue(wb__dnn_graph *g, const wb__dnn_problem *p, wb__dnn_desc x,
+                                wb__dnn_desc y)
 {
     const bool acts = p->epilogue != WB__OP_NONE;
     if (p->n_views > 3) {
-        wb__dnn_desc sum = acts ? between(g, &p->views[2]) : y;
+        wb__dnn_desc sum = acts ? cudnn_conv_between(g, &p->views[2]) : y;
         wb__dnn_pointwise(g, CUDNN_POINTWISE_ADD, WB__DNN_NO_AXIS, x,
                           wb__dnn_tensor(g, 4, &p->views[3]), NULL, sum);
         x = sum;
@@ -152,13 +153,15 @@ void wb__dnn_conv(wb__dnn_graph *g, const wb__dnn_problem *p)
     const int v = p->variant;
     wb__dnn_desc t[3];
     for (int i = 0; i < 3; i++)
-        t[i] = i == 2 && fused ? between(g, &p->views[2]) : wb__dnn_tensor(g, i + 1, &p->views[i]);
-    wb__dnn_desc how = convolution(g, &p->conv), d = wb__dnn_make(g, table[v].descriptor);
+        t[i] = i == 2 && fused ? cudnn_conv_between(g, &p->views[2])
+                               : wb__dnn_tensor(g, i + 1, &p->views[i]);
+    wb__dnn_desc how = cudnn_conv_convolution(g, &p->conv),
+                 d = wb__dnn_make(g, cudnn_conv_table[v].descriptor);
     for (int i = 0; i < 3; i++)
-        wb__dnn_set(g, d, table[v].operand[i], CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &t[i]);
-    wb__dnn_set(g, d, table[v].how, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how);
-    wb__dnn_set(g, d, table[v].alpha, CUDNN_TYPE_FLOAT, 1, &one);
-    wb__dnn_set(g, d, table[v].beta, CUDNN_TYPE_FLOAT, 1, &zero);
+        wb__dnn_set(g, d, cudnn_conv_table[v].operand[i], CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &t[i]);
+    wb__dnn_set(g, d, cudnn_conv_table[v].how, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how);
+    wb__dnn_set(g, d, cudnn_conv_table[v].alpha, CUDNN_TYPE_FLOAT, 1, &one);
+    wb__dnn_set(g, d, cudnn_conv_table[v].beta, CUDNN_TYPE_FLOAT, 1, &zero);
     wb__dnn_operation(g, d);
-    if (fused) epilogue(g, p, t[2], wb__dnn_tensor(g, 3, &p->views[2]));
+    if (fused) cudnn_conv_epilogue(g, p, t[2], wb__dnn_tensor(g, 3, &p->views[2]));
 }

@@ -6,7 +6,7 @@
 
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
-static bool succeeded(wb__dnn_graph *g, int status, const char *call)
+static bool cudnn_graph_succeeded(wb__dnn_graph *g, int status, const char *call)
 {
     if (status && !g->status) {
         g->status = status;
@@ -22,14 +22,14 @@ void wb__dnn_begin(wb__dnn_graph *g, const wb__dnn_target *target)
     g->last_id = 1000;
 }
 
-static void release(const wb__dnn_functions *f, wb__dnn_desc *descriptors, int n)
+static void cudnn_graph_release(const wb__dnn_functions *f, wb__dnn_desc *descriptors, int n)
 {
     while (n > 0) f->BackendDestroyDescriptor(descriptors[--n]);
 }
 
 void wb__dnn_end(wb__dnn_graph *g)
 {
-    release(g->target->f, g->descriptors, g->n_descriptors);
+    cudnn_graph_release(g->target->f, g->descriptors, g->n_descriptors);
     g->n_descriptors = 0;
 }
 
@@ -38,11 +38,11 @@ wb__dnn_desc wb__dnn_make(wb__dnn_graph *g, int type)
     wb__dnn_desc d = NULL;
     if (g->status) return NULL;
     if (g->n_descriptors == WB__DNN_MAX_DESCRIPTORS) {
-        succeeded(g, CUDNN_STATUS_INTERNAL_ERROR, "a graph of too many descriptors");
+        cudnn_graph_succeeded(g, CUDNN_STATUS_INTERNAL_ERROR, "a graph of too many descriptors");
         return NULL;
     }
-    if (!succeeded(g, g->target->f->BackendCreateDescriptor(type, &d),
-                   "cudnnBackendCreateDescriptor"))
+    if (!cudnn_graph_succeeded(g, g->target->f->BackendCreateDescriptor(type, &d),
+                               "cudnnBackendCreateDescriptor"))
         return NULL;
     return g->descriptors[g->n_descriptors++] = d;
 }
@@ -51,13 +51,14 @@ void wb__dnn_set(wb__dnn_graph *g, wb__dnn_desc d, int name, int type, int64_t n
                  const void *values)
 {
     if (!g->status)
-        succeeded(g, g->target->f->BackendSetAttribute(d, name, type, n, values),
-                  "cudnnBackendSetAttribute");
+        cudnn_graph_succeeded(g, g->target->f->BackendSetAttribute(d, name, type, n, values),
+                              "cudnnBackendSetAttribute");
 }
 
 void wb__dnn_finish(wb__dnn_graph *g, wb__dnn_desc d)
 {
-    if (!g->status) succeeded(g, g->target->f->BackendFinalize(d), "cudnnBackendFinalize");
+    if (!g->status)
+        cudnn_graph_succeeded(g, g->target->f->BackendFinalize(d), "cudnnBackendFinalize");
 }
 
 void wb__dnn_operation(wb__dnn_graph *g, wb__dnn_desc d)
@@ -65,7 +66,7 @@ void wb__dnn_operation(wb__dnn_graph *g, wb__dnn_desc d)
     wb__dnn_finish(g, d);
     if (g->status) return;
     if (g->n_ops == WB__DNN_MAX_OPS)
-        succeeded(g, CUDNN_STATUS_INTERNAL_ERROR, "a graph of too many operations");
+        cudnn_graph_succeeded(g, CUDNN_STATUS_INTERNAL_ERROR, "a graph of too many operations");
     else
         g->ops[g->n_ops++] = d;
 }
@@ -75,19 +76,19 @@ static void set_desc(wb__dnn_graph *g, wb__dnn_desc d, int name, wb__dnn_desc va
     wb__dnn_set(g, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
 }
 
-static void set_type(wb__dnn_graph *g, wb__dnn_desc d, int name, int type)
+static void cudnn_graph_set_type(wb__dnn_graph *g, wb__dnn_desc d, int name, int type)
 {
     wb__dnn_set(g, d, name, CUDNN_TYPE_DATA_TYPE, 1, &type);
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-static wb__dnn_desc tensor(wb__dnn_graph *g, int64_t id, const wb__dnn_view *v, bool between,
-                           bool by_value)
+static wb__dnn_desc cudnn_graph_tensor(wb__dnn_graph *g, int64_t id, const wb__dnn_view *v,
+                                       bool between, bool by_value)
 {
     const int64_t align = v->align;
     wb__dnn_desc d = wb__dnn_make(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    set_type(g, d, CUDNN_ATTR_TENSOR_DATA_TYPE, v->type);
+    cudnn_graph_set_type(g, d, CUDNN_ATTR_TENSOR_DATA_TYPE, v->type);
     wb__dnn_set(g, d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, v->dims);
     wb__dnn_set(g, d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, v->strides);
     wb__dnn_set(g, d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
@@ -102,7 +103,7 @@ static wb__dnn_desc tensor(wb__dnn_graph *g, int64_t id, const wb__dnn_view *v, 
 
 wb__dnn_desc wb__dnn_tensor(wb__dnn_graph *g, int64_t id, const wb__dnn_view *v)
 {
-    return tensor(g, id, v, false, false);
+    return cudnn_graph_tensor(g, id, v, false, false);
 }
 
 wb__dnn_desc wb__dnn_between(wb__dnn_graph *g, int type, const int64_t dims[4],
@@ -115,25 +116,25 @@ wb__dnn_desc wb__dnn_between(wb__dnn_graph *g, int type, const int64_t dims[4],
         v.strides[i] = strides ? strides[i] : stride;
         stride *= dims[i];
     }
-    return tensor(g, ++g->last_id, &v, true, false);
+    return cudnn_graph_tensor(g, ++g->last_id, &v, true, false);
 }
 
 wb__dnn_desc wb__dnn_number(wb__dnn_graph *g, int64_t id, int type)
 {
     const wb__dnn_view v = {.dims = {1, 1, 1, 1}, .strides = {1, 1, 1, 1}, .type = type,
                             .align = 4};
-    return tensor(g, id, &v, false, true);
+    return cudnn_graph_tensor(g, id, &v, false, true);
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-static void pointwise(wb__dnn_graph *g, int mode, int type, int axis, wb__dnn_desc x,
-                      wb__dnn_desc b, wb__dnn_desc t, wb__dnn_desc y)
+static void cudnn_graph_pointwise(wb__dnn_graph *g, int mode, int type, int axis, wb__dnn_desc x,
+                                  wb__dnn_desc b, wb__dnn_desc t, wb__dnn_desc y)
 {
     const int64_t along = axis;
     wb__dnn_desc how = wb__dnn_make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     wb__dnn_set(g, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    set_type(g, how, CUDNN_ATTR_POINTWISE_MATH_PREC, type);
+    cudnn_graph_set_type(g, how, CUDNN_ATTR_POINTWISE_MATH_PREC, type);
     if (axis != WB__DNN_NO_AXIS)
         wb__dnn_set(g, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &along);
     wb__dnn_finish(g, how);
@@ -149,12 +150,12 @@ static void pointwise(wb__dnn_graph *g, int mode, int type, int axis, wb__dnn_de
 void wb__dnn_pointwise(wb__dnn_graph *g, int mode, int axis, wb__dnn_desc x, wb__dnn_desc b,
                        wb__dnn_desc t, wb__dnn_desc y)
 {
-    pointwise(g, mode, CUDNN_DATA_FLOAT, axis, x, b, t, y);
+    cudnn_graph_pointwise(g, mode, CUDNN_DATA_FLOAT, axis, x, b, t, y);
 }
 
 void wb__dnn_compare(wb__dnn_graph *g, int mode, wb__dnn_desc x, wb__dnn_desc b, wb__dnn_desc y)
 {
-    pointwise(g, mode, CUDNN_DATA_BOOLEAN, WB__DNN_NO_AXIS, x, b, NULL, y);
+    cudnn_graph_pointwise(g, mode, CUDNN_DATA_BOOLEAN, WB__DNN_NO_AXIS, x, b, NULL, y);
 }
 
 void wb__dnn_reshape(wb__dnn_graph *g, wb__dnn_desc x, wb__dnn_desc y)
@@ -168,7 +169,7 @@ void wb__dnn_reshape(wb__dnn_graph *g, wb__dnn_desc x, wb__dnn_desc y)
 void wb__dnn_matmul(wb__dnn_graph *g, wb__dnn_desc a, wb__dnn_desc b, wb__dnn_desc c)
 {
     wb__dnn_desc how = wb__dnn_make(g, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
-    set_type(g, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT);
+    cudnn_graph_set_type(g, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT);
     wb__dnn_finish(g, how);
     wb__dnn_desc d = wb__dnn_make(g, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
     set_desc(g, d, CUDNN_ATTR_OPERATION_MATMUL_DESC, how);
@@ -182,7 +183,7 @@ void wb__dnn_reduce(wb__dnn_graph *g, int op, wb__dnn_desc x, wb__dnn_desc y)
 {
     wb__dnn_desc how = wb__dnn_make(g, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
     wb__dnn_set(g, how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &op);
-    set_type(g, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT);
+    cudnn_graph_set_type(g, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT);
     wb__dnn_finish(g, how);
     wb__dnn_desc d = wb__dnn_make(g, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
     set_desc(g, d, CUDNN_ATTR_OPERATION_REDUCTION_DESC, how);
@@ -198,19 +199,20 @@ enum { MAX_CONFIGS = 64, MAX_KNOBS = 44 };    /* cuDNN 9.19 has 44 types of knob
 /* Frees the descriptors that were created since there were n. */
 static void back_to(wb__dnn_graph *g, int n)
 {
-    release(g->target->f, g->descriptors + n, g->n_descriptors - n);
+    cudnn_graph_release(g->target->f, g->descriptors + n, g->n_descriptors - n);
     g->n_descriptors = n;
 }
 
 /* Reads at most `capacity` values of an attribute.  Returns how many it has, which may be more; 0:
  * a call failed and set g->status. */
-static int64_t get(wb__dnn_graph *g, wb__dnn_desc d, int name, int type, int64_t capacity,
-                   void *values)
+static int64_t cudnn_graph_get(wb__dnn_graph *g, wb__dnn_desc d, int name, int type,
+                               int64_t capacity, void *values)
 {
     int64_t n = 0;
     if (!g->status)
-        succeeded(g, g->target->f->BackendGetAttribute(d, name, type, capacity, &n, values),
-                  "cudnnBackendGetAttribute");
+        cudnn_graph_succeeded(
+            g, g->target->f->BackendGetAttribute(d, name, type, capacity, &n, values),
+            "cudnnBackendGetAttribute");
     return g->status ? 0 : n;
 }
 
@@ -220,11 +222,11 @@ static int get_list(wb__dnn_graph *g, wb__dnn_desc d, int name, int type, int64_
                     wb__dnn_desc *list)
 {
     for (int i = 0; i < n; i++) list[i] = wb__dnn_make(g, type);
-    const int64_t got = n ? get(g, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, list) : 0;
+    const int64_t got = n ? cudnn_graph_get(g, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, list) : 0;
     return (int)WB__MIN(got, n);
 }
 
-static wb__dnn_desc whole(wb__dnn_graph *g)
+static wb__dnn_desc cudnn_graph_whole(wb__dnn_graph *g)
 {
     const wb__dnn_target *t = g->target;
     wb__dnn_desc d = wb__dnn_make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -238,7 +240,7 @@ static wb__dnn_desc whole(wb__dnn_graph *g)
 
 /* Sets `list` to at most MAX_CONFIGS engine configurations for the graph, best first, and returns
  * their number.  0: there is none, or a call failed and set g->status. */
-static int configs(wb__dnn_graph *g, wb__dnn_desc graph, int mode, wb__dnn_desc *list)
+static int cudnn_graph_configs(wb__dnn_graph *g, wb__dnn_desc graph, int mode, wb__dnn_desc *list)
 {
     const wb__dnn_target *t = g->target;
     wb__dnn_desc d = wb__dnn_make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -246,8 +248,8 @@ static int configs(wb__dnn_graph *g, wb__dnn_desc graph, int mode, wb__dnn_desc 
     wb__dnn_set(g, d, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     if (!t->handle) set_desc(g, d, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, t->properties);
     wb__dnn_finish(g, d);
-    const int64_t n = get(g, d, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
-                          NULL);
+    const int64_t n = cudnn_graph_get(g, d, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                      CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, NULL);
     return get_list(g, d, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
                     WB__MIN(n, MAX_CONFIGS), list);
 }
@@ -255,7 +257,7 @@ static int configs(wb__dnn_graph *g, wb__dnn_desc graph, int mode, wb__dnn_desc 
 /* Returns the fingerprint of a configuration of this engine.  cuDNN gives the number of choices
  * that it has written, not of all, so there is room for each type of knob.  A failed call sets
  * g->status. */
-static uint64_t fingerprint_of(wb__dnn_graph *g, wb__dnn_desc config, int64_t engine)
+static uint64_t cudnn_graph_fingerprint_of(wb__dnn_graph *g, wb__dnn_desc config, int64_t engine)
 {
     wb__dnn_desc knobs[MAX_KNOBS];
     const int n = get_list(g, config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
@@ -264,8 +266,10 @@ static uint64_t fingerprint_of(wb__dnn_graph *g, wb__dnn_desc config, int64_t en
     for (int i = 0; i < n; i++) {
         int type = 0;
         int64_t value = 0;
-        get(g, knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
-        get(g, knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value);
+        cudnn_graph_get(g, knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1,
+                        &type);
+        cudnn_graph_get(g, knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1,
+                        &value);
         fingerprint = wb__mix(wb__mix(fingerprint, (uint64_t)type), (uint64_t)value);
     }
     return fingerprint;
@@ -277,10 +281,11 @@ static int notes_of(wb__dnn_graph *g, wb__dnn_desc config, int64_t *number)
 {
     int notes[32], bits = 0;
     wb__dnn_desc engine = wb__dnn_make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-    get(g, config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine);
-    get(g, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, number);
-    const int64_t n = get(g, engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                          (int64_t)WB__COUNT(notes), notes);
+    cudnn_graph_get(g, config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                    &engine);
+    cudnn_graph_get(g, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, number);
+    const int64_t n = cudnn_graph_get(g, engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                      CUDNN_TYPE_NUMERICAL_NOTE, (int64_t)WB__COUNT(notes), notes);
     for (int i = 0; i < n && i < (int)WB__COUNT(notes); i++) bits |= 1 << notes[i];
     return bits;
 }
@@ -299,7 +304,7 @@ static wb__dnn_desc plan_of(wb__dnn_graph *g, wb__dnn_desc config, size_t *works
     else
         set_desc(g, d, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, t->properties);
     if (g->status || t->f->BackendFinalize(d)) return NULL;
-    get(g, d, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes);
+    cudnn_graph_get(g, d, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes);
     *workspace = (size_t)bytes;
     return g->status ? NULL : d;
 }
@@ -315,7 +320,8 @@ static void plan_some(wb__dnn_graph *g, const wb__dnn_desc *list, int n, const p
     for (int i = 0; i < n && plans->n < w->most && !g->status; i++) {
         wb__dnn_plan p = {.engine = -1};
         const int notes = notes_of(g, list[i], &p.engine);
-        if (w->kept || w->most > 1) p.fingerprint = fingerprint_of(g, list[i], p.engine);
+        if (w->kept || w->most > 1)
+            p.fingerprint = cudnn_graph_fingerprint_of(g, list[i], p.engine);
         back_to(g, before);
         if (g->status || (notes & w->forbidden) || (w->kept && p.fingerprint != w->kept)) continue;
         p.plan = plan_of(g, list[i], &p.workspace);
@@ -327,15 +333,15 @@ static void plan_some(wb__dnn_graph *g, const wb__dnn_desc *list, int n, const p
     }
 }
 
-static int choose(wb__dnn_graph *g, const plan_request *w, wb__dnn_plans *plans)
+static int cudnn_graph_choose(wb__dnn_graph *g, const plan_request *w, wb__dnn_plans *plans)
 {
     static const int modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     plan_request one = *w, any = *w;
     one.most = 1;
     any.kept = 0;
-    wb__dnn_desc graph = whole(g), list[MAX_CONFIGS];
+    wb__dnn_desc graph = cudnn_graph_whole(g), list[MAX_CONFIGS];
     for (size_t i = 0; i < WB__COUNT(modes) && !plans->n && !g->status; i++) {
-        const int n = configs(g, graph, modes[i], list);
+        const int n = cudnn_graph_configs(g, graph, modes[i], list);
         if (w->kept) plan_some(g, list, n, &one, plans);
         if (!plans->n) plan_some(g, list, n, &any, plans);
     }
@@ -363,7 +369,7 @@ void wb__dnn_plans_keep(const wb__dnn_functions *f, wb__dnn_plans *plans, int wh
 void wb__dnn_plans_free(const wb__dnn_functions *f, wb__dnn_plans *plans)
 {
     while (plans->n > 0) f->BackendDestroyDescriptor(plans->list[--plans->n].plan);
-    release(f, plans->descriptors, plans->n_descriptors);
+    cudnn_graph_release(f, plans->descriptors, plans->n_descriptors);
     wb__free(plans->descriptors);
     *plans = (wb__dnn_plans){0};
 }
@@ -406,7 +412,7 @@ int wb__dnn_plans_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__d
     wb__dnn_begin(g, target);
     if (p->kind == WB__STEP_CONV) wb__dnn_conv(g, p);
     else wb__dnn_attention(g, p);
-    const int error = choose(g, &w, plans);
+    const int error = cudnn_graph_choose(g, &w, plans);
     wb__dnn_end(g);
     return error;
 }

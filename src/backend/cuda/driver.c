@@ -20,7 +20,7 @@ const wb__gpu_search wb__cu_search = {
 /* ---- opening the driver ---------------------------------------------------------------------- */
 
 #define LISTED(name, version, parameters) {"cu" #name #version, offsetof(wb__cu_functions, name)},
-static const wb__gpu_function functions[] = {WB__CU_FUNCTIONS(LISTED)};
+static const wb__gpu_function cuda_driver_functions[] = {WB__CU_FUNCTIONS(LISTED)};
 #undef LISTED
 
 /* Whether a function belongs to memory pools (is_of_pools) or to graphs (is_of_graphs).  Older
@@ -37,28 +37,28 @@ static bool is_of_graphs(const char *name)
            !strcmp(name, "cuStreamEndCapture");
 }
 
-static const char *file;                /* the driver's file */
+static const char *cuda_driver_file;    /* the driver's file */
 
-static int find_functions(void *library)
+static int cuda_driver_find_functions(void *library)
 {
     wb__cu_has_pools = true;
     wb__cu_has_graphs = !wb__gpu_is_off("WEBER_CUDA_GRAPHS");
-    for (size_t i = 0; i < WB__COUNT(functions); i++) {
-        const char *name = wb__gpu_find_functions(library, &functions[i], 1, &cu);
+    for (size_t i = 0; i < WB__COUNT(cuda_driver_functions); i++) {
+        const char *name = wb__gpu_find_functions(library, &cuda_driver_functions[i], 1, &cu);
         if (!name) continue;
         if (is_of_pools(name)) wb__cu_has_pools = false;
         else if (is_of_graphs(name)) wb__cu_has_graphs = false;
         else
             return wb__fail(WB_ERROR_DEVICE, "cuda: %s has no %s: it is not NVIDIA's driver, or it"
-                            " is too old: install driver 470 or newer", file, name);
+                            " is too old: install driver 470 or newer", cuda_driver_file, name);
     }
     return 0;
 }
 
-#define FAIL(...) wb__gpu_fail(&wb__cu_driver, NULL, __VA_ARGS__)
+#define CUDA_DRIVER_FAIL(...) wb__gpu_fail(&wb__cu_driver, NULL, __VA_ARGS__)
 
 /* Sets the error for a failure of cuInit, with advice.  Returns the error code. */
-static int init_failed(int code)
+static int cuda_driver_init_failed(int code)
 {
     const char *visible = wb__environment_text("CUDA_VISIBLE_DEVICES");
     char hidden[160] = "";
@@ -67,25 +67,31 @@ static int init_failed(int code)
                  visible);
     switch (code) {
     case CUDA_ERROR_STUB_LIBRARY:
-        return FAIL(code, "%s is the toolkit's stand-in for linking, not a driver: install the"
-                    " NVIDIA driver, or take the folder of stubs out of LD_LIBRARY_PATH", file);
+        return CUDA_DRIVER_FAIL(
+            code,
+            "%s is the toolkit's stand-in for linking, not a driver: install the"
+            " NVIDIA driver, or take the folder of stubs out of LD_LIBRARY_PATH",
+            cuda_driver_file);
     case CUDA_ERROR_NO_DEVICE:
-        return FAIL(code, "the driver is there, but it sees no GPU%s; see what `nvidia-smi` says",
-                    hidden);
+        return CUDA_DRIVER_FAIL(
+            code, "the driver is there, but it sees no GPU%s; see what `nvidia-smi` says", hidden);
     case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
-        return FAIL(code, "%s is of another version than the kernel's module: restart the machine"
-                    " after an update of the driver", file);
+        return CUDA_DRIVER_FAIL(
+            code,
+            "%s is of another version than the kernel's module: restart the machine"
+            " after an update of the driver",
+            cuda_driver_file);
     default:
-        return FAIL(code, "the driver %s does not start%s; see what `nvidia-smi` says", file,
-                    hidden);
+        return CUDA_DRIVER_FAIL(code, "the driver %s does not start%s; see what `nvidia-smi` says",
+                                cuda_driver_file, hidden);
     }
 }
 
 int wb__cu_load(void)
 {
     void *library = wb__gpu_open_library("cuda", "WEBER_CUDA_LIBRARY", "libcuda.so.1",
-                                         "cuInit", "install the NVIDIA driver", &file);
-    const int status = library ? find_functions(library) : WB_ERROR_DEVICE;
+                                         "cuInit", "install the NVIDIA driver", &cuda_driver_file);
+    const int status = library ? cuda_driver_find_functions(library) : WB_ERROR_DEVICE;
     if (library && status) wb__os_library_close(library);
     return status;
 }
@@ -93,9 +99,9 @@ int wb__cu_load(void)
 int wb__cu_init(void)
 {
     int code = CALL(Init, 0);
-    if (code) return init_failed(code);
+    if (code) return cuda_driver_init_failed(code);
     code = CALL(DriverGetVersion, &wb__cu_driver_version);
-    if (code) return FAIL(code, "%s", file);
+    if (code) return CUDA_DRIVER_FAIL(code, "%s", cuda_driver_file);
     if (wb__cu_driver_version < 11000)
         return wb__fail(WB_ERROR_DEVICE, "cuda: the driver supports CUDA %d.%d; 11.0 or newer is"
                         " needed: install driver 470 or newer", wb__cu_driver_version / 1000,
@@ -117,15 +123,15 @@ static const wb__gpu_file nvrtc_files[] = {{"libnvrtc.so.13", 13}, {"libnvrtc.so
                                            {NULL, 0}};
 
 enum { MAX_COMPILERS = 4 };
-static wb__cu_compiler compilers[MAX_COMPILERS];
+static wb__cu_compiler cuda_driver_compilers[MAX_COMPILERS];
 static int n_compilers;
 
 /* Whether no compiler in the list has these functions.  Two file names can lead to the same
  * library. */
-static bool is_new(const wb__nvrtc_functions *f)
+static bool cuda_driver_is_new(const wb__nvrtc_functions *f)
 {
     for (int i = 0; i < n_compilers; i++)
-        if (compilers[i].f.CompileProgram == f->CompileProgram) return false;
+        if (cuda_driver_compilers[i].f.CompileProgram == f->CompileProgram) return false;
     return true;
 }
 
@@ -135,13 +141,13 @@ static int open_nvrtc(void)
     static int from;
     char reason[400] = "";
     const char *missing = NULL;
-    wb__nvrtc_functions *f = &compilers[n_compilers].f;
+    wb__nvrtc_functions *f = &cuda_driver_compilers[n_compilers].f;
     void *library;
     while ((library = wb__gpu_open_next(&wb__cu_search, nvrtc_files, &from, reason,
                                         sizeof reason)) &&
            ((missing = wb__gpu_find_functions(library, nvrtc_functions,
                                               WB__COUNT(nvrtc_functions), f)) ||
-            !is_new(f))) {}
+            !cuda_driver_is_new(f))) {}
     if (!library) from = 0;             /* the next call searches from the beginning */
     if (!library && missing)
         return wb__fail(WB_ERROR_DEVICE, "cuda: NVRTC has no %s: 11.2 or newer is needed", missing);
@@ -171,11 +177,12 @@ const wb__cu_compiler *wb__cu_compiler_at(int i)
     int status = 0;
     wb__mutex_lock(&one);
     if (i == n_compilers && i < MAX_COMPILERS) status = open_nvrtc();
-    if (!status && i < n_compilers && !compilers[i].version) status = begin_compiler(&compilers[i]);
+    if (!status && i < n_compilers && !cuda_driver_compilers[i].version)
+        status = begin_compiler(&cuda_driver_compilers[i]);
     const bool there = !status && i < n_compilers;
     wb__mutex_unlock(&one);
     if (status && i) wb_clear_error();
-    return there ? &compilers[i] : NULL;
+    return there ? &cuda_driver_compilers[i] : NULL;
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */

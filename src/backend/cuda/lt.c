@@ -11,7 +11,7 @@
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
-static wb__lt_functions lt;
+static wb__lt_functions cublas_lt;
 
 /* The cached algorithms of a problem: one, or those of which timing will choose one. */
 typedef struct {
@@ -19,19 +19,20 @@ typedef struct {
     wb__lt_problem problem;
     int n;
     cublasLtMatmulHeuristicResult_t list[WB__GPU_CANDIDATES];
-} entry;
-_Static_assert(offsetof(entry, problem) == sizeof(wb__gpu_entry), "the problem is behind the head");
+} cublas_entry;
+_Static_assert(offsetof(cublas_entry, problem) == sizeof(wb__gpu_entry),
+               "the problem is behind the head");
 
 typedef struct {
     wb__gpu_routine base;
-    entry *entry;
+    cublas_entry *entry;
     cublasLtHandle_t handle;
     wb__lt_operands operands;
     wb__lt_descriptors d;
     uint64_t vector, aux;               /* the addresses that were last set in `d` */
-} routine;
+} cublas_routine;
 
-static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool cublas_suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__lt_functions *f = table;
     if (!missing && f->GetVersion() >= 120000) return true;
@@ -42,79 +43,84 @@ static bool suits(const void *table, const char *missing, char *reason, size_t c
     return false;
 }
 
-static int create(void **handle)
+static int cublas_create(void **handle)
 {
     cublasLtHandle_t made = NULL;
-    const int status = (int)lt.Create(&made);
+    const int status = (int)cublas_lt.Create(&made);
     *handle = made;
     return status;
 }
 
-static void destroy_handle(void *handle) { lt.Destroy(handle); }
-static const char *status_name(int status) { return lt.GetStatusName((wb__lt_enum)status); }
-static bool is_memory(int status) { return status == CUBLAS_STATUS_ALLOC_FAILED; }
+static void cublas_destroy_handle(void *handle) { cublas_lt.Destroy(handle); }
+static const char *cublas_status_name(int status)
+{
+    return cublas_lt.GetStatusName((wb__lt_enum)status);
+}
+static bool cublas_is_memory(int status) { return status == CUBLAS_STATUS_ALLOC_FAILED; }
 
 /* Asks the heuristics for at most `most` algorithms of a problem with these descriptors.  Returns
  * their number, which are those that work and whose workspace is not too large; 0 and the status of
  * the call that failed. */
-static int algorithms(void *handle, const wb__lt_problem *p, const wb__lt_descriptors *of,
-                      cublasLtMatmulHeuristicResult_t *list, int most, int *status,
-                      const char **call)
+static int cublas_algorithms(void *handle, const wb__lt_problem *p, const wb__lt_descriptors *of,
+                             cublasLtMatmulHeuristicResult_t *list, int most, int *status,
+                             const char **call)
 {
     cublasLtMatmulPreference_t preference;
     int n = 0, good = 0;
     memset(list, 0, (size_t)most * sizeof *list);
-    if ((*status = wb__lt_preference(&lt, p, &preference, call))) return 0;
+    if ((*status = wb__lt_preference(&cublas_lt, p, &preference, call))) return 0;
     *call = "cublasLtMatmulAlgoGetHeuristic";
-    *status = (int)lt.MatmulAlgoGetHeuristic(handle, of->desc, of->layout[0], of->layout[1],
-                                             of->layout[2], of->layout[2], preference, most, list,
-                                             &n);
-    lt.MatmulPreferenceDestroy(preference);
+    *status = (int)cublas_lt.MatmulAlgoGetHeuristic(handle, of->desc, of->layout[0], of->layout[1],
+                                                    of->layout[2], of->layout[2], preference, most,
+                                                    list, &n);
+    cublas_lt.MatmulPreferenceDestroy(preference);
     for (int i = 0; i < n && !*status; i++)
         if (!list[i].state && list[i].workspaceSize <= WB__LT_WORKSPACE) list[good++] = list[i];
     return good;
 }
 
-static int find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *base)
+static int cublas_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle,
+                       wb__gpu_entry *base)
 {
-    entry *e = (entry *)base;
+    cublas_entry *e = (cublas_entry *)base;
     wb__lt_descriptors of;
     const char *call = NULL;
     const int most = e->problem.by_timing ? WB__GPU_CANDIDATES : 1;
-    int status = wb__lt_describe(&lt, &e->problem, &of, &call);
-    if (!status) e->n = algorithms(handle, &e->problem, &of, e->list, most, &status, &call);
-    wb__lt_undescribe(&lt, &of);
+    int status = wb__lt_describe(&cublas_lt, &e->problem, &of, &call);
+    if (!status) e->n = cublas_algorithms(handle, &e->problem, &of, e->list, most, &status, &call);
+    wb__lt_undescribe(&cublas_lt, &of);
     if (status) wb__gpu_vendor_note(d, l, status, call);
     base->found = e->n > 0;
     return 0;
 }
 
 #define NAME(type, name, parameters) {"cublasLt" #name, offsetof(wb__lt_functions, name)},
-static const wb__gpu_function functions[] = {WB__LT_FUNCTIONS(NAME)};
+static const wb__gpu_function cublas_functions[] = {WB__LT_FUNCTIONS(NAME)};
 #undef NAME
-_Static_assert(WB__COUNT(functions) <= WB__GPU_MAX_FUNCTIONS, "room for the functions");
+_Static_assert(WB__COUNT(cublas_functions) <= WB__GPU_MAX_FUNCTIONS, "room for the functions");
 
-static wb__gpu_vendor library = {
+static wb__gpu_vendor cublas_library = {
     .name = "cuBLASLt", .variable = "WEBER_CUDA_CUBLASLT",
     .advice = "install cuBLAS 12 or newer, which CUDA's toolkit has, or name its folder by"
               " WEBER_CUDA_PATH",
     .search = &wb__cu_search,
     .files = (const wb__gpu_file[]){{"libcublasLt.so.13", 13}, {"libcublasLt.so.12", 12},
                                     {"libcublasLt.so", 0}, {NULL, 0}},
-    .functions = functions, .n_functions = WB__COUNT(functions), .table = &lt, .suits = suits,
-    .creating = "cublasLtCreate", .create = create, .destroy = destroy_handle,
-    .status_name = status_name, .is_memory = is_memory, .entry_bytes = sizeof(entry),
-    .problem_bytes = sizeof(wb__lt_problem), .find = find,
+    .functions = cublas_functions, .n_functions = WB__COUNT(cublas_functions), .table = &cublas_lt,
+    .suits = cublas_suits, .creating = "cublasLtCreate", .create = cublas_create,
+    .destroy = cublas_destroy_handle, .status_name = cublas_status_name,
+    .is_memory = cublas_is_memory, .entry_bytes = sizeof(cublas_entry),
+    .problem_bytes = sizeof(wb__lt_problem), .find = cublas_find,
     .reasons = {"cuBLASLt is not used", "cuBLASLt: it does not work here",
                 "cuBLASLt: it has no algorithm", "cuBLASLt: it refused this one"},
     .lock = WB__MUTEX_INIT,
 };
 
-bool wb__cu_lt_works(void) { return wb__gpu_vendor_works(&library); }
+bool wb__cu_lt_works(void) { return wb__gpu_vendor_works(&cublas_library); }
 
 int wb__cu_lt_major(void)
 {
-    if (wb__cu_lt_works()) return (int)(lt.GetVersion() / 10000);
+    if (wb__cu_lt_works()) return (int)(cublas_lt.GetVersion() / 10000);
     wb_clear_error();
     return 0;
 }
@@ -122,20 +128,21 @@ int wb__cu_lt_major(void)
 /* ---- launching ------------------------------------------------------------------------------- */
 
 /* Sets an address in the descriptor, unless it is the address of the previous launch. */
-static int point(routine *r, int attribute, wb__lt_operand operand, const uint64_t *buffers,
-                 uint64_t *last)
+static int cublas_point(cublas_routine *r, int attribute, wb__lt_operand operand,
+                        const uint64_t *buffers, uint64_t *last)
 {
     if (operand.buffer < 0) return 0;
     const uint64_t address = (uint64_t)buffers[operand.buffer] + operand.at;
     if (address == *last) return 0;
     *last = address;
-    return lt.MatmulDescSetAttribute(r->d.desc, attribute, &address, sizeof address);
+    return cublas_lt.MatmulDescSetAttribute(r->d.desc, attribute, &address, sizeof address);
 }
 
 /* Enqueues the product of the operands `o` in `buffers`, by one of the entry's algorithms.  Returns
  * a status, and sets *call to the function that failed. */
-static int multiply(routine *r, const wb__lt_operands *o, const uint64_t *buffers, int algorithm,
-                    uint64_t workspace, struct CUstream_st *stream, const char **call)
+static int cublas_multiply(cublas_routine *r, const wb__lt_operands *o, const uint64_t *buffers,
+                           int algorithm, uint64_t workspace, struct CUstream_st *stream,
+                           const char **call)
 {
     static const float one = 1, zero = 0;
     static const double one_f64 = 1, zero_f64 = 0;
@@ -150,50 +157,54 @@ static int multiply(routine *r, const wb__lt_operands *o, const uint64_t *buffer
     for (size_t j = 0; j < WB__COUNT(operands); j++)
         at[j] = (void *)(uintptr_t)(buffers[operands[j]->buffer] + operands[j]->at);
     *call = "cublasLtMatmulDescSetAttribute";
-    int status = point(r, CUBLASLT_MATMUL_DESC_BIAS_POINTER, o->vector, buffers, &r->vector);
+    int status = cublas_point(r, CUBLASLT_MATMUL_DESC_BIAS_POINTER, o->vector, buffers, &r->vector);
     if (!status)
-        status = point(r, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, o->aux, buffers, &r->aux);
+        status = cublas_point(r, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, o->aux, buffers,
+                              &r->aux);
     if (status) return status;
     *call = "cublasLtMatmul";
-    return (int)lt.Matmul(r->handle, r->d.desc, alpha, at[0], r->d.layout[0], at[1],
-                          r->d.layout[1], beta, at[3], r->d.layout[2], at[2], r->d.layout[2],
-                          &by->algo, by->workspaceSize ? (void *)(uintptr_t)workspace : NULL,
-                          by->workspaceSize, stream);
+    return (int)cublas_lt.Matmul(r->handle, r->d.desc, alpha, at[0], r->d.layout[0], at[1],
+                                 r->d.layout[1], beta, at[3], r->d.layout[2], at[2], r->d.layout[2],
+                                 &by->algo, by->workspaceSize ? (void *)(uintptr_t)workspace : NULL,
+                                 by->workspaceSize, stream);
 }
 
-static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
-                  const wb__gpu_addresses *addresses)
+static int cublas_launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
+                         const wb__gpu_addresses *addresses)
 {
-    routine *r = (routine *)base;
+    cublas_routine *r = (cublas_routine *)base;
     const char *call = NULL;
-    const int status = multiply(r, &r->operands, addresses->address, 0,
-                                addresses->workspace + addresses->workspace_at,
-                                wb__cu_of(d)->stream[q], &call);
-    if (status) return wb__gpu_entry_refused(d, &library, &r->entry->base, status, call);
+    const int status = cublas_multiply(r, &r->operands, addresses->address, 0,
+                                       addresses->workspace + addresses->workspace_at,
+                                       wb__cu_of(d)->stream[q], &call);
+    if (status) return wb__gpu_entry_refused(d, &cublas_library, &r->entry->base, status, call);
     if (q == WB__GPU_COMPUTE) wb__gpu_issued(d, NULL);
     return 0;
 }
 
-static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
+static void cublas_destroy(wb__gpu_device *d, wb__gpu_routine *base)
 {
     (void)d;
-    wb__lt_undescribe(&lt, &((routine *)base)->d);
+    wb__lt_undescribe(&cublas_lt, &((cublas_routine *)base)->d);
 }
 
 /* ---- timing ---------------------------------------------------------------------------------- */
 
 /* The buffers in scratch memory. */
-enum { A, B, ADDEND, RESULT, VECTOR, AUX, LENT, SCRATCH };
+enum { CUBLAS_A, CUBLAS_B, ADDEND, RESULT, VECTOR, AUX, CUBLAS_LENT, SCRATCH };
 _Static_assert((int)SCRATCH <= (int)WB__GPU_SCRATCH, "buffers in scratch memory");
 
-static size_t size_of(int type) { return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2; }
+static size_t cublas_size_of(int type)
+{
+    return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
+}
 
 /* Sets the sizes of the operands in scratch memory.  Returns their sum, in bytes. */
-static double measure(const wb__lt_problem *p, size_t bytes[SCRATCH])
+static double cublas_measure(const wb__lt_problem *p, size_t bytes[SCRATCH])
 {
     const int64_t cols[3] = {p->op[0] == CUBLAS_OP_T ? p->rows : p->k,
                              p->op[1] == CUBLAS_OP_T ? p->k : p->cols, p->cols};
-    const int64_t each = (int64_t)size_of(p->type), places[3] = {A, B, RESULT};
+    const int64_t each = (int64_t)cublas_size_of(p->type), places[3] = {CUBLAS_A, CUBLAS_B, RESULT};
     double sum = 0;
     memset(bytes, 0, SCRATCH * sizeof *bytes);
     for (int j = 0; j < 3; j++)
@@ -205,50 +216,51 @@ static double measure(const wb__lt_problem *p, size_t bytes[SCRATCH])
     return sum;
 }
 
-static bool is_worth_timing(const wb__gpu_device *d, const wb__lt_problem *p)
+static bool cublas_is_worth_timing(const wb__gpu_device *d, const wb__lt_problem *p)
 {
     size_t bytes[SCRATCH];
     const double flop = 2.0 * (double)p->rows * (double)p->cols * (double)p->k * p->batch;
-    return wb__gpu_worth_timing(d, size_of(p->type), p->compute != CUBLAS_COMPUTE_32F, flop,
-                                measure(p, bytes));
+    return wb__gpu_worth_timing(d, cublas_size_of(p->type), p->compute != CUBLAS_COMPUTE_32F, flop,
+                                cublas_measure(p, bytes));
 }
 
 /* The operands are those of the routine, in scratch memory. */
 typedef struct {
     wb__gpu_device *d;
-    routine *r;
+    cublas_routine *r;
     wb__lt_operands operands;
     wb__gpu_candidates c;
-} trial;
+} cublas_trial;
 
-static int try_one(void *ctx, int i)
+static int cublas_try_one(void *ctx, int i)
 {
-    const trial *t = ctx;
+    const cublas_trial *t = ctx;
     const char *call = NULL;
-    return multiply(t->r, &t->operands, t->c.at, i, t->c.at[LENT],
-                    wb__cu_of(t->d)->stream[WB__GPU_COMPUTE], &call);
+    return cublas_multiply(t->r, &t->operands, t->c.at, i, t->c.at[CUBLAS_LENT],
+                           wb__cu_of(t->d)->stream[WB__GPU_COMPUTE], &call);
 }
 
 /* Chooses among the algorithms of an entry by timing, before any step uses it. */
-static void choose(wb__gpu_device *d, routine *r)
+static void cublas_choose(wb__gpu_device *d, cublas_routine *r)
 {
-    entry *e = r->entry;
-    trial t = {.d = d, .r = r, .operands = r->operands,
-               .c = {.library = library.name, .version = lt.GetVersion(), .problem = &e->problem,
-                     .problem_bytes = sizeof e->problem, .n = e->n, .run = try_one, .ctx = &t}};
+    cublas_entry *e = r->entry;
+    cublas_trial t = {.d = d, .r = r, .operands = r->operands,
+                      .c = {.library = cublas_library.name, .version = cublas_lt.GetVersion(),
+                            .problem = &e->problem, .problem_bytes = sizeof e->problem, .n = e->n,
+                            .run = cublas_try_one, .ctx = &t}};
     wb__lt_operand *const in[] = {
-        [A] = &t.operands.operand[0], [B] = &t.operands.operand[1], [ADDEND] = &t.operands.addend,
-        [RESULT] = &t.operands.operand[2], [VECTOR] = &t.operands.vector,
-        [AUX] = &t.operands.aux};
+        [CUBLAS_A] = &t.operands.operand[0], [CUBLAS_B] = &t.operands.operand[1],
+        [ADDEND] = &t.operands.addend, [RESULT] = &t.operands.operand[2],
+        [VECTOR] = &t.operands.vector, [AUX] = &t.operands.aux};
     if (e->n < 2) return;
-    for (int i = 0; i < LENT; i++)
+    for (int i = 0; i < CUBLAS_LENT; i++)
         if (in[i]->buffer >= 0) *in[i] = (wb__lt_operand){i, 0};
-    measure(&e->problem, t.c.bytes);
+    cublas_measure(&e->problem, t.c.bytes);
     for (int i = 0; i < e->n; i++) {
         t.c.fingerprint[i] = 1;
         for (size_t k = 0; k < WB__COUNT(e->list[i].algo.data); k++)
             t.c.fingerprint[i] = wb__mix(t.c.fingerprint[i], e->list[i].algo.data[k]);
-        t.c.bytes[LENT] = WB__MAX(t.c.bytes[LENT], e->list[i].workspaceSize);
+        t.c.bytes[CUBLAS_LENT] = WB__MAX(t.c.bytes[CUBLAS_LENT], e->list[i].workspaceSize);
     }
     e->list[0] = e->list[wb__gpu_fastest(d, &t.c)];
     e->n = 1;
@@ -259,37 +271,37 @@ static void choose(wb__gpu_device *d, routine *r)
 /* Returns the cache entry of a step's problem, which is created if it is new, and sets *operands.
  * NULL: *error is the error code.  If cuBLASLt cannot execute the step, *error is
  * WB_ERROR_UNSUPPORTED, and *reason is a short reason. */
-static entry *entry_of(wb__gpu_device *d, const wb__step *step, wb__lt_operands *operands,
-                       const char **reason, int *error)
+static cublas_entry *cublas_entry_of(wb__gpu_device *d, const wb__step *step,
+                                     wb__lt_operands *operands, const char **reason, int *error)
 {
     wb__lt_problem p;
     *error = WB_ERROR_UNSUPPORTED;
     *reason = wb__lt_problem_of(step, &p, operands);
-    p.by_timing = !*reason && !step->deterministic && is_worth_timing(d, &p);
-    return *reason ? NULL : (entry *)wb__gpu_entry_of(d, &library, &p, reason, error);
+    p.by_timing = !*reason && !step->deterministic && cublas_is_worth_timing(d, &p);
+    return *reason ? NULL : (cublas_entry *)wb__gpu_entry_of(d, &cublas_library, &p, reason, error);
 }
 
-static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
-                   const char **reason)
+static int cublas_prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
+                          const char **reason)
 {
     wb__lt_operands operands;
     const char *call = NULL;
     int error = 0;
-    entry *e = entry_of(d, step, &operands, reason, &error);
+    cublas_entry *e = cublas_entry_of(d, step, &operands, reason, &error);
     if (!e) return error;
-    routine *made = wb__alloc_zero(1, sizeof *made);
+    cublas_routine *made = wb__alloc_zero(1, sizeof *made);
     if (!made) return WB_ERROR_MEMORY;
-    *made = (routine){.base = {.library = &wb__cu_lt, .impl = wb__lt_name(&e->problem)},
-                      .entry = e, .handle = wb__gpu_vendor_handle(d, &library),
-                      .operands = operands};
-    const int status = wb__lt_describe(&lt, &e->problem, &made->d, &call);
+    *made = (cublas_routine){.base = {.library = &wb__cu_lt, .impl = wb__lt_name(&e->problem)},
+                             .entry = e, .handle = wb__gpu_vendor_handle(d, &cublas_library),
+                             .operands = operands};
+    const int status = wb__lt_describe(&cublas_lt, &e->problem, &made->d, &call);
     if (status) {
-        wb__gpu_vendor_note(d, &library, status, call);
+        wb__gpu_vendor_note(d, &cublas_library, status, call);
         wb__free(made);
-        *reason = library.reasons[WB__GPU_NOTHING];
+        *reason = cublas_library.reasons[WB__GPU_NOTHING];
         return WB_ERROR_UNSUPPORTED;
     }
-    choose(d, made);
+    cublas_choose(d, made);
     made->base.workspace = e->list[0].workspaceSize;
     e->base.holders++;
     made->base.held = &e->base;
@@ -297,17 +309,17 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
     return 0;
 }
 
-static bool supports(wb__gpu_device *d, const wb__step *step)
+static bool cublas_supports(wb__gpu_device *d, const wb__step *step)
 {
     wb__lt_operands operands;
     const char *reason = NULL;
     int error = 0;
-    const entry *e = entry_of(d, step, &operands, &reason, &error);
+    const cublas_entry *e = cublas_entry_of(d, step, &operands, &reason, &error);
     if (!e && !reason) wb_clear_error();
     return e;
 }
 
 const wb__gpu_hook wb__cu_lt = {
-    .kinds = 1u << WB__STEP_MATMUL, .vendor = &library, .supports = supports, .prepare = prepare,
-    .launch = launch, .destroy = destroy,
+    .kinds = 1u << WB__STEP_MATMUL, .vendor = &cublas_library, .supports = cublas_supports,
+    .prepare = cublas_prepare, .launch = cublas_launch, .destroy = cublas_destroy,
 };

@@ -6,7 +6,7 @@
 
 /* A product with fewer multiplications is left to our own kernel, unless the step has an aux tensor
  * or sums (wb__step_is_special). */
-static const int64_t min_work = 1 << 12;
+static const int64_t cublas_min_work = 1 << 12;
 
 /* ---- layouts of operands --------------------------------------------------------------------- */
 
@@ -16,22 +16,22 @@ typedef struct {
     const wb__view *view;
     int64_t rows, row, step;
     bool transposed;
-} operand;
+} cublas_operand;
 
 /* If all batches use the same b, and the rows of a and of c have a constant stride over all
  * batches, the batches become rows of one product. */
-static void batch_to_rows(operand v[3], int32_t *batch)
+static void batch_to_rows(cublas_operand v[3], int32_t *batch)
 {
-    operand *const sides[2] = {&v[0], &v[2]};
+    cublas_operand *const sides[2] = {&v[0], &v[2]};
     if (*batch == 1 || v[1].step != 0) return;
     for (int i = 0; i < 2; i++) {
-        const operand *o = sides[i];
+        const cublas_operand *o = sides[i];
         const int64_t length = o->view->dims[o->view->ndim - 1];
         const bool runs = o->rows == 1 ? o->step >= length : o->step == o->rows * o->row;
         if (o->transposed || !runs) return;
     }
     for (int i = 0; i < 2; i++) {
-        operand *o = sides[i];
+        cublas_operand *o = sides[i];
         if (o->rows == 1) o->row = o->step;
         o->rows *= *batch;
         o->step = 0;
@@ -55,7 +55,7 @@ static bool even_rows(const wb__view *v, int64_t *row)
     return *row >= v->dims[v->ndim - 1];
 }
 
-static size_t set_operand(const wb__view *v, wb__lt_operand *to)
+static size_t cublas_set_operand(const wb__view *v, wb__lt_operand *to)
 {
     static const uint8_t bytes[WB_DTYPE_COUNT] = {
         [WB_F32] = 4, [WB_F64] = 8, [WB_F16] = 2, [WB_BF16] = 2, [WB_U8] = 1};
@@ -65,15 +65,15 @@ static size_t set_operand(const wb__view *v, wb__lt_operand *to)
 
 /* Sets *to to the buffer and offset of a view.  Returns the alignment of the view's address in
  * bytes, at most 16. */
-static int32_t alignment(const wb__view *v, wb__lt_operand *to)
+static int32_t cublas_alignment(const wb__view *v, wb__lt_operand *to)
 {
-    const size_t at = set_operand(v, to) | (size_t)v->granule | 16;
+    const size_t at = cublas_set_operand(v, to) | (size_t)v->granule | 16;
     return (int32_t)(at & (~at + 1));
 }
 
 /* ---- data types and precision ---------------------------------------------------------------- */
 
-static const char *numbers(const wb__step *step, wb__lt_problem *p)
+static const char *cublas_numbers(const wb__step *step, wb__lt_problem *p)
 {
     static const int type[WB_DTYPE_COUNT] = {
         [WB_F32] = CUDA_R_32F, [WB_F64] = CUDA_R_64F, [WB_F16] = CUDA_R_16F,
@@ -109,7 +109,7 @@ static const char *add_vector(const wb__view *v, int64_t length, wb__lt_problem 
 {
     if (v->ndim != 1 || (v->strides[0] != 1 && v->dims[0] > 1) || v->dims[0] != length)
         return "cuBLASLt: strides of the bias";
-    p->vector_align = alignment(v, &operands->vector);
+    p->vector_align = cublas_alignment(v, &operands->vector);
     return NULL;
 }
 
@@ -124,7 +124,7 @@ static const char *add_aux(const wb__view *v, bool bits, const wb__step *step, w
     p->aux_ld = bits ? row * 8 : row;
     if (p->aux_ld % (bits ? 128 : 8) || p->aux_ld < p->rows)
         return "cuBLASLt: rows of the epilogue";
-    p->aux_align = alignment(v, &operands->aux);
+    p->aux_align = cublas_alignment(v, &operands->aux);
     return p->aux_align < 16 ? "cuBLASLt: the epilogue's alignment" : NULL;
 }
 
@@ -137,14 +137,14 @@ static const char *add_addend(const wb__step *step, wb__lt_problem *p, wb__lt_op
         if (v->dims[i] != c->dims[i] || (c->dims[i] > 1 && v->strides[i] != c->strides[i]))
             return "cuBLASLt: strides of the addend";
     if (step->sums_of) return "cuBLASLt: sums beside an addend";
-    p->addend_align = alignment(v, &operands->addend);
+    p->addend_align = cublas_alignment(v, &operands->addend);
     return NULL;
 }
 
 /* Adds the sums of a step (wb__sums) to the problem.  cuBLASLt computes sums of c only with the
  * epilogue of a gradient, and sums of a or b only without any epilogue. */
-static const char *add_sums(const wb__step *step, bool c_transposed, bool back, wb__lt_problem *p,
-                            wb__lt_operands *operands)
+static const char *cublas_add_sums(const wb__step *step, bool c_transposed, bool back,
+                                   wb__lt_problem *p, wb__lt_operands *operands)
 {
     const bool of_c = step->sums_of == WB__SUMS_OF_C, of_a = step->sums_of == WB__SUMS_OF_A;
     const bool of_rows = of_a == c_transposed;  /* there are as many sums as rows of D */
@@ -175,8 +175,8 @@ static int16_t epilogue_code(const wb__step *step)
     return 0;
 }
 
-static const char *epilogue(const wb__step *step, bool c_transposed, wb__lt_problem *p,
-                            wb__lt_operands *operands)
+static const char *cublas_epilogue(const wb__step *step, bool c_transposed, wb__lt_problem *p,
+                                   wb__lt_operands *operands)
 {
     const char *reason = NULL;
     const bool bias = step->n_views > 3, plain = step->epilogue == WB__OP_NONE;
@@ -193,7 +193,7 @@ static const char *epilogue(const wb__step *step, bool c_transposed, wb__lt_prob
             plain ? CUBLASLT_EPILOGUE_BIAS : p->epilogue | CUBLASLT_EPILOGUE_BIAS;
         reason = add_vector(&step->views[3], p->rows, p, operands);
     }
-    if (!reason && step->sums_of) reason = add_sums(step, c_transposed, back, p, operands);
+    if (!reason && step->sums_of) reason = cublas_add_sums(step, c_transposed, back, p, operands);
     if (reason || !step->aux_kind) return reason;
     if (step->aux_kind == WB__AUX_ADDEND) return add_addend(step, p, operands);
     return add_aux(&step->aux, bits, step, p, operands);
@@ -203,15 +203,15 @@ static const char *epilogue(const wb__step *step, bool c_transposed, wb__lt_prob
 
 const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_operands *operands)
 {
-    operand v[3];
+    cublas_operand v[3];
     const wb__view *a = &step->views[0], *c = &step->views[2];
     memset(p, 0, sizeof *p);
     memset(operands, 0, sizeof *operands);
-    const char *reason = numbers(step, p);
+    const char *reason = cublas_numbers(step, p);
     if (reason) return reason;
     for (int j = 0; j < 3; j++) {
         const wb__view *view = &step->views[j];
-        v[j] = (operand){.view = view, .rows = view->dims[view->ndim - 2]};
+        v[j] = (cublas_operand){.view = view, .rows = view->dims[view->ndim - 2]};
         if (view->ndim != c->ndim || !wb__gpu_matrix(view, &v[j].transposed, &v[j].row))
             return "cuBLASLt: strides";
     }
@@ -224,7 +224,7 @@ const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_op
     const int64_t m = v[2].rows, n = c->dims[c->ndim - 1];
     const double work = (double)p->batch * (double)m * (double)n * (double)p->k;
     if (work == 0) return "cuBLASLt: nothing to multiply";
-    if (work < (double)min_work && !wb__step_is_special(step)) return "cuBLASLt: too small";
+    if (work < (double)cublas_min_work && !wb__step_is_special(step)) return "cuBLASLt: too small";
     if (p->batch > 1 && v[2].step == 0) return "cuBLASLt: strides of the batch";
 
     /* D is cᵀ = bᵀ·aᵀ if c is row-major, and c = a·b if c is column-major. */
@@ -233,13 +233,13 @@ const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_op
     p->rows = c_transposed ? m : n;
     p->cols = c_transposed ? n : m;
     for (int j = 0; j < 3; j++) {
-        const operand *o = &v[from[j]];
+        const cublas_operand *o = &v[from[j]];
         p->ld[j] = o->row;
         p->step[j] = o->step;
-        p->align[j] = alignment(o->view, &operands->operand[j]);
+        p->align[j] = cublas_alignment(o->view, &operands->operand[j]);
         if (j < 2) p->op[j] = o->transposed != c_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     }
-    return epilogue(step, c_transposed, p, operands);
+    return cublas_epilogue(step, c_transposed, p, operands);
 }
 
 const char *wb__lt_name(const wb__lt_problem *p)
@@ -266,44 +266,47 @@ const char *wb__lt_name(const wb__lt_problem *p)
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
 /* The first status that is not 0, and the call that returned it. */
-typedef struct { int status; const char *call; } outcome;
+typedef struct { int status; const char *call; } cublas_outcome;
 
-static bool succeeded(outcome *o, int status, const char *call)
+static bool cublas_succeeded(cublas_outcome *o, int status, const char *call)
 {
-    if (status && !o->status) *o = (outcome){status, call};
+    if (status && !o->status) *o = (cublas_outcome){status, call};
     return !o->status;
 }
 
-static void layout(const wb__lt_functions *f, const wb__lt_problem *p, int j,
-                   cublasLtMatrixLayout_t *to, outcome *o)
+static void cublas_layout(const wb__lt_functions *f, const wb__lt_problem *p, int j,
+                          cublasLtMatrixLayout_t *to, cublas_outcome *o)
 {
     const uint64_t rows = (uint64_t)(j == 1 ? p->k : p->rows);
     const uint64_t cols = (uint64_t)(j == 0 ? p->k : p->cols);
     const bool flip = j < 2 && p->op[j] == CUBLAS_OP_T;
-    if (!succeeded(
+    if (!cublas_succeeded(
             o, f->MatrixLayoutCreate(to, p->type, flip ? cols : rows, flip ? rows : cols, p->ld[j]),
             "cublasLtMatrixLayoutCreate") ||
         p->batch == 1)
         return;
-    succeeded(o, f->MatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &p->batch,
-                                             sizeof p->batch), "cublasLtMatrixLayoutSetAttribute");
-    succeeded(o, f->MatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                             &p->step[j], sizeof p->step[j]),
-              "cublasLtMatrixLayoutSetAttribute");
+    cublas_succeeded(o,
+                     f->MatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &p->batch,
+                                                 sizeof p->batch),
+                     "cublasLtMatrixLayoutSetAttribute");
+    cublas_succeeded(o,
+                     f->MatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                 &p->step[j], sizeof p->step[j]),
+                     "cublasLtMatrixLayoutSetAttribute");
 }
 
 int wb__lt_describe(const wb__lt_functions *f, const wb__lt_problem *p, wb__lt_descriptors *d,
                     const char **call)
 {
-    outcome o = {0, NULL};
+    cublas_outcome o = {0, NULL};
     const uint64_t base = 1 << 16, vector = base + (uint64_t)p->vector_align;
     const uint64_t aux = base + (uint64_t)p->aux_align;
     memset(d, 0, sizeof *d);
 #define SET(attribute, value)                                                                      \
-    succeeded(&o, f->MatmulDescSetAttribute(d->desc, attribute, &(value), sizeof(value)),          \
-              "cublasLtMatmulDescSetAttribute")
-    if (succeeded(&o, f->MatmulDescCreate(&d->desc, p->compute, p->scale),
-                  "cublasLtMatmulDescCreate")) {
+    cublas_succeeded(&o, f->MatmulDescSetAttribute(d->desc, attribute, &(value), sizeof(value)),   \
+                     "cublasLtMatmulDescSetAttribute")
+    if (cublas_succeeded(&o, f->MatmulDescCreate(&d->desc, p->compute, p->scale),
+                         "cublasLtMatmulDescCreate")) {
         SET(CUBLASLT_MATMUL_DESC_TRANSA, p->op[0]);
         SET(CUBLASLT_MATMUL_DESC_TRANSB, p->op[1]);
         SET(CUBLASLT_MATMUL_DESC_EPILOGUE, p->epilogue);
@@ -312,7 +315,7 @@ int wb__lt_describe(const wb__lt_functions *f, const wb__lt_problem *p, wb__lt_d
         if (p->aux_align) SET(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p->aux_ld);
     }
 #undef SET
-    for (int j = 0; j < 3 && !o.status; j++) layout(f, p, j, &d->layout[j], &o);
+    for (int j = 0; j < 3 && !o.status; j++) cublas_layout(f, p, j, &d->layout[j], &o);
     if (o.status) wb__lt_undescribe(f, d);
     *call = o.call;
     return o.status;
@@ -329,7 +332,7 @@ void wb__lt_undescribe(const wb__lt_functions *f, wb__lt_descriptors *d)
 int wb__lt_preference(const wb__lt_functions *f, const wb__lt_problem *p,
                       cublasLtMatmulPreference_t *preference, const char **call)
 {
-    outcome o = {0, NULL};
+    cublas_outcome o = {0, NULL};
     const size_t most = WB__LT_WORKSPACE;
     const uint32_t mask = (uint32_t)p->reductions;
     static const int which[] = {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
@@ -338,10 +341,12 @@ int wb__lt_preference(const wb__lt_functions *f, const wb__lt_problem *p,
                                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     *preference = NULL;
 #define SET(attribute, value)                                                                      \
-    succeeded(&o,                                                                                  \
-              f->MatmulPreferenceSetAttribute(*preference, attribute, &(value), sizeof(value)),    \
-              "cublasLtMatmulPreferenceSetAttribute")
-    if (succeeded(&o, f->MatmulPreferenceCreate(preference), "cublasLtMatmulPreferenceCreate")) {
+    cublas_succeeded(&o,                                                                           \
+                     f->MatmulPreferenceSetAttribute(*preference, attribute, &(value),             \
+                                                     sizeof(value)),                               \
+                     "cublasLtMatmulPreferenceSetAttribute")
+    if (cublas_succeeded(&o, f->MatmulPreferenceCreate(preference),
+                         "cublasLtMatmulPreferenceCreate")) {
         SET(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most);
         SET(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, mask);
         for (int i = 0; i < 4; i++) {

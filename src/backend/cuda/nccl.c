@@ -4,26 +4,27 @@
 #include "backend/cuda/cuda.h"
 #include "backend/nccl/ranks.h"
 
-static wb__nccl_functions nccl;
+static wb__nccl_functions cuda_nccl_functions;
 
-static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool cuda_nccl_suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
     return wb__nccl_suits(table, missing, "libnccl", "NCCL 2.17 or newer", reason, capacity);
 }
 
-static wb__gpu_vendor library = {
+static wb__gpu_vendor cuda_nccl_library = {
     .name = "NCCL", .variable = "WEBER_CUDA_NCCL",
     .advice = "install it (NVIDIA: libnccl2; or pip's nvidia-nccl-cu13 or nvidia-nccl-cu12), or"
               " name its folder by WEBER_CUDA_PATH",
     .search = &wb__cu_search,
     .files = (const wb__gpu_file[]){{"libnccl.so.2", 0}, {"libnccl.so", 0}, {NULL, 0}},
-    .functions = wb__nccl_names, .n_functions = WB__NCCL_COUNT, .table = &nccl, .suits = suits,
-    .lock = WB__MUTEX_INIT,
+    .functions = wb__nccl_names, .n_functions = WB__NCCL_COUNT, .table = &cuda_nccl_functions,
+    .suits = cuda_nccl_suits, .lock = WB__MUTEX_INIT,
 };
 
-static void *stream(wb__gpu_device *d, wb__gpu_queue q) { return wb__cu_of(d)->stream[q]; }
+static void *cuda_nccl_stream(wb__gpu_device *d,
+                              wb__gpu_queue q) { return wb__cu_of(d)->stream[q]; }
 
 const wb__nccl_library wb__cu_nccl = {
-    .name = "NCCL", .driver = &wb__cu_driver, .vendor = &library, .stream = stream,
-    .visible = (const char *const[]){"CUDA_VISIBLE_DEVICES", NULL},
+    .name = "NCCL", .driver = &wb__cu_driver, .vendor = &cuda_nccl_library,
+    .stream = cuda_nccl_stream, .visible = (const char *const[]){"CUDA_VISIBLE_DEVICES", NULL},
 };

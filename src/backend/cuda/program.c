@@ -30,7 +30,7 @@ static int arch_of(const wb__cu_device *d, const wb__cu_compiler *c)
 /* Returns the compiler to use, and sets *arch to the architecture to compile for.  Moves
  * d->compiler and d->portable to the first suitable compiler from the current one on.  NULL: there
  * is none, or a compiler's architectures cannot be read. */
-static const wb__cu_compiler *choose(wb__cu_device *d, int *arch)
+static const wb__cu_compiler *cuda_program_choose(wb__cu_device *d, int *arch)
 {
     for (;; d->compiler++) {
         const wb__cu_compiler *c = wb__cu_compiler_at(d->compiler);
@@ -66,7 +66,7 @@ bool wb__cu_options(wb__gpu_device *base, int flags, char *text, size_t capacity
     wb__cu_device *d = wb__cu_of(base);
     int arch = 0;
     (void)flags;
-    const wb__cu_compiler *c = choose(d, &arch);
+    const wb__cu_compiler *c = cuda_program_choose(d, &arch);
     if (!c) return nothing_left(d);
     snprintf(base->maker, sizeof base->maker, "NVRTC %d.%d", c->version / 1000,
              c->version % 1000 / 10);
@@ -84,7 +84,7 @@ static bool is_foreign(int code)
            code == CUDA_ERROR_INVALID_IMAGE || code == CUDA_ERROR_INVALID_PTX;
 }
 
-static int load_failed(wb__gpu_device *base, int code, const char *options)
+static int cuda_program_load_failed(wb__gpu_device *base, int code, const char *options)
 {
     const wb__gpu_driver *v = base->driver;
     const int arch = (int)strcspn(options, " "), version = wb__cu_driver_version;
@@ -110,7 +110,7 @@ static int load_failed(wb__gpu_device *base, int code, const char *options)
     (PORTABLE(d) ? (f)->GetPTXSize((program), (bytes)) : (f)->GetCUBINSize((program), (bytes)))
 #define RTC_IMAGE(d, f, program, image)                                                            \
     (PORTABLE(d) ? (f)->GetPTX((program), (image)) : (f)->GetCUBIN((program), (image)))
-#define RTC_LOAD_FAILED(d, code, options) load_failed((d), (code), (options))
+#define RTC_LOAD_FAILED(d, code, options) cuda_program_load_failed((d), (code), (options))
 #include "backend/gpu/runtime/rtc_api.h"
 
 /* Returns 0 or an error code.  WB_ERROR_UNSUPPORTED: the compiler is not suitable, and d->compiler

@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-static int64_t product(const wb__space *s, int from, int to)
+static int64_t fused_product(const wb__space *s, int from, int to)
 {
     int64_t n = 1;
     for (int d = from; d < to; d++) n *= s->dims[d];
@@ -28,7 +28,7 @@ static void normalise_empty(wb__space *s)
     const int outer = s->ndim - s->row_dims - s->col_dims;
     const int ends[4] = {0, outer, outer + s->row_dims, s->ndim};
     for (int g = 0; g < 3; g++) {
-        if (product(s, ends[g], ends[g + 1])) continue;
+        if (fused_product(s, ends[g], ends[g + 1])) continue;
         int empty = ends[g];
         for (int d = ends[g]; d < ends[g + 1]; d++) {
             if (!s->dims[d]) empty = d;
@@ -38,7 +38,7 @@ static void normalise_empty(wb__space *s)
     }
 }
 
-static void program_free(wb__fuse_program *p)
+static void fused_program_free(wb__fuse_program *p)
 {
     wb__free(p->instr);
     wb__free(p->views);
@@ -65,7 +65,7 @@ static int copy_segment(const wb__fused *f, int segment, wb__fuse_program *p)
     p->views = wb__alloc(views * sizeof *p->views);
     p->windows = wb__alloc(((size_t)p->n_windows + 1) * sizeof *p->windows);
     if (!p->instr || !p->views || !p->windows) {
-        program_free(p);
+        fused_program_free(p);
         return WB_ERROR_MEMORY;
     }
     memcpy(p->instr, f->instr, (size_t)f->n_instr * sizeof *p->instr);
@@ -81,15 +81,15 @@ static int copy_segment(const wb__fused *f, int segment, wb__fuse_program *p)
             p->views[f->instr[i].c].buffer = WB__NO_BUFFER;
     normalise_empty(&p->space);
     for (int i = 0; i < f->n_segments; i++)
-        p->points += product(&f->spaces[i], 0, f->spaces[i].ndim);
+        p->points += fused_product(&f->spaces[i], 0, f->spaces[i].ndim);
     return 0;
 }
 
 /* ---- splitting large spaces ------------------------------------------------------------------ */
 
 /* Copies a program, restricted to the indices from `start` to start + n - 1 of dimension d. */
-static int copy_piece(const wb__fuse_program *p, int d, int64_t start, int64_t n,
-                      wb__fuse_program *piece)
+static int fused_copy_piece(const wb__fuse_program *p, int d, int64_t start, int64_t n,
+                            wb__fuse_program *piece)
 {
     *piece = *p;
     piece->space.dims[d] = n;
@@ -97,7 +97,7 @@ static int copy_piece(const wb__fuse_program *p, int d, int64_t start, int64_t n
     piece->views = wb__alloc((size_t)(p->n_views + 1) * sizeof *piece->views);
     piece->windows = wb__alloc(((size_t)p->n_windows + 1) * sizeof *piece->windows);
     if (!piece->instr || !piece->views || !piece->windows) {
-        program_free(piece);
+        fused_program_free(piece);
         return WB_ERROR_MEMORY;
     }
     for (int i = 0; i < p->n_instr; i++) {
@@ -125,7 +125,7 @@ static int copy_piece(const wb__fuse_program *p, int d, int64_t start, int64_t n
 static int pieces_from(const wb__gpu_target *t, const wb__fuse_program *p, unsigned dims,
                        int64_t first, wb__piece_function *make, void *context)
 {
-    const int64_t all = product(&p->space, 0, p->space.ndim);
+    const int64_t all = fused_product(&p->space, 0, p->space.ndim);
     const int64_t most = t->max_points ? t->max_points : UINT32_MAX;
     int d = 0, e = 0;
     while (d < p->space.ndim && !(dims >> d & 1 && p->space.dims[d] > 1)) d++;
@@ -137,11 +137,12 @@ static int pieces_from(const wb__gpu_target *t, const wb__fuse_program *p, unsig
     const int64_t size = p->space.dims[d], each = all / size, step = WB__MAX(most / each, 1);
     for (int64_t start = 0; start < size && !e; start += step) {
         wb__fuse_program piece;
-        e = copy_piece(p, d, start, WB__MIN(step, size - start), &piece);
+        e = fused_copy_piece(p, d, start, WB__MIN(step, size - start), &piece);
         if (e) break;
-        e = pieces_from(t, &piece, dims, first + start * product(&p->space, d + 1, p->space.ndim),
-                        make, context);
-        program_free(&piece);
+        e = pieces_from(t, &piece, dims,
+                        first + start * fused_product(&p->space, d + 1, p->space.ndim), make,
+                        context);
+        fused_program_free(&piece);
     }
     return e;
 }
@@ -154,7 +155,7 @@ int wb__fused_pieces(const wb__gpu_target *t, const wb__fuse_program *p, unsigne
 
 /* ---- 0, 1: reductions along columns, into the workspace -------------------------------------- */
 
-static wb__view row_view(const wb__space *s, wb__reg reg, size_t at)
+static wb__view fused_row_view(const wb__space *s, wb__reg reg, size_t at)
 {
     wb__view v = {.dtype = wb__fuse_whole[reg], .buffer = WB__GPU_WORKSPACE, .ndim = s->ndim};
     v.offset = (int64_t)(at / wb__dtype_size(v.dtype));
@@ -179,15 +180,15 @@ static void load_results(wb__fuse_program *p, int i, int view)
 /* Adds a view of the workspace, from byte *end on, for the results of reduction i.  Returns it. */
 static int add_results(wb__fuse_program *p, int i, size_t *end)
 {
-    const int64_t rows = product(&p->space, 0, p->space.ndim - p->space.col_dims);
-    p->views[p->n_views] = row_view(&p->space, (wb__reg)p->instr[i].reg, *end);
+    const int64_t rows = fused_product(&p->space, 0, p->space.ndim - p->space.col_dims);
+    p->views[p->n_views] = fused_row_view(&p->space, (wb__reg)p->instr[i].reg, *end);
     *end = wb__gpu_aligned(*end + (size_t)WB__MAX(rows, 1)
                            * wb__dtype_size(p->views[p->n_views].dtype));
     return p->n_views++;
 }
 
 /* Adds an instruction that stores the results of reduction i in the workspace. */
-static void store_results(wb__fuse_program *p, int i, size_t *end)
+static void fused_store_results(wb__fuse_program *p, int i, size_t *end)
 {
     const int view = add_results(p, i, end);
     p->instr[p->n_instr++] = (wb__instr){.kind = WB__STORE, .reg = p->instr[i].reg,
@@ -202,11 +203,11 @@ static int reduce_to_workspace(const wb__gpu_target *t, wb__fuse_program *p, con
                                bool *stores, wb__gpu_work *work, size_t *end)
 {
     const int n = p->n_instr;
-    const int64_t rows = product(&p->space, 0, p->space.ndim - p->space.col_dims);
+    const int64_t rows = fused_product(&p->space, 0, p->space.ndim - p->space.col_dims);
     for (int i = 0; i < n; i++) {
         if (p->instr[i].kind != WB__REDUCE_COLUMNS || !needed[i]) continue;
         stores[p->n_instr] = true;
-        store_results(p, i, end);
+        fused_store_results(p, i, end);
     }
     work->workspace = WB__MAX(work->workspace, *end);
     const int e = rows ? wb__fused_rows(t, p, stores, work) : 0;
@@ -222,10 +223,10 @@ static int reduce_to_workspace(const wb__gpu_target *t, wb__fuse_program *p, con
 static bool has_few_long_rows(const wb__gpu_target *t, const wb__space *s)
 {
     enum { LONG = 16384, SOME_PROCESSORS = 64 };
-    const int64_t rows = product(s, 0, s->ndim - s->col_dims);
+    const int64_t rows = fused_product(s, 0, s->ndim - s->col_dims);
     const int processors = t->processors ? t->processors : SOME_PROCESSORS;
     return !t->in_turn && rows && rows <= 2 * processors
-        && product(s, s->ndim - s->col_dims, s->ndim) >= LONG;
+        && fused_product(s, s->ndim - s->col_dims, s->ndim) >= LONG;
 }
 
 /* Whether an operand of instruction i depends on a reduction along columns.  depends[j]: whether
@@ -239,7 +240,7 @@ static bool depends_on(const wb__fuse_program *p, const bool *depends, int i)
 }
 
 /* Sets the first byte of a view in its buffer, and the byte behind its last one. */
-static void span(const wb__view *v, int64_t *from, int64_t *to)
+static void fused_span(const wb__view *v, int64_t *from, int64_t *to)
 {
     const int64_t size = (int64_t)wb__dtype_size(v->dtype);
     *from = *to = v->offset;
@@ -252,15 +253,15 @@ static void span(const wb__view *v, int64_t *from, int64_t *to)
 static bool may_meet(const wb__view *a, const wb__view *b)
 {
     int64_t from[2], to[2];
-    span(a, &from[0], &to[0]);
-    span(b, &from[1], &to[1]);
+    fused_span(a, &from[0], &to[0]);
+    fused_span(b, &from[1], &to[1]);
     return a->buffer == b->buffer && from[0] < to[1] && from[1] < to[0];
 }
 
 /* The view of a store of reduction i, which may then store its results there at once: one value for
  * each row, of the register's dtype, in memory that nothing else of p accesses.  The store becomes
  * a load that nothing needs.  -1: there is none. */
-static int take_store(wb__fuse_program *p, int i)
+static int fused_take_store(wb__fuse_program *p, int i)
 {
     for (int j = i + 1; j < p->n_instr; j++) {
         const wb__instr *in = &p->instr[j];
@@ -291,7 +292,7 @@ static int reduce_by_groups(const wb__gpu_target *t, wb__fuse_program *p, wb__fu
         copy[i] = p->instr[i];
         if (copy[i].kind == WB__REDUCE_ROWS) copy[i].kind = WB__STORE;      /* not now */
         if (!columns || waits) continue;
-        const int stored = take_store(p, i);
+        const int stored = fused_take_store(p, i);
         copy[i].kind = WB__REDUCE_ROWS;
         copy[i].arg = stored >= 0 ? stored : add_results(p, i, end);
         ++*n;
@@ -327,7 +328,7 @@ static int reduce_long_rows(const wb__gpu_target *t, wb__fuse_program *p, wb__gp
 static bool stores_row(const wb__fuse_program *p, int i)
 {
     const wb__space *s = &p->space;
-    return product(s, s->ndim - s->col_dims, s->ndim) != 1 &&
+    return fused_product(s, s->ndim - s->col_dims, s->ndim) != 1 &&
            !wb__fuse_varies(p, &p->views[p->instr[i].arg]);
 }
 
@@ -345,10 +346,10 @@ static bool rows_are_alone(const wb__fuse_program *p, const bool *stores)
 
 /* Adds kernels for stores that depend on no reductions.  Stores of one value per row are done by
  * the first item of the row, or have a kernel of their own, with one item per row. */
-static int store_each(const wb__gpu_target *t, const wb__fuse_program *p, bool *stores,
-                      wb__gpu_work *work)
+static int fused_store_each(const wb__gpu_target *t, const wb__fuse_program *p, bool *stores,
+                            wb__gpu_work *work)
 {
-    const int64_t cols = product(&p->space, p->space.ndim - p->space.col_dims, p->space.ndim);
+    const int64_t cols = fused_product(&p->space, p->space.ndim - p->space.col_dims, p->space.ndim);
     wb__fuse_program line = *p;
     bool full = false, row = false;
     int e = 0;
@@ -374,7 +375,7 @@ static int store_each(const wb__gpu_target *t, const wb__fuse_program *p, bool *
 
 /* ---- segments -------------------------------------------------------------------------------- */
 
-static bool has_kind(const wb__fuse_program *p, const bool *among, wb__instr_kind kind)
+static bool fused_has_kind(const wb__fuse_program *p, const bool *among, wb__instr_kind kind)
 {
     for (int i = 0; i < p->n_instr; i++)
         if ((!among || among[i]) && p->instr[i].kind == kind) return true;
@@ -394,7 +395,7 @@ static void mark_written(const wb__fuse_program *p, bool *needed, bool by_stores
 
 /* ---- 4: reductions of everything, first of rows ---------------------------------------------- */
 
-static bool is_float(uint8_t reg) { return reg == WB__REG_F32 || reg == WB__REG_F64; }
+static bool fused_is_float(uint8_t reg) { return reg == WB__REG_F32 || reg == WB__REG_F64; }
 
 /* Whether reductions of everything depend on reductions along columns, can all be computed from
  * reductions of rows, and no reduction of rows depends on a reduction along columns. */
@@ -403,28 +404,29 @@ static bool can_reduce_first(const wb__fuse_program *p, bool *needed)
     for (int i = 0; i < p->n_instr; i++) {
         const wb__instr *in = &p->instr[i];
         if (in->kind == WB__REDUCE_ALL &&
-            (in->op == WB__OP_argmax || is_float(in->reg) != is_float(p->instr[in->a].reg)))
+            (in->op == WB__OP_argmax ||
+             fused_is_float(in->reg) != fused_is_float(p->instr[in->a].reg)))
             return false;
     }
     for (int turn = 0; turn < 2; turn++) {
         for (int i = 0; i < p->n_instr; i++)
             needed[i] = p->instr[i].kind == (turn ? WB__REDUCE_ALL : WB__REDUCE_ROWS);
         wb__fuse_mark_needed(p, needed, true);
-        if (has_kind(p, needed, WB__REDUCE_COLUMNS) != turn) return false;
+        if (fused_has_kind(p, needed, WB__REDUCE_COLUMNS) != turn) return false;
     }
     return true;
 }
 
 /* Turns the reductions of everything into reductions along columns, and adds instructions that
  * store their results in the workspace.  Returns how many; *end as in reduce_to_workspace. */
-static int reduce_first(wb__fuse_program *p, wb__gpu_work *work, size_t *end)
+static int fused_reduce_first(wb__fuse_program *p, wb__gpu_work *work, size_t *end)
 {
     const int n = p->n_instr;
     for (int i = 0; i < n; i++) {
         if (p->instr[i].kind != WB__REDUCE_ALL) continue;
         p->instr[i].kind = WB__REDUCE_COLUMNS;          /* does not use `arg`, the view */
         p->instr[i].level = WB__LEVEL_PER_ROW;
-        store_results(p, i, end);
+        fused_store_results(p, i, end);
     }
     work->workspace = WB__MAX(work->workspace, *end);
     return p->n_instr - n;
@@ -436,7 +438,7 @@ static int reduce_rest(const wb__gpu_target *t, wb__fuse_program *p, int n, size
 {
     const wb__space *s = &p->space;
     wb__fuse_program line = *p;
-    line.points /= WB__MAX(product(s, s->ndim - s->col_dims, s->ndim), 1);
+    line.points /= WB__MAX(fused_product(s, s->ndim - s->col_dims, s->ndim), 1);
     line.space.ndim -= s->col_dims;
     line.space.col_dims = 0;
     for (int i = p->n_instr - n; i < p->n_instr; i++) {
@@ -453,7 +455,8 @@ static int reduce_rest(const wb__gpu_target *t, wb__fuse_program *p, int n, size
  * reductions of rows and along columns is left to do.  Else returns false. */
 static bool mark_stores_of_elements(const wb__fuse_program *p, bool *stores)
 {
-    bool good = !has_kind(p, NULL, WB__REDUCE_ALL) && !has_kind(p, NULL, WB__REDUCE_COLUMNS);
+    bool good = !fused_has_kind(p, NULL, WB__REDUCE_ALL) &&
+                !fused_has_kind(p, NULL, WB__REDUCE_COLUMNS);
     for (int i = 0; i < p->n_instr && good; i++) {
         if (p->instr[i].kind != WB__STORE) continue;
         const wb__view *v = &p->views[p->instr[i].arg];
@@ -463,37 +466,37 @@ static bool mark_stores_of_elements(const wb__fuse_program *p, bool *stores)
     return good;
 }
 
-static int segment(const wb__gpu_target *t, wb__fuse_program *p, bool *needed, bool *stores,
-                   wb__gpu_work *work)
+static int fused_segment(const wb__gpu_target *t, wb__fuse_program *p, bool *needed, bool *stores,
+                         wb__gpu_work *work)
 {
     const wb__space *s = &p->space;
-    const int64_t rows = product(s, 0, s->ndim - s->col_dims);
-    const int64_t groups = product(s, 0, s->ndim - s->row_dims - s->col_dims)
-        * product(s, s->ndim - s->col_dims, s->ndim);
+    const int64_t rows = fused_product(s, 0, s->ndim - s->col_dims);
+    const int64_t groups = fused_product(s, 0, s->ndim - s->row_dims - s->col_dims)
+        * fused_product(s, s->ndim - s->col_dims, s->ndim);
     size_t end = 0;
     int e = 0;
     if (wb__fuse_has_products(p, NULL) &&
-        (has_kind(p, NULL, WB__REDUCE_COLUMNS) || has_kind(p, NULL, WB__REDUCE_ROWS) ||
-         has_kind(p, NULL, WB__REDUCE_ALL)))
+        (fused_has_kind(p, NULL, WB__REDUCE_COLUMNS) || fused_has_kind(p, NULL, WB__REDUCE_ROWS) ||
+         fused_has_kind(p, NULL, WB__REDUCE_ALL)))
         return wb__fail(WB_ERROR_UNSUPPORTED, "a fused kernel with products and reductions");
-    if (has_few_long_rows(t, s) && has_kind(p, NULL, WB__REDUCE_COLUMNS))
+    if (has_few_long_rows(t, s) && fused_has_kind(p, NULL, WB__REDUCE_COLUMNS))
         e = reduce_long_rows(t, p, work, &end);
     if (e) return e;
-    const int firsts = can_reduce_first(p, needed) ? reduce_first(p, work, &end) : 0;
+    const int firsts = can_reduce_first(p, needed) ? fused_reduce_first(p, work, &end) : 0;
     mark_written(p, needed, false);
     memset(stores, 0, (size_t)p->n_instr * sizeof *stores);
-    if (has_kind(p, needed, WB__REDUCE_COLUMNS)) {
+    if (fused_has_kind(p, needed, WB__REDUCE_COLUMNS)) {
         bool *kept = wb__alloc_zero((size_t)(2 * p->n_instr), sizeof *kept);
         if (!kept) return WB_ERROR_MEMORY;
         for (int i = 0; i < p->n_instr; i++) needed[i] |= p->instr[i].kind == WB__REDUCE_COLUMNS;
         e = reduce_to_workspace(t, p, needed, kept, work, &end);
         wb__free(kept);
     }
-    if (!e && groups && has_kind(p, NULL, WB__REDUCE_ROWS)) {
+    if (!e && groups && fused_has_kind(p, NULL, WB__REDUCE_ROWS)) {
         const bool beside = rows && mark_stores_of_elements(p, stores);
         e = wb__fused_reductions(t, p, WB__REDUCE_ROWS, end, beside ? stores : NULL, work);
     }
-    if (!e && has_kind(p, NULL, WB__REDUCE_ALL))
+    if (!e && fused_has_kind(p, NULL, WB__REDUCE_ALL))
         e = wb__fused_reductions(t, p, WB__REDUCE_ALL, end, NULL, work);
     mark_written(p, needed, true);
     bool left = false;
@@ -502,8 +505,8 @@ static int segment(const wb__gpu_target *t, wb__fuse_program *p, bool *needed, b
         left |= stores[i];
     }
     if (!e && rows && left)
-        e = has_kind(p, needed, WB__REDUCE_COLUMNS) ? wb__fused_rows(t, p, stores, work)
-                                                    : store_each(t, p, stores, work);
+        e = fused_has_kind(p, needed, WB__REDUCE_COLUMNS) ? wb__fused_rows(t, p, stores, work)
+                                                          : fused_store_each(t, p, stores, work);
     return e || !firsts ? e : reduce_rest(t, p, firsts, end, work);
 }
 
@@ -517,9 +520,9 @@ int wb__gpu_fused(const wb__gpu_target *t, const wb__fused *fused, wb__gpu_work 
         wb__fuse_program p;
         if ((e = copy_segment(fused, s, &p))) break;
         const int before = work->n;
-        e = segment(t, &p, needed, needed + n, work);
+        e = fused_segment(t, &p, needed, needed + n, work);
         for (int i = before; i < work->n; i++) work->launch[i].segment = s;
-        program_free(&p);
+        fused_program_free(&p);
     }
     wb__free(needed);
     return e;

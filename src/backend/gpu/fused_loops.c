@@ -18,7 +18,7 @@ static wb__loop loop_of(const wb__space *s, wb__walk walk, int d)
 }
 
 /* Fills k->operands with the views and iotas, and marks those that needed instructions use. */
-static void find_operands(wb__fuse *k)
+static void loops_find_operands(wb__fuse *k)
 {
     const wb__fuse_program *p = k->program;
     k->n_operands = p->n_views;
@@ -69,7 +69,7 @@ static void swap_dims(wb__fuse *k, int a, int b)
 
 /* Sorts the dimensions by their strides in one view, so that the smallest is innermost.  The view
  * is that of the first store or, if there is none, of the first load. */
-static void sort_dims(wb__fuse *k)
+static void loops_sort_dims(wb__fuse *k)
 {
     const wb__fuse_operand *guide = NULL;
     for (int i = 0; i < k->program->n_instr; i++) {
@@ -88,7 +88,7 @@ static void sort_dims(wb__fuse *k)
 }
 
 /* Whether dimension d and the next inner one can be merged for every operand. */
-static bool mergeable(const wb__fuse *k, int d)
+static bool loops_mergeable(const wb__fuse *k, int d)
 {
     for (int i = 0; i < k->n_operands; i++) {
         const wb__fuse_operand *p = &k->operands[i];
@@ -111,7 +111,7 @@ static void remove_dim(wb__fuse *k, int d)
     for (int j = 0; j < k->n_operands; j++) k->operands[j].stride[k->n_dims] = 0;
 }
 
-static bool same_operand(const wb__fuse_operand *a, const wb__fuse_operand *b)
+static bool loops_same_operand(const wb__fuse_operand *a, const wb__fuse_operand *b)
 {
     return a->view && b->view && a->view->buffer == b->view->buffer &&
            a->view->buffer != WB__NO_BUFFER && a->view->offset == b->view->offset &&
@@ -137,7 +137,7 @@ static void assign_ids(wb__fuse *k)
                 (p->place == WB__BEHIND_LOOP) == (q->place == WB__BEHIND_LOOP) &&
                 !memcmp(p->stride, q->stride, sizeof p->stride))
                 p->pattern = q->pattern;
-            if (p->id < 0 && same_operand(p, q)) p->id = q->id;
+            if (p->id < 0 && loops_same_operand(p, q)) p->id = q->id;
         }
         if (p->pattern < 0) p->pattern = k->n_patterns++;
         if (p->id < 0) p->id = k->n_ids++;
@@ -162,7 +162,7 @@ void wb__fuse_loops(wb__fuse *k, wb__walk walk, wb__fuse_vectors vectors)
 {
     const wb__space *s = &k->program->space;
     wb__loop loop[WB_MAX_DIMS];
-    find_operands(k);
+    loops_find_operands(k);
     for (int i = 0; i < k->n_operands; i++)
         if (k->operands[i].view)
             for (int d = 0; d < s->ndim; d++)
@@ -179,9 +179,9 @@ void wb__fuse_loops(wb__fuse *k, wb__walk walk, wb__fuse_vectors vectors)
         for (int j = d; j + 1 < k->n_dims; j++) loop[j] = loop[j + 1];
         remove_dim(k, d);
     }
-    if (walk == WB__ANY_ORDER) sort_dims(k);
+    if (walk == WB__ANY_ORDER) loops_sort_dims(k);
     for (int d = k->n_dims - 2; d >= 0; d--) {
-        if (loop[d] != loop[d + 1] || !mergeable(k, d)) continue;
+        if (loop[d] != loop[d + 1] || !loops_mergeable(k, d)) continue;
         k->dim[d + 1] *= k->dim[d];
         for (int i = 0; i < k->n_operands; i++)     /* whole windows stay whole */
             k->operands[i].window.size[d + 1] *= k->operands[i].window.size[d];
@@ -281,7 +281,7 @@ static void offset_text(wb__fuse *k, wb__fuse_operand *p, unsigned mask, wb__tex
 
 /* Returns the only dimension in the bit set `mask` along which p has a stride other than 0, if this
  * stride is 1; else -1. */
-static int plain(const wb__fuse *k, const wb__fuse_operand *p, unsigned mask)
+static int loops_plain(const wb__fuse *k, const wb__fuse_operand *p, unsigned mask)
 {
     int found = -1;
     for (int d = 0; d < k->n_dims; d++) {
@@ -292,14 +292,14 @@ static int plain(const wb__fuse *k, const wb__fuse_operand *p, unsigned mask)
     return found;
 }
 
-static bool varies(const wb__fuse *k, const wb__fuse_operand *p, unsigned mask)
+static bool loops_varies(const wb__fuse *k, const wb__fuse_operand *p, unsigned mask)
 {
     for (int d = 0; d < k->n_dims; d++)
         if (p->stride[d] && (mask >> d & 1)) return true;
     return false;
 }
 
-static void pointer(wb__fuse *k, const wb__fuse_operand *p, const char *fixed)
+static void loops_pointer(wb__fuse *k, const wb__fuse_operand *p, const char *fixed)
 {
     const wb__view *v = p->view;
     const char *const stored = wb__gpu_types[v->dtype].stored;
@@ -324,7 +324,7 @@ static void pointer(wb__fuse *k, const wb__fuse_operand *p, const char *fixed)
 }
 
 /* Emits the first element index of a draw or an iota. */
-static void origin(wb__fuse *k, const wb__fuse_operand *p, const char *fixed)
+static void loops_origin(wb__fuse *k, const wb__fuse_operand *p, const char *fixed)
 {
     const int s = p->id;
     if (!p->view) {
@@ -350,10 +350,10 @@ void wb__fuse_bases(wb__fuse *k)
             first_id &= k->operands[j].id != p->id;
         }
         char fixed[24] = "";
-        const int one = plain(k, p, outside);
+        const int one = loops_plain(k, p, outside);
         if (p->padded) {}               /* wb__fuse_window adds the offsets of all dimensions */
         else if (one >= 0) snprintf(fixed, sizeof fixed, "i%d", one);
-        else if (varies(k, p, outside)) snprintf(fixed, sizeof fixed, "x%d", p->pattern);
+        else if (loops_varies(k, p, outside)) snprintf(fixed, sizeof fixed, "x%d", p->pattern);
         if (first_pattern && *fixed == 'x') {
             wb__text t = {0};
             offset_text(k, p, outside, &t);
@@ -363,17 +363,17 @@ void wb__fuse_bases(wb__fuse *k)
             wb__free(t.text);
         }
         if (!first_id) continue;
-        if (p->view && p->view->buffer != WB__NO_BUFFER) pointer(k, p, fixed);
-        else origin(k, p, fixed);
+        if (p->view && p->view->buffer != WB__NO_BUFFER) loops_pointer(k, p, fixed);
+        else loops_origin(k, p, fixed);
     }
 }
 
 void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48])
 {
-    const int one = plain(k, p, k->inner), n = one >= 0 ? one : p->pattern;
+    const int one = loops_plain(k, p, k->inner), n = one >= 0 ? one : p->pattern;
     const bool by_lane = k->vector > 1 && !p->vector && p->stride[k->n_dims - 1];
     char at[24] = "0";
-    if (one >= 0 || varies(k, p, k->inner))
+    if (one >= 0 || loops_varies(k, p, k->inner))
         snprintf(at, sizeof at, "%c%d", one >= 0 ? 'i' : 'y', n);
     snprintf(text, 48, by_lane ? "(%s + lane)" : "%s", at);
 }
@@ -397,7 +397,7 @@ void wb__fuse_offsets(wb__fuse *k, const bool *needed)
         for (int j = 0; j < i; j++)
             first &= !k->operands[j].used || k->operands[j].pattern != p->pattern;
         if (!p->used || !wanted || !first || p->padded) continue;
-        if (plain(k, p, k->inner) >= 0 || !varies(k, p, k->inner)) continue;
+        if (loops_plain(k, p, k->inner) >= 0 || !loops_varies(k, p, k->inner)) continue;
         wb__text t = {0};
         offset_text(k, p, k->inner, &t);
         k->failed |= t.failed;

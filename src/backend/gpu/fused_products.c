@@ -20,10 +20,10 @@ enum {
     MOST_LANES = 32,
     MOST_AHEAD = 8,             /* chunks that an item requests before it uses the first; and */
     MOST_VECTORS = 32,          /* the vectors of these */
-    PAD = 4,                    /* elements between the lanes' sums in local memory */
+    FUSED_PRODUCT_PAD = 4,      /* elements between the lanes' sums in local memory */
     MOST_SUMMED = 1024,         /* elements of a sum */
     MOST_ELEMENTS = 32768,
-    EACH = 32768,               /* multiplications of a processor that take less time than starting
+    FUSED_PRODUCT_EACH = 32768, /* multiplications of a processor that take less time than starting
                                    a kernel: at 32 a clock, about 0.6 us */
     SOME_PROCESSORS = 64
 };
@@ -47,7 +47,7 @@ bool wb__fuse_takes_product(const wb__gpu_target *t, const wb__step *s)
         elements *= c->dims[d];
         if (elements > MOST_ELEMENTS) return false;
     }
-    return elements && elements * k <= EACH * processors_of(t);
+    return elements && elements * k <= FUSED_PRODUCT_EACH * processors_of(t);
 }
 
 /* ---- the shape of the kernel ----------------------------------------------------------------- */
@@ -57,20 +57,20 @@ typedef struct {
     int lanes, rows, columns;   /* of an element; of a tile */
     bool lanes_first;           /* adjacent items are lanes of one element */
     bool *done;                 /* of each instruction: its loop is emitted */
-} tiles;
+} fused_product_tiles;
 
 static bool is_needed(const wb__fuse *k, int i)
 {
     return k->needed[i] && k->program->instr[i].kind == WB__PRODUCT;
 }
 
-static const wb__view *view_of(const wb__fuse *k, int i, int side)
+static const wb__view *fused_product_view_of(const wb__fuse *k, int i, int side)
 {
     const wb__instr *in = &k->program->instr[i];
     return &k->program->views[side ? in->c : in->arg];
 }
 
-static const wb__fuse_operand *operand_of(const wb__fuse *k, int i, int side)
+static const wb__fuse_operand *fused_product_operand_of(const wb__fuse *k, int i, int side)
 {
     const wb__instr *in = &k->program->instr[i];
     return &k->operands[side ? in->c : in->arg];
@@ -78,31 +78,31 @@ static const wb__fuse_operand *operand_of(const wb__fuse *k, int i, int side)
 
 static int64_t k_stride(const wb__fuse *k, int i, int side)
 {
-    return view_of(k, i, side)->strides[k->program->space.ndim];
+    return fused_product_view_of(k, i, side)->strides[k->program->space.ndim];
 }
 
 /* Elements of a chunk: those of 16 bytes, or fewer, so that chunks divide the sum. */
-static int chunk_of(const wb__fuse *k, int i)
+static int fused_product_chunk_of(const wb__fuse *k, int i)
 {
     const wb__instr *in = &k->program->instr[i];
-    int n = WB__CHUNK / (int)wb__dtype_size(view_of(k, i, 0)->dtype);
+    int n = WB__CHUNK / (int)wb__dtype_size(fused_product_view_of(k, i, 0)->dtype);
     while (in->scale % n) n /= 2;
     return n;
 }
 
 /* Whether an item loads the chunks of an operand as vectors. */
-static bool is_vector(const wb__fuse *k, int i, int side)
+static bool fused_product_is_vector(const wb__fuse *k, int i, int side)
 {
-    const wb__view *v = view_of(k, i, side);
+    const wb__view *v = fused_product_view_of(k, i, side);
     const int64_t n = WB__CHUNK / (int64_t)wb__dtype_size(v->dtype);
-    if (chunk_of(k, i) != n || k_stride(k, i, side) != 1) return false;
+    if (fused_product_chunk_of(k, i) != n || k_stride(k, i, side) != 1) return false;
     if (v->offset % n || v->granule % WB__CHUNK) return false;
     for (int d = 0; d < k->program->space.ndim; d++)
         if (k->program->space.dims[d] != 1 && v->strides[d] % n) return false;
     return true;
 }
 
-static int log_of(int n)
+static int fused_product_log_of(int n)
 {
     int log = 0;
     while (1 << log < n) log++;
@@ -110,7 +110,7 @@ static int log_of(int n)
 }
 
 /* As many lanes as keep half of the items that the processors run at once busy. */
-static int lanes_of(const wb__fuse *k)
+static int fused_product_lanes_of(const wb__fuse *k)
 {
     int64_t elements = 1, chunks = 1;
     int n = 1, products = 0;
@@ -118,40 +118,42 @@ static int lanes_of(const wb__fuse *k)
     for (int i = 0; i < k->program->n_instr; i++) {
         if (!is_needed(k, i)) continue;
         products++;
-        chunks = WB__MAX(chunks, k->program->instr[i].scale / chunk_of(k, i));
+        chunks = WB__MAX(chunks, k->program->instr[i].scale / fused_product_chunk_of(k, i));
     }
     const int64_t items = WB__GROUP_ITEMS / 2 * processors_of(k->target);
     if (k->target->in_turn) return 1;
     while (n < MOST_LANES && n < chunks && elements * n < items) n *= 2;
-    const int64_t each = (int64_t)sizeof(double) * (WB__GROUP_ITEMS + n * PAD);
+    const int64_t each = (int64_t)sizeof(double) * (WB__GROUP_ITEMS + n * FUSED_PRODUCT_PAD);
     return each * products > (int64_t)k->target->local_bytes ? 1 : n;
 }
 
-static void choose_tiles(tiles *t)
+static void choose_tiles(fused_product_tiles *t)
 {
     const wb__fuse *k = t->k;
     const int64_t rows = k->n_dims > 1 ? k->dim[k->n_dims - 2] : 1;
-    t->lanes = lanes_of(k);
+    t->lanes = fused_product_lanes_of(k);
     const int elements = WB__GROUP_ITEMS / t->lanes;
-    t->rows = 1 << wb__fuse_log(rows, log_of(WB__MAX(elements / TILE_COLUMNS, 1)));
+    t->rows = 1 << wb__fuse_log(rows, fused_product_log_of(WB__MAX(elements / TILE_COLUMNS, 1)));
     t->columns = elements / t->rows;
     for (int i = 0; i < k->program->n_instr; i++)
-        t->lanes_first |= is_needed(k, i) && is_vector(k, i, 1);
+        t->lanes_first |= is_needed(k, i) && fused_product_is_vector(k, i, 1);
 }
 
 /* ---- indices --------------------------------------------------------------------------------- */
 
-static void emit_indices(const tiles *t)
+static void emit_indices(const fused_product_tiles *t)
 {
     wb__fuse *k = t->k;
     const int last = k->n_dims - 1, elements = WB__GROUP_ITEMS / t->lanes;
     wb__fuse_line(k, "const uint l = LID(0);");
     if (t->lanes_first)
-        wb__fuse_line(k, "const uint lane = l & %du, e = l >> %d;", t->lanes - 1, log_of(t->lanes));
+        wb__fuse_line(k, "const uint lane = l & %du, e = l >> %d;", t->lanes - 1,
+                      fused_product_log_of(t->lanes));
     else
-        wb__fuse_line(k, "const uint lane = l >> %d, e = l & %du;", log_of(elements), elements - 1);
+        wb__fuse_line(k, "const uint lane = l >> %d, e = l & %du;", fused_product_log_of(elements),
+                      elements - 1);
     wb__fuse_line(k, "const uint row = GRP(1) * %du + (e >> %d), col = GRP(0) * %du + (e & %du);",
-                  t->rows, log_of(t->columns), t->columns, t->columns - 1);
+                  t->rows, fused_product_log_of(t->columns), t->columns, t->columns - 1);
     wb__fuse_uint(k, last >= 0 ? k->dim[last] : 1, "cols");
     wb__fuse_uint(k, last > 0 ? k->dim[last - 1] : 1, "rows");
     wb__fuse_line(k, "const bool inside = row < a.rows && col < a.cols;");
@@ -167,28 +169,29 @@ static void emit_indices(const tiles *t)
 static bool same_loop(const wb__fuse *k, int i, int j)
 {
     return is_needed(k, j) && k->program->instr[j].scale == k->program->instr[i].scale &&
-           view_of(k, j, 0)->dtype == view_of(k, i, 0)->dtype;
+           fused_product_view_of(k, j, 0)->dtype == fused_product_view_of(k, i, 0)->dtype;
 }
 
 /* A number for the chunks of operand `side` of instruction i, which is part of the names of their
  * variables: that of the first operand of the loop in the same memory. */
-static int first_alike(const wb__fuse *k, int i, int side)
+static int fused_product_first_alike(const wb__fuse *k, int i, int side)
 {
     for (int j = 0; j <= i; j++)
         for (int s = 0; s < 2 && same_loop(k, i, j); s++)
-            if (operand_of(k, j, s)->id == operand_of(k, i, side)->id &&
+            if (fused_product_operand_of(k, j, s)->id == fused_product_operand_of(k, i, side)->id &&
                 k_stride(k, j, s) == k_stride(k, i, side))
                 return 2 * j + s;
     return -1;
 }
 
 /* Calls `emit` for each different operand of the loop of instruction i.  n: its number
- * (first_alike). */
-static void each_operand(wb__fuse *k, int i, void (*emit)(wb__fuse *k, int i, int side, int n))
+ * (fused_product_first_alike). */
+static void fused_product_each_operand(wb__fuse *k, int i,
+                                       void (*emit)(wb__fuse *k, int i, int side, int n))
 {
     for (int j = i; j < k->program->n_instr; j++)
         for (int side = 0; side < 2 && same_loop(k, i, j); side++) {
-            const int n = first_alike(k, j, side);
+            const int n = fused_product_first_alike(k, j, side);
             if (n == 2 * j + side) emit(k, j, side, n);
         }
 }
@@ -196,8 +199,8 @@ static void each_operand(wb__fuse *k, int i, void (*emit)(wb__fuse *k, int i, in
 /* The number of chunks that an item requests at once. */
 static int ahead_of(const wb__fuse *k, int i)
 {
-    const int64_t chunks = k->program->instr[i].scale / chunk_of(k, i);
-    const int64_t n = wb__quotient_up(chunks, lanes_of(k));
+    const int64_t chunks = k->program->instr[i].scale / fused_product_chunk_of(k, i);
+    const int64_t n = wb__quotient_up(chunks, fused_product_lanes_of(k));
     int loads = 1, most = 1;
     for (int j = 0; j < k->program->n_instr; j++) loads += same_loop(k, i, j);
     while (2 * most <= MOST_AHEAD && 2 * most * loads <= MOST_VECTORS && 2 * most <= n) most *= 2;
@@ -222,9 +225,9 @@ static void emit_stride(wb__fuse *k, int i, int side, int n)
 /* Emits the array of the chunks that an item requests at once. */
 static void emit_array(wb__fuse *k, int i, int side, int n)
 {
-    const wb_dtype t = view_of(k, i, side)->dtype;
-    const int chunk = chunk_of(k, i), ahead = ahead_of(k, i);
-    if (is_vector(k, i, side)) {
+    const wb_dtype t = fused_product_view_of(k, i, side)->dtype;
+    const int chunk = fused_product_chunk_of(k, i), ahead = ahead_of(k, i);
+    if (fused_product_is_vector(k, i, side)) {
         k->vector_types |= 1u << t;
         wb__fuse_line(k, "%sx%d g%d[%d];", wb__gpu_types[t].stored, chunk, n, ahead);
     } else {
@@ -235,10 +238,10 @@ static void emit_array(wb__fuse *k, int i, int side, int n)
 /* Emits the loads of chunk u. */
 static void emit_loads(wb__fuse *k, int i, int side, int n)
 {
-    const char *stored = wb__gpu_types[view_of(k, i, side)->dtype].stored;
-    const int p = operand_of(k, i, side)->id, chunk = chunk_of(k, i);
+    const char *stored = wb__gpu_types[fused_product_view_of(k, i, side)->dtype].stored;
+    const int p = fused_product_operand_of(k, i, side)->id, chunk = fused_product_chunk_of(k, i);
     char from[80];
-    if (is_vector(k, i, side)) {
+    if (fused_product_is_vector(k, i, side)) {
         wb__fuse_line(k, "g%d[u] = *(GLOBAL const %sx%d *)(p%d + at);", n, stored, chunk, p);
         return;
     }
@@ -251,18 +254,18 @@ static void emit_loads(wb__fuse *k, int i, int side, int n)
 
 static void emit_element(wb__fuse *k, int i, int side, int n)
 {
-    const wb_dtype t = view_of(k, i, side)->dtype;
-    if (is_vector(k, i, side))
+    const wb_dtype t = fused_product_view_of(k, i, side)->dtype;
+    if (fused_product_is_vector(k, i, side))
         wb__fuse_line(k, "const %s m%d = OF_%s(g%d[u].at[j]);", wb__gpu_types[t].kind, n,
                       wb__gpu_types[t].name, n);
     else
         wb__fuse_line(k, "const %s m%d = OF_%s(g%d[u * %du + j]);", wb__gpu_types[t].kind, n,
-                      wb__gpu_types[t].name, n, chunk_of(k, i));
+                      wb__gpu_types[t].name, n, fused_product_chunk_of(k, i));
 }
 
 static void emit_sum(wb__fuse *k, int i)
 {
-    const int x = first_alike(k, i, 0), y = first_alike(k, i, 1);
+    const int x = fused_product_first_alike(k, i, 0), y = fused_product_first_alike(k, i, 1);
     if (k->program->instr[i].reg == WB__REG_F64)
         wb__fuse_line(k, "s%d += m%d * m%d;", i, x, y);
     else
@@ -271,33 +274,34 @@ static void emit_sum(wb__fuse *k, int i)
 
 /* Emits the loop over the chunks of an item, for instruction i and all others of the same loop.  A
  * chunk behind the last one is loaded from a valid address, and not added. */
-static void emit_loop(const tiles *t, int i)
+static void emit_loop(const fused_product_tiles *t, int i)
 {
     wb__fuse *k = t->k;
     const wb__fuse_program *p = k->program;
-    const int chunk = chunk_of(k, i), n = ahead_of(k, i), sum = (int)p->instr[i].scale;
+    const int chunk = fused_product_chunk_of(k, i), n = ahead_of(k, i),
+              sum = (int)p->instr[i].scale;
     const bool cut = sum / chunk % (n * t->lanes) != 0;
-    each_operand(k, i, emit_stride);
+    fused_product_each_operand(k, i, emit_stride);
     for (int j = i; j < p->n_instr; j++)
         if (same_loop(k, i, j)) {
             k->f64 |= p->instr[j].reg == WB__REG_F64;
             wb__fuse_line(k, "%s s%d = 0;", wb__fuse_kinds[p->instr[j].reg], j);
         }
     wb__fuse_open(k, "for (uint c = lane; c < %du; c += %du)", sum / chunk, n * t->lanes);
-    each_operand(k, i, emit_array);
+    fused_product_each_operand(k, i, emit_array);
     for (int uses = 0; uses < 2; uses++) {
         wb__fuse_open(k, "UNROLL for (uint u = 0; u < %du; u++)", n);
         wb__fuse_line(k, "%suint at = (c + u * %du) * %du;", uses || !cut ? "const " : "", t->lanes,
                       chunk);
         if (!uses) {
             if (cut) wb__fuse_line(k, "if (at >= %du) at = 0;", sum);
-            each_operand(k, i, emit_loads);
+            fused_product_each_operand(k, i, emit_loads);
             wb__fuse_close(k);
             continue;
         }
         if (cut) wb__fuse_open(k, "if (at < %du)", sum);
         wb__fuse_open(k, "UNROLL for (uint j = 0; j < %du; j++)", chunk);
-        each_operand(k, i, emit_element);
+        fused_product_each_operand(k, i, emit_element);
         for (int j = i; j < p->n_instr; j++) {
             if (!same_loop(k, i, j)) continue;
             emit_sum(k, j);
@@ -310,9 +314,12 @@ static void emit_loop(const tiles *t, int i)
 
 /* ---- the sums of the lanes ------------------------------------------------------------------- */
 
-static int pitch_of(const tiles *t) { return WB__GROUP_ITEMS / t->lanes + PAD; }
+static int pitch_of(const fused_product_tiles *t)
+{
+    return WB__GROUP_ITEMS / t->lanes + FUSED_PRODUCT_PAD;
+}
 
-static void share(const tiles *t, int i)
+static void fused_product_share(const fused_product_tiles *t, int i)
 {
     if (t->lanes == 1) return;
     const char *kind = wb__fuse_kinds[t->k->program->instr[i].reg];
@@ -322,7 +329,7 @@ static void share(const tiles *t, int i)
 
 /* Adds the sum of n lanes, from `lane` on, to an expression: a tree, so that no addition waits for
  * many others. */
-static void sum_of_lanes(const tiles *t, int i, int lane, int n, wb__text *to)
+static void sum_of_lanes(const fused_product_tiles *t, int i, int lane, int n, wb__text *to)
 {
     if (n == 1) {
         wb__text_add(to, "t%d[e + %du]", i, lane * pitch_of(t));
@@ -336,7 +343,7 @@ static void sum_of_lanes(const tiles *t, int i, int lane, int n, wb__text *to)
 }
 
 /* Emits the value of instruction i. */
-static void add_lanes(const tiles *t, int i)
+static void add_lanes(const fused_product_tiles *t, int i)
 {
     wb__text sum = {0};
     if (t->lanes > 1) sum_of_lanes(t, i, 0, t->lanes, &sum);
@@ -350,7 +357,7 @@ static void add_lanes(const tiles *t, int i)
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
 /* Emits the loads of other instructions, so that they are under way while the sums are computed. */
-static int load_early(const tiles *t)
+static int load_early(const fused_product_tiles *t)
 {
     wb__fuse *k = t->k;
     bool *loads = wb__alloc_zero((size_t)k->program->n_instr + 1, sizeof *loads);
@@ -369,7 +376,7 @@ bool wb__fuse_has_products(const wb__fuse_program *p, const bool *needed)
     return false;
 }
 
-static int make(tiles *t, const bool *stores)
+static int fused_product_make(fused_product_tiles *t, const bool *stores)
 {
     wb__fuse *k = t->k;
     const int n = k->program->n_instr;
@@ -381,7 +388,7 @@ static int make(tiles *t, const bool *stores)
     for (int i = 0; i < n; i++)
         if (is_needed(k, i) && !t->done[i]) emit_loop(t, i);
     for (int i = 0; i < n; i++)
-        if (is_needed(k, i)) share(t, i);
+        if (is_needed(k, i)) fused_product_share(t, i);
     if (t->lanes > 1) wb__fuse_line(k, "BARRIER;");
     wb__fuse_open(k, t->lanes > 1 ? "if (lane == 0 && inside)" : "if (inside)");
     for (int i = 0; i < n; i++)
@@ -395,12 +402,13 @@ static int make(tiles *t, const bool *stores)
 
 int wb__fused_products(wb__fuse *k, const bool *stores)
 {
-    tiles t = {.k = k, .done = wb__alloc_zero((size_t)k->program->n_instr + 1, sizeof *t.done)};
+    fused_product_tiles t = {.k = k, .done = wb__alloc_zero((size_t)k->program->n_instr + 1,
+                                                            sizeof *t.done)};
     const int last = k->n_dims - 1;
     int64_t outer = 1;
     k->impl = "an element some items, with products";
     k->resident = 1;
-    const int e = t.done ? make(&t, stores) : WB_ERROR_MEMORY;
+    const int e = t.done ? fused_product_make(&t, stores) : WB_ERROR_MEMORY;
     wb__free(t.done);
     if (e) {
         wb__fuse_free(k);

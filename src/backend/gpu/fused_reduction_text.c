@@ -6,29 +6,35 @@
 
 #include <stdio.h>
 
-#define KIND(reg) wb__fuse_kinds[reg]
-#define DTYPE(reg) wb__gpu_types[wb__fuse_whole[reg]].name
+#define REDUCTION_TEXT_KIND(reg) wb__fuse_kinds[reg]
+#define REDUCTION_TEXT_DTYPE(reg) wb__gpu_types[wb__fuse_whole[reg]].name
 
-static bool is_float(wb__reg reg) { return reg == WB__REG_F32 || reg == WB__REG_F64; }
+static bool reduction_text_is_float(wb__reg reg)
+{
+    return reg == WB__REG_F32 || reg == WB__REG_F64;
+}
 
 wb__reduction wb__reduction_of(const wb__fuse_program *p, int instr, int n, int slot)
 {
     const wb__instr *in = &p->instr[instr];
     const wb__reg from = (wb__reg)p->instr[in->a].reg, out = (wb__reg)in->reg;
     wb__reg acc = from;
-    if (in->op == WB__OP_sum && is_float(from))
+    if (in->op == WB__OP_sum && reduction_text_is_float(from))
         acc = from == WB__REG_F64 || out == WB__REG_F64 ? WB__REG_F64 : WB__REG_F32;
     else if (in->op == WB__OP_sum)
-        acc = is_float(out) ? WB__REG_I64 : out;
+        acc = reduction_text_is_float(out) ? WB__REG_I64 : out;
     return (wb__reduction){.instr = instr, .n = n, .slot = slot, .top = -1, .lanes = 1,
                            .from = from, .acc = acc, .out = out, .op = in->op};
 }
 
-static bool lossy(const wb__reduction *f) { return f->op == WB__OP_sum && f->acc == WB__REG_F32; }
+static bool reduction_text_lossy(const wb__reduction *f)
+{
+    return f->op == WB__OP_sum && f->acc == WB__REG_F32;
+}
 
 /* Emits a variable of an item, or of each of its lanes, with its first value. */
-static void declare(wb__fuse *k, const wb__reduction *f, const char *type, char name,
-                    const char *first)
+static void reduction_text_declare(wb__fuse *k, const wb__reduction *f, const char *type, char name,
+                                   const char *first)
 {
     if (f->lanes == 1) {
         wb__fuse_line(k, "%s %c%d = %s;", type, name, f->n, first);
@@ -45,28 +51,29 @@ void wb__reduction_start(wb__fuse *k, const wb__reduction *f)
     static const char *lowest[] = {"-INFINITE", "-INFINITE", "-0x7fffffff - 1",
                                    "-(i64)(~(u64)0 >> 1) - 1"};
     static const char *highest[] = {"INFINITE", "INFINITE", "0x7fffffff", "(i64)(~(u64)0 >> 1)"};
-    const char *kind = KIND(f->acc);
+    const char *kind = REDUCTION_TEXT_KIND(f->acc);
     k->f64 |= f->acc == WB__REG_F64;
-    declare(k, f, kind, 's', f->op == WB__OP_max ? lowest[f->acc]
-                             : f->op == WB__OP_min ? highest[f->acc] : "0");
-    if (f->op == WB__OP_argmax) declare(k, f, "uint", 'w', "NOWHERE");
-    if (lossy(f)) declare(k, f, kind, 'c', "0");
-    if (f->top >= 0) declare(k, f, kind, 'r', "-INFINITE");
+    reduction_text_declare(k, f, kind, 's', f->op == WB__OP_max ? lowest[f->acc]
+                                            : f->op == WB__OP_min ? highest[f->acc] : "0");
+    if (f->op == WB__OP_argmax) reduction_text_declare(k, f, "uint", 'w', "NOWHERE");
+    if (reduction_text_lossy(f)) reduction_text_declare(k, f, kind, 'c', "0");
+    if (f->top >= 0) reduction_text_declare(k, f, kind, 'r', "-INFINITE");
 }
 
 /* What follows the name of an item's variable. */
 static const char *lane_of(const wb__reduction *f) { return f->lanes > 1 ? "[lane]" : ""; }
 
-static void add_value(wb__fuse *k, const wb__reduction *f, const char *v)
+static void reduction_text_add_value(wb__fuse *k, const wb__reduction *f, const char *v)
 {
-    const char *of = lane_of(f), *kind = KIND(f->acc);
+    const char *of = lane_of(f), *kind = REDUCTION_TEXT_KIND(f->acc);
     const int n = f->n;
     switch (f->op) {
     case WB__OP_max: wb__fuse_line(k, "TAKE_MAX(s%d%s, %s)", n, of, v); break;
     case WB__OP_min: wb__fuse_line(k, "TAKE_MIN(s%d%s, %s)", n, of, v); break;
     default:
-        if (lossy(f)) wb__fuse_line(k, "TAKE_SUM(s%d%s, c%d%s, %s)", n, of, n, of, v);
-        else if (is_float(f->acc)) wb__fuse_line(k, "s%d%s += %s;", n, of, v);
+        if (reduction_text_lossy(f))
+            wb__fuse_line(k, "TAKE_SUM(s%d%s, c%d%s, %s)", n, of, n, of, v);
+        else if (reduction_text_is_float(f->acc)) wb__fuse_line(k, "s%d%s += %s;", n, of, v);
         else wb__fuse_line(k, "s%d%s = (%s)((u64)s%d%s + (u64)%s);", n, of, kind, n, of, v);
     }
 }
@@ -82,15 +89,15 @@ void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index)
     }
     snprintf(v, sizeof v, "v%d", a);
     if (f->acc != f->from) {
-        wb__fuse_line(k, "const %s u%d = TO_%s_%s(v%d);", KIND(f->acc), f->n, DTYPE(f->acc),
-                      KIND(f->from), a);
+        wb__fuse_line(k, "const %s u%d = TO_%s_%s(v%d);", REDUCTION_TEXT_KIND(f->acc), f->n,
+                      REDUCTION_TEXT_DTYPE(f->acc), REDUCTION_TEXT_KIND(f->from), a);
         snprintf(v, sizeof v, "u%d", f->n);
     }
     if (f->op == WB__OP_argmax)
         wb__fuse_line(k, "TAKE_ARGMAX(s%d%s, w%d%s, %s, %s)", f->n, lane_of(f), f->n, lane_of(f),
                       v, index);
     else
-        add_value(k, f, v);
+        reduction_text_add_value(k, f, v);
 }
 
 void wb__reduction_scale(wb__fuse *k, const wb__reduction *f)
@@ -102,12 +109,12 @@ void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at)
 {
     char v[24];
     snprintf(v, sizeof v, "u%d", f->n);
-    wb__fuse_line(k, "const %s u%d = q%d[%s];", KIND(f->acc), f->n, f->n, at);
+    wb__fuse_line(k, "const %s u%d = q%d[%s];", REDUCTION_TEXT_KIND(f->acc), f->n, f->n, at);
     if (f->op == WB__OP_argmax)
         wb__fuse_line(k, "const uint g%d = z%d_[%s]; MERGE_ARGMAX(s%d, w%d, u%d, g%d)", f->n,
                       f->n, at, f->n, f->n, f->n, f->n);
     else
-        add_value(k, f, v);
+        reduction_text_add_value(k, f, v);
 }
 
 int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n, int items)
@@ -123,8 +130,8 @@ int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n, int ite
         if (!had) sum += (int64_t)wb__dtype_size(wb__fuse_whole[f[i].acc]) * size;
         if (!had_place) sum += 4 * size;
         if (!had && k)
-            wb__fuse_line(k, "LOCAL %s t%d_%s[%d];", KIND(f[i].acc), f[i].slot, KIND(f[i].acc),
-                          size);
+            wb__fuse_line(k, "LOCAL %s t%d_%s[%d];", REDUCTION_TEXT_KIND(f[i].acc), f[i].slot,
+                          REDUCTION_TEXT_KIND(f[i].acc), size);
         if (!had_place && k) wb__fuse_line(k, "LOCAL uint z%d[%d];", f[i].slot, size);
     }
     return sum;
@@ -138,17 +145,17 @@ void wb__reduction_share(wb__fuse *k, const wb__reduction *f, int n)
     if (lanes) snprintf(at, sizeof at, "l * %du + lane", f->lanes);
     for (int i = 0; i < n; i++, f++) {
         const char *of = lane_of(f);
-        wb__fuse_line(k, lossy(f) ? "t%d_%s[%s] = TOTAL(s%d%s, c%d%s);"
-                                  : "t%d_%s[%s] = s%d%s;",
-                      f->slot, KIND(f->acc), at, f->n, of, f->n, of);
+        wb__fuse_line(k, reduction_text_lossy(f) ? "t%d_%s[%s] = TOTAL(s%d%s, c%d%s);"
+                                                 : "t%d_%s[%s] = s%d%s;",
+                      f->slot, REDUCTION_TEXT_KIND(f->acc), at, f->n, of, f->n, of);
         if (f->op == WB__OP_argmax) wb__fuse_line(k, "z%d[%s] = w%d%s;", f->slot, at, f->n, of);
     }
     if (lanes) wb__fuse_close(k);
 }
 
-static void join(wb__fuse *k, const wb__reduction *f)
+static void reduction_text_join(wb__fuse *k, const wb__reduction *f)
 {
-    const char *kind = KIND(f->acc);
+    const char *kind = REDUCTION_TEXT_KIND(f->acc);
     const int s = f->slot;
     char mine[24], other[32];
     snprintf(mine, sizeof mine, "t%d_%s[l]", s, kind);
@@ -160,7 +167,7 @@ static void join(wb__fuse *k, const wb__reduction *f)
         wb__fuse_line(k, "MERGE_ARGMAX(%s, z%d[l], %s, z%d[l + h])", mine, s, other, s);
         break;
     default:
-        if (is_float(f->acc)) wb__fuse_line(k, "%s += %s;", mine, other);
+        if (reduction_text_is_float(f->acc)) wb__fuse_line(k, "%s += %s;", mine, other);
         else wb__fuse_line(k, "%s = (%s)((u64)%s + (u64)%s);", mine, kind, mine, other);
     }
 }
@@ -172,13 +179,13 @@ void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *
     if (f->lanes > 1) {
         wb__fuse_open(k, "for (uint h = %du; h < %du; h += %du)", WB__GROUP_ITEMS,
                       WB__GROUP_ITEMS * f->lanes, WB__GROUP_ITEMS);
-        for (int i = 0; i < n; i++) join(k, &f[i]);
+        for (int i = 0; i < n; i++) reduction_text_join(k, &f[i]);
         wb__fuse_close(k);
         wb__fuse_line(k, "BARRIER;");
     }
     wb__fuse_open(k, "for (uint h = %s; h >= %s; h >>= 1)", from, least);
     wb__fuse_open(k, "if (%s < h)", item);
-    for (int i = 0; i < n; i++) join(k, &f[i]);
+    for (int i = 0; i < n; i++) reduction_text_join(k, &f[i]);
     wb__fuse_close(k);
     wb__fuse_line(k, "BARRIER;");
     wb__fuse_close(k);
@@ -186,7 +193,7 @@ void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *
 
 void wb__reduction_value(wb__fuse *k, const wb__reduction *f, const char *at)
 {
-    const char *out = KIND(f->out), *acc = KIND(f->acc);
+    const char *out = REDUCTION_TEXT_KIND(f->out), *acc = REDUCTION_TEXT_KIND(f->acc);
     char s[64], made[96];
     k->f64 |= f->out == WB__REG_F64;
     if (f->op == WB__OP_argmax) {
@@ -197,8 +204,8 @@ void wb__reduction_value(wb__fuse *k, const wb__reduction *f, const char *at)
         return;
     }
     if (at) snprintf(s, sizeof s, "t%d_%s[%s]", f->slot, acc, at);
-    else if (lossy(f)) snprintf(s, sizeof s, "TOTAL(s%d, c%d)", f->n, f->n);
+    else if (reduction_text_lossy(f)) snprintf(s, sizeof s, "TOTAL(s%d, c%d)", f->n, f->n);
     else snprintf(s, sizeof s, "s%d", f->n);
-    snprintf(made, sizeof made, "TO_%s_%s(%s)", DTYPE(f->out), acc, s);
+    snprintf(made, sizeof made, "TO_%s_%s(%s)", REDUCTION_TEXT_DTYPE(f->out), acc, s);
     wb__fuse_emit(k, f->instr, made);
 }

@@ -42,7 +42,7 @@ typedef struct {
 
 /* Along which dimension most loads are contiguous in memory.  Positive: along the innermost
  * dimension of the columns; negative: along the innermost one of the rows; 0: neither prevails. */
-static int neighbours(const wb__fuse *k)
+static int reductions_neighbours(const wb__fuse *k)
 {
     const int col = k->first[WB__COLS + 1] - 1, row = k->first[WB__ROWS + 1] - 1;
     int along_cols = 0, along_rows = 0;
@@ -57,10 +57,10 @@ static int neighbours(const wb__fuse *k)
 
 /* A tile has up to 32 columns, or 8 vectors of columns, which are up to 128 bytes; more if there
  * are fewer rows than items for them. */
-static void choose(reductions *f, const wb__fuse *k)
+static void reductions_choose(reductions *f, const wb__fuse *k)
 {
     const bool cpu = k->target->in_turn;
-    const int vector = wb__fuse_log(f->lanes, 8), side = vector ? 1 : neighbours(k);
+    const int vector = wb__fuse_log(f->lanes, 8), side = vector ? 1 : reductions_neighbours(k);
     f->log = f->all || side < 0 ? 0 : wb__fuse_log(f->cols, cpu ? 8 : WB__MAX(5, 3 + vector));
     const int tall = wb__fuse_log(f->rows, 8) - vector;  /* at most one item per row */
     if (side >= 0 && f->log < 8 - tall)
@@ -77,7 +77,7 @@ static void choose(reductions *f, const wb__fuse *k)
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* Emits pointers to the partial results of all reductions. */
-static void partials(reductions *f, wb__fuse *k)
+static void reductions_partials(reductions *f, wb__fuse *k)
 {
     const int b = wb__fuse_buffer(k, WB__GPU_WORKSPACE);
     const int64_t most = f->pieces > 1 ? f->pieces * MAX_CHUNKS : f->chunks;
@@ -101,7 +101,7 @@ static void partials(reductions *f, wb__fuse *k)
 
 /* Emits the item's index l in the group, and its position in the tile, without vectors: column x
  * and row y. */
-static void items(reductions *f, wb__fuse *k)
+static void reductions_items(reductions *f, wb__fuse *k)
 {
     wb__reduction_locals(k, f->reductions, f->n, k->items);
     wb__fuse_uint(k, 1 << f->log, "across");
@@ -122,8 +122,8 @@ static void need_stores(const reductions *f, wb__fuse *k)
 typedef void row_function(const reductions *f, wb__fuse *k);
 
 /* Emits the loop over those rows r in [from, to) that the item processes.  `row` emits the code for
- * one row.  With at_once > 1 the loop has a first part for as many rows at once. */
-static void over_rows(const reductions *f, wb__fuse *k, int at_once, row_function *row)
+ * one row.  With reductions_at_once > 1 the loop has a first part for as many rows at once. */
+static void reductions_over_rows(const reductions *f, wb__fuse *k, int at_once, row_function *row)
 {
     if (k->target->in_turn) {  /* each item gets contiguous rows */
         wb__fuse_line(k, "const uint piece = (to - from + lanes - 1) / lanes;");
@@ -151,7 +151,7 @@ static void over_rows(const reductions *f, wb__fuse *k, int at_once, row_functio
 }
 
 /* Emits the code that adds the elements of row r of the space. */
-static void add_row(const reductions *f, wb__fuse *k)
+static void reductions_add_row(const reductions *f, wb__fuse *k)
 {
     char index[40] = "r";
     wb__fuse_unravel(k, "r", k->first[WB__ROWS], k->first[WB__ROWS + 1]);
@@ -175,7 +175,7 @@ static void add_row(const reductions *f, wb__fuse *k)
 }
 
 /* Emits the code that adds the partial results of chunk r. */
-static void add_chunk(const reductions *f, wb__fuse *k)
+static void reductions_add_chunk(const reductions *f, wb__fuse *k)
 {
     char at[48];
     snprintf(at, sizeof at, "r * a.line + %sc", f->outers > 1 ? "o * a.cols + " : "");
@@ -190,7 +190,7 @@ static void combine_items(reductions *f, wb__fuse *k)
 }
 
 /* Stores the results of column c.  Its index has the dimensions from `from` on. */
-static void store_results(reductions *f, wb__fuse *k, int from)
+static void reductions_store_results(reductions *f, wb__fuse *k, int from)
 {
     combine_items(f, k);
     wb__fuse_open(k, "if (y == 0 && c < a.cols)");
@@ -226,7 +226,7 @@ static void store_partials(reductions *f, wb__fuse *k)
 
 /* Emits code by which the last group of a tile that stores its partial results combines those of
  * all chunks.  The last ticket sets the counter of the tile back to 0, for the next launch. */
-static void combine(reductions *f, wb__fuse *k)
+static void reductions_combine(reductions *f, wb__fuse *k)
 {
     k->tickets = true;
     wb__fuse_uint(k, f->chunks, "chunks");
@@ -238,16 +238,16 @@ static void combine(reductions *f, wb__fuse *k)
     wb__fuse_line(k, "FENCE;");
     for (int i = 0; i < f->n; i++) wb__reduction_start(k, &f->reductions[i]);
     wb__fuse_line(k, "const uint from = 0, to = c < a.cols ? a.chunks : 0;");
-    over_rows(f, k, AT_ONCE, add_chunk);
+    reductions_over_rows(f, k, AT_ONCE, reductions_add_chunk);
     wb__reduction_share(k, f->reductions, f->n);
-    store_results(f, k, k->first[WB__COLS]);
+    reductions_store_results(f, k, k->first[WB__COLS]);
     wb__fuse_close(k);
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 /* The longest vectors of columns for which the group's results fit into local memory. */
-static int longest(const reductions *f, const wb__gpu_target *t)
+static int reductions_longest(const reductions *f, const wb__gpu_target *t)
 {
     const int64_t bytes = wb__reduction_locals(NULL, f->reductions, f->n, WB__GROUP_ITEMS);
     const int64_t most = WB__MIN((int64_t)t->local_bytes - 16, MOST_LOCAL); /* 16: the ticket */
@@ -257,7 +257,7 @@ static int longest(const reductions *f, const wb__gpu_target *t)
 }
 
 /* Begins the kernel that reads the operands, and chooses its shape. */
-static int begin(reductions *f, wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work)
+static int reductions_begin(reductions *f, wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work)
 {
     int e = wb__fuse_start(k, t, work, f->program);
     if (e) return e;
@@ -265,12 +265,12 @@ static int begin(reductions *f, wb__fuse *k, const wb__gpu_target *t, wb__gpu_wo
     need_stores(f, k);
     wb__fuse_mark_needed(f->program, k->needed, true);
     const wb__walk walk = f->all ? WB__IN_ORDER : WB__BY_GROUP;
-    k->longest = longest(f, t);
+    k->longest = reductions_longest(f, t);
     wb__fuse_loops(k, walk, f->all ? WB__NO_VECTORS : WB__VECTORS_OF_COLUMNS);
     f->outers = k->points[WB__OUTER], f->rows = k->points[WB__ROWS];
     f->lanes = k->columns ? k->vector : 1;
     f->cols = k->points[WB__COLS] * f->lanes;
-    choose(f, k);
+    reductions_choose(f, k);
     const int64_t tiles = wb__quotient_up(f->cols, 1 << f->log);
     const bool cut = f->chunks > 1 || f->pieces > 1;
     /* rows of one column, whose elements may be adjacent */
@@ -320,7 +320,7 @@ static void place_item(const reductions *f, wb__fuse *k)
 }
 
 /* How many rows an item loads at once. */
-static int at_once(const reductions *f, const wb__fuse *k)
+static int reductions_at_once(const reductions *f, const wb__fuse *k)
 {
     int instructions = 0;
     for (int i = 0; i < f->program->n_instr; i++) instructions += k->needed[i];
@@ -329,16 +329,16 @@ static int at_once(const reductions *f, const wb__fuse *k)
     return k->vector > 1 ? 1 : AT_ONCE;
 }
 
-static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
+static int reductions_first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     wb__fuse k;
-    const int e = begin(f, &k, t, work);
+    const int e = reductions_begin(f, &k, t, work);
     if (e) return e;
     const int64_t tiles = wb__quotient_up(f->cols, 1 << f->log);
     const bool cut = f->chunks > 1 || f->pieces > 1;
     k.impl = f->all ? "a group a stretch of elements" : "a group some rows of some columns";
     for (int d = k.first[WB__ROWS]; d < k.first[WB__ROWS + 1]; d++) k.inner |= 1u << d;
-    items(f, &k);
+    reductions_items(f, &k);
     wb__fuse_uint(&k, f->chunk, "chunk");
     if (f->outers > 1) {
         wb__fuse_uint(&k, tiles, "tiles");
@@ -349,17 +349,17 @@ static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *wo
     }
     wb__fuse_line(&k, "const uint c = tile * a.across + x;");
     wb__fuse_unravel(&k, "o", k.first[WB__OUTER], k.first[WB__ROWS]);
-    if (cut) partials(f, &k);
+    if (cut) reductions_partials(f, &k);
     if (f->pieces > 1) wb__fuse_uint(&k, f->start, "start");
     wb__fuse_open(&k, "%s", "");                /* names of its own */
     place_item(f, &k);
     for (int i = 0; i < f->n; i++) wb__reduction_start(&k, &f->reductions[i]);
-    over_rows(f, &k, at_once(f, &k), add_row);
+    reductions_over_rows(f, &k, reductions_at_once(f, &k), reductions_add_row);
     wb__reduction_share(&k, f->reductions, f->n);
     wb__fuse_close(&k);
     if (cut) store_partials(f, &k);
-    else store_results(f, &k, k.first[WB__COLS]);
-    if (f->ticket) combine(f, &k);
+    else reductions_store_results(f, &k, k.first[WB__COLS]);
+    if (f->ticket) reductions_combine(f, &k);
     return wb__fuse_finish(&k, tiles * f->outers, f->chunks, 1);
 }
 
@@ -376,21 +376,21 @@ static int second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *w
     if (e) return e;
     for (int i = 0; i < f->n; i++) k.needed[f->reductions[i].instr] = true;
     wb__fuse_loops(&k, WB__IN_ORDER, WB__NO_VECTORS);
-    partials(f, &k);
+    reductions_partials(f, &k);
     reductions g = *f;
     g.ticket = false;
     g.rows = f->chunks, g.cols = f->outers * f->cols, g.outers = 1;
     const int tall = wb__fuse_log(g.rows, 8);
     g.log = WB__MAX(wb__fuse_log(g.cols, t->in_turn ? 8 : 5), WB__MIN(8 - tall, 8));
     k.impl = f->all ? "a group a stretch of elements" : "a group some rows of some columns";
-    items(&g, &k);
+    reductions_items(&g, &k);
     wb__fuse_line(&k, "const uint c = GRP(0) * a.across + x, from = 0;");
     wb__fuse_line(&k, "const uint to = c < a.cols ? a.rows : 0;");
     for (int i = 0; i < f->n; i++) wb__reduction_start(&k, &f->reductions[i]);
     wb__fuse_uint(&k, g.cols, "line");
-    over_rows(&g, &k, AT_ONCE, add_chunk);
+    reductions_over_rows(&g, &k, AT_ONCE, reductions_add_chunk);
     wb__reduction_share(&k, g.reductions, g.n);
-    store_results(&g, &k, 0);
+    reductions_store_results(&g, &k, 0);
     return wb__fuse_finish(&k, wb__quotient_up(g.cols, 1 << g.log), 1, 1);
 }
 
@@ -399,24 +399,25 @@ static int second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *w
 typedef struct {
     reductions *f;
     wb__gpu_work *work;
-} piece_arguments;
+} reductions_piece_arguments;
 
 /* Adds the kernels that reduce the rows of one piece of the space.  A piece has all rows of
  * its columns. */
-static int rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first, void *context)
+static int reductions_rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
+                              void *context)
 {
-    const piece_arguments *m = context;
+    const reductions_piece_arguments *m = context;
     reductions f = *m->f;
     (void)first;
     f.program = p;
-    const int e = first_kernel(&f, t, m->work);
+    const int e = reductions_first_kernel(&f, t, m->work);
     return e || f.chunks == 1 || f.ticket ? e : second_kernel(&f, t, m->work);
 }
 
-static int count_piece(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
-                       void *context)
+static int reductions_count_piece(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
+                                  void *context)
 {
-    const piece_arguments *m = context;
+    const reductions_piece_arguments *m = context;
     (void)t, (void)p, (void)first;
     m->f->pieces++;
     return 0;
@@ -425,12 +426,12 @@ static int count_piece(const wb__gpu_target *t, const wb__fuse_program *p, int64
 static int all_of_piece(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
                         void *context)
 {
-    const piece_arguments *m = context;
+    const reductions_piece_arguments *m = context;
     reductions *f = m->f;
     const wb__fuse_program *whole = f->program;
     f->program = p;
     f->start = first;
-    const int e = first_kernel(f, t, m->work);
+    const int e = reductions_first_kernel(f, t, m->work);
     f->program = whole;
     f->before += f->chunks;
     return e;
@@ -438,14 +439,14 @@ static int all_of_piece(const wb__gpu_target *t, const wb__fuse_program *p, int6
 
 /* Adds the kernels of the reductions in f.  For REDUCE_ALL, one kernel combines the chunks of all
  * pieces. */
-static int reduction(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
+static int reductions_plan(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     const wb__space *s = &f->program->space;
     const unsigned rows = ((1u << s->row_dims) - 1) << (s->ndim - s->row_dims - s->col_dims);
-    piece_arguments m = {f, work};
+    reductions_piece_arguments m = {f, work};
     f->pieces = f->before = 0;
-    if (!f->all) return wb__fused_pieces(t, f->program, ~rows, rows_of, &m);
-    int e = wb__fused_pieces(t, f->program, ~0u, count_piece, &m);
+    if (!f->all) return wb__fused_pieces(t, f->program, ~rows, reductions_rows_of, &m);
+    int e = wb__fused_pieces(t, f->program, ~0u, reductions_count_piece, &m);
     if (!e) e = wb__fused_pieces(t, f->program, ~0u, all_of_piece, &m);
     f->chunks = f->before;
     return e || f->chunks == 1 || f->ticket ? e : second_kernel(f, t, work);
@@ -472,7 +473,7 @@ int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb_
         }
         f.stores = stores && f.n == total ? stores : NULL;
         if (stores && !f.stores) memset(stores, 0, (size_t)p->n_instr * sizeof *stores);
-        if (f.n) e = reduction(&f, t, work);
+        if (f.n) e = reductions_plan(&f, t, work);
     }
     wb__free(f.reductions);
     return e;

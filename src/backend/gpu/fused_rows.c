@@ -19,7 +19,7 @@ int wb__fuse_log(int64_t n, int most)
  * of vectors, which need fewer indices, that is LONG_LINE. */
 enum { LONG_ROW = 128, LONG_LINE = 1024, MAX_GROUPS_Y = 32768 };
 
-static void element(wb__fuse *k, const bool *stores)
+static void fused_rows_element(wb__fuse *k, const bool *stores)
 {
     wb__fuse_offsets(k, k->needed);
     if (k->vector > 1) {
@@ -47,7 +47,7 @@ static int64_t items_of(const wb__fuse *k)
 }
 
 /* Whether each line along the last dimension has groups of its own. */
-static bool has_lines(const wb__fuse *k)
+static bool fused_rows_has_lines(const wb__fuse *k)
 {
     const int64_t line = k->n_dims > 1 ? k->dim[k->n_dims - 1] : 0;
     return k->vector > 1 ? line >= LONG_LINE || (line && line % WB__GROUP_ITEMS == 0)
@@ -64,11 +64,11 @@ static int by_element(wb__fuse *k, const bool *stores)
     wb__fuse_line(k, "const uint i = GID(0);");
     wb__fuse_open(k, "if (i < a.n)");
     wb__fuse_unravel(k, "i", 0, k->n_dims);
-    element(k, stores);
+    fused_rows_element(k, stores);
     return wb__fuse_finish(k, wb__quotient_up(n, WB__GROUP_ITEMS), 1, 1);
 }
 
-static int by_line(wb__fuse *k, const bool *stores)
+static int fused_rows_by_line(wb__fuse *k, const bool *stores)
 {
     const int last = k->n_dims - 1;
     const int64_t cols = k->dim[last], rows = items_of(k) / cols;
@@ -82,19 +82,20 @@ static int by_line(wb__fuse *k, const bool *stores)
     wb__fuse_unravel(k, "r", 0, last);
     wb__fuse_bases(k);
     wb__fuse_open(k, "if (r < a.rows && i%d < a.n)", last);
-    element(k, stores);
+    fused_rows_element(k, stores);
     return wb__fuse_finish(k, wb__quotient_up(cols, WB__GROUP_ITEMS), y, wb__quotient_up(rows, y));
 }
 
-/* The context of each_of and rows_of, which create the kernel of a piece. */
+/* The context of fused_rows_each_of and fused_rows_of, which create the kernel of a piece. */
 typedef struct {
     const bool *stores;
     wb__gpu_work *work;
-} piece_arguments;
+} fused_rows_piece_arguments;
 
-static int each_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first, void *context)
+static int fused_rows_each_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
+                              void *context)
 {
-    const piece_arguments *m = context;
+    const fused_rows_piece_arguments *m = context;
     const bool *stores = m->stores;
     wb__fuse k;
     (void)first;
@@ -108,13 +109,14 @@ static int each_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t f
     }
     k.once = true;
     wb__fuse_loops(&k, WB__ANY_ORDER, WB__VECTORS);
-    return has_lines(&k) ? by_line(&k, stores) : by_element(&k, stores);
+    return fused_rows_has_lines(&k) ? fused_rows_by_line(&k, stores) : by_element(&k, stores);
 }
 
 int wb__fused_each(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work)
 {
-    return wb__fused_pieces(t, p, ~0u, each_of, &(piece_arguments){stores, work});
+    return wb__fused_pieces(t, p, ~0u, fused_rows_each_of, &(fused_rows_piece_arguments){stores,
+                                                                                         work});
 }
 
 /* ---- reductions along columns ---------------------------------------------------------------- */
@@ -126,10 +128,10 @@ typedef struct {
     wb__reduction *reductions;
     int *phase, n_reductions, n_phases, store_phase;
     bool *needed;                   /* instructions of one phase */
-} rows;
+} fused_rows;
 
 /* Whether instruction i, a store, stores one value per row. */
-static bool of_row(const rows *r, int i)
+static bool fused_rows_of_row(const fused_rows *r, int i)
 {
     const wb__fuse_program *p = r->k.program;
     return !wb__fuse_varies(p, &p->views[p->instr[i].arg])
@@ -166,7 +168,7 @@ static int maximum_of(const wb__fuse_program *p, int i)
 /* Assigns each reduction to a loop over the columns (phase).  after[i] receives the first phase in
  * which instruction i can be computed.  Stores along the columns are in the last loop, because they
  * may overwrite operands of earlier loops. */
-static void find_phases(rows *r, int *after)
+static void fused_rows_find_phases(fused_rows *r, int *after)
 {
     const wb__fuse_program *p = r->k.program;
     for (int i = 0; i < p->n_instr; i++) {
@@ -189,7 +191,7 @@ static void find_phases(rows *r, int *after)
     }
     r->store_phase = -1;
     for (int i = 0; i < p->n_instr; i++)
-        if (r->stores[i] && !of_row(r, i))
+        if (r->stores[i] && !fused_rows_of_row(r, i))
             r->store_phase = WB__MAX(r->store_phase, WB__MAX(after[p->instr[i].a],
                                                              r->n_phases - 1));
     r->n_phases = WB__MAX(r->n_phases, r->store_phase + 1);
@@ -197,7 +199,7 @@ static void find_phases(rows *r, int *after)
 
 /* Emits the heads of the loops over the columns, and returns the number of loops.  `index` receives
  * the expression of the column index. */
-static int open_columns(rows *r, bool indices, char index[40])
+static int fused_rows_open_columns(fused_rows *r, bool indices, char index[40])
 {
     wb__fuse *k = &r->k;
     const int from = k->first[WB__COLS], to = k->first[WB__COLS + 1];
@@ -223,7 +225,7 @@ static int open_columns(rows *r, bool indices, char index[40])
 }
 
 /* Emits the values of n reductions of one loop. */
-static void join_items(rows *r, const wb__reduction *of, int n)
+static void join_items(fused_rows *r, const wb__reduction *of, int n)
 {
     wb__fuse *k = &r->k;
     if (!r->by_item && n) {
@@ -237,12 +239,13 @@ static void join_items(rows *r, const wb__reduction *of, int n)
 }
 
 /* Marks what the loop of a phase needs. */
-static void mark_phase(rows *r, int phase)
+static void mark_phase(fused_rows *r, int phase)
 {
     const wb__fuse_program *p = r->k.program;
     memset(r->needed, 0, (size_t)p->n_instr * sizeof *r->needed);
     for (int i = 0; i < p->n_instr; i++)
-        if (phase == r->store_phase && r->stores[i] && !of_row(r, i)) r->needed[i] = true;
+        if (phase == r->store_phase && r->stores[i] && !fused_rows_of_row(r, i))
+            r->needed[i] = true;
     for (int i = 0; i < r->n_reductions; i++) {
         const wb__reduction *f = &r->reductions[i];
         if (r->phase[i] == phase) r->needed[p->instr[f->top < 0 ? f->instr : f->top].a] = true;
@@ -251,7 +254,7 @@ static void mark_phase(rows *r, int phase)
 }
 
 /* The operand that instruction i loads in the loop of the marked phase, or NULL. */
-static wb__fuse_operand *loaded(const rows *r, int i)
+static wb__fuse_operand *fused_rows_loaded(const fused_rows *r, int i)
 {
     const wb__fuse *k = &r->k;
     return r->needed[i] && k->program->instr[i].kind == WB__LOAD ? &k->operands[k->operand[i]]
@@ -259,11 +262,11 @@ static wb__fuse_operand *loaded(const rows *r, int i)
 }
 
 /* From here on the loops find in local memory what the loop of the marked phase kept. */
-static void find_kept(rows *r)
+static void fused_rows_find_kept(fused_rows *r)
 {
     wb__fuse *k = &r->k;
     for (int i = 0; i < k->program->n_instr; i++) {
-        const wb__fuse_operand *p = loaded(r, i);
+        const wb__fuse_operand *p = fused_rows_loaded(r, i);
         for (int j = 0; p && p->kept && j < k->n_operands; j++) {
             wb__fuse_operand *same = &k->operands[j];
             if (same->used && same->id == p->id) same->kept = WB__LOAD_KEPT;
@@ -271,7 +274,7 @@ static void find_kept(rows *r)
     }
 }
 
-static void make_phase(rows *r, int phase, bool argmax)
+static void make_phase(fused_rows *r, int phase, bool argmax)
 {
     wb__fuse *k = &r->k;
     const wb__fuse_program *p = k->program;
@@ -283,7 +286,7 @@ static void make_phase(rows *r, int phase, bool argmax)
     wb__fuse_values(k, r->needed, WB__LEVEL_PER_ROW);
     for (int i = 0; i < r->n_reductions; i++)
         if (r->phase[i] == phase) wb__reduction_start(k, &r->reductions[i]);
-    int open = open_columns(r, argmax, index);
+    int open = fused_rows_open_columns(r, argmax, index);
     wb__fuse_offsets(k, r->needed);
     if (k->vector > 1) {
         wb__fuse_load_vectors(k, r->needed);
@@ -293,14 +296,14 @@ static void make_phase(rows *r, int phase, bool argmax)
     for (int i = 0; i < r->n_reductions; i++)
         if (r->phase[i] == phase) wb__reduction_add(k, &r->reductions[i], index);
     for (int i = 0; i < p->n_instr && phase == r->store_phase; i++)
-        if (r->stores[i] && !of_row(r, i)) wb__fuse_store(k, i);
+        if (r->stores[i] && !fused_rows_of_row(r, i)) wb__fuse_store(k, i);
     if (k->vector > 1) {
         wb__fuse_close(k);
         wb__fuse_store_vectors(k, r->needed);
     }
     if (r->by_item && argmax && open > 1) wb__fuse_line(k, "j++;");
     while (open--) wb__fuse_close(k);
-    find_kept(r);
+    fused_rows_find_kept(r);
     wb__fuse_forget(k);
     if (!n) return;
     if (!r->by_item && first && r->phase[0] != phase) wb__fuse_line(k, "BARRIER;");
@@ -311,14 +314,14 @@ static void make_phase(rows *r, int phase, bool argmax)
 }
 
 /* Stores the values per row after all loops. */
-static void store_rows(rows *r)
+static void fused_rows_store(fused_rows *r)
 {
     wb__fuse *k = &r->k;
     const wb__fuse_program *p = k->program;
     bool any = false;
     memset(r->needed, 0, (size_t)p->n_instr * sizeof *r->needed);
     for (int i = 0; i < p->n_instr; i++)
-        if (r->stores[i] && of_row(r, i)) any = r->needed[i] = true;
+        if (r->stores[i] && fused_rows_of_row(r, i)) any = r->needed[i] = true;
     if (!any) return;
     wb__fuse_mark_needed(p, r->needed, false);
     wb__fuse_values(k, r->needed, WB__LEVEL_PER_ROW);
@@ -327,19 +330,19 @@ static void store_rows(rows *r)
         wb__fuse_open(k, "if (lane == 0 && r0 < a.rows)");
     }
     for (int i = 0; i < p->n_instr; i++)
-        if (r->stores[i] && of_row(r, i)) wb__fuse_store(k, i);
+        if (r->stores[i] && fused_rows_of_row(r, i)) wb__fuse_store(k, i);
     if (!r->by_item) wb__fuse_close(k);
 }
 
 /* Whether reduction i comes before reduction j: its phase does, or it needs no maximum. */
-static bool comes_before(const rows *r, int i, int j)
+static bool comes_before(const fused_rows *r, int i, int j)
 {
     if (r->phase[i] != r->phase[j]) return r->phase[i] < r->phase[j];
     return r->reductions[i].top < 0 && r->reductions[j].top >= 0;
 }
 
 /* Sorts the reductions by phase. */
-static void sort_reductions(rows *r)
+static void sort_reductions(fused_rows *r)
 {
     for (int i = 1; i < r->n_reductions; i++)
         for (int j = i; j > 0 && comes_before(r, j, j - 1); j--) {
@@ -379,14 +382,14 @@ static int64_t bytes_of_row(const wb__fuse *k, const wb__fuse_operand *p)
 }
 
 /* How many loops load the operand with this id. */
-static int loops_of(rows *r, int id)
+static int loops_of(fused_rows *r, int id)
 {
     int n = 0;
     for (int phase = 0; phase < r->n_phases; phase++) {
         bool loads = false;
         mark_phase(r, phase);
         for (int i = 0; i < r->k.program->n_instr; i++) {
-            const wb__fuse_operand *p = loaded(r, i);
+            const wb__fuse_operand *p = fused_rows_loaded(r, i);
             loads |= p && p->id == id;
         }
         n += loads;
@@ -395,7 +398,7 @@ static int loops_of(rows *r, int id)
 }
 
 /* Chooses the items of a group that keeps so many bytes; false: they are too many. */
-static bool choose_items(rows *r, int64_t kept)
+static bool choose_items(fused_rows *r, int64_t kept)
 {
     wb__fuse *k = &r->k;
     const wb__gpu_target *t = k->target;
@@ -415,7 +418,7 @@ static bool choose_items(rows *r, int64_t kept)
 }
 
 /* Whether operand i is the first with its id. */
-static bool is_first(const wb__fuse *k, int i)
+static bool fused_rows_is_first(const wb__fuse *k, int i)
 {
     for (int j = 0; j < i; j++)
         if (k->operands[j].used && k->operands[j].id == k->operands[i].id) return false;
@@ -423,12 +426,12 @@ static bool is_first(const wb__fuse *k, int i)
 }
 
 /* Decides which operands are kept: in their order, as long as they fit. */
-static void keep_rows(rows *r)
+static void fused_rows_keep(fused_rows *r)
 {
     wb__fuse *k = &r->k;
     if (r->by_item || k->target->in_turn) return;
     for (int i = 0; i < k->n_operands; i++) {
-        const int64_t bytes = is_first(k, i) ? bytes_of_row(k, &k->operands[i]) : 0;
+        const int64_t bytes = fused_rows_is_first(k, i) ? bytes_of_row(k, &k->operands[i]) : 0;
         const int id = k->operands[i].id, loops = bytes >= LONG_ROW_BYTES ? loops_of(r, id) : 0;
         const int64_t kept = k->local + wb__quotient_up(bytes, WB__CHUNK) * WB__CHUNK;
         if (loops < 2) continue;
@@ -452,7 +455,7 @@ static void point_to_kept(wb__fuse *k)
     if (k->local) wb__fuse_line(k, "LAUNCH_LOCAL(kept)");
     for (int i = 0; i < k->n_operands; i++) {
         const wb__fuse_operand *p = &k->operands[i];
-        if (!p->kept || !is_first(k, i)) continue;
+        if (!p->kept || !fused_rows_is_first(k, i)) continue;
         const char *stored = wb__gpu_types[p->view->dtype].stored;
         char type[16];
         if (k->vector > 1) snprintf(type, sizeof type, "%sx%d", stored, k->vector);
@@ -464,7 +467,7 @@ static void point_to_kept(wb__fuse *k)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-static int make_rows(rows *r)
+static int fused_rows_make(fused_rows *r)
 {
     wb__fuse *k = &r->k;
     const int64_t n = k->points[WB__ROWS], cols = k->points[WB__COLS];
@@ -501,13 +504,13 @@ static int make_rows(rows *r)
     wb__fuse_bases(k);
     if (r->by_item && argmax && k->n_dims - k->first[WB__COLS] > 1) wb__fuse_line(k, "uint j;");
     for (int phase = 0; phase < r->n_phases; phase++) make_phase(r, phase, argmax);
-    store_rows(r);
+    fused_rows_store(r);
     if (r->by_item) wb__fuse_close(k);
     return wb__fuse_finish(k, wb__quotient_up(n, k->items >> (r->by_item ? 0 : log)), 1, 1);
 }
 
 /* Whether an item processes whole rows: they are short, or local memory is too small. */
-static bool is_by_item(const rows *r, const wb__gpu_target *t, const wb__space *s)
+static bool is_by_item(const fused_rows *r, const wb__gpu_target *t, const wb__space *s)
 {
     int64_t cols = 1, n = 1;
     for (int d = 0; d < s->ndim; d++) *(d < s->ndim - s->col_dims ? &n : &cols) *= s->dims[d];
@@ -516,12 +519,13 @@ static bool is_by_item(const rows *r, const wb__gpu_target *t, const wb__space *
             > (int64_t)t->local_bytes;
 }
 
-static int rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first, void *context)
+static int fused_rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
+                         void *context)
 {
-    const piece_arguments *m = context;
+    const fused_rows_piece_arguments *m = context;
     const bool *stores = m->stores;
     const size_t n = (size_t)p->n_instr;
-    rows r = {.stores = stores};
+    fused_rows r = {.stores = stores};
     (void)first;
     r.reductions = wb__alloc_zero(n, sizeof *r.reductions);
     r.phase = wb__alloc_zero(2 * n, sizeof *r.phase);
@@ -532,12 +536,12 @@ static int rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t f
         for (size_t i = 0; i < n; i++) r.k.needed[i] = stores[i];
         wb__fuse_mark_needed(p, r.k.needed, true);
         wb__fuse_levels(p, r.k.level);
-        find_phases(&r, r.phase + n);
+        fused_rows_find_phases(&r, r.phase + n);
         sort_reductions(&r);
         r.by_item = is_by_item(&r, t, &p->space);
         wb__fuse_loops(&r.k, WB__BY_ROW, r.by_item ? WB__NO_VECTORS : WB__VECTORS);
-        keep_rows(&r);
-        e = make_rows(&r);
+        fused_rows_keep(&r);
+        e = fused_rows_make(&r);
     }
     wb__free(r.reductions);
     wb__free(r.phase);
@@ -550,5 +554,5 @@ int wb__fused_rows(const wb__gpu_target *t, const wb__fuse_program *p, const boo
                    wb__gpu_work *work)
 {
     const unsigned rows = (1u << (p->space.ndim - p->space.col_dims)) - 1;
-    return wb__fused_pieces(t, p, rows, rows_of, &(piece_arguments){stores, work});
+    return wb__fused_pieces(t, p, rows, fused_rows_of, &(fused_rows_piece_arguments){stores, work});
 }

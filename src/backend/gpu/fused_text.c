@@ -7,13 +7,13 @@
 const char *const wb__fuse_kinds[4] = {"f32", "f64", "i32", "i64"};
 const wb_dtype wb__fuse_whole[4] = {WB_F32, WB_F64, WB_I32, WB_I64};
 
-static void indent(wb__fuse *k) { wb__text_add(&k->body, "%*s", 4 * k->indent, ""); }
+static void fused_text_indent(wb__fuse *k) { wb__text_add(&k->body, "%*s", 4 * k->indent, ""); }
 
 void wb__fuse_line(wb__fuse *k, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    indent(k);
+    fused_text_indent(k);
     wb__text_list(&k->body, format, list);
     wb__text_add(&k->body, "\n");
     va_end(list);
@@ -23,7 +23,7 @@ void wb__fuse_open(wb__fuse *k, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    indent(k);
+    fused_text_indent(k);
     wb__text_list(&k->body, format, list);
     wb__text_add(&k->body, " {\n");
     va_end(list);
@@ -38,7 +38,7 @@ void wb__fuse_close(wb__fuse *k)
 
 /* ---- the argument struct --------------------------------------------------------------------- */
 
-static int add_words(wb__fuse *k, int n)
+static int fused_text_add_words(wb__fuse *k, int n)
 {
     if (!wb__reserve(&k->words, &k->words_capacity, k->n_words + n, sizeof *k->words)) {
         k->failed = true;
@@ -57,7 +57,7 @@ static void add_field(wb__fuse *k, const char *type, const char *format, va_list
 
 void wb__fuse_uint(wb__fuse *k, int64_t v, const char *format, ...)
 {
-    const int at = add_words(k, 1);
+    const int at = fused_text_add_words(k, 1);
     if (k->failed) return;
     k->words[at] = (uint32_t)v;
     va_list list;
@@ -68,7 +68,7 @@ void wb__fuse_uint(wb__fuse *k, int64_t v, const char *format, ...)
 
 void wb__fuse_pair(wb__fuse *k, int64_t v, const char *format, ...)
 {
-    const int at = add_words(k, 2);
+    const int at = fused_text_add_words(k, 2);
     if (k->failed) return;
     k->words[at] = (uint32_t)v;
     k->words[at + 1] = (uint32_t)((uint64_t)v >> 32);
@@ -93,7 +93,7 @@ void wb__fuse_number(wb__fuse *k, int n, wb__gpu_number_type type, char name[24]
     snprintf(name, 24, "n%d", i);
     if (i < k->n_numbers) return;
     const bool two = wb__gpu_two_words(type);
-    const int at = add_words(k, two ? 2 : 1);
+    const int at = fused_text_add_words(k, two ? 2 : 1);
     wb__gpu_number *more = wb__realloc(k->numbers, (size_t)(i + 1) * sizeof *more);
     if (!more) k->failed = true;
     else k->numbers = more;
@@ -142,7 +142,7 @@ int wb__fuse_start(wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work,
     return WB_ERROR_MEMORY;
 }
 
-static char *whole_text(const wb__fuse *k)
+static char *fused_text_whole(const wb__fuse *k)
 {
     wb__text text = {0};
     wb__text_add(&text, "/* %s */\n", k->impl);
@@ -198,7 +198,7 @@ int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t gro
                      "a fused kernel of %d instructions on %d views takes %zu bytes of arguments; "
                      "this device allows %zu", k->program->n_instr, k->n_ids, all,
                      k->target->max_args_bytes);
-    wb__gpu_launch *l = e ? NULL : wb__gpu_add(k->work, whole_text(k), "fused", k->n_buffers,
+    wb__gpu_launch *l = e ? NULL : wb__gpu_add(k->work, fused_text_whole(k), "fused", k->n_buffers,
                                                bytes, k->n_numbers);
     if (!e && !l) e = WB_ERROR_MEMORY;
     if (l) {

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#define KIND(reg) wb__fuse_kinds[reg]
+#define FUSED_VALUE_KIND(reg) wb__fuse_kinds[reg]
 
 /* ---- needed instructions and their levels ---------------------------------------------------- */
 
@@ -24,7 +24,7 @@ static bool window_varies(const wb__fuse_program *p, const wb__instr *in)
     return false;
 }
 
-static int operands(const wb__instr *in, int list[3])
+static int fused_value_operands(const wb__instr *in, int list[3])
 {
     int n = 0;
     switch ((wb__instr_kind)in->kind) {
@@ -43,7 +43,7 @@ void wb__fuse_levels(const wb__fuse_program *p, uint8_t *level)
 {
     for (int i = 0; i < p->n_instr; i++) {
         const wb__instr *in = &p->instr[i];
-        int of[3], n = operands(in, of);
+        int of[3], n = fused_value_operands(in, of);
         level[i] = WB__LEVEL_ONE;
         for (int j = 0; j < n; j++) level[i] = WB__MAX(level[i], level[of[j]]);
         bool full = false;
@@ -66,7 +66,7 @@ void wb__fuse_levels(const wb__fuse_program *p, uint8_t *level)
 void wb__fuse_lane_levels(wb__fuse *k)
 {
     for (int i = 0; i < k->program->n_instr; i++) {
-        int of[3], n = operands(&k->program->instr[i], of);
+        int of[3], n = fused_value_operands(&k->program->instr[i], of);
         const int p = k->operand[i];
         const bool by_lane = p >= 0 && k->operands[p].stride[k->n_dims - 1];
         k->level[i] = by_lane ? WB__LEVEL_FULL : WB__LEVEL_ONE;
@@ -79,7 +79,7 @@ void wb__fuse_mark_needed(const wb__fuse_program *p, bool *needed, bool past_red
     for (int i = p->n_instr - 1; i >= 0; i--) {
         int of[3];
         if (!needed[i] || (p->instr[i].kind == WB__REDUCE_COLUMNS && !past_reductions)) continue;
-        for (int n = operands(&p->instr[i], of); n > 0; n--) needed[of[n - 1]] = true;
+        for (int n = fused_value_operands(&p->instr[i], of); n > 0; n--) needed[of[n - 1]] = true;
     }
 }
 
@@ -87,7 +87,7 @@ void wb__fuse_mark_needed(const wb__fuse_program *p, bool *needed, bool past_red
 
 /* Whether an operation may overflow for integers.  Its arguments are then unsigned, because only
  * unsigned integers wrap around in C. */
-static bool wraps(wb__op op)
+static bool fused_value_wraps(wb__op op)
 {
     return op == WB__OP_neg || op == WB__OP_square || op == WB__OP_add || op == WB__OP_sub
         || op == WB__OP_mul;
@@ -102,8 +102,8 @@ void wb__fuse_functions(const wb__fuse *k, wb__text *to)
             const wb__op_info *info = &wb__ops[op];
             const bool test = info->class == WB__COMPARE || info->class == WB__TEST;
             const bool two = info->class == WB__BINARY || info->class == WB__COMPARE;
-            const char *kind = KIND(reg), *out = test ? "i32" : kind;
-            const char *in = !wraps(op) ? kind : reg == WB__REG_I32 ? "u32"
+            const char *kind = FUSED_VALUE_KIND(reg), *out = test ? "i32" : kind;
+            const char *in = !fused_value_wraps(op) ? kind : reg == WB__REG_I32 ? "u32"
                            : reg == WB__REG_I64 ? "u64" : kind;
             if (!defined) wb__text_add(to, "#undef KIND\n#define KIND %s\n", kind);
             defined = true;
@@ -116,7 +116,7 @@ void wb__fuse_functions(const wb__fuse *k, wb__text *to)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static void load(wb__fuse *k, int i)
+static void fused_value_load(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->program->instr[i];
     wb__fuse_operand *p = &k->operands[k->operand[i]];
@@ -125,14 +125,14 @@ static void load(wb__fuse *k, int i)
     wb__fuse_from(p, at, from);
     if (p->padded && !p->vector) {
         wb__fuse_window(k, p);
-        wb__fuse_line(k, "const %s v%d = OF_%s(in%d ? p%d[at%d] : (%s)0);", KIND(in->reg), i,
-                      wb__gpu_types[p->view->dtype].name, p->id, p->id, p->id,
-                      wb__gpu_types[p->view->dtype].stored);
+        wb__fuse_line(k, "const %s v%d = OF_%s(in%d ? p%d[at%d] : (%s)0);",
+                      FUSED_VALUE_KIND(in->reg), i, wb__gpu_types[p->view->dtype].name, p->id,
+                      p->id, p->id, wb__gpu_types[p->view->dtype].stored);
     } else if (p->vector)
-        wb__fuse_line(k, "const %s v%d = OF_%s(l%d.at[lane]);", KIND(in->reg), i,
+        wb__fuse_line(k, "const %s v%d = OF_%s(l%d.at[lane]);", FUSED_VALUE_KIND(in->reg), i,
                       wb__gpu_types[p->view->dtype].name, p->id);
     else
-        wb__fuse_line(k, "const %s v%d = OF_%s(%s);", KIND(in->reg), i,
+        wb__fuse_line(k, "const %s v%d = OF_%s(%s);", FUSED_VALUE_KIND(in->reg), i,
                       wb__gpu_types[p->view->dtype].name, from);
 }
 
@@ -140,14 +140,14 @@ static void load(wb__fuse *k, int i)
 void wb__fuse_emit(wb__fuse *k, int i, const char *text)
 {
     const wb__instr *in = &k->program->instr[i];
-    const char *kind = KIND(in->reg), *t = wb__gpu_types[in->dtype].name;
+    const char *kind = FUSED_VALUE_KIND(in->reg), *t = wb__gpu_types[in->dtype].name;
     if (wb__is_narrow(in))
         wb__fuse_line(k, "const i32 v%d = OF_%s(TO_%s_i32(%s));", i, t, t, text);
     else
         wb__fuse_line(k, "const %s v%d = %s;", kind, i, text);
 }
 
-static void number(wb__fuse *k, int i)
+static void fused_value_number(wb__fuse *k, int i)
 {
     static const wb__gpu_number_type type[] = {WB__GPU_NUMBER_F32, WB__GPU_NUMBER_F64,
                                                WB__GPU_NUMBER_I32, WB__GPU_NUMBER_I64};
@@ -163,14 +163,14 @@ static void number(wb__fuse *k, int i)
     wb__fuse_emit(k, i, text);
 }
 
-static void iota(wb__fuse *k, int i)
+static void fused_value_iota(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->program->instr[i];
     wb__fuse_operand *p = &k->operands[k->operand[i]];
     char at[48], text[192];
     wb__fuse_at(k, p, at);
     if (in->scale == 1 && !in->shift) {
-        snprintf(text, sizeof text, "(%s)(e%d + %s)", KIND(in->reg), p->id, at);
+        snprintf(text, sizeof text, "(%s)(e%d + %s)", FUSED_VALUE_KIND(in->reg), p->id, at);
         wb__fuse_emit(k, i, text);
         return;
     }
@@ -181,11 +181,11 @@ static void iota(wb__fuse *k, int i)
     }
     snprintf(text, sizeof text,
              "(%s)((e%d + %s) * I64(a.scale%d, a.scale%dh) + I64(a.shift%d, a.shift%dh))",
-             KIND(in->reg), p->id, at, i, i, i, i);
+             FUSED_VALUE_KIND(in->reg), p->id, at, i, i, i, i);
     wb__fuse_emit(k, i, text);
 }
 
-static void draw(wb__fuse *k, int i)
+static void fused_value_draw(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->program->instr[i];
     const wb__fuse_operand *p = &k->operands[k->operand[i]];
@@ -194,41 +194,43 @@ static void draw(wb__fuse *k, int i)
     wb__fuse_number(k, in->arg, WB__GPU_NUMBER_U64, key);
     wb__fuse_number(k, in->arg + 1, WB__GPU_NUMBER_U64, counter);
     wb__fuse_line(k, "const %s v%d = %s_%s(U64(a.%s, a.%sh), U64(a.%s, a.%sh), (u64)(e%d + %s));",
-                  KIND(in->reg), i, in->kind == WB__UNIFORM ? "uniform" : "gaussian",
-                  KIND(in->reg), key, key, counter, counter, p->id, at);
+                  FUSED_VALUE_KIND(in->reg), i, in->kind == WB__UNIFORM ? "uniform" : "gaussian",
+                  FUSED_VALUE_KIND(in->reg), key, key, counter, counter, p->id, at);
 }
 
-static void row(wb__fuse *k, int i)
+static void fused_value_row(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->program->instr[i], *a = &k->program->instr[in->a];
     if (in->op == WB__OP_where) {
-        wb__fuse_line(k, "const %s v%d = v%d ? v%d : v%d;", KIND(in->reg), i, in->a, in->b, in->c);
+        wb__fuse_line(k, "const %s v%d = v%d ? v%d : v%d;", FUSED_VALUE_KIND(in->reg), i, in->a,
+                      in->b, in->c);
         return;
     }
     k->used[in->op][a->reg] = true;
     char call[96];
     if (in->b >= 0)
-        snprintf(call, sizeof call, "op_%s_%s(v%d, v%d)", wb__ops[in->op].name, KIND(a->reg),
-                 in->a, in->b);
+        snprintf(call, sizeof call, "op_%s_%s(v%d, v%d)", wb__ops[in->op].name,
+                 FUSED_VALUE_KIND(a->reg), in->a, in->b);
     else
-        snprintf(call, sizeof call, "op_%s_%s(v%d)", wb__ops[in->op].name, KIND(a->reg), in->a);
+        snprintf(call, sizeof call, "op_%s_%s(v%d)", wb__ops[in->op].name, FUSED_VALUE_KIND(a->reg),
+                 in->a);
     wb__fuse_emit(k, i, call);
 }
 
-static void value(wb__fuse *k, int i)
+static void fused_value(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->program->instr[i];
     k->f64 |= in->reg == WB__REG_F64;
     switch ((wb__instr_kind)in->kind) {
-    case WB__LOAD: load(k, i); break;
-    case WB__NUMBER: number(k, i); break;
-    case WB__IOTA: iota(k, i); break;
-    case WB__UNIFORM: case WB__GAUSSIAN: draw(k, i); break;
-    case WB__ELEMENTWISE_OP: row(k, i); break;
+    case WB__LOAD: fused_value_load(k, i); break;
+    case WB__NUMBER: fused_value_number(k, i); break;
+    case WB__IOTA: fused_value_iota(k, i); break;
+    case WB__UNIFORM: case WB__GAUSSIAN: fused_value_draw(k, i); break;
+    case WB__ELEMENTWISE_OP: fused_value_row(k, i); break;
     case WB__CAST: {
         const char *t = wb__gpu_types[in->dtype].name;
-        wb__fuse_line(k, "const %s v%d = OF_%s(TO_%s_%s(v%d));", KIND(in->reg), i, t, t,
-                      KIND(k->program->instr[in->a].reg), in->a);
+        wb__fuse_line(k, "const %s v%d = OF_%s(TO_%s_%s(v%d));", FUSED_VALUE_KIND(in->reg), i, t, t,
+                      FUSED_VALUE_KIND(k->program->instr[in->a].reg), in->a);
         break;
     }
     default: break;
@@ -242,7 +244,7 @@ void wb__fuse_values(wb__fuse *k, const bool *needed, int level)
         if (!needed[i] || k->emitted[i] || k->level[i] > level || kind == WB__REDUCE_COLUMNS ||
             wb__instr_writes(kind))
             continue;
-        value(k, i);
+        fused_value(k, i);
         k->emitted[i] = level == WB__LEVEL_FULL ? WB__EMITTED_FULL : WB__EMITTED_PER_ROW;
     }
 }
@@ -273,10 +275,10 @@ void wb__fuse_store(wb__fuse *k, int i)
     wb__fuse_at(k, p, at);
     if (p->vector)
         wb__fuse_line(k, "m%d.at[lane] = TO_%s_%s(v%d);", p->id,
-                      wb__gpu_types[p->view->dtype].name, KIND(k->program->instr[in->a].reg),
-                      in->a);
+                      wb__gpu_types[p->view->dtype].name,
+                      FUSED_VALUE_KIND(k->program->instr[in->a].reg), in->a);
     else
         wb__fuse_line(k, "%sp%d[%s] = TO_%s_%s(v%d);", wb__fuse_once(k, p, once), p->id, at,
-                      wb__gpu_types[p->view->dtype].name, KIND(k->program->instr[in->a].reg),
-                      in->a);
+                      wb__gpu_types[p->view->dtype].name,
+                      FUSED_VALUE_KIND(k->program->instr[in->a].reg), in->a);
 }

@@ -16,22 +16,22 @@
 enum {
     LARGEST = 16,               /* bytes of a vector; memory is aligned to as many */
     LARGEST_ONCE = 32,          /* bytes of one that an item loads before its loop, in two loads */
-    LONGEST = 8,                /* elements */
+    VECTORS_LONGEST = 8,        /* elements */
     LONG_PROGRAM = 64           /* instructions for the longest vectors */
 };
 
-static bool in_memory(const wb__fuse_operand *p)
+static bool vectors_in_memory(const wb__fuse_operand *p)
 {
     return p->view && p->view->buffer != WB__NO_BUFFER;
 }
 
 /* Whether vectors of n elements along the last dimension suit an operand. */
-static bool suits(const wb__fuse *k, const wb__fuse_operand *p, int n)
+static bool vectors_suits(const wb__fuse *k, const wb__fuse_operand *p, int n)
 {
     const int last = k->n_dims - 1;
     if (!p->stride[last]) return true;
     if (p->stride[last] != 1) return false;
-    if (!in_memory(p)) return true;
+    if (!vectors_in_memory(p)) return true;
     const int64_t bytes = (int64_t)wb__dtype_size(p->view->dtype) * n;
     if (bytes > (k->columns && p->place == WB__BEFORE_LOOP ? LARGEST_ONCE : LARGEST) ||
         p->view->offset % n || p->view->granule % bytes)
@@ -44,7 +44,7 @@ static bool suits(const wb__fuse *k, const wb__fuse_operand *p, int n)
 /* The longest vectors that suit all operands and leave an item to each thread of the device; 1:
  * there are none.  may_cut: the last vector of a line may be cut off.  A loop over rows has fewer
  * items anyway. */
-static int longest(const wb__fuse *k, bool may_cut)
+static int vectors_longest(const wb__fuse *k, bool may_cut)
 {
     const int last = k->n_dims - 1;
     const int64_t items = (int64_t)WB__GROUP_ITEMS * k->target->processors;
@@ -52,7 +52,7 @@ static int longest(const wb__fuse *k, bool may_cut)
     if (k->target->in_turn || last < 0) return 1;
     for (int i = 0; i < k->program->n_instr; i++)
         instructions += k->needed[i] && k->program->instr[i].kind != WB__REDUCE_ROWS;
-    int most = instructions > LONG_PROGRAM ? LONGEST / 2 : LONGEST;
+    int most = instructions > LONG_PROGRAM ? VECTORS_LONGEST / 2 : VECTORS_LONGEST;
     if (k->longest) most = WB__MIN(most, k->longest);
     for (int n = most; n > 1; n /= 2) {
         /* a line of one vector would be a dimension of size 1, which no index is divided by */
@@ -62,8 +62,8 @@ static int longest(const wb__fuse *k, bool may_cut)
         for (int i = 0; i < k->n_operands; i++) {
             const wb__fuse_operand *p = &k->operands[i];
             if (!p->used || p->place == WB__BEHIND_LOOP) continue;
-            good &= suits(k, p, n) && (!p->padded || wb__fuse_window_suits(k, p, n));
-            some |= in_memory(p) && p->stride[last];
+            good &= vectors_suits(k, p, n) && (!p->padded || wb__fuse_window_suits(k, p, n));
+            some |= vectors_in_memory(p) && p->stride[last];
         }
         if (good && some) return n;
     }
@@ -72,7 +72,7 @@ static int longest(const wb__fuse *k, bool may_cut)
 
 void wb__fuse_make_vectors(wb__fuse *k, bool may_cut)
 {
-    const int last = k->n_dims - 1, n = k->vector = longest(k, may_cut);
+    const int last = k->n_dims - 1, n = k->vector = vectors_longest(k, may_cut);
     if (n == 1) return;
     k->elements = k->dim[last] % n ? k->dim[last] : 0;
     k->dim[last] = wb__quotient_up(k->dim[last], n);
@@ -81,7 +81,7 @@ void wb__fuse_make_vectors(wb__fuse *k, bool may_cut)
         p->window.begin[last] /= n;             /* wb__fuse_window_suits: without a rest */
         p->window.size[last] /= n;
         if (!p->used || !p->stride[last] || p->place == WB__BEHIND_LOOP) continue;
-        p->vector = in_memory(p);
+        p->vector = vectors_in_memory(p);
         for (int d = 0; d < last && p->vector; d++) p->stride[d] /= n;
         if (!p->vector) p->stride[last] = n;
     }
@@ -89,7 +89,7 @@ void wb__fuse_make_vectors(wb__fuse *k, bool may_cut)
 
 /* Whether instruction i is needed, is of this kind and moves a vector now (k->place), and no needed
  * instruction before it does so for the same operand. */
-static bool moves(const wb__fuse *k, const bool *needed, int i, wb__instr_kind kind)
+static bool vectors_moves(const wb__fuse *k, const bool *needed, int i, wb__instr_kind kind)
 {
     const wb__instr *instr = k->program->instr;
     if (!needed[i] || instr[i].kind != kind || !k->operands[k->operand[i]].vector ||
@@ -103,11 +103,11 @@ static bool moves(const wb__fuse *k, const bool *needed, int i, wb__instr_kind k
 }
 
 /* Emits the loads or stores of all vectors; `whole` false: of one element, if it is left. */
-static void move_all(wb__fuse *k, const bool *needed, wb__instr_kind kind, bool whole)
+static void vectors_move_all(wb__fuse *k, const bool *needed, wb__instr_kind kind, bool whole)
 {
     for (int i = 0; i < k->program->n_instr; i++) {
         char at[48], from[WB__FUSE_FROM], once[WB__FUSE_ONCE];
-        if (!moves(k, needed, i, kind)) continue;
+        if (!vectors_moves(k, needed, i, kind)) continue;
         const wb__fuse_operand *p = &k->operands[k->operand[i]];
         const char *type = wb__gpu_types[p->view->dtype].stored;
         wb__fuse_at(k, p, at);
@@ -139,15 +139,15 @@ void wb__fuse_open_lanes(wb__fuse *k)
 static void move_vectors(wb__fuse *k, const bool *needed, wb__instr_kind kind)
 {
     if (!k->elements) {
-        move_all(k, needed, kind, true);
+        vectors_move_all(k, needed, kind, true);
         return;
     }
     wb__fuse_open(k, "if (left >= %du)", k->vector);
-    move_all(k, needed, kind, true);
+    vectors_move_all(k, needed, kind, true);
     wb__fuse_close(k);
     wb__fuse_open(k, "else");
     wb__fuse_open_lanes(k);
-    move_all(k, needed, kind, false);
+    vectors_move_all(k, needed, kind, false);
     wb__fuse_close(k);
     wb__fuse_close(k);
 }
@@ -156,7 +156,7 @@ void wb__fuse_load_vectors(wb__fuse *k, const bool *needed)
 {
     for (int i = 0; i < k->program->n_instr; i++)
         for (int store = 0; store < 2; store++) {
-            if (!moves(k, needed, i, store ? WB__STORE : WB__LOAD)) continue;
+            if (!vectors_moves(k, needed, i, store ? WB__STORE : WB__LOAD)) continue;
             const wb__fuse_operand *o = &k->operands[k->operand[i]];
             wb__fuse_line(k, "%sx%d %s%d;", wb__gpu_types[o->view->dtype].stored, k->vector,
                           store ? "m" : "l", o->id);

@@ -72,7 +72,7 @@ int wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **w
     return status;
 }
 
-static void put_word(unsigned char *at, uint64_t v)
+static void gpu_put_word(unsigned char *at, uint64_t v)
 {
     uint32_t words[2] = {(uint32_t)v, (uint32_t)(v >> 32)};
     memcpy(at, words, sizeof words);
@@ -82,7 +82,7 @@ static void move_origin(unsigned char *at, uint64_t by)
 {
     uint32_t words[2];
     memcpy(words, at, sizeof words);
-    put_word(at, ((uint64_t)words[1] << 32 | words[0]) + by);
+    gpu_put_word(at, ((uint64_t)words[1] << 32 | words[0]) + by);
 }
 
 void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, const size_t *offsets,
@@ -90,7 +90,7 @@ void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, const size
 {
     unsigned char *to = out;
     memcpy(to, l->args, l->args_bytes);
-    if (l->workspace_at >= 0) put_word(to + l->workspace_at, workspace_at);
+    if (l->workspace_at >= 0) gpu_put_word(to + l->workspace_at, workspace_at);
     for (int i = 0; i < l->n_origins && offsets; i++)
         move_origin(to + l->origins[i].at, offsets[l->origins[i].buffer] / l->origins[i].size);
     for (int i = 0; i < l->n_numbers; i++) {
@@ -107,9 +107,9 @@ void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, const size
             break;
         case WB__GPU_NUMBER_I64:
             wb__convert(&wide, WB_I64, &v.f, WB_F64, 1);
-            put_word(to + n->at, (uint64_t)wide);
+            gpu_put_word(to + n->at, (uint64_t)wide);
             break;
-        case WB__GPU_NUMBER_F64: case WB__GPU_NUMBER_U64: put_word(to + n->at, v.u); break;
+        case WB__GPU_NUMBER_F64: case WB__GPU_NUMBER_U64: gpu_put_word(to + n->at, v.u); break;
         }
     }
 }

@@ -63,7 +63,7 @@ int wb__gpu_launch_of(wb__gpu_work *work, char *text, const wb__gpu_plan *p)
 
 /* ---- pools ----------------------------------------------------------------------------------- */
 
-static void strides_of(const wb__view *v, wb__wide *to)
+static void gpu_library_strides_of(const wb__view *v, wb__wide *to)
 {
     for (int i = 0; i < 4; i++) to[i] = wb__wide_of(v->strides[i]);
 }
@@ -99,9 +99,9 @@ int wb__gpu_step_pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
         args.stride[i] = (int)s->pool.stride[i];
         args.pad[i] = (int)s->pool.pad[2 * i];
     }
-    strides_of(a, args.a_s);
-    strides_of(b, args.b_s);
-    strides_of(c, args.c_s);
+    gpu_library_strides_of(a, args.a_s);
+    gpu_library_strides_of(b, args.b_s);
+    gpu_library_strides_of(c, args.c_s);
     work->impl = "pool";
     char *text = wb__gpu_text(dtype, wb__gpu_wide(s->views, s->n_views, total),
                               defines[s->variant], wb__gpu_text_pool, "");
@@ -120,8 +120,8 @@ int wb__gpu_step_pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
 
 /* Merges the dimensions of both views from `first` on where their strides allow it.  Writes the
  * merged sizes and strides to dim, x_s and y_s; returns the number of merged dimensions. */
-static int merge(const wb__view *x, const wb__view *y, int first, int64_t dim[], int64_t x_s[],
-                 int64_t y_s[])
+static int gpu_library_merge(const wb__view *x, const wb__view *y, int first, int64_t dim[],
+                             int64_t x_s[], int64_t y_s[])
 {
     int n = 0;
     for (int i = first; i < x->ndim; i++) {
@@ -143,7 +143,7 @@ int wb__gpu_pair(const wb__view *x, const wb__view *y, int first, int64_t *total
     for (int i = first; i < x->ndim; i++) *total *= x->dims[i];
     *args = (wb__pair_args){.total = wb__wide_of(*total), .x_at = wb__wide_of(x->offset),
                             .y_at = wb__wide_of(y->offset)};
-    const int n = merge(x, y, first, dim, x_s, y_s);
+    const int n = gpu_library_merge(x, y, first, dim, x_s, y_s);
     const bool runs = !n || (n == 1 && x_s[0] == 1 && y_s[0] == 1);
     /* few variants of the text */
     const int dims = runs ? 0 : n <= 2 ? 2 : n <= 4 ? 4 : WB_MAX_DIMS - first;
@@ -178,7 +178,7 @@ int wb__gpu_step_copy(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
 
 #define wb__gpu_step_none NULL
 
-static wb__gpu_step_function *const makers[WB__STEP_COUNT] = {
+static wb__gpu_step_function *const gpu_library_makers[WB__STEP_COUNT] = {
 #define WB_STEP(NAME, name, cpu, gpu) [WB__STEP_##NAME] = wb__gpu_step_##gpu,
 #include "ops/ops.def"
 };
@@ -186,5 +186,5 @@ static wb__gpu_step_function *const makers[WB__STEP_COUNT] = {
 int wb__gpu_library(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work)
 {
     work->impl = "nothing";
-    return makers[step->kind](t, step, work);
+    return gpu_library_makers[step->kind](t, step, work);
 }

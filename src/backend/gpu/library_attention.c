@@ -3,14 +3,15 @@
 
 #include <stdio.h>
 
-enum { Q, KEYS, V, O, LSE, DO, DQ, DK, DV, SIDE = 64, MAX_DEPTH = 128, WAVES = 4 };
+enum { GPU_ATTN_Q, GPU_ATTN_KEYS, GPU_ATTN_V, GPU_ATTN_O, GPU_ATTN_LSE, GPU_ATTN_DO, GPU_ATTN_DQ,
+       GPU_ATTN_DK, GPU_ATTN_DV, SIDE = 64, GPU_ATTN_MAX_DEPTH = 128, WAVES = 4 };
 /* Bytes of local memory that kernels/attention.k needs with DEEP 16, and with DEEP 32; with
  * fragments, beside the stages. */
 enum { LOCAL_BYTES_16 = 28 << 10, LOCAL_BYTES_32 = 36 << 10, LOCAL_BYTES_BESIDE = 6 << 10 };
 
 _Static_assert(sizeof(wb__attention_args) == 4 * 8 + 9 * 8 + 27 * 8 + 8 + 8, "no holes");
 
-static int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
+static int64_t gpu_attn_blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 /* Of the optional steps, products in fused kernels and attention are supported, but not where
  * other steps are faster. */
@@ -20,16 +21,16 @@ bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *s)
     if (s->kind == WB__STEP_FUSED) return wb__fuse_takes_product(t, s);
     if (s->kind != WB__STEP_ATTENTION || t->local_bytes < LOCAL_BYTES_16) return false;
     if (s->variant == WB__ATTENTION_CACHED) return false;   /* its products have more groups */
-    const wb_dtype dtype = s->views[Q].dtype;
+    const wb_dtype dtype = s->views[GPU_ATTN_Q].dtype;
     if (dtype != WB_F32 && !wb__is_half(dtype)) return false;
     for (int i = 0; i < s->n_views; i++) {
         const wb__view *v = &s->views[i];
-        if (v->ndim != 4 || v->dtype != (i == LSE ? WB_F32 : dtype)) return false;
-        if (v->dims[3] < 1 || v->dims[3] > MAX_DEPTH) return false;
+        if (v->ndim != 4 || v->dtype != (i == GPU_ATTN_LSE ? WB_F32 : dtype)) return false;
+        if (v->dims[3] < 1 || v->dims[3] > GPU_ATTN_MAX_DEPTH) return false;
         if (v->strides[3] != 1 && v->dims[3] > 1) return false;
     }
-    const int64_t *q = s->views[Q].dims, *k = s->views[KEYS].dims;
-    const int64_t many = q[0] * q[1], groups = many * blocks(WB__MAX(q[2], k[2]), SIDE);
+    const int64_t *q = s->views[GPU_ATTN_Q].dims, *k = s->views[GPU_ATTN_KEYS].dims;
+    const int64_t many = q[0] * q[1], groups = many * gpu_attn_blocks(WB__MAX(q[2], k[2]), SIDE);
     if (!many || !q[2] || !k[2] || groups > INT32_MAX / 64) return false;
     return !s->attention.causal || q[2] <= k[2];
 }
@@ -38,43 +39,47 @@ typedef struct {
     const char *entry, *define;
     bool of_keys;                           /* a group has rows of keys, else of queries */
     int n, operands[8];                     /* -1: the workspace */
-} kernel;
+} gpu_attn_kernel;
 
 /* The items of a wave that multiplies fragments; 0: single elements are multiplied.  Waves of 8
  * items have too few registers for the rows of a wave. */
-static int lanes_of(const wb__gpu_target *t, const wb__step *s)
+static int gpu_attn_lanes_of(const wb__gpu_target *t, const wb__step *s)
 {
-    const wb_dtype d = s->views[Q].dtype;
+    const wb_dtype d = s->views[GPU_ATTN_Q].dtype;
     const int lanes = d == WB_BF16 ? t->fragments_bf16 : d == WB_F16 ? t->fragments_f16 : 0;
     return s->attention.scale > 0 && lanes != 8 ? lanes : 0;
 }
 
 /* How many times 16 rows a wave has.  Two need half of the loads from local memory, but many
  * registers and half of the groups. */
-static int up_of(const wb__gpu_target *t, const wb__step *s, const kernel *k)
+static int gpu_attn_up_of(const wb__gpu_target *t, const wb__step *s, const gpu_attn_kernel *k)
 {
-    const int64_t *q = s->views[Q].dims, groups = q[0] * q[1] * blocks(q[2], 2 * SIDE);
-    const bool narrow = q[3] <= 64 && s->views[V].dims[3] <= 64;
+    const int64_t *q = s->views[GPU_ATTN_Q].dims,
+                  groups = q[0] * q[1] * gpu_attn_blocks(q[2], 2 * SIDE);
+    const bool narrow = q[3] <= 64 && s->views[GPU_ATTN_V].dims[3] <= 64;
     return narrow && !k->of_keys && groups >= 2 * (t->processors ? t->processors : 132) ? 2 : 1;
 }
 
 /* The most rows that two stages can have in local memory. */
 static int side_of(const wb__gpu_target *t, const wb__step *s)
 {
-    const int64_t padded = 16 * (blocks(s->views[Q].dims[3], 16) + blocks(s->views[V].dims[3], 16));
+    const int64_t padded = 16 * (gpu_attn_blocks(s->views[GPU_ATTN_Q].dims[3], 16) +
+                                 gpu_attn_blocks(s->views[GPU_ATTN_V].dims[3], 16));
     const int64_t fits = WB__MIN((int64_t)t->local_bytes, 48 << 10) - LOCAL_BYTES_BESIDE;
     int side = 64;
     while (side > 16 && 2 * side * (padded + 16) * 2 > fits) side /= 2;
     return side;
 }
 
-static int launch(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work, kernel run)
+static int gpu_attn_launch(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work,
+                           gpu_attn_kernel run)
 {
     const wb__view *views = s->views;
-    const int64_t *q = views[Q].dims, *k = views[KEYS].dims;
-    const int lanes = lanes_of(t, s), up = lanes ? up_of(t, s, &run) : 1;
+    const int64_t *q = views[GPU_ATTN_Q].dims, *k = views[GPU_ATTN_KEYS].dims;
+    const int lanes = gpu_attn_lanes_of(t, s), up = lanes ? gpu_attn_up_of(t, s, &run) : 1;
     const int64_t items = lanes ? WAVES * lanes : 256;
-    const int64_t total = q[0] * q[1] * blocks(run.of_keys ? k[2] : q[2], SIDE * up) * items;
+    const int64_t total = q[0] * q[1] * gpu_attn_blocks(run.of_keys ? k[2] : q[2], SIDE * up) *
+                          items;
     const bool forward = s->variant == WB__ATTENTION_FORWARD;
     char defines[160];
     wb__attention_args args = {
@@ -98,7 +103,7 @@ static int launch(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work
     int n = snprintf(defines, sizeof defines,
                      "#define %s\n#define DEPTH %d\n#define WIDTH_V %d\n",
                      lanes || forward ? run.define : "GRADIENTS",
-                     (int)views[Q].dims[3], (int)views[V].dims[3]);
+                     (int)views[GPU_ATTN_Q].dims[3], (int)views[GPU_ATTN_V].dims[3]);
     if (lanes)
         snprintf(defines + n, sizeof defines - (size_t)n,
                  "#define UP %d\n#define SIDE %d\n#define FRAGMENTS %d\n", up, side_of(t, s),
@@ -110,7 +115,7 @@ static int launch(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work
     char *rest = wb__printf("%s%s", wb__gpu_text_attention,
                             lanes ? wb__gpu_text_attention_fragments : "");
     if (!rest) return WB_ERROR_MEMORY;
-    char *text = wb__gpu_text((int)views[Q].dtype, wide, defines,
+    char *text = wb__gpu_text((int)views[GPU_ATTN_Q].dtype, wide, defines,
                               lanes ? wb__gpu_text_fragments : "", rest);
     wb__free(rest);
     work->impl = lanes ? "attention, fragments" : "attention, tiles of 64";
@@ -120,24 +125,29 @@ static int launch(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work
 int wb__gpu_step_attention(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
 {
     enum { W = WB__GPU_WORKSPACE };
-    const int64_t *q = s->views[Q].dims, *k = s->views[KEYS].dims, many = q[0] * q[1];
+    const int64_t *q = s->views[GPU_ATTN_Q].dims, *k = s->views[GPU_ATTN_KEYS].dims,
+                  many = q[0] * q[1];
     wb__gpu_target anywhere = *t;
     anywhere.composes = false;
     if (!wb__gpu_supports(&anywhere, s))
         return wb__fail(WB_ERROR_UNSUPPORTED,
                         "attention: not for %s, depths %lld and %lld, %lld queries of %lld keys",
-                        wb_dtype_name(s->views[Q].dtype), (long long)q[3],
-                        (long long)s->views[V].dims[3], (long long)q[2], (long long)k[2]);
+                        wb_dtype_name(s->views[GPU_ATTN_Q].dtype), (long long)q[3],
+                        (long long)s->views[GPU_ATTN_V].dims[3], (long long)q[2], (long long)k[2]);
     if (s->variant == WB__ATTENTION_FORWARD)
-        return launch(t, s, work,
-                      (kernel){"attention_forward", "FORWARD", false, 5, {Q, KEYS, V, O, LSE}});
+        return gpu_attn_launch(t, s, work,
+                               (gpu_attn_kernel){"attention_forward", "FORWARD", false, 5,
+                                                 {GPU_ATTN_Q, GPU_ATTN_KEYS, GPU_ATTN_V, GPU_ATTN_O,
+                                                  GPU_ATTN_LSE}});
     work->workspace = (size_t)(many * q[2]) * sizeof(float);
-    int e = launch(t, s, work,
-                   (kernel){"attention_queries", "OF_QUERIES", false, 8,
-                            {Q, KEYS, V, O, LSE, DO, W, DQ}});
+    int e = gpu_attn_launch(t, s, work,
+                            (gpu_attn_kernel){"attention_queries", "OF_QUERIES", false, 8,
+                                              {GPU_ATTN_Q, GPU_ATTN_KEYS, GPU_ATTN_V, GPU_ATTN_O,
+                                               GPU_ATTN_LSE, GPU_ATTN_DO, W, GPU_ATTN_DQ}});
     if (!e)
-        e = launch(t, s, work,
-                   (kernel){"attention_keys", "OF_KEYS", true, 8,
-                            {Q, KEYS, V, LSE, DO, W, DK, DV}});
+        e = gpu_attn_launch(t, s, work,
+                            (gpu_attn_kernel){"attention_keys", "OF_KEYS", true, 8,
+                                              {GPU_ATTN_Q, GPU_ATTN_KEYS, GPU_ATTN_V, GPU_ATTN_LSE,
+                                               GPU_ATTN_DO, W, GPU_ATTN_DK, GPU_ATTN_DV}});
     return e;
 }

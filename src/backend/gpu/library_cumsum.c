@@ -3,10 +3,10 @@
 
 #include <stdio.h>
 
-/* A group of GROUP items processes a row if the row has at least SHORT elements, and there are
- * fewer than FEW rows or the row's elements are adjacent in memory.  Otherwise, and where items run
- * in turn, one item processes a row. */
-enum { GROUP = 256, SHORT = 64, FEW = 4096 };
+/* A group of GROUP items processes a row if the row has at least GPU_CUMSUM_SHORT elements, and
+ * there are fewer than FEW rows or the row's elements are adjacent in memory.  Otherwise, and where
+ * items run in turn, one item processes a row. */
+enum { GROUP = 256, GPU_CUMSUM_SHORT = 64, GPU_CUMSUM_FEW = 4096 };
 
 int wb__gpu_step_cumsum(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
 {
@@ -20,7 +20,7 @@ int wb__gpu_step_cumsum(const wb__gpu_target *t, const wb__step *s, wb__gpu_work
         return wb__gpu_no_f64("cumsum");
     const int dims = wb__gpu_pair(x, y, 1, &rows, &args);
     if (!rows || !n) return 0;
-    const bool grouped = !t->in_turn && n >= SHORT && (rows < FEW || beside);
+    const bool grouped = !t->in_turn && n >= GPU_CUMSUM_SHORT && (rows < GPU_CUMSUM_FEW || beside);
     snprintf(defines, sizeof defines, "#define DIMS %d\n#define GROUP %d\n%s%s", dims,
              grouped ? GROUP : 1, s->variant ? "#define EXCLUSIVE\n" : "",
              wb__reg_of(y->dtype) == WB__REG_F32 ? "#define LOSSY\n" : "");

@@ -37,13 +37,13 @@ typedef struct {
     bool image;                             /* the inner indices are channels of an image, A */
     bool weights;                           /* B is the weights of a convolution of several taps */
     int64_t packed;                         /* their elements of the workspace, in sizes of sums */
-} product;
+} gpu_product;
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t gpu_product_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* ---- matrix products ------------------------------------------------------------------------- */
 
-static int matmul(const wb__step *s, product *p)
+static int gpu_product_matmul(const wb__step *s, gpu_product *p)
 {
     const wb__view *a = &s->views[0], *b = &s->views[1], *c = &s->views[2];
     const wb__view *v[3] = {a, b, c};
@@ -91,7 +91,7 @@ static int matmul(const wb__step *s, product *p)
 
 /* ---- convolutions ---------------------------------------------------------------------------- */
 
-static bool contiguous(const wb__view *v)
+static bool gpu_product_contiguous(const wb__view *v)
 {
     int64_t size = 1;
     for (int i = v->ndim - 1; i >= 0; i--) {
@@ -120,13 +120,13 @@ static void set_image(const wb__step *s, wb__conv_args *args)
     }
 }
 
-static int convolution(const wb__step *s, product *p)
+static int gpu_product_convolution(const wb__step *s, gpu_product *p)
 {
     static const char *const names[] = {[WB__CONV_FORWARD] = "FORWARD",
                                         [WB__CONV_GRAD_INPUT] = "GRAD_INPUT",
                                         [WB__CONV_GRAD_WEIGHT] = "GRAD_WEIGHT"};
     const wb__view *x = &s->views[0], *w = &s->views[1], *y = &s->views[2];
-    if (x->ndim != 4 || w->ndim != 4 || y->ndim != 4 || !contiguous(w))
+    if (x->ndim != 4 || w->ndim != 4 || y->ndim != 4 || !gpu_product_contiguous(w))
         return wb__fail(WB_ERROR_INTERNAL,
                         "conv: operands must have 4 dimensions, weights be dense");
     const int64_t groups = s->conv.groups, cg = w->dims[1], kg = w->dims[0] / WB__MAX(groups, 1);
@@ -185,31 +185,33 @@ static int convolution(const wb__step *s, product *p)
 /* ---- launches -------------------------------------------------------------------------------- */
 
 /* Splits the sum into about `parts` partial sums, each over whole steps. */
-static void split_steps(product *p, int64_t parts)
+static void gpu_product_split_steps(gpu_product *p, int64_t parts)
 {
     wb__product_args *args = &p->args.p;
     if (p->cuts && parts > 1) {
-        p->inner = ceil_div(p->k, parts);
-        p->steps = ceil_div(p->k, WB__MAX(p->inner, 1));
+        p->inner = gpu_product_ceil_div(p->k, parts);
+        p->steps = gpu_product_ceil_div(p->k, WB__MAX(p->inner, 1));
     }
-    const int64_t piece = WB__MAX(ceil_div(p->steps, parts), 1);
+    const int64_t piece = WB__MAX(gpu_product_ceil_div(p->steps, parts), 1);
     args->piece = wb__wide_of(piece);
-    args->splits = wb__wide_of(WB__MAX(ceil_div(p->steps, piece), 1));
+    args->splits = wb__wide_of(WB__MAX(gpu_product_ceil_div(p->steps, piece), 1));
 }
 
 /* The number of parts into which to split a sum.  With one part, the launch has `groups` groups or
  * items; with more parts, about `enough`.  Each of several parts has at least `least` terms, and
  * all partial sums together have at most 2^24 elements. */
-static int64_t parts_for(const product *p, int64_t groups, int64_t enough, int64_t least)
+static int64_t gpu_product_parts_for(const gpu_product *p, int64_t groups, int64_t enough,
+                                     int64_t least)
 {
-    int64_t parts = WB__MIN(ceil_div(enough, WB__MAX(groups, 1)), p->k / least);
+    int64_t parts = WB__MIN(gpu_product_ceil_div(enough, WB__MAX(groups, 1)), p->k / least);
     parts = WB__MIN(parts, (16 << 20) / WB__MAX(p->z * p->m * p->n, 1));
     return WB__MAX(parts, 1);
 }
 
-static int64_t narrow(wb__wide w) { return (int64_t)((uint64_t)w.high << 32 | w.low); }
+static int64_t gpu_product_narrow(wb__wide w) { return (int64_t)((uint64_t)w.high << 32 | w.low); }
 
-static int launch(product *p, wb__gpu_work *work, const char *defines, wb__gpu_plan plan)
+static int gpu_product_launch(gpu_product *p, wb__gpu_work *work, const char *defines,
+                              wb__gpu_plan plan)
 {
     const char *act = p->activation;
     char *head = wb__printf("%s%s%s%s%s", p->defines, defines, act ? "#define ACTIVATION " : "",
@@ -240,89 +242,93 @@ static int launch(product *p, wb__gpu_work *work, const char *defines, wb__gpu_p
 
 /* Sets the size of the workspace, in which partial sums come after `before` elements.  If the sum
  * is split, adds the kernel that adds the partial sums. */
-static int finish(product *p, wb__gpu_work *work, const char *defines, int64_t before)
+static int gpu_product_finish(gpu_product *p, wb__gpu_work *work, const char *defines,
+                              int64_t before)
 {
-    const int64_t splits = narrow(p->args.p.splits), size = p->dtype == WB_F64 ? 8 : 4;
+    const int64_t splits = gpu_product_narrow(p->args.p.splits), size = p->dtype == WB_F64 ? 8 : 4;
     const int64_t total = p->z * p->m * p->n;
     work->workspace = (size_t)((before + (splits > 1 ? splits * total : 0)) * size);
     if (splits == 1) return 0;
-    return launch(p, work, defines,
-                  (wb__gpu_plan){.entry = "product_finish", .n_buffers = 3,
-                                 .buffers = {p->bias ? p->bias->buffer : p->c->buffer, p->c->buffer,
-                                             WB__GPU_WORKSPACE},
-                                 .total = total, .items = 256});
+    return gpu_product_launch(p, work, defines,
+                              (wb__gpu_plan){.entry = "product_finish", .n_buffers = 3,
+                                             .buffers = {p->bias ? p->bias->buffer : p->c->buffer,
+                                                         p->c->buffer, WB__GPU_WORKSPACE},
+                                             .total = total, .items = 256});
 }
 
-static int run(product *p, wb__gpu_work *work, const char *entry, const char *defines,
-               int64_t total, int64_t items)
+static int gpu_product_run(gpu_product *p, wb__gpu_work *work, const char *entry,
+                           const char *defines, int64_t total, int64_t items)
 {
-    const bool splits = narrow(p->args.p.splits) > 1 || p->packed;
-    const int e = launch(p, work, defines,
-                         (wb__gpu_plan){.entry = entry, .n_buffers = 5,
-                                        .buffers = {p->a->buffer, p->b->buffer,
-                                                    p->bias ? p->bias->buffer : p->c->buffer,
-                                                    p->c->buffer,
-                                                    splits ? WB__GPU_WORKSPACE : p->c->buffer},
-                                        .total = total, .items = items});
-    return e ? e : finish(p, work, defines, p->packed);
+    const bool splits = gpu_product_narrow(p->args.p.splits) > 1 || p->packed;
+    const int e = gpu_product_launch(
+        p, work, defines,
+        (wb__gpu_plan){.entry = entry,
+                       .n_buffers = 5,
+                       .buffers = {p->a->buffer, p->b->buffer,
+                                   p->bias ? p->bias->buffer : p->c->buffer, p->c->buffer,
+                                   splits ? WB__GPU_WORKSPACE : p->c->buffer},
+                       .total = total,
+                       .items = items});
+    return e ? e : gpu_product_finish(p, work, defines, p->packed);
 }
 
 /* Adds the launch that copies the weights of a convolution to the workspace in the order of inner
  * indices, where the elements of a vector are adjacent. */
-static int order(product *p, wb__gpu_work *work, const char *defines)
+static int gpu_product_order(gpu_product *p, wb__gpu_work *work, const char *defines)
 {
     wb__product_args *args = &p->args.p;
     const int64_t total = p->z * p->k * p->n, size = (int64_t)wb__dtype_size(p->dtype);
     const int64_t of_sums = p->dtype == WB_F64 ? 8 : 4;
-    const int e = launch(p, work, defines,
-                         (wb__gpu_plan){.entry = "product_order", .n_buffers = 2,
-                                        .buffers = {p->b->buffer, WB__GPU_WORKSPACE},
-                                        .total = total, .items = 256});
-    p->packed = ceil_div(total * size, 64) * (64 / of_sums);
+    const int e = gpu_product_launch(p, work, defines,
+                                     (wb__gpu_plan){.entry = "product_order", .n_buffers = 2,
+                                                    .buffers = {p->b->buffer, WB__GPU_WORKSPACE},
+                                                    .total = total, .items = 256});
+    p->packed = gpu_product_ceil_div(total * size, 64) * (64 / of_sums);
     args->partial_at = wb__wide_of(p->packed);
     args->b_step = wb__wide_of(args->b_along ? p->n : 1);
     args->b_column = wb__wide_of(args->b_along ? 1 : p->k);
     return e;
 }
 
-static int simple(product *p, const wb__gpu_target *t, wb__gpu_work *work)
+static int gpu_product_simple(gpu_product *p, const wb__gpu_target *t, wb__gpu_work *work)
 {
     const int64_t elements = p->z * p->m * p->n;
-    split_steps(p, t->in_turn ? parts_for(p, elements, 2048, 512)
-                             : parts_for(p, elements, 32 * 1024, 64));
+    gpu_product_split_steps(p, t->in_turn ? gpu_product_parts_for(p, elements, 2048, 512)
+                             : gpu_product_parts_for(p, elements, 32 * 1024, 64));
     p->args.p.inner = wb__wide_of(p->inner);
     p->args.p.steps = wb__wide_of(p->steps);
     work->impl = "product, an element an item";
-    return run(p, work, "product_simple", "#define SIMPLE\n",
-               elements * narrow(p->args.p.splits), 256);
+    return gpu_product_run(p, work, "product_simple", "#define SIMPLE\n",
+                           elements * gpu_product_narrow(p->args.p.splits), 256);
 }
 
 /* The items of a wave that multiplies fragments of the dtype; 0: there are none. */
-static int lanes_of(const product *p, const wb__gpu_target *t)
+static int gpu_product_lanes_of(const gpu_product *p, const wb__gpu_target *t)
 {
     return p->dtype == WB_BF16 ? t->fragments_bf16 : p->dtype == WB_F16 ? t->fragments_f16 : 0;
 }
 
-static int tile(product *p, const wb__gpu_target *t, wb__gpu_work *work)
+static int gpu_product_tile(gpu_product *p, const wb__gpu_target *t, wb__gpu_work *work)
 {
     enum { WANT = 264, TILES = 4 };
     const wb_dtype d = p->dtype;
     const bool f64 = d == WB_F64;
-    const int lanes = lanes_of(p, t);
+    const int lanes = gpu_product_lanes_of(p, t);
     /* Intel's waves are narrow and have few registers: waves of 8 items get half as many rows. */
     const bool narrow_waves = lanes && lanes < 32;
     const int down = lanes == 8 ? 4 : 2;
-    const int64_t large = ceil_div(p->m, 128) * ceil_div(p->n, 128) * p->z;
+    const int64_t large = gpu_product_ceil_div(p->m, 128) * gpu_product_ceil_div(p->n, 128) * p->z;
     const bool fits = lanes ? t->local_bytes >= 48 << 10 && !narrow_waves : !f64;
     const bool both = fits && p->m >= 128 && p->n >= 128;
     const int64_t first = both && large >= 128 ? 128 : 64, other = both && first == 64 ? 128 : 64;
     const int64_t side = t->tile ? other : first;
     const int64_t deep = lanes ? 32 : side == 128 || f64 ? 8 : 16;
     const int64_t items = lanes ? 2 * down * lanes : 256;
-    const int64_t groups = ceil_div(p->m, side) * ceil_div(p->n, side) * p->z;
-    const int64_t parts = parts_for(p, groups, WANT, 128);
-    const int64_t piece = ceil_div(ceil_div(p->k, deep), parts) * deep;
-    const int64_t splits = ceil_div(p->k, piece);
+    const int64_t groups = gpu_product_ceil_div(p->m, side) * gpu_product_ceil_div(p->n, side) *
+                           p->z;
+    const int64_t parts = gpu_product_parts_for(p, groups, WANT, 128);
+    const int64_t piece = gpu_product_ceil_div(gpu_product_ceil_div(p->k, deep), parts) * deep;
+    const int64_t splits = gpu_product_ceil_div(p->k, piece);
     /* the copy repays if several tiles read it, and has vectors */
     const int64_t adjacent = p->args.p.b_along ? p->n : p->k;
     const bool orders = p->weights && p->m >= TILES * side &&
@@ -351,53 +357,58 @@ static int tile(product *p, const wb__gpu_target *t, wb__gpu_work *work)
                  f64 ? 2 : 4, f64 ? "double2" : "float4");
     work->impl = side == 128 ? "product, tiles of 128" : "product, tiles of 64";
     work->tiles = both ? 2 : 1;
-    const int e = orders ? order(p, work, defines) : 0;
-    return e ? e : run(p, work, "product_tile", defines, groups * splits * items, items);
+    const int e = orders ? gpu_product_order(p, work, defines) : 0;
+    return e ? e
+             : gpu_product_run(p, work, "product_tile", defines, groups * splits * items, items);
 }
 
 /* Sets the most rows and columns of an item of product_panel, `tall` and `broad` or less: smaller
  * items, up to ITEMS of them, keep more processors busy while each has ENOUGH products.  Returns
  * the number of items. */
-static int64_t panel_items(product *p, int64_t rows, int64_t columns, int64_t tall, int64_t broad)
+static int64_t panel_items(gpu_product *p, int64_t rows, int64_t columns, int64_t tall,
+                           int64_t broad)
 {
     enum { ITEMS = 32, ENOUGH = 1 << 17 };
-    const int64_t splits = narrow(p->args.p.splits);
-    tall = ceil_div(ceil_div(p->m, ceil_div(p->m, tall)), rows) * rows;
-    broad = WB__MIN(broad, ceil_div(p->n, columns) * columns);
+    const int64_t splits = gpu_product_narrow(p->args.p.splits);
+    tall = gpu_product_ceil_div(gpu_product_ceil_div(p->m, gpu_product_ceil_div(p->m, tall)),
+                                rows) * rows;
+    broad = WB__MIN(broad, gpu_product_ceil_div(p->n, columns) * columns);
     for (;;) {
-        const int64_t items = ceil_div(p->m, tall) * ceil_div(p->n, broad) * p->z * splits;
+        const int64_t items = gpu_product_ceil_div(p->m, tall) * gpu_product_ceil_div(p->n, broad) *
+                              p->z * splits;
         const bool enough = tall * broad * (p->k / splits) > ENOUGH;
         if (items >= ITEMS || !enough || (broad == columns && tall == rows)) {
             p->args.p.item_rows = (uint32_t)tall;
             p->args.p.item_columns = (uint32_t)broad;
             return items;
         }
-        if (broad > columns) broad = ceil_div(broad / 2, columns) * columns;
+        if (broad > columns) broad = gpu_product_ceil_div(broad / 2, columns) * columns;
         else tall -= rows;
     }
 }
 
 /* Whether product_panel is faster than product_block: it copies A once for all columns of an item,
  * which few columns repay only if runs are long and contiguous. */
-static bool copies_repay(const product *p)
+static bool copies_repay(const gpu_product *p)
 {
     return p->family == wb__gpu_text_matmul || p->n > 32 ||
-           (p->inner >= 16 && narrow(p->args.p.a_step) == 1);
+           (p->inner >= 16 && gpu_product_narrow(p->args.p.a_step) == 1);
 }
 
-static int block(product *p, const wb__gpu_target *t, wb__gpu_work *work)
+static int gpu_product_block(gpu_product *p, const wb__gpu_target *t, wb__gpu_work *work)
 {
     enum { ROWS = 6, TALL = 24, WANT = 16, LOCAL_BYTES = 40 << 10 };
     const int64_t size = p->dtype == WB_F64 ? 8 : 4, deep = 512 / size, broad = 1024 / size;
     const bool panel = copies_repay(p) && t->local_bytes >= LOCAL_BYTES;
     const int64_t most = (panel ? 64 : 128) / size;
     const int64_t columns = WB__MIN(most, p->n > 16 ? 32 : p->n > 8 ? 16 : 8);
-    const int64_t panels = ceil_div(p->n, columns), groups = ceil_div(p->m, ROWS) * panels * p->z;
+    const int64_t panels = gpu_product_ceil_div(p->n, columns),
+                  groups = gpu_product_ceil_div(p->m, ROWS) * panels * p->z;
     const int64_t each = panels * p->k * columns, packs = p->shared_b ? 1 : p->z;
     const int64_t packed = (packs * each + 15) / 16 * 16;
     wb__product_args *args = &p->args.p;
     char defines[160];
-    split_steps(p, parts_for(p, groups, WANT, 512));
+    gpu_product_split_steps(p, gpu_product_parts_for(p, groups, WANT, 512));
     args->inner = wb__wide_of(p->inner);
     args->steps = wb__wide_of(p->steps);
     args->packed_z = wb__wide_of(p->shared_b ? 0 : each);
@@ -408,27 +419,30 @@ static int block(product *p, const wb__gpu_target *t, wb__gpu_work *work)
              "#define TALL %d\n#define BROAD %d\n",
              panel ? "PANEL" : "BLOCK", ROWS, (int)columns, (int)deep, TALL, (int)broad);
     work->impl = panel ? "product, blocks by rows, A copied" : "product, blocks by rows";
-    int e = launch(p, work, defines,
-                   (wb__gpu_plan){.entry = "product_pack", .n_buffers = 2,
-                                  .buffers = {p->b->buffer, WB__GPU_WORKSPACE},
-                                  .total = packs * panels * ceil_div(p->k, deep), .items = 1});
+    int e = gpu_product_launch(
+        p, work, defines,
+        (wb__gpu_plan){.entry = "product_pack",
+                       .n_buffers = 2,
+                       .buffers = {p->b->buffer, WB__GPU_WORKSPACE},
+                       .total = packs * panels * gpu_product_ceil_div(p->k, deep),
+                       .items = 1});
     if (!e)
-        e = launch(p, work, defines,
-                   (wb__gpu_plan){.entry = panel ? "product_panel" : "product_block",
-                                  .n_buffers = 4,
-                                  .buffers = {p->a->buffer,
-                                              p->bias ? p->bias->buffer : p->c->buffer,
-                                              p->c->buffer, WB__GPU_WORKSPACE},
-                                  .total = panel ? panel_items(p, ROWS, columns, TALL, broad)
-                                                 : groups * narrow(args->splits),
-                                  .items = 1});
-    return e ? e : finish(p, work, defines, packed);
+        e = gpu_product_launch(
+            p, work, defines,
+            (wb__gpu_plan){.entry = panel ? "product_panel" : "product_block",
+                           .n_buffers = 4,
+                           .buffers = {p->a->buffer, p->bias ? p->bias->buffer : p->c->buffer,
+                                       p->c->buffer, WB__GPU_WORKSPACE},
+                           .total = panel ? panel_items(p, ROWS, columns, TALL, broad)
+                                          : groups * gpu_product_narrow(args->splits),
+                           .items = 1});
+    return e ? e : gpu_product_finish(p, work, defines, packed);
 }
 
 int wb__gpu_step_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
 {
     const char *name = s->kind == WB__STEP_MATMUL ? "matmul" : "conv";
-    product p = {.dtype = s->views[0].dtype, .bias = s->n_views > 3 ? &s->views[3] : NULL};
+    gpu_product p = {.dtype = s->views[0].dtype, .bias = s->n_views > 3 ? &s->views[3] : NULL};
     if (wb__step_is_special(s))
         return wb__fail(WB_ERROR_INTERNAL, "%s: no kernel has epilogue %d with sums %d", name,
                         s->aux_kind, s->sums_of);
@@ -437,7 +451,8 @@ int wb__gpu_step_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_wor
                         wb_dtype_name(p.dtype));
     if (p.dtype == WB_F64 && !t->f64)
         return wb__gpu_no_f64(name);
-    const int e = s->kind == WB__STEP_MATMUL ? matmul(s, &p) : convolution(s, &p);
+    const int e = s->kind == WB__STEP_MATMUL ? gpu_product_matmul(s, &p)
+                                             : gpu_product_convolution(s, &p);
     const int64_t elements = p.z * p.m * p.n;
     if (e || !elements) return e;
     wb__product_args *args = &p.args.p;
@@ -454,9 +469,11 @@ int wb__gpu_step_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_wor
     p.activation = s->epilogue ? wb__ops[s->epilogue].expression : NULL;
     p.wide = wb__gpu_wide(s->views, s->n_views, WB__MAX(elements, 16 << 20));
     const bool tiny = p.k == 0 || elements * p.k < 4096;
-    if (t->in_turn) return tiny || p.m < 4 || p.n < 4 ? simple(&p, t, work) : block(&p, t, work);
+    if (t->in_turn)
+        return tiny || p.m < 4 || p.n < 4 ? gpu_product_simple(&p, t, work)
+                                          : gpu_product_block(&p, t, work);
     /* fragments are so much faster that most of a tile may be outside of the result */
-    const int64_t least = lanes_of(&p, t) ? 4 : 16;
-    if (tiny || p.m < least || p.n < least) return simple(&p, t, work);
-    return tile(&p, t, work);
+    const int64_t least = gpu_product_lanes_of(&p, t) ? 4 : 16;
+    if (tiny || p.m < least || p.n < least) return gpu_product_simple(&p, t, work);
+    return gpu_product_tile(&p, t, work);
 }

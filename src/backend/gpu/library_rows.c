@@ -3,27 +3,27 @@
 
 #include <stdio.h>
 
-static int64_t size_of(const wb__view *v, int from)
+static int64_t gpu_rows_size_of(const wb__view *v, int from)
 {
     int64_t n = 1;
     for (int i = from; i < v->ndim; i++) n *= v->dims[i];
     return n;
 }
 
-static const char *index_type(wb_dtype t)
+static const char *gpu_rows_index_type(wb_dtype t)
 {
     return t == WB_I8 ? "i8" : t == WB_I32 ? "i32" : t == WB_I64 ? "i64" : "u8";
 }
 
 /* A launch of one item for each element of `total`, whose buffers are the step's views. */
-static int copy_rows(const wb__step *s, const wb__rows_args *args, const char *kind, bool wide,
-                     int64_t total, wb__gpu_work *work)
+static int gpu_rows_copy(const wb__step *s, const wb__rows_args *args, const char *kind, bool wide,
+                         int64_t total, wb__gpu_work *work)
 {
     const bool takes = s->kind == WB__STEP_GATHER;
     const wb__view *x = &s->views[!takes], *index = &s->views[takes], *y = &s->views[2];
     char defines[96];
     snprintf(defines, sizeof defines, "#define %s\n#define INDEX %s\n#define ELEMENT u%d\n", kind,
-             index_type(index->dtype), 8 * (int)wb__dtype_size(x->dtype));
+             gpu_rows_index_type(index->dtype), 8 * (int)wb__dtype_size(x->dtype));
     return wb__gpu_launch_of(
         work, wb__gpu_text(-1, wide, defines, wb__gpu_text_rows, ""),
         &(wb__gpu_plan){.entry = takes ? "rows_take" : "rows_set", .n_buffers = 3,
@@ -37,7 +37,7 @@ static int copy_rows(const wb__step *s, const wb__rows_args *args, const char *k
 
 /* Up to RANKED indices, the algorithm `ranked` is used (kernels/rows.k), which compares each index
  * with all others.  Up to FEW comparisons, rows are set by one launch that makes them. */
-enum { RANKED = 1 << 16, FEW = 1 << 24 };
+enum { RANKED = 1 << 16, GPU_ROWS_FEW = 1 << 24 };
 
 static int scatter_add(const wb__gpu_target *t, const wb__step *s, const wb__rows_args *args,
                        bool wide, int64_t n, int64_t count, int64_t total, wb__gpu_work *work)
@@ -52,7 +52,7 @@ static int scatter_add(const wb__gpu_target *t, const wb__step *s, const wb__row
         [WB__ROWS_SET] = "#define SET\n#define COMBINE TAKE_LAST\n"};
     char defines[128];
     snprintf(defines, sizeof defines, "#define INDEX %s\n#define GROUP %d\n%s%s",
-             index_type(index->dtype), (int)group, ranked ? "#define RANKED\n" : "",
+             gpu_rows_index_type(index->dtype), (int)group, ranked ? "#define RANKED\n" : "",
              combine[s->variant]);
     const wb__gpu_plan plans[3] = {
         {.entry = "rows_clear", .n_buffers = 1, .buffers = {WB__GPU_WORKSPACE}, .total = n,
@@ -90,7 +90,8 @@ int wb__gpu_step_rows(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
     const bool adds = s->kind == WB__STEP_SCATTER_ADD;
     const wb__view *x = &s->views[adds], *index = &s->views[!adds], *y = &s->views[2];
     const wb__view *table = adds ? y : x;
-    const int64_t n = table->dims[0], inner = size_of(table, 1), count = size_of(index, 0);
+    const int64_t n = table->dims[0], inner = gpu_rows_size_of(table, 1),
+                  count = gpu_rows_size_of(index, 0);
     const int64_t total = (adds ? n : count) * inner;
     const int64_t x_row = adds || x->dims[0] == 1 ? inner : x->strides[0];
     const bool wide = wb__gpu_wide(s->views, 3, WB__MAX(total, 2 * n + count));
@@ -99,13 +100,13 @@ int wb__gpu_step_rows(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
         .inner = wb__wide_of(inner), .x_row = wb__wide_of(x_row), .x_at = wb__wide_of(x->offset),
         .index_at = wb__wide_of(index->offset), .y_at = wb__wide_of(y->offset),
     };
-    const bool few = adds && s->variant == WB__ROWS_SET && count < FEW && count * inner < FEW &&
-                     count * count * inner < FEW;
+    const bool few = adds && s->variant == WB__ROWS_SET && count < GPU_ROWS_FEW &&
+                     count * inner < GPU_ROWS_FEW && count * count * inner < GPU_ROWS_FEW;
     if (adds && !few && y->dtype == WB_F64 && !t->f64)
         return wb__gpu_no_f64("the gradient of take");
     work->impl = few ? "rows set" : "rows taken";
     if (!total) return 0;
-    if (few) return count ? copy_rows(s, &args, "FEW", wide, count * inner, work) : 0;
+    if (few) return count ? gpu_rows_copy(s, &args, "FEW", wide, count * inner, work) : 0;
     return adds ? scatter_add(t, s, &args, wide, n, count, total, work)
-                : copy_rows(s, &args, "GATHER", wide, total, work);
+                : gpu_rows_copy(s, &args, "GATHER", wide, total, work);
 }

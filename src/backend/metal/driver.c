@@ -14,7 +14,7 @@ wb__objc_selectors wb__selector;
 /* ---- opening --------------------------------------------------------------------------------- */
 
 /* Functions of the runtime, on which Metal depends, and of Metal itself. */
-static const wb__gpu_function functions[] = {
+static const wb__gpu_function metal_driver_functions[] = {
     {"objc_msgSend", offsetof(wb__objc_functions, send)},
     {"sel_registerName", offsetof(wb__objc_functions, registerName)},
     {"objc_getClass", offsetof(wb__objc_functions, getClass)},
@@ -28,7 +28,7 @@ static const wb__gpu_function metal_functions[] = {
 };
 
 #define FRAMEWORK(name) "/System/Library/Frameworks/" name ".framework/" name
-static const char needs[] = "Metal is part of macOS 13 and newer";
+static const char metal_driver_needs[] = "Metal is part of macOS 13 and newer";
 #ifdef __APPLE__
 enum { IS_MACOS = 1 };
 #else
@@ -39,18 +39,20 @@ int wb__mtl_load(void)
 {
     const char *file = wb__environment_path("WEBER_METAL_LIBRARY");
     if (!IS_MACOS && (!file || !*file))
-        return wb__fail(WB_ERROR_DEVICE, "metal: %s, and this is another system", needs);
+        return wb__fail(WB_ERROR_DEVICE, "metal: %s, and this is another system",
+                        metal_driver_needs);
     void *library = wb__gpu_open_library("metal", "WEBER_METAL_LIBRARY", FRAMEWORK("Metal"),
-                                         "MTLCreateSystemDefaultDevice", needs, &file);
+                                         "MTLCreateSystemDefaultDevice", metal_driver_needs, &file);
     if (!library) return WB_ERROR_DEVICE;
-    const char *missing = wb__gpu_find_functions(library, functions, WB__COUNT(functions),
-                                                 &wb__objc);
+    const char *missing = wb__gpu_find_functions(library, metal_driver_functions,
+                                                 WB__COUNT(metal_driver_functions), &wb__objc);
     if (!missing)
         missing = wb__gpu_find_functions(library, metal_functions, WB__COUNT(metal_functions),
                                          &metal);
     if (missing) {
         wb__os_library_close(library);
-        return wb__fail(WB_ERROR_DEVICE, "metal: %s has no %s: %s", file, missing, needs);
+        return wb__fail(WB_ERROR_DEVICE, "metal: %s has no %s: %s", file, missing,
+                        metal_driver_needs);
     }
     /* Without this framework a command-line program has no default device. */
     wb__os_library_open(FRAMEWORK("CoreGraphics"), WB__OS_FOR_ALL);
@@ -76,27 +78,28 @@ static void copy_string(id string, char *text, size_t capacity)
 
 /* ---- autorelease pools ----------------------------------------------------------------------- */
 
-enum { NESTING = 4 };
-static _Thread_local void *pools[NESTING];
-static _Thread_local int depth;
+enum { METAL_DRIVER_NESTING = 4 };
+static _Thread_local void *metal_driver_pools[METAL_DRIVER_NESTING];
+static _Thread_local int metal_driver_depth;
 
 int wb__mtl_enter(wb__gpu_device *d)
 {
     (void)d;
-    if (depth == NESTING) return WB__MTL_NESTING;
-    pools[depth++] = wb__objc.pushPool();
+    if (metal_driver_depth == METAL_DRIVER_NESTING) return WB__MTL_NESTING;
+    metal_driver_pools[metal_driver_depth++] = wb__objc.pushPool();
     return 0;
 }
 
-void wb__mtl_leave(void) { wb__objc.popPool(pools[--depth]); }
+void wb__mtl_leave(void) { wb__objc.popPool(metal_driver_pools[--metal_driver_depth]); }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-static _Thread_local int described;     /* the code that the text WB__TEXT_DRIVER belongs to */
+static _Thread_local int metal_driver_described; /* the code that the text WB__TEXT_DRIVER belongs
+                                                  * to */
 
 int wb__mtl_failed(int code, id error)
 {
-    described = code;
+    metal_driver_described = code;
     copy_string(error ? mtl_localizedDescription(error) : NULL, wb__thread_text(WB__TEXT_DRIVER),
                 WB__THREAD_TEXT_BYTES);
     return code;
@@ -104,7 +107,7 @@ int wb__mtl_failed(int code, id error)
 
 int wb__mtl_failed_because(int code, const char *reason)
 {
-    described = code;
+    metal_driver_described = code;
     snprintf(wb__thread_text(WB__TEXT_DRIVER), WB__THREAD_TEXT_BYTES, "%s", reason);
     return code;
 }
@@ -142,7 +145,7 @@ void wb__mtl_error_text(wb__gpu_device *d, int code, char *text, size_t capacity
 {
     (void)d;
     char *description = wb__thread_text(WB__TEXT_DRIVER);
-    snprintf(text, capacity, "%s", code == described ? description : "");
+    snprintf(text, capacity, "%s", code == metal_driver_described ? description : "");
     *description = 0;
 }
 
@@ -150,11 +153,11 @@ void wb__mtl_error_text(wb__gpu_device *d, int code, char *text, size_t capacity
 
 /* A program may keep a device's address, so devices have fixed positions: if Metal lists the same
  * devices again, each gets its old position. */
-static wb__mtl_device devices[WB__GPU_MAX_DEVICES];
-static int n_devices;
+static wb__mtl_device metal_driver_devices[WB__GPU_MAX_DEVICES];
+static int metal_driver_n_devices;
 
 /* Sets the device's properties.  false: Weber does not support the GPU. */
-static bool describe(wb__mtl_device *d)
+static bool metal_driver_describe(wb__mtl_device *d)
 {
     const id device = d->device;
     char name[sizeof d->gpu.name], version[80];
@@ -182,31 +185,31 @@ static bool describe(wb__mtl_device *d)
            strstr(name, "aravirtual");
 }
 
-static void add_device(id device, wb__gpu_device **list, int *n_list)
+static void metal_driver_add_device(id device, wb__gpu_device **list, int *n_list)
 {
-    wb__mtl_device *d = &devices[n_devices];
+    wb__mtl_device *d = &metal_driver_devices[metal_driver_n_devices];
     memset(d, 0, sizeof *d);
     d->device = mtl_retain(device);
-    n_devices++;
-    if (describe(d)) {
+    metal_driver_n_devices++;
+    if (metal_driver_describe(d)) {
         list[(*n_list)++] = &d->gpu;
     } else {
         wb__log(WB_LOG_WARN, "metal: %s is not of the family Metal 3: skipped", d->gpu.name);
         mtl_release(d->device);
-        n_devices--;
+        metal_driver_n_devices--;
     }
 }
 
 /* Lists the system's default device first. */
-static int list_devices(id all, id first, wb__gpu_device **list, int *n_list)
+static int metal_driver_list_devices(id all, id first, wb__gpu_device **list, int *n_list)
 {
     const NSUInteger n = mtl_count(all);
     const uint64_t number = first ? mtl_registryID(first) : 0;
     for (int turn = 0; turn < 2; turn++)
-        for (NSUInteger i = 0; i < n && n_devices < (int)WB__GPU_MAX_DEVICES; i++) {
+        for (NSUInteger i = 0; i < n && metal_driver_n_devices < (int)WB__GPU_MAX_DEVICES; i++) {
             const id device = mtl_objectAtIndex(all, i);
             const bool is_first = first && mtl_registryID(device) == number;
-            if (is_first == !turn) add_device(device, list, n_list);
+            if (is_first == !turn) metal_driver_add_device(device, list, n_list);
         }
     if (n > WB__GPU_MAX_DEVICES)
         wb__log(WB_LOG_WARN, "metal: only the first %d of %lu GPUs are used",
@@ -224,7 +227,7 @@ int wb__mtl_find(wb__gpu_device **list, int *n_list)
     int status = wb__mtl_enter(NULL);
     if (status) return wb__fail(WB_ERROR_DEVICE, "metal: %s", wb__mtl_error_name(status));
     const id all = metal.copy_all(), first = metal.create_default();
-    if (all) status = list_devices(all, first, list, n_list);
+    if (all) status = metal_driver_list_devices(all, first, list, n_list);
     else status = wb__fail(WB_ERROR_DEVICE, "metal: MTLCopyAllDevices returned nil");
     if (all) mtl_release(all);
     if (first) mtl_release(first);
@@ -235,8 +238,8 @@ int wb__mtl_find(wb__gpu_device **list, int *n_list)
 
 void wb__mtl_forget(void)
 {
-    for (int i = 0; i < n_devices; i++) mtl_release(devices[i].device);
-    n_devices = 0;
+    for (int i = 0; i < metal_driver_n_devices; i++) mtl_release(metal_driver_devices[i].device);
+    metal_driver_n_devices = 0;
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static wb__mtl_queue *queue_of(wb__gpu_device *d, wb__gpu_queue q)
+static wb__mtl_queue *metal_queue_of(wb__gpu_device *d, wb__gpu_queue q)
 {
     return &wb__mtl_of(d)->queue[q];
 }
@@ -23,7 +23,7 @@ static wb__mtl_queue *queue_of(wb__gpu_device *d, wb__gpu_queue q)
 /* ---- command buffers ------------------------------------------------------------------------- */
 
 /* The error of a completed command buffer, or 0. */
-static int result_of(id buffer)
+static int metal_result_of(id buffer)
 {
     if (mtl_status(buffer) != MTLCommandBufferStatusError) return 0;
     const id error = mtl_error(buffer);
@@ -35,9 +35,9 @@ static int result_of(id buffer)
 }
 
 /* Forgets the oldest running command buffer, which is completed. */
-static void retire(wb__mtl_queue *q)
+static void metal_retire(wb__mtl_queue *q)
 {
-    const int code = result_of(q->running[0]);
+    const int code = metal_result_of(q->running[0]);
     if (code && !q->failed) {
         q->failed = code;
         wb__mtl_error_text(NULL, code, q->reason, sizeof q->reason);
@@ -82,7 +82,8 @@ static int begin_encoder(wb__mtl_queue *q, bool copies)
 
 static void retire_completed(wb__mtl_queue *q)
 {
-    while (q->n_running && mtl_status(q->running[0]) >= MTLCommandBufferStatusCompleted) retire(q);
+    while (q->n_running && mtl_status(q->running[0]) >= MTLCommandBufferStatusCompleted)
+        metal_retire(q);
 }
 
 /* The queue's command buffer has been committed. */
@@ -90,14 +91,14 @@ static void note_commit(wb__mtl_queue *q)
 {
     if (q->n_running == WB__MTL_MAX_RUNNING) {
         mtl_waitUntilCompleted(q->running[0]);
-        retire(q);
+        metal_retire(q);
     }
     q->running[q->n_running++] = q->buffer;
     q->buffer = NULL;
     retire_completed(q);
 }
 
-static void commit(wb__mtl_queue *q)
+static void metal_commit(wb__mtl_queue *q)
 {
     if (!q->buffer) return;
     end_encoder(q);
@@ -123,22 +124,22 @@ static int failure_of(wb__mtl_device *d)
     return failed;
 }
 
-static int flush(wb__gpu_device *d)
+static int metal_flush(wb__gpu_device *d)
 {
-    wb__mtl_queue *q = queue_of(d, WB__GPU_COMPUTE);
+    wb__mtl_queue *q = metal_queue_of(d, WB__GPU_COMPUTE);
     wb__mutex_lock(&q->lock);
-    commit(q);
+    metal_commit(q);
     wb__mutex_unlock(&q->lock);
     return 0;
 }
 
 /* Waits for all commands.  While it waits, other threads may add commands. */
-static int sync_queue(wb__gpu_device *d, wb__gpu_queue which)
+static int metal_sync_queue(wb__gpu_device *d, wb__gpu_queue which)
 {
-    wb__mtl_queue *q = queue_of(d, which);
+    wb__mtl_queue *q = metal_queue_of(d, which);
     if (!q->queue) return 0;
     wb__mutex_lock(&q->lock);
-    commit(q);
+    metal_commit(q);
     const id last = q->n_running ? mtl_retain(q->running[q->n_running - 1]) : NULL;
     wb__mutex_unlock(&q->lock);
     if (last) mtl_waitUntilCompleted(last);
@@ -155,18 +156,18 @@ typedef struct {
     wb__mtl_queue *queue;
     id buffer;
     uint64_t value;
-} point;
+} metal_point;
 
-static void drop_event(void *event)
+static void metal_drop_event(void *event)
 {
-    point *p = event;
+    metal_point *p = event;
     mtl_release(p->buffer);
     wb__free(p);
 }
 
 /* Returns a code.  Allocates *p if `event` is not NULL; it must be called before the commands that
  * signal_event follows are encoded, so that these functions fail without a command. */
-static int new_point(void *const *event, point **p)
+static int new_point(void *const *event, metal_point **p)
 {
     *p = event ? wb__alloc_zero(1, sizeof **p) : NULL;
     return !event || *p ? 0 : wb__mtl_failed(WB__MTL_NO_MEMORY, NULL);
@@ -174,43 +175,43 @@ static int new_point(void *const *event, point **p)
 
 /* With the lock of a device's queue held, which has an open command buffer: replaces *event by p,
  * an event after all commands so far.  Does nothing if p is NULL. */
-static void signal_event(wb__mtl_device *d, wb__mtl_queue *q, point *p, void **event)
+static void signal_event(wb__mtl_device *d, wb__mtl_queue *q, metal_point *p, void **event)
 {
     if (!p) return;
     end_encoder(q);
-    *p = (point){d, q, mtl_retain(q->buffer), ++q->value};
+    *p = (metal_point){d, q, mtl_retain(q->buffer), ++q->value};
     if (q->event) mtl_encodeSignalEvent(q->buffer, q->event, p->value);
-    if (*event) drop_event(*event);
+    if (*event) metal_drop_event(*event);
     *event = p;
 }
 
-static int record(wb__gpu_device *d, wb__gpu_queue which, void **event)
+static int metal_record(wb__gpu_device *d, wb__gpu_queue which, void **event)
 {
-    wb__mtl_queue *q = queue_of(d, which);
-    point *p = NULL;
+    wb__mtl_queue *q = metal_queue_of(d, which);
+    metal_point *p = NULL;
     wb__mutex_lock(&q->lock);
     int code = begin_buffer(q);
     if (!code) code = new_point(event, &p);
     if (!code) {
         signal_event(wb__mtl_of(d), q, p, event);
-        commit(q);                      /* other queues may wait for the event from now on */
+        metal_commit(q);                /* other queues may wait for the event from now on */
     }
     wb__mutex_unlock(&q->lock);
     return code;
 }
 
 /* Commits the event's command buffer if it is still open, so that waiting for it ends. */
-static void commit_event(const point *p)
+static void commit_event(const metal_point *p)
 {
     wb__mutex_lock(&p->queue->lock);
-    if (p->queue->buffer == p->buffer) commit(p->queue);
+    if (p->queue->buffer == p->buffer) metal_commit(p->queue);
     wb__mutex_unlock(&p->queue->lock);
 }
 
-static int wait_event(wb__gpu_device *d, wb__gpu_queue which, void *event)
+static int metal_wait_event(wb__gpu_device *d, wb__gpu_queue which, void *event)
 {
-    wb__mtl_queue *q = queue_of(d, which);
-    const point *p = event;
+    wb__mtl_queue *q = metal_queue_of(d, which);
+    const metal_point *p = event;
     if (p->queue == q) return 0;
     commit_event(p);
     wb__mutex_lock(&q->lock);
@@ -223,19 +224,19 @@ static int wait_event(wb__gpu_device *d, wb__gpu_queue which, void *event)
     return code;
 }
 
-static int sync_event(void *event)
+static int metal_sync_event(void *event)
 {
-    const point *p = event;
+    const metal_point *p = event;
     commit_event(p);
     mtl_waitUntilCompleted(p->buffer);
     return failure_of(p->device);
 }
 
 /* Errors are returned by the functions that wait. */
-static bool done(void *event, int *ended)
+static bool metal_done(void *event, int *ended)
 {
     (void)ended;
-    return mtl_status(((const point *)event)->buffer) >= MTLCommandBufferStatusCompleted;
+    return mtl_status(((const metal_point *)event)->buffer) >= MTLCommandBufferStatusCompleted;
 }
 
 /* ---- commands that a library encodes --------------------------------------------------------- */
@@ -243,8 +244,8 @@ static bool done(void *event, int *ended)
 int wb__mtl_encode_begin(wb__gpu_device *d, wb__gpu_queue which, void **event,
                          wb__mtl_encoding *e)
 {
-    wb__mtl_queue *q = queue_of(d, which);
-    point *p = NULL;
+    wb__mtl_queue *q = metal_queue_of(d, which);
+    metal_point *p = NULL;
     int code = new_point(event, &p);
     if (code) return code;
     wb__mutex_lock(&q->lock);
@@ -280,7 +281,7 @@ static int new_buffer(wb__gpu_device *d, size_t bytes, NSUInteger mode, id *buff
     return *buffer ? 0 : wb__mtl_failed(WB__MTL_NO_MEMORY, NULL);
 }
 
-static int allocate(wb__gpu_device *d, size_t bytes, uint64_t *at)
+static int metal_allocate(wb__gpu_device *d, size_t bytes, uint64_t *at)
 {
     id buffer = NULL;
     const int code = new_buffer(d, bytes, d->staged ? MTLResourceStorageModePrivate
@@ -289,7 +290,7 @@ static int allocate(wb__gpu_device *d, size_t bytes, uint64_t *at)
     return code;
 }
 
-static void release(wb__gpu_device *d, uint64_t at)
+static void metal_release(wb__gpu_device *d, uint64_t at)
 {
     (void)d;
     mtl_release(wb__mtl_object(at));
@@ -302,7 +303,7 @@ static int memory_left(wb__gpu_device *d, size_t *bytes)
     return 0;
 }
 
-static int pin(wb__gpu_device *d, wb__gpu_staging *s, size_t bytes)
+static int metal_pin(wb__gpu_device *d, wb__gpu_staging *s, size_t bytes)
 {
     id buffer = NULL;
     const int code = new_buffer(d, bytes, MTLResourceStorageModeShared, &buffer);
@@ -311,7 +312,7 @@ static int pin(wb__gpu_device *d, wb__gpu_staging *s, size_t bytes)
     return code;
 }
 
-static void unpin(wb__gpu_device *d, wb__gpu_staging *s)
+static void metal_unpin(wb__gpu_device *d, wb__gpu_staging *s)
 {
     (void)d;
     mtl_release(s->object);
@@ -320,7 +321,7 @@ static void unpin(wb__gpu_device *d, wb__gpu_staging *s)
 /* ---- copies ---------------------------------------------------------------------------------- */
 
 /* Metal copies multiples of 4 bytes.  This kernel copies any bytes, one per item. */
-static const char copy_text[] =
+static const char metal_copy_text[] =
     "#include <metal_stdlib>\n"
     "struct place { ulong from, to, bytes; };\n"
     "kernel void copy_bytes(device const uchar *from [[buffer(0)]],\n"
@@ -338,7 +339,7 @@ static int encode_kernel_copy(wb__mtl_device *d, wb__mtl_queue *q, id to, size_t
 {
     const uint64_t place[] = {from_at, to_at, bytes};
     wb__mutex_lock(&d->copying);
-    int code = d->copy_pipeline ? 0 : wb__mtl_pipeline_of(d, copy_text, &d->copy_pipeline);
+    int code = d->copy_pipeline ? 0 : wb__mtl_pipeline_of(d, metal_copy_text, &d->copy_pipeline);
     wb__mutex_unlock(&d->copying);
     if (!code) code = begin_encoder(q, false);
     if (code) return code;
@@ -351,11 +352,11 @@ static int encode_kernel_copy(wb__mtl_device *d, wb__mtl_queue *q, id to, size_t
 }
 
 /* Enqueues a copy.  event: as for `copy` of the driver. */
-static int copy_bytes(wb__mtl_device *d, wb__gpu_queue which, id to, size_t to_at, id from,
-                      size_t from_at, size_t bytes, void **event)
+static int metal_copy_bytes(wb__mtl_device *d, wb__gpu_queue which, id to, size_t to_at, id from,
+                            size_t from_at, size_t bytes, void **event)
 {
     wb__mtl_queue *q = &d->queue[which];
-    point *p = NULL;
+    metal_point *p = NULL;
     int code = new_point(event, &p);
     if (code) return code;
     wb__mutex_lock(&q->lock);
@@ -370,41 +371,42 @@ static int copy_bytes(wb__mtl_device *d, wb__gpu_queue which, id to, size_t to_a
     return code;
 }
 
-static bool reaches(const wb__gpu_device *d, const wb__gpu_device *source) { return d == source; }
+static bool metal_reaches(const wb__gpu_device *d,
+                          const wb__gpu_device *source) { return d == source; }
 
-static int copy(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_device *source, uint64_t from,
-                size_t from_at, size_t bytes, void **event)
+static int metal_copy(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_device *source,
+                      uint64_t from, size_t from_at, size_t bytes, void **event)
 {
     (void)source;
-    return copy_bytes(wb__mtl_of(d), WB__GPU_COMPUTE, wb__mtl_object(to), to_at,
-                      wb__mtl_object(from), from_at, bytes, event);
+    return metal_copy_bytes(wb__mtl_of(d), WB__GPU_COMPUTE, wb__mtl_object(to), to_at,
+                            wb__mtl_object(from), from_at, bytes, event);
 }
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-static void *contents(uint64_t at) { return mtl_contents(wb__mtl_object(at)); }
+static void *metal_contents(uint64_t at) { return mtl_contents(wb__mtl_object(at)); }
 
-static int up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
-              size_t bytes, bool wait)
+static int metal_up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
+                    size_t bytes, bool wait)
 {
     const wb__gpu_staging *s = &d->to;
     if (!wait)                          /* `from` is in the staging buffer */
-        return copy_bytes(wb__mtl_of(d), q, wb__mtl_object(to), at, s->object,
-                          (size_t)((const unsigned char *)from - s->at), bytes, NULL);
-    const int code = q == WB__GPU_COMPUTE ? sync_queue(d, q) : 0;
-    if (!code) memcpy((char *)contents(to) + at, from, bytes);
+        return metal_copy_bytes(wb__mtl_of(d), q, wb__mtl_object(to), at, s->object,
+                                (size_t)((const unsigned char *)from - s->at), bytes, NULL);
+    const int code = q == WB__GPU_COMPUTE ? metal_sync_queue(d, q) : 0;
+    if (!code) memcpy((char *)metal_contents(to) + at, from, bytes);
     return code;
 }
 
-static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
-                size_t bytes, bool wait)
+static int metal_down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
+                      size_t bytes, bool wait)
 {
     const wb__gpu_staging *s = &d->from;
     if (!wait)
-        return copy_bytes(wb__mtl_of(d), q, s->object, (size_t)((unsigned char *)to - s->at),
-                          wb__mtl_object(from), at, bytes, NULL);
-    const int code = sync_queue(d, q);
-    if (!code) memcpy(to, (char *)contents(from) + at, bytes);
+        return metal_copy_bytes(wb__mtl_of(d), q, s->object, (size_t)((unsigned char *)to - s->at),
+                                wb__mtl_object(from), at, bytes, NULL);
+    const int code = metal_sync_queue(d, q);
+    if (!code) memcpy(to, (char *)metal_contents(from) + at, bytes);
     return code;
 }
 
@@ -416,20 +418,20 @@ typedef struct {
     int n;
     size_t bytes;
     void *values;
-} kernel;
+} metal_kernel;
 
-static void drop_function(void *object)
+static void metal_drop_function(void *object)
 {
-    kernel *k = object;
+    metal_kernel *k = object;
     mtl_release(k->pipeline);
     wb__free(k->values);
     wb__free(k);
 }
 
-static int function(wb__gpu_device *d, void *program, const char *entry, size_t local,
-                    void **object, size_t *max_items)
+static int metal_function(wb__gpu_device *d, void *program, const char *entry, size_t local,
+                          void **object, size_t *max_items)
 {
-    kernel *k = wb__alloc_zero(1, sizeof *k);
+    metal_kernel *k = wb__alloc_zero(1, sizeof *k);
     (void)d, (void)local;               /* 0: wb__gpu_target.launch_bytes */
     if (!k) return wb__mtl_failed(WB__MTL_NO_MEMORY, NULL);
     const int code = wb__mtl_pipeline(program, entry, &k->pipeline);
@@ -442,9 +444,9 @@ static int function(wb__gpu_device *d, void *program, const char *entry, size_t 
     return 0;
 }
 
-static int bind(void *object, int index, bool memory, size_t bytes, const void *value)
+static int metal_bind(void *object, int index, bool memory, size_t bytes, const void *value)
 {
-    kernel *k = object;
+    metal_kernel *k = object;
     if (memory) {
         k->buffer[index] = wb__mtl_object(*(const uint64_t *)value);
         return 0;
@@ -457,14 +459,15 @@ static int bind(void *object, int index, bool memory, size_t bytes, const void *
     return 0;
 }
 
-static MTLSize size_of(const uint32_t n[3]) { return (MTLSize){n[0], n[1], n[2]}; }
+static MTLSize metal_size_of(const uint32_t n[3]) { return (MTLSize){n[0], n[1], n[2]}; }
 
-static int launch(wb__gpu_device *d, wb__gpu_queue which, void *object, const uint32_t groups[3],
-                  const uint32_t items[3], size_t local, void **arguments, void **event)
+static int metal_launch(wb__gpu_device *d, wb__gpu_queue which, void *object,
+                        const uint32_t groups[3], const uint32_t items[3], size_t local,
+                        void **arguments, void **event)
 {
-    wb__mtl_queue *q = queue_of(d, which);
-    const kernel *k = object;
-    point *p = NULL;
+    wb__mtl_queue *q = metal_queue_of(d, which);
+    const metal_kernel *k = object;
+    metal_point *p = NULL;
     (void)local, (void)arguments;
     int code = new_point(event, &p);
     if (code) return code;
@@ -474,7 +477,7 @@ static int launch(wb__gpu_device *d, wb__gpu_queue which, void *object, const ui
         mtl_setPipeline(q->encoder, k->pipeline);
         for (int i = 0; i < k->n; i++) mtl_setBuffer(q->encoder, k->buffer[i], 0, (NSUInteger)i);
         mtl_setBytes(q->encoder, k->values, k->bytes, (NSUInteger)k->n);
-        mtl_dispatch(q->encoder, size_of(groups), size_of(items));
+        mtl_dispatch(q->encoder, metal_size_of(groups), metal_size_of(items));
         signal_event(wb__mtl_of(d), q, p, event);
     } else {
         wb__free(p);
@@ -485,26 +488,28 @@ static int launch(wb__gpu_device *d, wb__gpu_queue which, void *object, const ui
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static const wb__gpu_hook *const libraries[] = {&wb__mtl_mps, &wb__mtl_mpsgraph, NULL};
-static wb__gpu_state state = {.starting = WB__MUTEX_INIT};
+static const wb__gpu_hook *const metal_libraries[] = {&wb__mtl_mps, &wb__mtl_mpsgraph, NULL};
+static wb__gpu_state metal_state = {.starting = WB__MUTEX_INIT};
 
 const wb__gpu_driver wb__mtl_driver = {
-    .backend = &wb__mtl_backend, .state = &state, .dlpack = 8, .objects = true,
+    .backend = &wb__mtl_backend, .state = &metal_state, .dlpack = 8, .objects = true,
     .oldest_first = true, .choosing = "WEBER_METAL_DEVICES",
     .load = wb__mtl_load, .find = wb__mtl_find, .forget = wb__mtl_forget, .open = wb__mtl_open,
     .close = wb__mtl_close, .enter = wb__mtl_enter, .leave = wb__mtl_leave,
     .error_name = wb__mtl_error_name, .error_kind = wb__mtl_error_kind,
     .error_text = wb__mtl_error_text,
-    .allocate = allocate, .release = release, .memory_left = memory_left, .pin = pin,
-    .unpin = unpin, .up = up, .down = down, .contents = contents, .reaches = reaches, .copy = copy,
-    .drop_event = drop_event, .record = record, .wait_event = wait_event, .sync_event = sync_event,
-    .done = done, .flush = flush, .sync = sync_queue,
-    .options = wb__mtl_options, .compile = wb__mtl_compile, .load_image = wb__mtl_load_image,
-    .unload = wb__mtl_unload, .function = function, .drop_function = drop_function, .bind = bind,
-    .launch = launch, .libraries = libraries,
+    .allocate = metal_allocate, .release = metal_release, .memory_left = memory_left,
+    .pin = metal_pin, .unpin = metal_unpin, .up = metal_up, .down = metal_down,
+    .contents = metal_contents, .reaches = metal_reaches, .copy = metal_copy,
+    .drop_event = metal_drop_event, .record = metal_record, .wait_event = metal_wait_event,
+    .sync_event = metal_sync_event, .done = metal_done, .flush = metal_flush,
+    .sync = metal_sync_queue, .options = wb__mtl_options, .compile = wb__mtl_compile,
+    .load_image = wb__mtl_load_image, .unload = wb__mtl_unload, .function = metal_function,
+    .drop_function = metal_drop_function, .bind = metal_bind, .launch = metal_launch,
+    .libraries = metal_libraries,
 };
 
-static int part(const char *name)
+static int metal_part(const char *name)
 {
     if (!strcmp(name, "MPS")) return wb__mtl_mps_works();
     return strcmp(name, "MPSGraph") ? -1 : wb__mtl_mpsgraph_works();
@@ -513,6 +518,6 @@ static int part(const char *name)
 WB__GPU_WRAPPERS(wb__mtl_driver)
 
 const wb__backend wb__mtl_backend = {
-    .name = "Metal", .tag = "metal", .part = part, .supports = wb__gpu_supports_step,
+    .name = "Metal", .tag = "metal", .part = metal_part, .supports = wb__gpu_supports_step,
     WB__GPU_FUNCTIONS,
 };

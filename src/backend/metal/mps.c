@@ -52,10 +52,10 @@ wb__mps_place wb__mps_place_of(const wb__gpu_addresses *a, int buffer, size_t at
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
-typedef struct { BOOL (*supports)(id device); } functions;
-static functions mps;
-static const wb__gpu_function names[] = {
-    {"MPSSupportsMTLDevice", offsetof(functions, supports)}};
+typedef struct { BOOL (*supports)(id device); } mps_functions;
+static mps_functions mps;
+static const wb__gpu_function mps_names[] = {
+    {"MPSSupportsMTLDevice", offsetof(mps_functions, supports)}};
 
 /* A product without its memory, and the key of its entry.  It is initialised with zeros, since keys
  * are compared byte by byte.  rows, columns: of each matrix in memory; apart: bytes from one row,
@@ -64,23 +64,24 @@ typedef struct {
     int64_t m, n, k, batch, rows[3], columns[3], apart[3][2];
     int32_t transposed[2];
     uint32_t type;
-} problem;
+} mps_problem;
 
 typedef struct {
     wb__gpu_entry base;
-    problem problem;
+    mps_problem problem;
     id kernel, matrix[3];               /* matrix: the descriptors of A, B and C */
-} entry;
-_Static_assert(offsetof(entry, problem) == sizeof(wb__gpu_entry), "the problem is behind the head");
+} mps_entry;
+_Static_assert(offsetof(mps_entry, problem) == sizeof(wb__gpu_entry),
+               "the problem is behind the head");
 
 typedef struct {
     wb__gpu_routine base;
-    entry *entry;
+    mps_entry *entry;
     int buffer[3];                      /* indices, in the plan, of the buffers of A, B and C */
     size_t at[3];                       /* the operands' offsets in their buffers, in bytes */
-} routine;
+} mps_routine;
 
-static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool mps_suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
     static const char *const classes[] = {"MPSMatrixMultiplication", "MPSMatrix",
                                           "MPSMatrixDescriptor"};
@@ -91,25 +92,25 @@ static bool suits(const void *table, const char *missing, char *reason, size_t c
 }
 
 /* There are no handles: objects belong to a device, and are made with it. */
-static int create(void **handle)
+static int mps_create(void **handle)
 {
     *handle = wb__mtl_class("MPSMatrixMultiplication");
     return 0;
 }
 
 
-static void drop(wb__gpu_entry *base)
+static void mps_drop(wb__gpu_entry *base)
 {
-    entry *e = (entry *)base;
+    mps_entry *e = (mps_entry *)base;
     for (int j = 0; j < 3; j++)
         if (e->matrix[j]) mtl_release(e->matrix[j]);
     if (e->kernel) mtl_release(e->kernel);
 }
 
-static int find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *base)
+static int mps_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *base)
 {
-    entry *e = (entry *)base;
-    const problem *p = &e->problem;
+    mps_entry *e = (mps_entry *)base;
+    const mps_problem *p = &e->problem;
     bool all = true;
     for (int j = 0; j < 3; j++) {
         e->matrix[j] = MAKE(matrices, wb__mtl_class("MPSMatrixDescriptor"), (NSUInteger)p->rows[j],
@@ -125,33 +126,33 @@ static int find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gp
     base->found = e->kernel != NULL;
     if (base->found) return 0;
     wb__gpu_vendor_note(d, l, WB__MTL_NO_OBJECT, wb__gpu_call);
-    drop(base);
+    mps_drop(base);
     e->matrix[0] = e->matrix[1] = e->matrix[2] = NULL;
     return 0;
 }
 
-static wb__gpu_vendor library = {
+static wb__gpu_vendor mps_library = {
     .name = "MPS", .variable = "WEBER_METAL_MPS",
     .advice = "Metal Performance Shaders is part of macOS, and is in /System/Library/Frameworks",
     .search = &(const wb__gpu_search){
         .tag = "metal", .variable = "WEBER_METAL_PATH",
         .folders = {"/System/Library/Frameworks/MetalPerformanceShaders.framework"}},
-    .files = (const wb__gpu_file[]){{"MetalPerformanceShaders", 0}, {NULL, 0}}, .functions = names,
-    .n_functions = WB__COUNT(names), .table = &mps, .suits = suits, .creating = "MPS",
-    .create = create, .status_name = wb__mps_status_name,
-    .is_memory = wb__mps_is_memory, .entry_bytes = sizeof(entry), .problem_bytes = sizeof(problem),
-    .find = find, .drop = drop,
+    .files = (const wb__gpu_file[]){{"MetalPerformanceShaders", 0}, {NULL, 0}},
+    .functions = mps_names, .n_functions = WB__COUNT(mps_names), .table = &mps, .suits = mps_suits,
+    .creating = "MPS", .create = mps_create, .status_name = wb__mps_status_name,
+    .is_memory = wb__mps_is_memory, .entry_bytes = sizeof(mps_entry),
+    .problem_bytes = sizeof(mps_problem), .find = mps_find, .drop = mps_drop,
     .reasons = {"MPS is not used", "MPS: it does not work here",
                 "MPS: it does not take this product", "MPS: it refused this one"},
     .lock = WB__MUTEX_INIT,
 };
 
-bool wb__mtl_mps_works(void) { return wb__gpu_vendor_works(&library); }
+bool wb__mtl_mps_works(void) { return wb__gpu_vendor_works(&mps_library); }
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
 /* Sets operand j of a product.  Returns NULL or a short reason. */
-static const char *operand_of(const wb__step *step, int j, problem *p, routine *r)
+static const char *mps_operand_of(const wb__step *step, int j, mps_problem *p, mps_routine *r)
 {
     const wb__view *v = &step->views[j];
     const int64_t *dims = v->dims + v->ndim - 2, size = (int64_t)wb__dtype_size(v->dtype);
@@ -171,7 +172,7 @@ static const char *operand_of(const wb__step *step, int j, problem *p, routine *
 }
 
 /* MPS demands that the matrices of a batch be whole rows apart, and do not overlap. */
-static const char *batch_of(const wb__step *step, problem *p)
+static const char *mps_batch_of(const wb__step *step, mps_problem *p)
 {
     const int64_t size = (int64_t)wb__dtype_size(step->views[2].dtype);
     int64_t steps[3];
@@ -190,7 +191,7 @@ static const char *batch_of(const wb__step *step, problem *p)
  * inner size of about 2^15 or more have read memory beyond the operands (pytorch/pytorch, issue
  * 195163, for MPSGraph). */
 enum { MAX_INNER = 32766 };
-static bool too_large(const problem *p)
+static bool too_large(const mps_problem *p)
 {
     const double most = (double)(INT32_MAX / 16 * 15);      /* the source gives the limit roughly */
     const double last = ((double)p->batch - 1) * (double)p->apart[2][1];
@@ -201,7 +202,8 @@ static bool too_large(const problem *p)
 
 /* Sets *p and the operands of *r from a step.  Returns NULL, or a short reason why MPS does not
  * compute it. */
-static const char *problem_of(const wb__gpu_device *d, const wb__step *step, problem *p, routine *r)
+static const char *mps_problem_of(const wb__gpu_device *d, const wb__step *step, mps_problem *p,
+                                  mps_routine *r)
 {
     const wb__view *a = &step->views[0], *c = &step->views[2];
     const char *reason = NULL;
@@ -215,8 +217,8 @@ static const char *problem_of(const wb__gpu_device *d, const wb__step *step, pro
     if (step->deterministic) return "MPS: not known to be deterministic";
     p->m = c->dims[c->ndim - 2], p->n = c->dims[c->ndim - 1], p->k = a->dims[a->ndim - 1];
     if (!p->m || !p->n || !p->k) return "MPS: nothing to multiply";
-    for (int j = 0; j < 3 && !reason; j++) reason = operand_of(step, j, p, r);
-    if (!reason) reason = batch_of(step, p);
+    for (int j = 0; j < 3 && !reason; j++) reason = mps_operand_of(step, j, p, r);
+    if (!reason) reason = mps_batch_of(step, p);
     if (reason) return reason;
     const double work = (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
     if (work < WB__MPS_MIN_WORK && !wb__mps_always("WEBER_METAL_MPS")) return "MPS: too small";
@@ -224,15 +226,15 @@ static const char *problem_of(const wb__gpu_device *d, const wb__step *step, pro
     return mps.supports(wb__mtl_of((wb__gpu_device *)d)->device) ? NULL : "MPS: not for this GPU";
 }
 
-static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
-                   const char **reason)
+static int mps_prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
+                       const char **reason)
 {
-    problem p;
-    routine made = {.base = {.library = &wb__mtl_mps, .impl = "MPS"}};
+    mps_problem p;
+    mps_routine made = {.base = {.library = &wb__mtl_mps, .impl = "MPS"}};
     int error = WB_ERROR_UNSUPPORTED;
-    *reason = problem_of(d, step, &p, &made);
+    *reason = mps_problem_of(d, step, &p, &made);
     if (*reason) return error;
-    made.entry = (entry *)wb__gpu_entry_of(d, &library, &p, reason, &error);
+    made.entry = (mps_entry *)wb__gpu_entry_of(d, &mps_library, &p, reason, &error);
     if (!made.entry) return error;
     return wb__gpu_keep_routine(&made.base, sizeof made, &made.entry->base, r);
 }
@@ -240,7 +242,7 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
 /* ---- launching ------------------------------------------------------------------------------- */
 
 /* Makes the matrices of the operands.  The caller releases all that are not NULL. */
-static bool make_matrices(const routine *r, const wb__gpu_addresses *a, id matrix[3])
+static bool make_matrices(const mps_routine *r, const wb__gpu_addresses *a, id matrix[3])
 {
     for (int j = 0; j < 3; j++) {
         const wb__mps_place at = wb__mps_place_of(a, r->buffer[j], r->at[j]);
@@ -251,7 +253,7 @@ static bool make_matrices(const routine *r, const wb__gpu_addresses *a, id matri
     return true;
 }
 
-static int encode(wb__gpu_device *d, const entry *e, wb__gpu_queue q, const id matrix[3])
+static int mps_encode(wb__gpu_device *d, const mps_entry *e, wb__gpu_queue q, const id matrix[3])
 {
     void **event = q == WB__GPU_COMPUTE ? wb__gpu_next_event(d) : NULL;
     wb__mtl_encoding to;
@@ -266,21 +268,21 @@ static int encode(wb__gpu_device *d, const entry *e, wb__gpu_queue q, const id m
     return 0;
 }
 
-static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
-                  const wb__gpu_addresses *addresses)
+static int mps_launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
+                      const wb__gpu_addresses *addresses)
 {
-    routine *r = (routine *)base;
+    mps_routine *r = (mps_routine *)base;
     id matrix[3] = {NULL, NULL, NULL};
     const bool made = make_matrices(r, addresses, matrix);
-    const int status =
-        made ? encode(d, r->entry, q, matrix)
-             : wb__gpu_entry_refused(d, &library, &r->entry->base, WB__MTL_NO_OBJECT, wb__gpu_call);
+    const int status = made ? mps_encode(d, r->entry, q, matrix)
+                            : wb__gpu_entry_refused(d, &mps_library, &r->entry->base,
+                                                    WB__MTL_NO_OBJECT, wb__gpu_call);
     for (int j = 0; j < 3; j++)
         if (matrix[j]) mtl_release(matrix[j]);
     return status;
 }
 
 const wb__gpu_hook wb__mtl_mps = {
-    .kinds = 1u << WB__STEP_MATMUL, .bare = true, .vendor = &library, .prepare = prepare,
-    .launch = launch,
+    .kinds = 1u << WB__STEP_MATMUL, .bare = true, .vendor = &mps_library, .prepare = mps_prepare,
+    .launch = mps_launch,
 };

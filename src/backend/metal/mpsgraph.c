@@ -19,36 +19,39 @@ typedef struct {
     int64_t dims[3][4], stride[2], dilation[2], pad[4], groups;
     int32_t variant, last, hwio;    /* last: x and y are NHWC, else NCHW; hwio: w is, else OIHW */
     uint32_t type;
-} problem;
+} mpsgraph_problem;
 
 typedef struct {
     wb__gpu_entry base;
-    problem problem;
+    mpsgraph_problem problem;
     id executable, array[3];            /* array: the descriptors of x, w and y */
     bool swapped;                       /* the executable takes the second input first */
-} entry;
-_Static_assert(offsetof(entry, problem) == sizeof(wb__gpu_entry), "the problem is behind the head");
+} mpsgraph_entry;
+_Static_assert(offsetof(mpsgraph_entry, problem) == sizeof(wb__gpu_entry),
+               "the problem is behind the head");
 
 typedef struct {
     wb__gpu_routine base;
-    entry *entry;
+    mpsgraph_entry *entry;
     int buffer[3];                      /* indices, in the plan, of the buffers of x, w and y */
     size_t at[3];                       /* the operands' offsets in their buffers, in bytes */
-} routine;
+} mpsgraph_routine;
 
 /* For each variant, the places among x, w and y of the two inputs of MPSGraph and of its result. */
-static const int operand[3][3] = {[WB__CONV_FORWARD] = {0, 1, 2}, [WB__CONV_GRAD_INPUT] = {2, 1, 0},
-                                  [WB__CONV_GRAD_WEIGHT] = {2, 0, 1}};
-static const int row_major[4] = {0, 1, 2, 3}, nhwc[4] = {0, 2, 3, 1}, hwio[4] = {2, 3, 1, 0};
+static const int mpsgraph_operand[3][3] = {[WB__CONV_FORWARD] = {0, 1, 2},
+                                           [WB__CONV_GRAD_INPUT] = {2, 1, 0},
+                                           [WB__CONV_GRAD_WEIGHT] = {2, 0, 1}};
+static const int mpsgraph_row_major[4] = {0, 1, 2, 3}, nhwc[4] = {0, 2, 3, 1}, hwio[4] = {2, 3, 1,
+                                                                                          0};
 
 /* The dimensions of operand i in the order of memory, the outermost first. */
-static const int *order_of(const problem *p, int i)
+static const int *mpsgraph_order_of(const mpsgraph_problem *p, int i)
 {
-    if (i == 1) return p->hwio ? hwio : row_major;
-    return p->last ? nhwc : row_major;
+    if (i == 1) return p->hwio ? hwio : mpsgraph_row_major;
+    return p->last ? nhwc : mpsgraph_row_major;
 }
 
-static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool mpsgraph_suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
     static const char *const classes[] = {
         "MPSGraph", "MPSGraphDevice", "MPSGraphShapedType", "MPSGraphConvolution2DOpDescriptor",
@@ -62,7 +65,7 @@ static bool suits(const void *table, const char *missing, char *reason, size_t c
 }
 
 /* There are no handles: objects belong to a device, and are made with it. */
-static int create(void **handle)
+static int mpsgraph_create(void **handle)
 {
     *handle = wb__mtl_class("MPSGraph");
     return 0;
@@ -71,25 +74,25 @@ static int create(void **handle)
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
-static id list_of(const id *items, NSUInteger n)
+static id mpsgraph_list_of(const id *items, NSUInteger n)
 {
     return MAKE(arrayWithObjects, wb__mtl_class("NSArray"), items, n);
 }
 
 /* The shape of operand i as MPSGraph describes it. */
-static id shape_of(const problem *p, int i)
+static id mpsgraph_shape_of(const mpsgraph_problem *p, int i)
 {
-    const int *order = order_of(p, i);
+    const int *order = mpsgraph_order_of(p, i);
     id size[4];
     for (int k = 0; k < 4; k++) {
         size[k] = MAKE(number, wb__mtl_class("NSNumber"), (NSUInteger)p->dims[i][order[k]]);
         if (!size[k]) return NULL;
     }
-    return list_of(size, 4);
+    return mpsgraph_list_of(size, 4);
 }
 
 /* Adds the convolution of a problem to a graph.  Returns the result's tensor, or NULL. */
-static id add_convolution(const problem *p, id graph, const id input[2], id result_shape)
+static id add_convolution(const mpsgraph_problem *p, id graph, const id input[2], id result_shape)
 {
     const NSUInteger data = p->last ? MPSGraphTensorNamedDataLayoutNHWC
                                     : MPSGraphTensorNamedDataLayoutNCHW;
@@ -111,8 +114,8 @@ static id add_convolution(const problem *p, id graph, const id input[2], id resu
 }
 
 /* Compiles a graph whose inputs have these shapes.  Returns the executable or NULL. */
-static id compile(const wb__gpu_device *d, const problem *p, id graph, const id input[2],
-                  const id shape[2], id result)
+static id mpsgraph_compile(const wb__gpu_device *d, const mpsgraph_problem *p, id graph,
+                           const id input[2], const id shape[2], id result)
 {
     const id device = MAKE(graphDevice, wb__mtl_class("MPSGraphDevice"),
                            wb__mtl_of((wb__gpu_device *)d)->device);
@@ -124,7 +127,7 @@ static id compile(const wb__gpu_device *d, const problem *p, id graph, const id 
         all = type[i] != NULL;
     }
     const id feeds = all ? MAKE(dictionary, wb__mtl_class("NSDictionary"), type, input, 2) : NULL;
-    const id targets = feeds ? list_of(&result, 1) : NULL;
+    const id targets = feeds ? mpsgraph_list_of(&result, 1) : NULL;
     if (targets) executable = MAKE(compile, graph, device, feeds, targets, NULL, NULL);
     for (int i = 0; i < 2; i++)
         if (type[i]) mtl_release(type[i]);
@@ -132,7 +135,7 @@ static id compile(const wb__gpu_device *d, const problem *p, id graph, const id 
 }
 
 /* Finds the order in which the executable takes the inputs.  false: it takes others. */
-static bool find_order(entry *e, const id input[2])
+static bool mpsgraph_find_order(mpsgraph_entry *e, const id input[2])
 {
     const id feeds = MAKE(feedTensors, e->executable);
     if (!feeds || mtl_count(feeds) != 2) return false;
@@ -142,30 +145,30 @@ static bool find_order(entry *e, const id input[2])
 }
 
 /* Makes the executable of an entry.  false: failed. */
-static bool make_executable(const wb__gpu_device *d, entry *e, id graph)
+static bool make_executable(const wb__gpu_device *d, mpsgraph_entry *e, id graph)
 {
-    const problem *p = &e->problem;
-    const int *which = operand[p->variant];
+    const mpsgraph_problem *p = &e->problem;
+    const int *which = mpsgraph_operand[p->variant];
     id shape[3], input[2], result;
     for (int i = 0; i < 3; i++)
-        if (!(shape[i] = shape_of(p, which[i]))) return false;
+        if (!(shape[i] = mpsgraph_shape_of(p, which[i]))) return false;
     /* Results are not copied to the host.  The graph's executable has options of its own. */
     mtl_setOptions(graph, MPSGraphOptionsNone);
     for (int i = 0; i < 2; i++)
         if (!(input[i] = MAKE(placeholder, graph, shape[i], p->type, NULL))) return false;
     if (!(result = add_convolution(p, graph, input, shape[2]))) return false;
-    e->executable = compile(d, p, graph, input, shape, result);
+    e->executable = mpsgraph_compile(d, p, graph, input, shape, result);
     if (!e->executable) return false;
     mtl_retain(e->executable);
     mtl_setOptions(e->executable, MPSGraphOptionsNone);
-    return find_order(e, input);
+    return mpsgraph_find_order(e, input);
 }
 
-static bool make_descriptors(entry *e)
+static bool make_descriptors(mpsgraph_entry *e)
 {
     const id maker = wb__mtl_class("MPSNDArrayDescriptor");
     for (int i = 0; i < 3; i++) {
-        const id shape = shape_of(&e->problem, i);
+        const id shape = mpsgraph_shape_of(&e->problem, i);
         e->array[i] = shape ? MAKE(arrayOf, maker, e->problem.type, shape) : NULL;
         if (!e->array[i]) return false;
         mtl_retain(e->array[i]);
@@ -174,47 +177,49 @@ static bool make_descriptors(entry *e)
     return true;
 }
 
-static void drop(wb__gpu_entry *base)
+static void mpsgraph_drop(wb__gpu_entry *base)
 {
-    entry *e = (entry *)base;
+    mpsgraph_entry *e = (mpsgraph_entry *)base;
     for (int i = 0; i < 3; i++)
         if (e->array[i]) mtl_release(e->array[i]);
     if (e->executable) mtl_release(e->executable);
     e->executable = e->array[0] = e->array[1] = e->array[2] = NULL;
 }
 
-static int find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *base)
+static int mpsgraph_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle,
+                         wb__gpu_entry *base)
 {
-    entry *e = (entry *)base;
+    mpsgraph_entry *e = (mpsgraph_entry *)base;
     const id graph = MAKE(newObject, handle);
     base->found = graph && make_executable(d, e, graph) && make_descriptors(e);
     if (graph) mtl_release(graph);
     if (base->found) return 0;
     wb__gpu_vendor_note(d, l, WB__MTL_NO_OBJECT, wb__gpu_call);
-    drop(base);
+    mpsgraph_drop(base);
     return 0;
 }
 
-static wb__gpu_vendor library = {
+static wb__gpu_vendor mpsgraph_library = {
     .name = "MPSGraph", .variable = "WEBER_METAL_MPSGRAPH",
     .advice = "MPSGraph is part of macOS, and is in /System/Library/Frameworks",
     .search = &(const wb__gpu_search){
         .tag = "metal", .variable = "WEBER_METAL_PATH",
         .folders = {"/System/Library/Frameworks/MetalPerformanceShadersGraph.framework"}},
     .files = (const wb__gpu_file[]){{"MetalPerformanceShadersGraph", 0}, {NULL, 0}},
-    .suits = suits, .creating = "MPSGraph", .create = create,
+    .suits = mpsgraph_suits, .creating = "MPSGraph", .create = mpsgraph_create,
     .status_name = wb__mps_status_name, .is_memory = wb__mps_is_memory,
-    .entry_bytes = sizeof(entry), .problem_bytes = sizeof(problem), .find = find, .drop = drop,
+    .entry_bytes = sizeof(mpsgraph_entry), .problem_bytes = sizeof(mpsgraph_problem),
+    .find = mpsgraph_find, .drop = mpsgraph_drop,
     .reasons = {"MPSGraph is not used", "MPSGraph: it does not work here",
                 "MPSGraph: it does not take this one", "MPSGraph: it refused this one"},
     .lock = WB__MUTEX_INIT,
 };
 
-bool wb__mtl_mpsgraph_works(void) { return wb__gpu_vendor_works(&library); }
+bool wb__mtl_mpsgraph_works(void) { return wb__gpu_vendor_works(&mpsgraph_library); }
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-static bool dense(const wb__view *v, const int order[4])
+static bool mpsgraph_dense(const wb__view *v, const int order[4])
 {
     int64_t size = 1;
     for (int i = 3; i >= 0; i--) {
@@ -225,12 +230,13 @@ static bool dense(const wb__view *v, const int order[4])
 }
 
 /* Sets the layouts.  false: MPSGraph has no name for them. */
-static bool layouts(const wb__view *v, problem *p)
+static bool mpsgraph_layouts(const wb__view *v, mpsgraph_problem *p)
 {
-    p->last = !dense(&v[0], row_major) || !dense(&v[2], row_major);
-    p->hwio = !dense(&v[1], row_major);
-    return (!p->last || (dense(&v[0], nhwc) && dense(&v[2], nhwc))) &&
-           (!p->hwio || dense(&v[1], hwio));
+    p->last = !mpsgraph_dense(&v[0], mpsgraph_row_major) ||
+              !mpsgraph_dense(&v[2], mpsgraph_row_major);
+    p->hwio = !mpsgraph_dense(&v[1], mpsgraph_row_major);
+    return (!p->last || (mpsgraph_dense(&v[0], nhwc) && mpsgraph_dense(&v[2], nhwc))) &&
+           (!p->hwio || mpsgraph_dense(&v[1], hwio));
 }
 
 /* Some versions of macOS compute wrong values if an operand has a size of 2^16 or more, or the
@@ -239,7 +245,7 @@ static bool layouts(const wb__view *v, problem *p)
 enum { MAX_SIZE = UINT16_MAX, MAX_FILTER = 255, MAX_GROUPED_FILTER = 15 };
 
 /* Sets the sizes and the operands of a convolution.  Returns NULL or a short reason. */
-static const char *sizes_of(const wb__step *step, problem *p, routine *r)
+static const char *mpsgraph_sizes_of(const wb__step *step, mpsgraph_problem *p, mpsgraph_routine *r)
 {
     const wb__conv_attr *a = &step->conv;
     for (int i = 0; i < 3; i++) {
@@ -264,7 +270,7 @@ static const char *sizes_of(const wb__step *step, problem *p, routine *r)
         if ((p->dims[0][2 + k] + pad[0] + pad[1] - wide) / a->stride[k] + 1 != p->dims[2][2 + k])
             return "MPSGraph: the size of the result";
     }
-    return layouts(step->views, p) ? NULL : "MPSGraph: layouts";
+    return mpsgraph_layouts(step->views, p) ? NULL : "MPSGraph: layouts";
 }
 
 /* MPSGraph chooses the algorithm.  Winograd's, for filters of more than one element without stride,
@@ -279,7 +285,8 @@ static bool maybe_winograd(const wb__step *step)
 
 /* Sets *p and the operands of *r from a step.  Returns NULL, or a short reason why MPSGraph does
  * not compute it. */
-static const char *problem_of(const wb__step *step, problem *p, routine *r)
+static const char *mpsgraph_problem_of(const wb__step *step, mpsgraph_problem *p,
+                                       mpsgraph_routine *r)
 {
     const wb__conv_attr *a = &step->conv;
     double work = 1;
@@ -289,7 +296,7 @@ static const char *problem_of(const wb__step *step, problem *p, routine *r)
     if (!p->type) return "MPSGraph: neither f32 nor f16";
     /* Apple promises nothing about equal bits at every run. */
     if (step->deterministic) return "MPSGraph: not known to be deterministic";
-    const char *reason = sizes_of(step, p, r);
+    const char *reason = mpsgraph_sizes_of(step, p, r);
     if (reason) return reason;
     if (wb__mps_maybe_f16(step)) return "MPSGraph: f16, at the highest precision";
     if (maybe_winograd(step)) return "MPSGraph: maybe Winograd, at the highest precision";
@@ -304,15 +311,15 @@ static const char *problem_of(const wb__step *step, problem *p, routine *r)
     return NULL;
 }
 
-static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
-                   const char **reason)
+static int mpsgraph_prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
+                            const char **reason)
 {
-    problem p;
-    routine made = {.base = {.library = &wb__mtl_mpsgraph, .impl = "MPSGraph"}};
+    mpsgraph_problem p;
+    mpsgraph_routine made = {.base = {.library = &wb__mtl_mpsgraph, .impl = "MPSGraph"}};
     int error = WB_ERROR_UNSUPPORTED;
-    *reason = problem_of(step, &p, &made);
+    *reason = mpsgraph_problem_of(step, &p, &made);
     if (*reason) return error;
-    made.entry = (entry *)wb__gpu_entry_of(d, &library, &p, reason, &error);
+    made.entry = (mpsgraph_entry *)wb__gpu_entry_of(d, &mpsgraph_library, &p, reason, &error);
     if (!made.entry) return error;
     return wb__gpu_keep_routine(&made.base, sizeof made, &made.entry->base, r);
 }
@@ -320,7 +327,7 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
 /* ---- launching ------------------------------------------------------------------------------- */
 
 /* Makes the tensor data of operand i.  Returns NULL on failure. */
-static id data_of(const routine *r, const wb__gpu_addresses *a, int i)
+static id data_of(const mpsgraph_routine *r, const wb__gpu_addresses *a, int i)
 {
     const wb__mps_place at = wb__mps_place_of(a, r->buffer[i], r->at[i]);
     const id array = MAKE(newWithBuffer, mtl_alloc(wb__mtl_class("MPSNDArray")), at.buffer, at.at,
@@ -334,8 +341,8 @@ static id data_of(const routine *r, const wb__gpu_addresses *a, int i)
 /* Encodes the executable.  *encoded: whether MPSGraph did so.  Returns a status.  MPSGraph may
  * commit the command buffer and continue with another.  The queue notes the errors of the first and
  * of the last one; if there are more, those of the others are lost. */
-static int encode(wb__gpu_device *d, const entry *e, wb__gpu_queue q, id inputs, id results,
-                  bool *encoded)
+static int mpsgraph_encode(wb__gpu_device *d, const mpsgraph_entry *e, wb__gpu_queue q, id inputs,
+                           id results, bool *encoded)
 {
     void **event = q == WB__GPU_COMPUTE ? wb__gpu_next_event(d) : NULL;
     wb__mtl_encoding to;
@@ -348,11 +355,11 @@ static int encode(wb__gpu_device *d, const entry *e, wb__gpu_queue q, id inputs,
     return 0;
 }
 
-static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
-                  const wb__gpu_addresses *addresses)
+static int mpsgraph_launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
+                           const wb__gpu_addresses *addresses)
 {
-    routine *r = (routine *)base;
-    const int *which = operand[r->entry->problem.variant];
+    mpsgraph_routine *r = (mpsgraph_routine *)base;
+    const int *which = mpsgraph_operand[r->entry->problem.variant];
     const bool swapped = r->entry->swapped;
     id data[3] = {NULL, NULL, NULL};
     bool made = true, encoded = false;
@@ -361,11 +368,11 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
         data[i] = data_of(r, addresses, which[i < 2 && swapped ? 1 - i : i]);
         made = data[i] != NULL;
     }
-    const id inputs = made ? list_of(data, 2) : NULL;
-    const id results = inputs ? list_of(data + 2, 1) : NULL;
-    if (results) status = encode(d, r->entry, q, inputs, results, &encoded);
+    const id inputs = made ? mpsgraph_list_of(data, 2) : NULL;
+    const id results = inputs ? mpsgraph_list_of(data + 2, 1) : NULL;
+    if (results) status = mpsgraph_encode(d, r->entry, q, inputs, results, &encoded);
     if (!status && !encoded)
-        status = wb__gpu_entry_refused(d, &library, &r->entry->base, WB__MTL_NO_OBJECT,
+        status = wb__gpu_entry_refused(d, &mpsgraph_library, &r->entry->base, WB__MTL_NO_OBJECT,
                                        wb__gpu_call);
     for (int i = 0; i < 3; i++)
         if (data[i]) mtl_release(data[i]);
@@ -373,6 +380,6 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
 }
 
 const wb__gpu_hook wb__mtl_mpsgraph = {
-    .kinds = 1u << WB__STEP_CONV, .bare = true, .vendor = &library, .prepare = prepare,
-    .launch = launch,
+    .kinds = 1u << WB__STEP_CONV, .bare = true, .vendor = &mpsgraph_library,
+    .prepare = mpsgraph_prepare, .launch = mpsgraph_launch,
 };

@@ -18,7 +18,7 @@ typedef struct {
 } program_of;
 
 typedef struct { char magic[8]; uint64_t text_bytes; } image_head;
-static const char magic[8] = "WBMTL01";
+static const char metal_program_magic[8] = "WBMTL01";
 
 /* The optimisations that Metal calls fast math would break the sums with error terms of the
  * prelude. */
@@ -32,7 +32,7 @@ bool wb__mtl_options(wb__gpu_device *base, int flags, char *text, size_t capacit
 /* ---- libraries ------------------------------------------------------------------------------- */
 
 /* Returns the library of a text; NULL: *error receives the reason. */
-static id library_of(wb__mtl_device *d, const char *text, id *error)
+static id metal_program_library_of(wb__mtl_device *d, const char *text, id *error)
 {
     const id options = MAKE(newObject, wb__mtl_class("MTLCompileOptions"));
     if (!options) return NULL;
@@ -82,7 +82,7 @@ int wb__mtl_pipeline(void *program, const char *entry, id *pipeline)
 typedef struct {
     id archive;                         /* NULL: there is none */
     char path[200];                     /* its file, in a folder of its own; "": there is none */
-} file_of;
+} metal_program_file_of;
 
 static id url_of(const char *path)
 {
@@ -90,7 +90,7 @@ static id url_of(const char *path)
 }
 
 /* Creates a folder with a new name for the archive's file. */
-static bool make_folder(file_of *f)
+static bool metal_program_make_folder(metal_program_file_of *f)
 {
     const char *parent = wb__environment_path("TMPDIR");
     const int n = snprintf(f->path, sizeof f->path, "%s/weber-XXXXXX",
@@ -101,10 +101,11 @@ static bool make_folder(file_of *f)
 }
 
 /* Opens the archive of these bytes; an empty one if `data` is NULL. */
-static void open_archive(const wb__mtl_device *d, file_of *f, const void *data, size_t bytes)
+static void open_archive(const wb__mtl_device *d, metal_program_file_of *f, const void *data,
+                         size_t bytes)
 {
     id error = NULL;
-    if (!make_folder(f)) return;
+    if (!metal_program_make_folder(f)) return;
     FILE *to = data ? fopen(f->path, "wb") : NULL;
     bool written = !data || (to && fwrite(data, 1, bytes, to) == bytes);
     if (to) written &= !fclose(to);
@@ -116,7 +117,7 @@ static void open_archive(const wb__mtl_device *d, file_of *f, const void *data, 
     mtl_release(descriptor);
 }
 
-static void drop_archive(file_of *f)
+static void drop_archive(metal_program_file_of *f)
 {
     if (f->archive) mtl_release(f->archive);
     if (!*f->path) return;
@@ -126,14 +127,14 @@ static void drop_archive(file_of *f)
 }
 
 /* Returns the image of a program, which the caller frees; NULL, without an error: there is none. */
-static void *image_of(const file_of *f, const char *text, size_t *bytes)
+static void *metal_program_image_of(const metal_program_file_of *f, const char *text, size_t *bytes)
 {
     id error = NULL;
     int64_t n = 0;
     if (!f->archive || !mtl_serialize(f->archive, url_of(f->path), &error)) return NULL;
     char *archive = wb__file_read(f->path, &n);
     image_head head = {.text_bytes = strlen(text) + 1};
-    memcpy(head.magic, magic, sizeof magic);
+    memcpy(head.magic, metal_program_magic, sizeof metal_program_magic);
     *bytes = sizeof head + (size_t)head.text_bytes + (size_t)n;
     char *image = archive ? wb__alloc(*bytes) : NULL;
     if (image) {
@@ -159,7 +160,7 @@ void wb__mtl_unload(wb__gpu_device *base, void *program)
 
 /* Makes the pipelines of all kernels of a library, from the archive if it has them.  `add`: puts
  * them into the archive first, which is dropped if that fails. */
-static int make_pipelines(const wb__mtl_device *d, id library, file_of *f, bool add,
+static int make_pipelines(const wb__mtl_device *d, id library, metal_program_file_of *f, bool add,
                           void **program)
 {
     const id names = MAKE(functionNames, library);
@@ -175,7 +176,7 @@ static int make_pipelines(const wb__mtl_device *d, id library, file_of *f, bool 
         if (code) break;
         if (add && f->archive && !mtl_addPipeline(f->archive, descriptor, &error)) {
             drop_archive(f);
-            *f = (file_of){0};
+            *f = (metal_program_file_of){0};
             error = NULL;
             mtl_setBinaryArchives(descriptor, NULL);
         }
@@ -192,9 +193,9 @@ static int make_pipelines(const wb__mtl_device *d, id library, file_of *f, bool 
 int wb__mtl_pipeline_of(wb__mtl_device *d, const char *text, id *pipeline)
 {
     id error = NULL;
-    file_of none = {0};
+    metal_program_file_of none = {0};
     void *program = NULL;
-    const id library = library_of(d, text, &error);
+    const id library = metal_program_library_of(d, text, &error);
     if (!library) return wb__mtl_failed(WB__MTL_NOT_COMPILED, error);
     const int code = make_pipelines(d, library, &none, false, &program);
     mtl_release(library);
@@ -209,9 +210,9 @@ int wb__mtl_compile(wb__gpu_device *base, const char *text, const char *options,
 {
     wb__mtl_device *d = wb__mtl_of(base);
     id error = NULL;
-    file_of f = {0};
+    metal_program_file_of f = {0};
     (void)options;
-    const id library = library_of(d, text, &error);
+    const id library = metal_program_library_of(d, text, &error);
     if (!library) {
         const char *log = error ? mtl_UTF8String(mtl_localizedDescription(error)) : NULL;
         wb__gpu_log_build(base, text, log);
@@ -221,7 +222,7 @@ int wb__mtl_compile(wb__gpu_device *base, const char *text, const char *options,
     if (base->keeps_images) open_archive(d, &f, NULL, 0);
     const int code = make_pipelines(d, library, &f, true, program);
     const int status = code ? wb__gpu_fail(&wb__mtl_driver, base, code, "a kernel") : 0;
-    if (!status) *image = image_of(&f, text, bytes);
+    if (!status) *image = metal_program_image_of(&f, text, bytes);
     drop_archive(&f);
     mtl_release(library);
     return status;
@@ -234,14 +235,14 @@ int wb__mtl_load_image(wb__gpu_device *base, const void *image, size_t bytes, co
     const char *text = (const char *)image + sizeof(image_head);
     image_head head;
     id error = NULL;
-    file_of f = {0};
+    metal_program_file_of f = {0};
     (void)options;
     if (bytes < sizeof head) return WB__MTL_NO_OBJECT;
     memcpy(&head, image, sizeof head);
-    if (memcmp(head.magic, magic, sizeof magic) || !head.text_bytes ||
+    if (memcmp(head.magic, metal_program_magic, sizeof metal_program_magic) || !head.text_bytes ||
         head.text_bytes > bytes - sizeof head || text[head.text_bytes - 1])
         return WB__MTL_NO_OBJECT;
-    const id library = library_of(d, text, &error);
+    const id library = metal_program_library_of(d, text, &error);
     if (!library) return wb__mtl_failed(WB__MTL_NOT_COMPILED, error);
     open_archive(d, &f, text + head.text_bytes, bytes - sizeof head - (size_t)head.text_bytes);
     const int code = make_pipelines(d, library, &f, false, program);

@@ -72,7 +72,7 @@ int wb__nccl_ranks_devices(const wb__nccl_library *l)
 }
 
 /* Whether each process may see another device as its first. */
-static bool chooses(const wb__nccl_library *l)
+static bool nccl_library_chooses(const wb__nccl_library *l)
 {
     bool set = false;
     for (const char *const *name = l->visible; *name; name++)
@@ -86,7 +86,7 @@ int wb__nccl_ranks_device(const wb__nccl_library *l, const wb__communicator *c,
     const wb__backend *b = l->driver->backend;
     const int n = wb__nccl_ranks_devices(l);
     if (!n) return wb_error_code();
-    if (c->local_size > n && (wb__nccl_ranks_here() > n || !chooses(l)))
+    if (c->local_size > n && (wb__nccl_ranks_here() > n || !nccl_library_chooses(l)))
         return wb__fail(WB_ERROR_DEVICE, "%s: this machine has %d %s device%s for %d ranks, and"
                         " each rank needs one: start %d, or use WB_MPI", l->name, n, b->name,
                         n > 1 ? "s" : "", c->local_size, n);

@@ -35,14 +35,14 @@ typedef struct {
     char message[1024];
 } rank;
 
-static const wb__nccl_library *used;     /* connects the ranks */
-static const wb__nccl_functions *nccl;   /* its functions */
-static rank ranks[WB__GPU_MAX_DEVICES];
-static int n_ranks;                     /* 0: the ranks are not connected */
-static ncclUniqueId unique;
-static double timeout;
+static const wb__nccl_library *nccl_used; /* connects the ranks */
+static const wb__nccl_functions *nccl_functions; /* its functions */
+static rank nccl_ranks[WB__GPU_MAX_DEVICES];
+static int nccl_n_ranks;                /* 0: the ranks are not connected */
+static ncclUniqueId nccl_unique;
+static double nccl_timeout;
 
-enum { GRACE = 1 };                     /* seconds in which the other ranks may end by themselves */
+enum { NCCL_GRACE = 1 };                /* seconds in which the other ranks may end by themselves */
 static struct {
     wb__mutex lock;
     _Atomic bool set;                   /* a rank has failed; then the others do not change */
@@ -51,29 +51,29 @@ static struct {
 } given_up = {.lock = WB__MUTEX_INIT};
 
 /* The rank for which this thread performs an operation; else it is that of wb__world. */
-static _Thread_local rank *performing;
+static _Thread_local rank *nccl_performing;
 
 static rank *rank_of_thread(void)
 {
     const wb__communicator *c = wb__world();
-    return performing ? performing : c && c->device ? c->context : NULL;
+    return nccl_performing ? nccl_performing : c && c->device ? c->context : NULL;
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-static int fail(const rank *r, const char *call, wb__nccl_enum result)
+static int nccl_fail(const rank *r, const char *call, wb__nccl_enum result)
 {
-    return wb__fail(WB_ERROR_DEVICE, "%s: rank %d of %d: nccl%s: %s (%u): %s", used->name,
-                    r->self->rank, r->self->size, call, nccl->GetErrorString(result), result,
-                    nccl->GetLastError(NULL));
+    return wb__fail(WB_ERROR_DEVICE, "%s: rank %d of %d: nccl%s: %s (%u): %s", nccl_used->name,
+                    r->self->rank, r->self->size, call, nccl_functions->GetErrorString(result),
+                    result, nccl_functions->GetLastError(NULL));
 }
 
 /* Whether the operations of the ranks are ended, since one has failed. */
-static bool is_over(double waits_since)
+static bool nccl_is_over(double waits_since)
 {
     if (!given_up.set) return false;
     wb__mutex_lock(&given_up.lock);
-    const bool over = given_up.set && wb__now() - WB__MAX(given_up.since, waits_since) > GRACE;
+    const bool over = given_up.set && wb__now() - WB__MAX(given_up.since, waits_since) > NCCL_GRACE;
     wb__mutex_unlock(&given_up.lock);
     return over;
 }
@@ -82,27 +82,27 @@ static bool is_over(double waits_since)
 static int fail_as_failed_rank(void)
 {
     wb__mutex_lock(&given_up.lock);
-    const int status = wb__fail(WB_ERROR_DEVICE, "%s: %s", used->name, given_up.why);
+    const int status = wb__fail(WB_ERROR_DEVICE, "%s: %s", nccl_used->name, given_up.why);
     wb__mutex_unlock(&given_up.lock);
     return status;
 }
 
 /* Waits until the communicator is ready again after a call with this result. */
-static int settle(const rank *r, ncclComm_t c, const char *call, wb__nccl_enum result)
+static int nccl_settle(const rank *r, ncclComm_t c, const char *call, wb__nccl_enum result)
 {
-    const double until = wb__now() + timeout;
+    const double until = wb__now() + nccl_timeout;
     while (result == ncclInProgress) {
-        if (r->aborted || is_over(0)) return fail_as_failed_rank();
+        if (r->aborted || nccl_is_over(0)) return fail_as_failed_rank();
         if (wb__now() > until)
             return wb__fail(WB_ERROR_DEVICE, "%s: rank %d of %d has waited %g s for the other"
                             " ranks in nccl%s: a rank has ended, or does not call the same"
-                            " functions in the same order", used->name, r->self->rank,
-                            r->self->size, timeout, call);
+                            " functions in the same order", nccl_used->name, r->self->rank,
+                            r->self->size, nccl_timeout, call);
         wb__os_sleep(100000);
-        const wb__nccl_enum asked = nccl->CommGetAsyncError(c, &result);
+        const wb__nccl_enum asked = nccl_functions->CommGetAsyncError(c, &result);
         if (asked) result = asked;
     }
-    return result ? fail(r, call, result) : 0;
+    return result ? nccl_fail(r, call, result) : 0;
 }
 
 /* ---- the watch ------------------------------------------------------------------------------- */
@@ -132,20 +132,21 @@ int wb__nccl_wait_ends(int code, int lost)
 void wb__nccl_ranks_abort(void)
 {
     wb__os_end_after(3);
-    for (int i = 0; i < n_ranks; i++)
-        if (ranks[i].comm && !ranks[i].aborted) nccl->CommAbort(ranks[i].comm);
+    for (int i = 0; i < nccl_n_ranks; i++)
+        if (nccl_ranks[i].comm && !nccl_ranks[i].aborted)
+            nccl_functions->CommAbort(nccl_ranks[i].comm);
     _Exit(1);
 }
 
-static void end_all(const rank *r, wb__nccl_enum error)
+static void nccl_end_all(const rank *r, wb__nccl_enum error)
 {
-    fprintf(stderr, "weber: %s: rank %d of %d ", used->name, r->self->rank, r->self->size);
+    fprintf(stderr, "weber: %s: rank %d of %d ", nccl_used->name, r->self->rank, r->self->size);
     if (error)
         fprintf(stderr, "fails in %s of %lld bytes: %s: %s", r->what, (long long)r->bytes,
-                nccl->GetErrorString(error), nccl->GetLastError(NULL));
+                nccl_functions->GetErrorString(error), nccl_functions->GetLastError(NULL));
     else {
         char seconds[32];
-        wb__plain(seconds, sizeof seconds, "%g", timeout);
+        wb__plain(seconds, sizeof seconds, "%g", nccl_timeout);
         fprintf(stderr, "has waited %s s for its device, and the last operation of the ranks is %s"
                 " of %lld bytes: a rank has ended, or does not call the same functions in the same"
                 " order", seconds, r->what, (long long)r->bytes);
@@ -168,11 +169,11 @@ static void abort_rank(rank *r)
     wb__mutex_lock(&r->calling);    /* acquired before r->lock */
     r->aborted = true;
     wb__mutex_unlock(&r->calling);
-    nccl->CommAbort(r->comm);
+    nccl_functions->CommAbort(r->comm);
     wb__mutex_lock(&r->lock);
 }
 
-static void *watch(void *given)
+static void *nccl_watch(void *given)
 {
     rank *r = given;
     wb__mutex_lock(&r->lock);
@@ -181,18 +182,18 @@ static void *watch(void *given)
         if (r->stop) break;
         wb__nccl_enum error = ncclSuccess;
         if (given_up.set) {
-            if (r->waiting && is_over(r->since)) abort_rank(r);
+            if (r->waiting && nccl_is_over(r->since)) abort_rank(r);
             continue;
         }
-        if (nccl->CommGetAsyncError(r->comm, &error)) continue;
-        if (error && error != ncclInProgress) end_all(r, error);
-        if (r->waiting && wb__now() - r->since > timeout) end_all(r, ncclSuccess);
+        if (nccl_functions->CommGetAsyncError(r->comm, &error)) continue;
+        if (error && error != ncclInProgress) nccl_end_all(r, error);
+        if (r->waiting && wb__now() - r->since > nccl_timeout) nccl_end_all(r, ncclSuccess);
     }
     wb__mutex_unlock(&r->lock);
     return NULL;
 }
 
-static void note(rank *r, const char *what, size_t bytes)
+static void nccl_note(rank *r, const char *what, size_t bytes)
 {
     wb__mutex_lock(&r->lock);
     r->what = what;
@@ -203,7 +204,7 @@ static void note(rank *r, const char *what, size_t bytes)
 /* ---- operations ------------------------------------------------------------------------------ */
 
 /* The type of a reduction; -1: NCCL is not used for it. */
-static int type_of(wb_dtype t)
+static int nccl_type_of(wb_dtype t)
 {
     switch (t) {
     case WB_F32: return ncclFloat32;
@@ -216,59 +217,59 @@ static int type_of(wb_dtype t)
     }
 }
 
-static wb__nccl_enum op_of(wb__ranks_op op)
+static wb__nccl_enum nccl_op_of(wb__ranks_op op)
 {
     return op == WB__RANKS_SUM ? ncclSum : op == WB__RANKS_MIN ? ncclMin : ncclMax;
 }
 
 /* Calls NCCL for an operation with device addresses.  Copies are copies of bytes.  *call becomes
  * the name of the function. */
-static wb__nccl_enum begin(rank *r, const wb__collective *c, void *stream, const char **call)
+static wb__nccl_enum nccl_begin(rank *r, const wb__collective *c, void *stream, const char **call)
 {
     const size_t bytes = (size_t)c->n * wb__dtype_size(c->dtype), n = (size_t)c->n;
-    const wb__nccl_enum type = (wb__nccl_enum)type_of(c->dtype), op = op_of(c->op);
+    const wb__nccl_enum type = (wb__nccl_enum)nccl_type_of(c->dtype), op = nccl_op_of(c->op);
     switch (c->kind) {
     case WB__COLLECT_ALLREDUCE:
-        note(r, "an allreduce", bytes);
+        nccl_note(r, "an allreduce", bytes);
         *call = "AllReduce";
-        return nccl->AllReduce(c->from, c->to, n, type, op, r->comm, stream);
+        return nccl_functions->AllReduce(c->from, c->to, n, type, op, r->comm, stream);
     case WB__COLLECT_REDUCE:
-        note(r, "a reduction", bytes);
+        nccl_note(r, "a reduction", bytes);
         *call = "Reduce";
-        return nccl->Reduce(c->from, c->to, n, type, op, c->root, r->comm, stream);
+        return nccl_functions->Reduce(c->from, c->to, n, type, op, c->root, r->comm, stream);
     case WB__COLLECT_REDUCE_SCATTER:
-        note(r, "a reduce_scatter", bytes);
+        nccl_note(r, "a reduce_scatter", bytes);
         *call = "ReduceScatter";
-        return nccl->ReduceScatter(c->from, c->to, n, type, op, r->comm, stream);
+        return nccl_functions->ReduceScatter(c->from, c->to, n, type, op, r->comm, stream);
     case WB__COLLECT_ALLGATHER:
-        note(r, "an allgather", bytes);
+        nccl_note(r, "an allgather", bytes);
         *call = "AllGather";
-        return nccl->AllGather(c->from, c->to, bytes, ncclUint8, r->comm, stream);
+        return nccl_functions->AllGather(c->from, c->to, bytes, ncclUint8, r->comm, stream);
     case WB__COLLECT_BARRIER:
-        note(r, "a barrier", 1);
+        nccl_note(r, "a barrier", 1);
         *call = "AllReduce";
-        return nccl->AllReduce(c->to, c->to, 1, ncclUint8, ncclSum, r->comm, stream);
+        return nccl_functions->AllReduce(c->to, c->to, 1, ncclUint8, ncclSum, r->comm, stream);
     case WB__COLLECT_BROADCAST: break;
     }
-    note(r, "a broadcast", bytes);
+    nccl_note(r, "a broadcast", bytes);
     *call = "Broadcast";
-    return nccl->Broadcast(c->to, c->to, bytes, ncclUint8, c->root, r->comm, stream);
+    return nccl_functions->Broadcast(c->to, c->to, bytes, ncclUint8, c->root, r->comm, stream);
 }
 
 /* Puts an operation on a stream. */
-static int put(rank *r, const wb__collective *c, void *stream)
+static int nccl_put(rank *r, const wb__collective *c, void *stream)
 {
     const char *call = "";
     wb__nccl_enum result = ncclSuccess;
     wb__mutex_lock(&r->calling);
     const bool aborted = r->aborted;
-    if (!aborted) result = begin(r, c, stream, &call);
+    if (!aborted) result = nccl_begin(r, c, stream, &call);
     wb__mutex_unlock(&r->calling);
-    return aborted ? fail_as_failed_rank() : settle(r, r->comm, call, result);
+    return aborted ? fail_as_failed_rank() : nccl_settle(r, r->comm, call, result);
 }
 
 /* With the device entered: puts the operation on the compute queue. */
-static int enqueue(rank *r, const wb__collective *c, wb__gpu_memory *from, wb__gpu_memory *to)
+static int nccl_enqueue(rank *r, const wb__collective *c, wb__gpu_memory *from, wb__gpu_memory *to)
 {
     wb__gpu_device *d = r->device;
     wb__collective on_device = *c;
@@ -277,7 +278,7 @@ static int enqueue(rank *r, const wb__collective *c, wb__gpu_memory *from, wb__g
     wb__mutex_lock(&d->lock);
     int status = wb__gpu_uses(d, from);
     if (!status) status = wb__gpu_uses(d, to);
-    if (!status) status = put(r, &on_device, used->stream(d, WB__GPU_COMPUTE));
+    if (!status) status = nccl_put(r, &on_device, nccl_used->stream(d, WB__GPU_COMPUTE));
     if (!status) wb__gpu_issued(d, NULL);
     from->used = to->used = d->issued;
     wb__mutex_unlock(&d->lock);
@@ -285,7 +286,7 @@ static int enqueue(rank *r, const wb__collective *c, wb__gpu_memory *from, wb__g
 }
 
 /* An operation on the host's memory. */
-static int perform(rank *r, const wb__collective *c)
+static int nccl_perform(rank *r, const wb__collective *c)
 {
     const wb_device *base = &r->device->base;
     const size_t each = (size_t)c->n * wb__dtype_size(c->dtype);
@@ -301,7 +302,7 @@ static int perform(rank *r, const wb__collective *c)
     if (!status && (copies || barrier))
         status = wb__gpu_upload(base, to, 0, barrier ? "" : c->to, barrier ? 1 : out);
     if (!status && !(status = wb__gpu_enter(r->device))) {
-        status = enqueue(r, c, from, to);
+        status = nccl_enqueue(r, c, from, to);
         wb__gpu_leave(r->device);
     }
     const bool gets = c->kind != WB__COLLECT_REDUCE || c->root == r->self->rank;
@@ -314,10 +315,10 @@ static int perform(rank *r, const wb__collective *c)
 
 int wb__nccl_ranks_perform(const wb__collective *c)
 {
-    rank *const outer = performing;
-    performing = c->communicator->context;
-    const int status = perform(performing, c);
-    performing = outer;
+    rank *const outer = nccl_performing;
+    nccl_performing = c->communicator->context;
+    const int status = nccl_perform(nccl_performing, c);
+    nccl_performing = outer;
     return status;
 }
 
@@ -332,10 +333,10 @@ static int connect_rank(rank *r)
     ncclComm_t made = NULL;
     int status = wb__gpu_enter(r->device);
     if (status) return status;
-    const wb__nccl_enum begun =
-        nccl->CommInitRankConfig(&made, r->self->size, unique, r->self->rank, &config);
-    status = settle(r, made, "CommInitRankConfig", begun);
-    if (status && made) nccl->CommAbort(made);
+    const wb__nccl_enum begun = nccl_functions->CommInitRankConfig(
+        &made, r->self->size, nccl_unique, r->self->rank, &config);
+    status = nccl_settle(r, made, "CommInitRankConfig", begun);
+    if (status && made) nccl_functions->CommAbort(made);
     else r->comm = made;
     wb__gpu_leave(r->device);
     return status;
@@ -347,10 +348,10 @@ static int disconnect_rank(rank *r, int status)
     if (r->aborted) return status;
     if (wb__gpu_enter_to_release(r->device)) {
         if (!status && !given_up.set)
-            status = settle(r, r->comm, "CommFinalize", nccl->CommFinalize(r->comm));
-        const wb__nccl_enum result = status || given_up.set ? nccl->CommAbort(r->comm)
-                                                            : nccl->CommDestroy(r->comm);
-        if (!status && result) status = fail(r, "CommDestroy", result);
+            status = nccl_settle(r, r->comm, "CommFinalize", nccl_functions->CommFinalize(r->comm));
+        const wb__nccl_enum result = status || given_up.set ? nccl_functions->CommAbort(r->comm)
+                                                            : nccl_functions->CommDestroy(r->comm);
+        if (!status && result) status = nccl_fail(r, "CommDestroy", result);
         wb__gpu_leave(r->device);
     }
     return status;
@@ -377,9 +378,9 @@ static int stop_rank(rank *r)
     return status;
 }
 
-static int start_rank(rank *r)
+static int nccl_start_rank(rank *r)
 {
-    int status = wb__nccl_ranks_device(used, r->self, &r->self->device);
+    int status = wb__nccl_ranks_device(nccl_used, r->self, &r->self->device);
     if (status) return status;
     r->device = r->self->device->state;
     status = connect_rank(r);
@@ -389,10 +390,10 @@ static int start_rank(rank *r)
     wb__mutex_init(&r->calling);
     wb__mutex_init(&r->lock);
     wb__os_cond_init(&r->changed);
-    r->running = wb__os_thread_start(&r->thread, watch, r, false);
+    r->running = wb__os_thread_start(&r->thread, nccl_watch, r, false);
     if (r->running) return 0;
     stop_rank(r);
-    return wb__fail(WB_ERROR_MEMORY, "%s: a thread cannot be created", used->name);
+    return wb__fail(WB_ERROR_MEMORY, "%s: a thread cannot be created", nccl_used->name);
 }
 
 /* ---- all ranks of the process ---------------------------------------------------------------- */
@@ -407,11 +408,11 @@ void wb__nccl_ranks_give_up(const char *why)
 }
 
 typedef int rank_function(rank *r);
-typedef struct { rank_function *f; rank *rank; wb__os_thread thread; } call;
+typedef struct { rank_function *f; rank *rank; wb__os_thread thread; } nccl_call;
 
 static void *call_rank(void *given)
 {
-    const call *c = given;
+    const nccl_call *c = given;
     rank *r = c->rank;
     r->status = c->f(r);
     snprintf(r->message, sizeof r->message, "%s", r->status ? wb_error() : "");
@@ -422,29 +423,29 @@ static void *call_rank(void *given)
  * Returns 0, or the status of the first rank that failed, with its error set. */
 static int each_rank(rank_function *f)
 {
-    call all[WB__RANKS_HERE];
+    nccl_call all[WB__RANKS_HERE];
     int begun = 0, status = 0;
-    if (n_ranks == 1) return ranks->status = f(ranks);
-    for (; begun < n_ranks; begun++) {
-        all[begun] = (call){.f = f, .rank = &ranks[begun]};
-        ranks[begun].status = WB_ERROR_MEMORY;
+    if (nccl_n_ranks == 1) return nccl_ranks->status = f(nccl_ranks);
+    for (; begun < nccl_n_ranks; begun++) {
+        all[begun] = (nccl_call){.f = f, .rank = &nccl_ranks[begun]};
+        nccl_ranks[begun].status = WB_ERROR_MEMORY;
         if (!wb__os_thread_start(&all[begun].thread, call_rank, &all[begun], false)) break;
     }
-    if (begun < n_ranks) {
-        status = wb__fail(WB_ERROR_MEMORY, "%s: a thread cannot be created", used->name);
+    if (begun < nccl_n_ranks) {
+        status = wb__fail(WB_ERROR_MEMORY, "%s: a thread cannot be created", nccl_used->name);
         wb__nccl_ranks_give_up(wb_error());
     }
     for (int i = 0; i < begun; i++) wb__os_thread_join(all[i].thread);
     for (int i = 0; i < begun && !status; i++)
-        if ((status = ranks[i].status)) wb__fail(status, "%s", ranks[i].message);
+        if ((status = nccl_ranks[i].status)) wb__fail(status, "%s", nccl_ranks[i].message);
     return status;
 }
 
 /* If a rank cannot be connected, the others do not wait for it. */
 static int start_or_give_up(rank *r)
 {
-    const int status = start_rank(r);
-    if (status && n_ranks > 1) wb__nccl_ranks_give_up(wb_error());
+    const int status = nccl_start_rank(r);
+    if (status && nccl_n_ranks > 1) wb__nccl_ranks_give_up(wb_error());
     return status;
 }
 
@@ -454,16 +455,16 @@ static int stop_started(rank *r) { return r->running ? stop_rank(r) : 0; }
 int wb__nccl_ranks_start(const wb__nccl_library *library, const char id[WB__NCCL_RANKS_ID],
                          double seconds, int n, wb__communicator *c)
 {
-    used = library;
-    nccl = wb__nccl_open(library);
-    if (!nccl) return wb_error_code();
-    timeout = seconds;
-    n_ranks = n;
+    nccl_used = library;
+    nccl_functions = wb__nccl_open(library);
+    if (!nccl_functions) return wb_error_code();
+    nccl_timeout = seconds;
+    nccl_n_ranks = n;
     given_up.set = false;
-    memcpy(&unique, id, sizeof unique);
+    memcpy(&nccl_unique, id, sizeof nccl_unique);
     for (int i = 0; i < n; i++) {
-        ranks[i] = (rank){.self = &c[i], .what = "connecting"};
-        c[i].context = &ranks[i];
+        nccl_ranks[i] = (rank){.self = &c[i], .what = "connecting"};
+        c[i].context = &nccl_ranks[i];
     }
     const int status = each_rank(start_or_give_up);
     if (!status) return 0;
@@ -471,17 +472,17 @@ int wb__nccl_ranks_start(const wb__nccl_library *library, const char id[WB__NCCL
     wb__error_keep(&kept);
     each_rank(stop_started);
     wb__error_restore(&kept);
-    n_ranks = 0;
+    nccl_n_ranks = 0;
     given_up.set = false;
     return status;
 }
 
-int wb__nccl_ranks_here(void) { return n_ranks; }
+int wb__nccl_ranks_here(void) { return nccl_n_ranks; }
 
 int wb__nccl_ranks_stop(void)
 {
     const int status = each_rank(stop_rank);
-    n_ranks = 0;
+    nccl_n_ranks = 0;
     given_up.set = false;
     return status;
 }
@@ -493,41 +494,43 @@ typedef struct {
     wb__collective operation;
     int from, to;                       /* buffers */
     size_t from_at, to_at;              /* bytes */
-} routine;
+} nccl_routine;
 
-static int prepare(wb__gpu_device *d, const wb__step *s, wb__gpu_routine **r, const char **reason)
+static int nccl_prepare(wb__gpu_device *d, const wb__step *s, wb__gpu_routine **r,
+                        const char **reason)
 {
     const wb__view *x = &s->views[0], *y = &s->views[1];
     (void)reason;
     const bool copies = s->collective == WB__COLLECT_ALLGATHER;
-    if (s->communicator->device != &d->base || (type_of(x->dtype) < 0 && !copies))
+    if (s->communicator->device != &d->base || (nccl_type_of(x->dtype) < 0 && !copies))
         return WB_ERROR_UNSUPPORTED;
-    routine *made = wb__alloc_zero(1, sizeof *made);
+    nccl_routine *made = wb__alloc_zero(1, sizeof *made);
     if (!made) return WB_ERROR_MEMORY;
     const size_t bytes = wb__dtype_size(x->dtype);
     size_t from, to;
-    *made = (routine){.base = {.library = &wb__nccl_ranks, .impl = used->name},
-                      .operation = wb__collective_of(s, &from, &to),
-                      .from = x->buffer, .to = y->buffer,
-                      .from_at = (size_t)x->offset * bytes, .to_at = (size_t)y->offset * bytes};
+    *made = (nccl_routine){.base = {.library = &wb__nccl_ranks, .impl = nccl_used->name},
+                           .operation = wb__collective_of(s, &from, &to),
+                           .from = x->buffer, .to = y->buffer,
+                           .from_at = (size_t)x->offset * bytes,
+                           .to_at = (size_t)y->offset * bytes};
     *r = &made->base;
     return 0;
 }
 
-static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
-                  const wb__gpu_addresses *at)
+static int nccl_launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
+                       const wb__gpu_addresses *at)
 {
-    const routine *r = (const routine *)base;
+    const nccl_routine *r = (const nccl_routine *)base;
     wb__collective c = r->operation;
     rank *own = c.communicator->context;
     if (!own || !own->comm)
         return wb__fail(WB_ERROR_ARGUMENT, "a plan: the ranks are not connected any more");
     c.from = (const void *)(uintptr_t)(at->address[r->from] + r->from_at);
     c.to = (void *)(uintptr_t)(at->address[r->to] + r->to_at);
-    return c.n ? put(own, &c, used->stream(d, q)) : 0;
+    return c.n ? nccl_put(own, &c, nccl_used->stream(d, q)) : 0;
 }
 
 const wb__gpu_hook wb__nccl_ranks = {
     .kinds = 1u << WB__STEP_COLLECTIVE, .aside = true,
-    .prepare = prepare, .launch = launch,
+    .prepare = nccl_prepare, .launch = nccl_launch,
 };

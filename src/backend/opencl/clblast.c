@@ -11,7 +11,7 @@
 enum { ROW_MAJOR = 101, NOT_TRANSPOSED = 111, TRANSPOSED = 112 };
 
 /* With fewer multiplications than 256 x 256 x 256, CLBlast is not faster. */
-static const int64_t min_work = (int64_t)1 << 24;
+static const int64_t clblast_min_work = (int64_t)1 << 24;
 
 #define SIDES(T)                                                                                   \
     (int layout, int a_transposed, int b_transposed, size_t m, size_t n, size_t k, T alpha,        \
@@ -23,18 +23,18 @@ static const int64_t min_work = (int64_t)1 << 24;
      size_t b_step, T beta, cl_mem c, size_t c_at, size_t c_row, size_t c_step, size_t batch,      \
      cl_command_queue *queue, cl_event *event)
 
-#define FUNCTIONS(X)                                                                               \
+#define CLBLAST_FUNCTIONS(X)                                                                       \
     X(int, Sgemm, SIDES(float)) X(int, Dgemm, SIDES(double))                                       \
     X(int, SgemmStridedBatched, BATCHED(float)) X(int, DgemmStridedBatched, BATCHED(double))       \
     X(int, ClearCache, (void))
 
 #define FIELD(type, name, parameters) type (*name) parameters;
-typedef struct { FUNCTIONS(FIELD) } functions;
+typedef struct { CLBLAST_FUNCTIONS(FIELD) } clblast_functions;
 #undef FIELD
-#define NAME(type, name, parameters) {"CLBlast" #name, offsetof(functions, name)},
-static const wb__gpu_function names[] = {FUNCTIONS(NAME)};
+#define NAME(type, name, parameters) {"CLBlast" #name, offsetof(clblast_functions, name)},
+static const wb__gpu_function clblast_names[] = {CLBLAST_FUNCTIONS(NAME)};
 #undef NAME
-static functions blast;
+static clblast_functions clblast;
 
 /* A product prepared for CLBlast. */
 typedef struct {
@@ -44,30 +44,30 @@ typedef struct {
     bool transposed[2];
     size_t m, n, k, at[3];              /* sizes and offsets in elements */
     int64_t batch, row[3], step[3];
-} product;
+} clblast_product;
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static bool used;               /* whether CLBlast's caches contain objects of our contexts */
+static bool clblast_used;       /* whether CLBlast's caches contain objects of our contexts */
 
-static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool clblast_suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
     (void)table;
     if (missing) snprintf(reason, capacity, "libclblast.so.1 has no %s", missing);
     return !missing;
 }
 
-static wb__gpu_vendor library = {
+static wb__gpu_vendor clblast_library = {
     .name = "CLBlast", .advice = "install CLBlast 1.5 or newer (Debian: libclblast1)",
     .search = &(const wb__gpu_search){.tag = "opencl"},
-    .files = (const wb__gpu_file[]){{"libclblast.so.1", 1}, {NULL, 0}}, .functions = names,
-    .n_functions = WB__COUNT(names), .table = &blast, .suits = suits,
+    .files = (const wb__gpu_file[]){{"libclblast.so.1", 1}, {NULL, 0}}, .functions = clblast_names,
+    .n_functions = WB__COUNT(clblast_names), .table = &clblast, .suits = clblast_suits,
     .lock = WB__MUTEX_INIT,
 };
 
 bool wb__cl_blast_works(void)
 {
-    if (wb__cl_usual_driver()) return wb__gpu_vendor_works(&library);
+    if (wb__cl_usual_driver()) return wb__gpu_vendor_works(&clblast_library);
     wb__fail(WB_ERROR_UNSUPPORTED, "opencl: CLBlast is not used with a driver that"
              " WEBER_OPENCL_LIBRARY names: it opens the usual one");
     return false;
@@ -75,13 +75,14 @@ bool wb__cl_blast_works(void)
 
 void wb__cl_blast_stop(void)
 {
-    if (used) blast.ClearCache();
-    used = false;
+    if (clblast_used) clblast.ClearCache();
+    clblast_used = false;
 }
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-static const char *refusal(const wb__gpu_device *d, const wb__step *step, product *p)
+static const char *clblast_refusal(const wb__gpu_device *d, const wb__step *step,
+                                   clblast_product *p)
 {
     const wb__view *a = &step->views[0], *c = &step->views[2];
     const bool always = wb__environment_switch("WEBER_OPENCL_CLBLAST", false);
@@ -89,11 +90,11 @@ static const char *refusal(const wb__gpu_device *d, const wb__step *step, produc
     if (wb__gpu_is_off("WEBER_OPENCL_CLBLAST")) return "CLBlast: disabled";
     if (d->target.in_turn && !always) return "CLBlast: no faster on a CPU";
     if (a->dtype != WB_F32 && a->dtype != WB_F64) return "CLBlast: neither f32 nor f64";
-    *p = (product){.dtype = a->dtype, .m = (size_t)c->dims[last - 1], .n = (size_t)c->dims[last],
-                   .k = (size_t)a->dims[a->ndim - 1]};
+    *p = (clblast_product){.dtype = a->dtype, .m = (size_t)c->dims[last - 1],
+                           .n = (size_t)c->dims[last], .k = (size_t)a->dims[a->ndim - 1]};
     const double work = (double)p->m * (double)p->n * (double)p->k;
     if (!work) return "CLBlast: nothing to multiply";
-    if (work < (double)min_work && !always) return "CLBlast: too small";
+    if (work < (double)clblast_min_work && !always) return "CLBlast: too small";
     for (int j = 0; j < 3; j++) {
         bool transposed = false;
         const wb__view *v = &step->views[j];
@@ -114,12 +115,12 @@ static const char *refusal(const wb__gpu_device *d, const wb__step *step, produc
     return NULL;
 }
 
-static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
-                   const char **reason)
+static int clblast_prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
+                           const char **reason)
 {
-    product p = {.batch = 0};
+    clblast_product p = {.batch = 0};
     *reason = wb__step_is_special(step) ? "CLBlast: sums or operands beside the product"
-                                        : refusal(d, step, &p);
+                                        : clblast_refusal(d, step, &p);
     if (*reason) return WB_ERROR_UNSUPPORTED;
     p.base = (wb__gpu_routine){.library = &wb__cl_blast, .impl = "CLBlast"};
     return wb__gpu_keep_routine(&p.base, sizeof p, NULL, r);
@@ -130,10 +131,10 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
 #define ONE(T) ROW_MAJOR, side[p->transposed[0]], side[p->transposed[1]], p->m, p->n, p->k, (T)1,  \
                object[0], at[0], p->row[0]
 
-static int launch(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
-                  const wb__gpu_addresses *addresses)
+static int clblast_launch(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
+                          const wb__gpu_addresses *addresses)
 {
-    const product *p = (const product *)r;
+    const clblast_product *p = (const clblast_product *)r;
     cl_command_queue *queue = &wb__cl_of(d)->queue[q];
     static const int side[2] = {NOT_TRANSPOSED, TRANSPOSED};
     const bool f32 = p->dtype == WB_F32;
@@ -146,15 +147,17 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
         at[j] = p->at[j];
         if (addresses->offsets) at[j] += addresses->offsets[p->view[j]] / (f32 ? 4 : 8);
     }
-    used = true;
-#define PRODUCT(T, name)                                                                           \
-    blast.name(ONE(T), object[1], at[1], p->row[1], (T)0, object[2], at[2], p->row[2], queue, event)
+    clblast_used = true;
+#define CLBLAST_PRODUCT(T, name)                                                                   \
+    clblast.name(ONE(T), object[1], at[1], p->row[1], (T)0, object[2], at[2], p->row[2], queue,    \
+                 event)
 #define PRODUCTS(T, name)                                                                          \
-    blast.name(ONE(T), p->step[0], object[1], at[1], p->row[1], p->step[1], (T)0, object[2],       \
-               at[2], p->row[2], p->step[2], p->batch, queue, event)
+    clblast.name(ONE(T), p->step[0], object[1], at[1], p->row[1], p->step[1], (T)0, object[2],     \
+                 at[2], p->row[2], p->step[2], p->batch, queue, event)
     const int code = p->batch > 1 ? f32 ? PRODUCTS(float, SgemmStridedBatched)
                                         : PRODUCTS(double, DgemmStridedBatched)
-                                  : f32 ? PRODUCT(float, Sgemm) : PRODUCT(double, Dgemm);
+                     : f32 ? CLBLAST_PRODUCT(float, Sgemm)
+                                  : CLBLAST_PRODUCT(double, Dgemm);
     wb__gpu_call = "CLBlast";
     if (code)
         return wb__gpu_fail(&wb__cl_driver, d, code, "%zu products of %zu x %zu x %zu",
@@ -164,6 +167,7 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
 }
 
 const wb__gpu_hook wb__cl_blast = {
-    .kinds = 1u << WB__STEP_MATMUL, .bare = true, .prepare = prepare, .launch = launch,
+    .kinds = 1u << WB__STEP_MATMUL, .bare = true, .prepare = clblast_prepare,
+    .launch = clblast_launch,
 };
 

@@ -10,21 +10,22 @@
 /* A program may keep a device's address, so devices have fixed positions: if the drivers list the
  * same devices again, each gets its old position. */
 enum { MAX_PLATFORMS = 16, MAX_DEVICES = WB__GPU_MAX_DEVICES };
-static wb__cl_platform platforms[MAX_PLATFORMS];
-static wb__cl_device devices[MAX_DEVICES];
+static wb__cl_platform opencl_device_platforms[MAX_PLATFORMS];
+static wb__cl_device opencl_device_devices[MAX_DEVICES];
 static cl_uint n_platforms;
-static int n_devices;
+static int opencl_device_n_devices;
 
 /* ---- properties of a device ------------------------------------------------------------------ */
 
-#define FAIL(...) wb__gpu_fail(&wb__cl_driver, NULL, __VA_ARGS__)
+#define OPENCL_DEVICE_FAIL(...) wb__gpu_fail(&wb__cl_driver, NULL, __VA_ARGS__)
 
-static int ask(cl_device_id id, cl_uint what, void *value, size_t capacity, const char *name)
+static int opencl_device_ask(cl_device_id id, cl_uint what, void *value, size_t capacity,
+                             const char *name)
 {
     const int code = CALL(GetDeviceInfo, id, what, capacity, value, NULL);
-    return code ? FAIL(code, "%s", name) : 0;
+    return code ? OPENCL_DEVICE_FAIL(code, "%s", name) : 0;
 }
-#define ASK(what, value) ask(id, CL_DEVICE_##what, &(value), sizeof(value), #what)
+#define ASK(what, value) opencl_device_ask(id, CL_DEVICE_##what, &(value), sizeof(value), #what)
 
 /* Some drivers pad names with spaces. */
 static void trim_blanks(char *text)
@@ -38,7 +39,7 @@ static void trim_blanks(char *text)
 static int ask_text(cl_device_id id, cl_uint what, char *text, size_t capacity, const char *name)
 {
     char long_text[1024] = "";
-    if (ask(id, what, long_text, sizeof long_text - 1, name)) return WB_ERROR_DEVICE;
+    if (opencl_device_ask(id, what, long_text, sizeof long_text - 1, name)) return WB_ERROR_DEVICE;
     trim_blanks(long_text);
     snprintf(text, capacity, "%.*s", (int)capacity - 1, long_text);
     return 0;
@@ -51,7 +52,7 @@ static bool is_pocl(const wb__cl_device *d)
 }
 
 /* Whether the blank-separated list has the name. */
-static bool is_listed(const char *list, const char *name)
+static bool opencl_device_is_listed(const char *list, const char *name)
 {
     const size_t n = strlen(name);
     for (const char *at = list; (at = strstr(at, name)); at += n)
@@ -86,7 +87,8 @@ static int matrix_lanes(const wb__cl_device *d)
         return 0;
     char *list = extensions_of(d->id);
     bool has = list != NULL;
-    for (size_t i = 0; i < WB__COUNT(needed) && has; i++) has = is_listed(list, needed[i]);
+    for (size_t i = 0; i < WB__COUNT(needed) && has; i++)
+        has = opencl_device_is_listed(list, needed[i]);
     wb__free(list);
     if (!has || cl.GetDeviceInfo(d->id, CL_DEVICE_SUB_GROUP_SIZES_INTEL, sizeof sizes, sizes,
                                  &bytes))
@@ -97,7 +99,7 @@ static int matrix_lanes(const wb__cl_device *d)
 }
 
 /* Sets the device's properties.  *unfit: the reason why the device cannot be used, or NULL. */
-static int describe(wb__cl_device *d, const char **unfit)
+static int opencl_device_describe(wb__cl_device *d, const char **unfit)
 {
     const cl_device_id id = d->id;
     char name[sizeof d->gpu.name] = "", version[128] = "", driver[96] = "";
@@ -148,33 +150,33 @@ static int describe(wb__cl_device *d, const char **unfit)
 /* ---- finding --------------------------------------------------------------------------------- */
 
 /* Adds the devices of a platform to the list. */
-static int list_devices(wb__cl_platform *p, wb__gpu_device **list, int *n_list)
+static int opencl_device_list_devices(wb__cl_platform *p, wb__gpu_device **list, int *n_list)
 {
     cl_uint n = 0;
     const cl_bitfield types =
         CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR | CL_DEVICE_TYPE_CPU;
     int code = CALL(GetPlatformInfo, p->id, CL_PLATFORM_NAME, sizeof p->name - 1, p->name, NULL);
     if (code && code != CL_INVALID_VALUE)       /* the name does not fit in the buffer: use none */
-        return FAIL(code, "the platform's name");
+        return OPENCL_DEVICE_FAIL(code, "the platform's name");
     code = CALL(GetDeviceIDs, p->id, types, 0, NULL, &n);
     if (code == CL_DEVICE_NOT_FOUND || (!code && !n)) return 0;
-    if (code) return FAIL(code, "platform %s", p->name);
+    if (code) return OPENCL_DEVICE_FAIL(code, "platform %s", p->name);
     cl_device_id *ids = wb__alloc_zero(n, sizeof(*ids));
     if (!ids) return WB_ERROR_MEMORY;
     code = CALL(GetDeviceIDs, p->id, types, n, ids, NULL);
-    int status = code ? FAIL(code, "platform %s", p->name) : 0;
-    for (cl_uint i = 0; i < n && !status && n_devices < MAX_DEVICES; i++) {
+    int status = code ? OPENCL_DEVICE_FAIL(code, "platform %s", p->name) : 0;
+    for (cl_uint i = 0; i < n && !status && opencl_device_n_devices < MAX_DEVICES; i++) {
         const char *unfit = NULL;
-        wb__cl_device *d = &devices[n_devices];
+        wb__cl_device *d = &opencl_device_devices[opencl_device_n_devices];
         memset(d, 0, sizeof *d);
         d->platform = p;
         d->id = ids[i];
-        status = describe(d, &unfit);
+        status = opencl_device_describe(d, &unfit);
         if (!status && unfit)
             wb__log(WB_LOG_WARN, "opencl: %s of %s %s: skipped", d->gpu.name, p->name, unfit);
         if (status || unfit) continue;
         list[(*n_list)++] = &d->gpu;
-        n_devices++;
+        opencl_device_n_devices++;
     }
     wb__free(ids);
     return status;
@@ -190,37 +192,39 @@ int wb__cl_find(wb__gpu_device **list, int *n_list)
         return wb__fail(WB_ERROR_DEVICE, "opencl: no platform: the loader is installed, but no"
                         " driver is registered in /etc/OpenCL/vendors; install the driver of your"
                         " GPU's vendor, or pocl-opencl-icd (Debian), which runs on any CPU");
-    if (code) return FAIL(code, "how many there are");
+    if (code) return OPENCL_DEVICE_FAIL(code, "how many there are");
     n = WB__MIN(n, (cl_uint)MAX_PLATFORMS);
     cl_platform_id ids[MAX_PLATFORMS];
-    if ((code = CALL(GetPlatformIDs, n, ids, NULL))) return FAIL(code, "%u of them", (unsigned)n);
+    if ((code = CALL(GetPlatformIDs, n, ids, NULL)))
+        return OPENCL_DEVICE_FAIL(code, "%u of them", (unsigned)n);
     int failed = 0;
     for (cl_uint i = 0; i < n; i++) {
-        wb__cl_platform *p = &platforms[n_platforms++];
+        wb__cl_platform *p = &opencl_device_platforms[n_platforms++];
         *p = (wb__cl_platform){.id = ids[i]};
         wb__mutex_init(&p->lock);
         const int before = *n_list;
-        if (!list_devices(p, list, n_list)) continue;
+        if (!opencl_device_list_devices(p, list, n_list)) continue;
         failed = wb_error_code();
-        n_devices = *n_list = before;
+        opencl_device_n_devices = *n_list = before;
         if (n > 1) wb__log(WB_LOG_WARN, "%s: platform skipped", wb_error());
     }
     if (*n_list) return 0;
     return failed ? failed
                   : wb__fail(WB_ERROR_DEVICE, "opencl: no device on %u platform%s (the first is"
                              " %s); run `clinfo` to find out why", (unsigned)n, n == 1 ? "" : "s",
-                             platforms[0].name);
+                             opencl_device_platforms[0].name);
 }
 
 void wb__cl_forget(void)
 {
     wb__cl_blast_stop();
     for (cl_uint i = 0; i < n_platforms; i++) {
-        if (platforms[i].context) cl.ReleaseContext(platforms[i].context);
-        wb__mutex_destroy(&platforms[i].lock);
+        if (opencl_device_platforms[i].context)
+            cl.ReleaseContext(opencl_device_platforms[i].context);
+        wb__mutex_destroy(&opencl_device_platforms[i].lock);
     }
     n_platforms = 0;
-    n_devices = 0;
+    opencl_device_n_devices = 0;
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */

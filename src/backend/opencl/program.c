@@ -51,7 +51,7 @@ int wb__cl_load_image(wb__gpu_device *base, const void *image, size_t bytes, con
 
 /* Returns a copy of the program's image for device `d`, which the caller frees; NULL, without an
  * error: there is none. */
-static void *image_of(const wb__cl_device *d, cl_program program, size_t *bytes)
+static void *opencl_program_image_of(const wb__cl_device *d, cl_program program, size_t *bytes)
 {
     cl_device_id ids[WB__GPU_MAX_DEVICES];
     size_t sizes[WB__GPU_MAX_DEVICES], ids_bytes = 0;
@@ -93,6 +93,6 @@ int wb__cl_compile(wb__gpu_device *base, const char *text, const char *options, 
         return status;
     }
     *program = made;
-    if (base->keeps_images) *image = image_of(d, made, bytes);
+    if (base->keeps_images) *image = opencl_program_image_of(d, made, bytes);
     return 0;
 }

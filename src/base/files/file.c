@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-enum { BUFFER = 1 << 16, FIRST_CAPACITY = 1 << 16 };
+enum { READER_BUFFER = 1 << 16, FIRST_CAPACITY = 1 << 16 };
 
 struct wb__reader {
     char *path;
@@ -19,7 +19,7 @@ struct wb__reader {
                                    zero */
     int64_t n, capacity, size;  /* size: size of a plain file; -1: unknown */
     size_t from, to;            /* the unread part of `buffer` */
-    unsigned char buffer[BUFFER];
+    unsigned char buffer[READER_BUFFER];
 };
 
 static _Atomic int64_t unpack_limit = (int64_t)4 << 30, pipe_limit = WB__FILE_MOST;
@@ -30,28 +30,28 @@ void wb__pipe_limit(int64_t bytes) { pipe_limit = bytes; }
 
 /* ---- failures for tests ---------------------------------------------------------------------- */
 
-static _Atomic int64_t calls, fail_at;
+static _Atomic int64_t reader_calls, reader_fail_at;
 
 void wb__io_fail_at(int64_t n)
 {
-    calls = 0;
-    fail_at = n;
+    reader_calls = 0;
+    reader_fail_at = n;
 }
 
-int64_t wb__io_count(void) { return calls; }
+int64_t wb__io_count(void) { return reader_calls; }
 
 bool wb__io_must_fail(void)
 {
-    int64_t n = ++calls;
-    if (n != fail_at) return false;
+    int64_t n = ++reader_calls;
+    if (n != reader_fail_at) return false;
     wb__os_set_error(WB__OS_BROKEN);
     return true;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static int fail(const wb__reader *r, const char *format, ...) WB__PRINTF(2, 3);
-static int fail(const wb__reader *r, const char *format, ...)
+static int reader_fail(const wb__reader *r, const char *format, ...) WB__PRINTF(2, 3);
+static int reader_fail(const wb__reader *r, const char *format, ...)
 {
     char reason[512];
     va_list arguments;
@@ -63,11 +63,11 @@ static int fail(const wb__reader *r, const char *format, ...)
 }
 
 /* Reads more bytes into the buffer; none at the end of the file. */
-static int add(wb__reader *r)
+static int reader_add(wb__reader *r)
 {
     if (r->from == r->to) r->from = r->to = 0;
     const int64_t got =
-        wb__io_must_fail() ? -1 : wb__os_read(r->file, r->buffer + r->to, BUFFER - r->to);
+        wb__io_must_fail() ? -1 : wb__os_read(r->file, r->buffer + r->to, READER_BUFFER - r->to);
     if (got >= 0) return r->to += (size_t)got, 0;
     return wb__fail(WB_ERROR_FILE, "%s: byte %lld: cannot be read: %s", r->path, (long long)r->n,
                     wb__os_reason());
@@ -75,16 +75,16 @@ static int add(wb__reader *r)
 
 /* Detects gzip by the first two bytes, 1f 8b, and prepares decompression.  Fails if a plain file is
  * too large. */
-static int look(wb__reader *r)
+static int reader_look(wb__reader *r)
 {
     for (size_t before = 1; r->to < 2 && before != r->to;) {
         before = r->to;
-        int status = add(r);
+        int status = reader_add(r);
         if (status) return status;
     }
     if (r->to < 2 || r->buffer[0] != 0x1f || r->buffer[1] != 0x8b) {
         if (r->size <= WB__FILE_MOST) return 0;
-        return fail(r, "%lld bytes; the limit is 4 GiB", (long long)r->size);
+        return reader_fail(r, "%lld bytes; the limit is 4 GiB", (long long)r->size);
     }
     r->gzip = wb__unpacker_open(r->path);
     if (!r->gzip) return wb_error_code();
@@ -92,7 +92,7 @@ static int look(wb__reader *r)
     return 0;
 }
 
-static int open_file(const char *path, wb__os_about *about)
+static int reader_open_file(const char *path, wb__os_about *about)
 {
     int file = wb__io_must_fail() ? -1 : wb__os_open(path, WB__OS_READ);
     if (file >= 0 && wb__os_look_at(file, about) && about->kind == WB__OS_FOLDER) {
@@ -114,9 +114,9 @@ wb__reader *wb__reader_open(const char *path)
     if (!r) return NULL;
     memset(r, 0, offsetof(wb__reader, buffer));
     r->path = wb__strdup(path);
-    r->file = r->path ? open_file(path, &about) : -1;
+    r->file = r->path ? reader_open_file(path, &about) : -1;
     r->size = about.kind == WB__OS_PLAIN ? about.bytes : -1;
-    if (r->file >= 0 && look(r) == 0) return r;
+    if (r->file >= 0 && reader_look(r) == 0) return r;
     wb__reader_close(r);
     return NULL;
 }
@@ -140,16 +140,16 @@ bool wb__reader_unpacks(const wb__reader *r) { return r->gzip; }
 static int next_stream(wb__reader *r)
 {
     for (;;) {
-        int status = r->from == r->to ? add(r) : 0;
+        int status = r->from == r->to ? reader_add(r) : 0;
         if (status) return status;
         r->ended = r->from == r->to;
         if (r->ended || (r->buffer[r->from] == 0x1f && wb__unpacker_next(r->gzip))) return 0;
         if (r->buffer[r->from++] != 0)
-            return fail(r, "something that is not gzip follows the compressed data");
+            return reader_fail(r, "something that is not gzip follows the compressed data");
     }
 }
 
-static int unpack(wb__reader *r, void *to, int64_t n, int64_t *got)
+static int reader_unpack(wb__reader *r, void *to, int64_t n, int64_t *got)
 {
     wb__unpacking u = {.from = r->buffer + r->from, .left = r->to - r->from, .to = to,
                        .room = (size_t)n};
@@ -160,7 +160,7 @@ static int unpack(wb__reader *r, void *to, int64_t n, int64_t *got)
     if (outcome == WB__UNPACK_MORE) return 0;
     if (outcome == WB__UNPACK_MEMORY)
         return wb__fail(WB_ERROR_MEMORY, "%s: no memory to decompress it", r->path);
-    return fail(r, "the compressed data are damaged: %s", u.why);
+    return reader_fail(r, "the compressed data are damaged: %s", u.why);
 }
 
 /* Reads at most n bytes and adds their number to r->n.  May read none although the file has
@@ -168,10 +168,10 @@ static int unpack(wb__reader *r, void *to, int64_t n, int64_t *got)
 static int read_some(wb__reader *r, void *to, int64_t n, int64_t *got)
 {
     *got = 0;
-    int status = r->from == r->to ? add(r) : 0;
+    int status = r->from == r->to ? reader_add(r) : 0;
     if (status) return status;
-    if (r->gzip && r->from < r->to) return unpack(r, to, n, got);
-    if (r->gzip) return fail(r, "the compressed data end too early");
+    if (r->gzip && r->from < r->to) return reader_unpack(r, to, n, got);
+    if (r->gzip) return reader_fail(r, "the compressed data end too early");
     *got = WB__MIN(n, (int64_t)(r->to - r->from));
     memcpy(to, r->buffer + r->from, (size_t)*got);
     r->from += (size_t)*got;
@@ -181,7 +181,7 @@ static int read_some(wb__reader *r, void *to, int64_t n, int64_t *got)
 }
 
 /* Makes room for at least one more byte in the block, but for at most `most` bytes in all. */
-static int grow(wb__reader *r, int64_t most)
+static int reader_grow(wb__reader *r, int64_t most)
 {
     if (r->n < r->capacity) return 0;
     const int64_t first = r->size > 0 ? r->size + 1 : FIRST_CAPACITY;
@@ -198,14 +198,14 @@ int wb__reader_fill(wb__reader *r, int64_t n)
     const int64_t limit = r->gzip ? unpack_limit : pipe_limit;
     while (!r->ended && r->n < n) {
         int64_t got;
-        int status = grow(r, WB__MIN(n - 1, limit) + 1);
+        int status = reader_grow(r, WB__MIN(n - 1, limit) + 1);
         if (!status) status = read_some(r, r->block + r->n, r->capacity - r->n, &got);
         if (status) return status;
         if (r->n <= limit) continue;
-        return r->gzip ? fail(r, "more than %lld bytes when decompressed: the limit of "
-                              "wb_set_unpack_limit", (long long)limit)
-                       : fail(r, "more than %lld bytes: the limit of a pipe or a device",
-                              (long long)limit);
+        return r->gzip ? reader_fail(r, "more than %lld bytes when decompressed: the limit of "
+                                     "wb_set_unpack_limit", (long long)limit)
+                       : reader_fail(r, "more than %lld bytes: the limit of a pipe or a device",
+                                     (long long)limit);
     }
     return 0;
 }

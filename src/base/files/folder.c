@@ -3,7 +3,7 @@
 #include "base/files/file_calls.h"
 #include "base/os.h"
 
-static int fail(const char *path, const char *what)
+static int folder_fail(const char *path, const char *what)
 {
     return wb__fail(WB_ERROR_FILE, "%s: %s: %s", path, what, wb__os_reason());
 }
@@ -21,19 +21,19 @@ int wb__folder_make(const char *path)
         if (wb__is_folder(path)) return 0;
         wb__os_set_error(WB__OS_NO_FOLDER);
     }
-    return fail(path, "the folder cannot be made");
+    return folder_fail(path, "the folder cannot be made");
 }
 
 int wb__folder_each(const char *path, int (*each)(const char *name, void *ctx), void *ctx)
 {
     wb__os_folder *folder = wb__io_must_fail() ? NULL : wb__os_folder_open(path);
-    if (!folder) return fail(path, "the folder cannot be opened");
+    if (!folder) return folder_fail(path, "the folder cannot be opened");
     int status = 0;
     while (!status) {
         const char *name = wb__io_must_fail() ? NULL : wb__os_folder_next(folder);
         if (name) status = each(name, ctx);
         else if (!wb__os_error()) break;
-        else status = fail(path, "the folder cannot be read");
+        else status = folder_fail(path, "the folder cannot be read");
     }
     wb__os_folder_close(folder);
     return status;
@@ -41,6 +41,6 @@ int wb__folder_each(const char *path, int (*each)(const char *name, void *ctx), 
 
 int wb__file_remove(const char *path)
 {
-    if (wb__io_must_fail() || !wb__os_remove(path)) return fail(path, "cannot be removed");
+    if (wb__io_must_fail() || !wb__os_remove(path)) return folder_fail(path, "cannot be removed");
     return 0;
 }

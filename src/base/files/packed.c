@@ -21,13 +21,13 @@ uint32_t wb__crc32_join(uint32_t first, uint32_t second, int64_t bytes)
 
 struct wb__unpacker { z_stream z; };
 
-static voidpf allocate(voidpf opaque, uInt items, uInt size)
+static voidpf unpacker_allocate(voidpf opaque, uInt items, uInt size)
 {
     (void)opaque;
     return wb__alloc_zero(items, size);
 }
 
-static void release(voidpf opaque, voidpf block)
+static void unpacker_release(voidpf opaque, voidpf block)
 {
     (void)opaque;
     wb__free(block);
@@ -38,8 +38,8 @@ wb__unpacker *wb__unpacker_open(const char *path)
     enum { WINDOW = 15, GZIP = 16 };
     wb__unpacker *u = wb__alloc_zero(1, sizeof *u);
     if (!u) return NULL;
-    u->z.zalloc = allocate;
-    u->z.zfree = release;
+    u->z.zalloc = unpacker_allocate;
+    u->z.zfree = unpacker_release;
     if (inflateInit2(&u->z, WINDOW + GZIP) == Z_OK) return u;
     wb__free(u);
     return wb__fail_null(WB_ERROR_MEMORY, "%s: no memory to decompress it", path);
@@ -77,47 +77,49 @@ wb__unpack_outcome wb__unpack(wb__unpacker *u, wb__unpacking *all)
 
 /* Bits are reversed: the highest bit of a sum is the coefficient of x^0. */
 #define POLYNOMIAL 0xedb88320u
-#define ONE 0x80000000u
+#define UNPACKER_ONE 0x80000000u
 
 /* table[k][b]: the checksum of the byte b and k zero bytes behind it, which starts from 0 and is
  * not inverted at the end. */
-static uint32_t table[8][256];
-static wb__once once = WB__ONCE_INIT;
+static uint32_t unpacker_table[8][256];
+static wb__once unpacker_once = WB__ONCE_INIT;
 
 static uint32_t times_x(uint32_t a) { return a >> 1 ^ (a & 1 ? POLYNOMIAL : 0); }
 
-static void make_table(void)
+static void unpacker_make_table(void)
 {
     for (uint32_t b = 0; b < 256; b++) {
         uint32_t sum = b;
         for (int i = 0; i < 8; i++) sum = times_x(sum);
-        table[0][b] = sum;
+        unpacker_table[0][b] = sum;
     }
     for (int k = 1; k < 8; k++)
         for (int b = 0; b < 256; b++)
-            table[k][b] = table[k - 1][b] >> 8 ^ table[0][table[k - 1][b] & 255];
+            unpacker_table[k][b] = unpacker_table[k - 1][b] >> 8 ^
+                                   unpacker_table[0][unpacker_table[k - 1][b] & 255];
 }
 
 uint32_t wb__crc32(uint32_t sum, const void *data, size_t n)
 {
     const uint8_t *p = data;
-    wb__once_run(&once, make_table);
+    wb__once_run(&unpacker_once, unpacker_make_table);
     sum = ~sum;
     for (; n >= 8; n -= 8, p += 8) {
         uint32_t next = 0;
         for (int i = 0; i < 4; i++)
-            next ^= table[7 - i][p[i] ^ (sum >> 8 * i & 255)] ^ table[3 - i][p[4 + i]];
+            next ^= unpacker_table[7 - i][p[i] ^ (sum >> 8 * i & 255)] ^
+                    unpacker_table[3 - i][p[4 + i]];
         sum = next;
     }
-    for (; n; n--, p++) sum = sum >> 8 ^ table[0][(sum ^ *p) & 255];
+    for (; n; n--, p++) sum = sum >> 8 ^ unpacker_table[0][(sum ^ *p) & 255];
     return ~sum;
 }
 
 /* The product of two polynomials modulo that of the checksum. */
-static uint32_t product(uint32_t a, uint32_t b)
+static uint32_t unpacker_product(uint32_t a, uint32_t b)
 {
     uint32_t sum = 0;
-    for (uint32_t bit = ONE; bit; bit >>= 1, b = times_x(b))
+    for (uint32_t bit = UNPACKER_ONE; bit; bit >>= 1, b = times_x(b))
         if (a & bit) sum ^= b;
     return sum;
 }
@@ -125,9 +127,9 @@ static uint32_t product(uint32_t a, uint32_t b)
 uint32_t wb__crc32_join(uint32_t first, uint32_t second, int64_t bytes)
 {
     /* `first` times x^(8 bytes), by squaring */
-    uint32_t power = ONE >> 8, sum = first;
-    for (; bytes; bytes >>= 1, power = product(power, power))
-        if (bytes & 1) sum = product(power, sum);
+    uint32_t power = UNPACKER_ONE >> 8, sum = first;
+    for (; bytes; bytes >>= 1, power = unpacker_product(power, power))
+        if (bytes & 1) sum = unpacker_product(power, sum);
     return sum ^ second;
 }
 

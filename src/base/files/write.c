@@ -16,7 +16,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-enum { BUFFER = 1 << 16, SLOTS = 16, ATTEMPTS = 100, PIECE = 4 << 20 };
+enum { WRITER_BUFFER = 1 << 16, SLOTS = 16, ATTEMPTS = 100, PIECE = 4 << 20 };
 
 struct wb__writer {
     char *path, *temporary;     /* temporary: path of the temporary file; NULL: `path` is written
@@ -27,12 +27,12 @@ struct wb__writer {
     bool summing;
     uint32_t sum;               /* CRC-32 of the bytes put since wb__writer_sum */
     size_t held;
-    unsigned char buffer[BUFFER];
+    unsigned char buffer[WRITER_BUFFER];
 };
 
 int64_t wb__writer_offset(const wb__writer *w) { return w->offset; }
 
-static int fail(wb__writer *w, const char *what)
+static int writer_fail(wb__writer *w, const char *what)
 {
     return w->status = wb__fail(WB_ERROR_FILE, "%s: byte %lld: %s: %s",
                                 *w->path ? w->path : "the path \"\"", (long long)w->offset, what,
@@ -41,7 +41,7 @@ static int fail(wb__writer *w, const char *what)
 
 /* Locks `file` and returns it if `path` still names it.  Otherwise, or if another process holds the
  * lock, closes it and returns -1. */
-static int locked(const char *path, int file)
+static int writer_locked(const char *path, int file)
 {
     wb__os_about own, named;
     if (file >= 0 && wb__os_lock(file, false) && wb__os_look_at(file, &own) &&
@@ -57,7 +57,7 @@ bool wb__writer_sweep(const char *temporary)
     wb__os_about about;
     if (!wb__os_look(temporary, false, &about)) return wb__os_error() == WB__OS_ABSENT;
     if (about.kind != WB__OS_PLAIN) return false;
-    const int file = locked(temporary, wb__os_open(temporary, WB__OS_WRITE_PLAIN));
+    const int file = writer_locked(temporary, wb__os_open(temporary, WB__OS_WRITE_PLAIN));
     if (file < 0) return false;
     const bool gone = !wb__io_must_fail() && wb__os_remove(temporary);  /* the lock is held */
     wb__os_close(file);
@@ -66,7 +66,7 @@ bool wb__writer_sweep(const char *temporary)
 
 /* Creates the file and locks it.  If another process removes it in between as a leftover, creates
  * it again. */
-static int create(const char *path)
+static int writer_create(const char *path)
 {
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         const int file = wb__io_must_fail() ? -1 : wb__os_open(path, WB__OS_CREATE);
@@ -90,9 +90,9 @@ static int open_temporary(wb__writer *w, const wb__os_about *old)
                                     : wb__printf("%s.%ld-%u.part", w->path, wb__os_process(),
                                                  atomic_fetch_add(&serial, 1));
         if (!w->temporary) return WB_ERROR_MEMORY;
-        w->file = create(w->temporary);
+        w->file = writer_create(w->temporary);
         if (w->file < 0 && wb__os_error() == WB__OS_TAKEN) {
-            w->file = wb__writer_sweep(w->temporary) ? create(w->temporary) : -1;
+            w->file = wb__writer_sweep(w->temporary) ? writer_create(w->temporary) : -1;
             if (w->file < 0) continue;
         }
         if (w->file < 0) break;
@@ -101,7 +101,7 @@ static int open_temporary(wb__writer *w, const wb__os_about *old)
             wb__os_set_mode(w->file, old->mode);
         return 0;
     }
-    int code = fail(w, "cannot be created");
+    int code = writer_fail(w, "cannot be created");
     wb__free(w->temporary);
     w->temporary = NULL;
     return code;
@@ -114,15 +114,15 @@ static int open_target(wb__writer *w, const char *path)
     const bool exists = wb__os_look(path, true, &old);
     if (exists && old.kind == WB__OS_FOLDER) {
         wb__os_set_error(WB__OS_IS_FOLDER);
-        return fail(w, "cannot be written");
+        return writer_fail(w, "cannot be written");
     }
     if (exists && old.kind != WB__OS_PLAIN) {
         w->file = wb__io_must_fail() ? -1 : wb__os_open(path, WB__OS_WRITE);
-        return w->file < 0 ? fail(w, "cannot be opened") : 0;
+        return w->file < 0 ? writer_fail(w, "cannot be opened") : 0;
     }
     if (exists && !link && !wb__os_may_write(path))
         /* A read-only file is not replaced, although its folder may permit that. */
-        return fail(w, "cannot be written");
+        return writer_fail(w, "cannot be written");
     /* A link is replaced, not followed. */
     return open_temporary(w, exists && !link ? &old : NULL);
 }
@@ -163,7 +163,7 @@ static void start_writing(wb__writer *w)
 
 /* Writes n bytes and returns 0 or the system's error.  Sets no error message, since it may run on
  * another thread. */
-static int write_bytes(wb__writer *w, const unsigned char *data, size_t n)
+static int writer_write_bytes(wb__writer *w, const unsigned char *data, size_t n)
 {
     while (n) {
         const int64_t some =
@@ -177,33 +177,33 @@ static int write_bytes(wb__writer *w, const unsigned char *data, size_t n)
     return 0;
 }
 
-typedef struct { wb__writer *w; const unsigned char *data; size_t n; int code; } piece;
+typedef struct { wb__writer *w; const unsigned char *data; size_t n; int code; } writer_piece;
 
 /* Half 0 writes the piece, half 1 computes its checksum. */
 static void do_half(void *ctx, int64_t half)
 {
-    piece *p = ctx;
-    if (half == 0) p->code = write_bytes(p->w, p->data, p->n);
+    writer_piece *p = ctx;
+    if (half == 0) p->code = writer_write_bytes(p->w, p->data, p->n);
     else if (p->w->summing) p->w->sum = wb__crc32(p->w->sum, p->data, p->n);
 }
 
-static int write_out(wb__writer *w, const unsigned char *data, size_t n, bool sum)
+static int writer_write_out(wb__writer *w, const unsigned char *data, size_t n, bool sum)
 {
-    piece p = {w, data, n, 0};
+    writer_piece p = {w, data, n, 0};
     if (sum && w->summing) wb__parallel_waiting(2, do_half, &p);
     else do_half(&p, 0);
     wb__os_set_error(p.code);
-    return p.code ? fail(w, "cannot be written") : 0;
+    return p.code ? writer_fail(w, "cannot be written") : 0;
 }
 
-/* Writes the buffer.  w->offset counts its bytes already, and write_out counts them again, so they
- * are subtracted first. */
-static int flush(wb__writer *w)
+/* Writes the buffer.  w->offset counts its bytes already, and writer_write_out counts them again,
+ * so they are subtracted first. */
+static int writer_flush(wb__writer *w)
 {
     w->offset -= (int64_t)w->held;
     size_t n = w->held;
     w->held = 0;
-    return write_out(w, w->buffer, n, false);
+    return writer_write_out(w, w->buffer, n, false);
 }
 
 uint32_t wb__writer_sum(wb__writer *w)
@@ -218,7 +218,7 @@ bool wb__writer_patches(const wb__writer *w) { return w->temporary; }
 
 int wb__writer_patch(wb__writer *w, int64_t offset, const void *data, int64_t n)
 {
-    if (w->status || flush(w)) return w->status;
+    if (w->status || writer_flush(w)) return w->status;
     if (!w->temporary || offset < 0 || n < 0 || offset > w->offset - n)
         return w->status = wb__fail(WB_ERROR_INTERNAL,
                                     "%s: bytes %lld to %lld cannot be written again", w->path,
@@ -227,7 +227,7 @@ int wb__writer_patch(wb__writer *w, int64_t offset, const void *data, int64_t n)
     while (n) {
         const int64_t some =
             wb__io_must_fail() ? -1 : wb__os_write_at(w->file, from, (size_t)n, offset);
-        if (some < 0) return fail(w, "cannot be written");
+        if (some < 0) return writer_fail(w, "cannot be written");
         from += some;
         offset += some;
         n -= some;
@@ -238,8 +238,8 @@ int wb__writer_patch(wb__writer *w, int64_t offset, const void *data, int64_t n)
 int wb__writer_put(wb__writer *w, const void *data, int64_t n)
 {
     if (w->status || n <= 0) return w->status;
-    if ((size_t)n > BUFFER - w->held && flush(w)) return w->status;
-    if (n >= BUFFER) return write_out(w, data, (size_t)n, true);
+    if ((size_t)n > WRITER_BUFFER - w->held && writer_flush(w)) return w->status;
+    if (n >= WRITER_BUFFER) return writer_write_out(w, data, (size_t)n, true);
     if (w->summing) w->sum = wb__crc32(w->sum, data, (size_t)n);
     memcpy(w->buffer + w->held, data, (size_t)n);
     w->held += (size_t)n;
@@ -255,7 +255,7 @@ static int sync_folder(wb__writer *w)
     char *slash = strrchr(folder, '/');
     if (slash) slash[slash == folder] = 0;
     if (wb__io_must_fail() || !wb__os_sync_folder(slash ? folder : "."))
-        fail(w, "the folder cannot be made durable");
+        writer_fail(w, "the folder cannot be made durable");
     wb__free(folder);
     return w->status;
 }
@@ -263,10 +263,10 @@ static int sync_folder(wb__writer *w)
 static int make_durable(wb__writer *w)
 {
     if (wb__io_must_fail() || !wb__os_sync(w->file))
-        return fail(w, "cannot be made durable");
+        return writer_fail(w, "cannot be made durable");
     /* The file is still open and locked, so no other process removes it as a leftover. */
     if (wb__io_must_fail() || !wb__os_rename(w->temporary, w->path))
-        return fail(w, "cannot be given its name");
+        return writer_fail(w, "cannot be given its name");
     wb__free(w->temporary);
     w->temporary = NULL;
     return sync_folder(w);
@@ -274,7 +274,7 @@ static int make_durable(wb__writer *w)
 
 int wb__writer_close(wb__writer *w)
 {
-    int status = w->status ? w->status : flush(w);
+    int status = w->status ? w->status : writer_flush(w);
     if (!status && w->temporary) status = make_durable(w);
     wb__writer_drop(w);
     return status;

@@ -7,19 +7,19 @@
 static const struct {
     const char *name;
     uint8_t bytes, floating;
-} table[WB_DTYPE_COUNT] = {
+} dtype_table[WB_DTYPE_COUNT] = {
     {"default", 0, 0},
 #define ROW(NAME, type, bytes, floating, text) {text, bytes, floating},
     WB_DTYPES(ROW)
 #undef ROW
 };
 
-static bool known(wb_dtype t) { return (unsigned)t < WB_DTYPE_COUNT; }
+static bool dtype_known(wb_dtype t) { return (unsigned)t < WB_DTYPE_COUNT; }
 
-const char *wb_dtype_name(wb_dtype t) { return known(t) ? table[t].name : "no dtype"; }
-size_t wb__dtype_size(wb_dtype t) { return known(t) ? table[t].bytes : 0; }
+const char *wb_dtype_name(wb_dtype t) { return dtype_known(t) ? dtype_table[t].name : "no dtype"; }
+size_t wb__dtype_size(wb_dtype t) { return dtype_known(t) ? dtype_table[t].bytes : 0; }
 size_t wb_dtype_bytes(wb_dtype t) { return wb__dtype_size(t); }
-bool wb__dtype_float(wb_dtype t) { return known(t) && table[t].floating; }
+bool wb__dtype_float(wb_dtype t) { return dtype_known(t) && dtype_table[t].floating; }
 
 /* ---- 16-bit floats --------------------------------------------------------------------------- */
 
@@ -102,7 +102,7 @@ CONVERT_FROM(BOOL, I, uint8_t, GET_BOOL)
 
 void wb__convert(void *to, wb_dtype to_type, const void *from, wb_dtype from_type, int64_t n)
 {
-    if (n <= 0 || !known(to_type) || !known(from_type)) return;
+    if (n <= 0 || !dtype_known(to_type) || !dtype_known(from_type)) return;
     if (to_type == from_type && to_type != WB_BOOL) {
         memmove(to, from, (size_t)n * wb__dtype_size(to_type));
         return;

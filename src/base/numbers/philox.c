@@ -33,35 +33,36 @@ void wb__normal_pair(uint32_t w0, uint32_t w1, double z[2])
 static _Thread_local struct {
     wb__rng_state state;
     uint64_t seedings;
-} mine;
+} philox_mine;
 
 /* Returns a seed from /dev/urandom or, without that file, from the clock and an address. */
 static uint64_t from_system(void)
 {
     uint64_t seed = 0;
     if (wb__os_random(&seed, sizeof seed)) return seed;
-    return (uint64_t)wb__os_clock(WB__OS_WALL) * 0x9e3779b97f4a7c15u ^ (uint64_t)(uintptr_t)&mine;
+    return (uint64_t)wb__os_clock(WB__OS_WALL) * 0x9e3779b97f4a7c15u ^
+           (uint64_t)(uintptr_t)&philox_mine;
 }
 
 void wb__rng_set_state(wb__rng_state state)
 {
-    mine.state = state;
-    mine.seedings++;
+    philox_mine.state = state;
+    philox_mine.seedings++;
 }
 
 wb__rng_state wb__rng_exchange(wb__rng_state state)
 {
     const wb__rng_state old = wb__rng_get_state();
-    mine.state = state;
+    philox_mine.state = state;
     return old;
 }
 
-uint64_t wb__rng_seedings(void) { return mine.seedings; }
+uint64_t wb__rng_seedings(void) { return philox_mine.seedings; }
 
 wb__rng_state wb__rng_get_state(void)
 {
-    if (!mine.seedings) wb_seed(from_system());
-    return mine.state;
+    if (!philox_mine.seedings) wb_seed(from_system());
+    return philox_mine.state;
 }
 
 void wb_seed(uint64_t seed) { wb__rng_set_state((wb__rng_state){.key = seed}); }
@@ -71,5 +72,5 @@ void wb__rng_take(uint64_t n, uint64_t *key, uint64_t *counter)
     wb__rng_state now = wb__rng_get_state();
     *key = now.key;
     *counter = now.counter;
-    mine.state.counter += n;
+    philox_mine.state.counter += n;
 }

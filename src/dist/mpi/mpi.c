@@ -18,12 +18,12 @@
 #include <xlocale.h>            /* newlocale */
 #endif
 
-static const wb__dist_services *services;
-static MPI_Comm comm = MPI_COMM_NULL;
+static const wb__dist_services *mpi_services;
+static MPI_Comm mpi_comm = MPI_COMM_NULL;
 static bool owns_mpi;                   /* we have called MPI_Init_thread */
-static const wb__communicator *self;
+static const wb__communicator *mpi_self;
 
-static int check(int code, const char *call)
+static int mpi_check(int code, const char *call)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
@@ -31,11 +31,14 @@ static int check(int code, const char *call)
     int class = code;
     MPI_Error_string(code, text, &length);
     MPI_Error_class(code, &class);
-    return services->fail(WB_ERROR_DEVICE, "MPI: rank %d of %d: %s: %s%s", self ? self->rank : 0,
-                          self ? self->size : 1, call, text,
-                          class != MPI_ERR_TRUNCATE ? "" : ": the ranks do not call the same"
-                          " functions in the same order, or with other shapes, gradients or frozen"
-                          " parameters");
+    return mpi_services->fail(
+        WB_ERROR_DEVICE, "MPI: rank %d of %d: %s: %s%s", mpi_self ? mpi_self->rank : 0,
+        mpi_self ? mpi_self->size : 1, call, text,
+        class != MPI_ERR_TRUNCATE
+            ? ""
+            : ": the ranks do not call the same"
+              " functions in the same order, or with other shapes, gradients or frozen"
+              " parameters");
 }
 
 /* ---- the time-out ---------------------------------------------------------------------------- */
@@ -50,9 +53,9 @@ static struct {
     const char *what;                   /* the operation that goes on; NULL: none */
     int64_t bytes;
     double until;                       /* in seconds of `now` */
-} watch = {.lock = WB__OS_MUTEX_INIT, .changed = WB__OS_COND_INIT};
+} mpi_watch = {.lock = WB__OS_MUTEX_INIT, .changed = WB__OS_COND_INIT};
 
-static double now(void) { return 1e-9 * (double)wb__os_clock(WB__OS_STEADY); }
+static double mpi_now(void) { return 1e-9 * (double)wb__os_clock(WB__OS_STEADY); }
 
 /* The launcher of MPICH drops what it has not yet read of the ranks' output when one of them calls
  * MPI_Abort: it gets time to read the messages. */
@@ -65,38 +68,39 @@ static void abort_ranks(MPI_Comm of)
 
 /* In MPI_Finalize the communicator has been freed, and MPI_Abort of MPICH waits for MPI_Finalize:
  * the signal then ends the process, and the launcher ends the others. */
-static void end_all(void)
+static void mpi_end_all(void)
 {
-    const bool ends = comm == MPI_COMM_NULL;
+    const bool ends = mpi_comm == MPI_COMM_NULL;
     uselocale(newlocale(LC_NUMERIC_MASK, "C", (locale_t)0));     /* a number has a point */
     if (ends)
         fprintf(stderr, "weber: MPI: rank %d of %d has waited %g s in %s, after the last operation"
-                " of all ranks, and ends\n", self->rank, self->size, services->timeout,
-                watch.what);
+                " of all ranks, and ends\n", mpi_self->rank, mpi_self->size, mpi_services->timeout,
+                mpi_watch.what);
     else
         fprintf(stderr, "weber: MPI: rank %d of %d has waited %g s for the other ranks in %s of"
                 " %lld bytes: a rank has ended, or does not call the same functions in the same"
-                " order. All ranks are ended.\n", self->rank, self->size, services->timeout,
-                watch.what, (long long)watch.bytes);
+                " order. All ranks are ended.\n", mpi_self->rank, mpi_self->size,
+                mpi_services->timeout, mpi_watch.what, (long long)mpi_watch.bytes);
     if (ends) wb__os_end_after(3);
-    abort_ranks(ends ? MPI_COMM_WORLD : comm);
+    abort_ranks(ends ? MPI_COMM_WORLD : mpi_comm);
 }
 
 static void *watch_operations(void *unused)
 {
     (void)unused;
-    wb__os_mutex_lock(&watch.lock);
-    while (!watch.stop) {
-        if (!watch.what) {
-            watch.idle = true;
-            wb__os_cond_wait(&watch.changed, &watch.lock);
-            watch.idle = false;
-        } else if (!wb__os_cond_wait_for(&watch.changed, &watch.lock, watch.until - now()) &&
-                   watch.what && now() >= watch.until) {
-            end_all();
+    wb__os_mutex_lock(&mpi_watch.lock);
+    while (!mpi_watch.stop) {
+        if (!mpi_watch.what) {
+            mpi_watch.idle = true;
+            wb__os_cond_wait(&mpi_watch.changed, &mpi_watch.lock);
+            mpi_watch.idle = false;
+        } else if (!wb__os_cond_wait_for(&mpi_watch.changed, &mpi_watch.lock,
+                                         mpi_watch.until - mpi_now()) &&
+                   mpi_watch.what && mpi_now() >= mpi_watch.until) {
+            mpi_end_all();
         }
     }
-    wb__os_mutex_unlock(&watch.lock);
+    wb__os_mutex_unlock(&mpi_watch.lock);
     return NULL;
 }
 
@@ -105,24 +109,24 @@ static void *watch_operations(void *unused)
  * waking it each time would cost more than a small allreduce. */
 static void begin_watch(const char *what, int64_t bytes)
 {
-    wb__os_mutex_lock(&watch.lock);
-    watch.until = now() + services->timeout;
-    watch.what = what;
-    watch.bytes = bytes;
-    if (watch.idle) wb__os_cond_wake_one(&watch.changed);
-    wb__os_mutex_unlock(&watch.lock);
+    wb__os_mutex_lock(&mpi_watch.lock);
+    mpi_watch.until = mpi_now() + mpi_services->timeout;
+    mpi_watch.what = what;
+    mpi_watch.bytes = bytes;
+    if (mpi_watch.idle) wb__os_cond_wake_one(&mpi_watch.changed);
+    wb__os_mutex_unlock(&mpi_watch.lock);
 }
 
 static void end_watch(void)
 {
-    wb__os_mutex_lock(&watch.lock);
-    watch.what = NULL;
-    wb__os_mutex_unlock(&watch.lock);
+    wb__os_mutex_lock(&mpi_watch.lock);
+    mpi_watch.what = NULL;
+    wb__os_mutex_unlock(&mpi_watch.lock);
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-static MPI_Datatype type_of(wb_dtype t)
+static MPI_Datatype mpi_type_of(wb_dtype t)
 {
     switch (t) {
     case WB_F32: return MPI_FLOAT;
@@ -142,37 +146,38 @@ static MPI_Datatype type_of_size(size_t bytes)
                                                                             : MPI_BYTE;
 }
 
-static MPI_Op op_of(wb__ranks_op op)
+static MPI_Op mpi_op_of(wb__ranks_op op)
 {
     return op == WB__RANKS_SUM ? MPI_SUM : op == WB__RANKS_MIN ? MPI_MIN : MPI_MAX;
 }
 
-static size_t bytes_of(wb_dtype t)
+static size_t mpi_bytes_of(wb_dtype t)
 {
     return t == WB_F64 || t == WB_I64 ? 8 : t == WB_F32 || t == WB_I32 ? 4
          : t == WB_F16 || t == WB_BF16 ? 2 : 1;
 }
 
 /* Counts of MPI are ints: an operation is cut into parts of at most this many elements. */
-enum { MOST = 1 << 30 };
+enum { MPI_MOST = 1 << 30 };
 
 /* Performs elements at .. at + n - 1 of each rank's part. */
 static int perform_part(const wb__collective *c, int64_t at, int n)
 {
-    const size_t size = bytes_of(c->dtype);
+    const size_t size = mpi_bytes_of(c->dtype);
     const char *from = (const char *)c->from + (size_t)at * size;
     char *to = (char *)c->to + (size_t)at * size;
-    const bool root = self->rank == c->root;
+    const bool root = mpi_self->rank == c->root;
     switch (c->kind) {
     case WB__COLLECT_ALLREDUCE:
-        return check(MPI_Allreduce(c->from == c->to ? MPI_IN_PLACE : from, to, n,
-                                   type_of(c->dtype), op_of(c->op), comm), "MPI_Allreduce");
+        return mpi_check(MPI_Allreduce(c->from == c->to ? MPI_IN_PLACE : from, to, n,
+                                       mpi_type_of(c->dtype), mpi_op_of(c->op), mpi_comm),
+                         "MPI_Allreduce");
     case WB__COLLECT_REDUCE:
-        return check(MPI_Reduce(from, root ? to : NULL, n, type_of(c->dtype), op_of(c->op),
-                                c->root, comm), "MPI_Reduce");
+        return mpi_check(MPI_Reduce(from, root ? to : NULL, n, mpi_type_of(c->dtype),
+                                    mpi_op_of(c->op), c->root, mpi_comm), "MPI_Reduce");
     case WB__COLLECT_BROADCAST:
-        return check(MPI_Bcast(to, n * (int)size, MPI_BYTE, c->root, comm), "MPI_Bcast");
-    case WB__COLLECT_BARRIER: return check(MPI_Barrier(comm), "MPI_Barrier");
+        return mpi_check(MPI_Bcast(to, n * (int)size, MPI_BYTE, c->root, mpi_comm), "MPI_Bcast");
+    case WB__COLLECT_BARRIER: return mpi_check(MPI_Barrier(mpi_comm), "MPI_Barrier");
     default: return 0;
     }
 }
@@ -180,16 +185,19 @@ static int perform_part(const wb__collective *c, int64_t at, int n)
 /* The operations whose memory has a part for each rank cannot be cut by position. */
 static int perform_parts(const wb__collective *c)
 {
-    if (c->n > MOST / (int64_t)self->size)
-        return services->fail(WB_ERROR_UNSUPPORTED, "MPI: %lld elements for each of %d ranks are"
-                              " too many for one operation", (long long)c->n, self->size);
+    if (c->n > MPI_MOST / (int64_t)mpi_self->size)
+        return mpi_services->fail(WB_ERROR_UNSUPPORTED,
+                                  "MPI: %lld elements for each of %d ranks are"
+                                  " too many for one operation",
+                                  (long long)c->n, mpi_self->size);
     if (c->kind == WB__COLLECT_ALLGATHER) {
-        const MPI_Datatype t = type_of_size(bytes_of(c->dtype));
-        return check(MPI_Allgather(c->from, (int)c->n, t, c->to, (int)c->n, t, comm),
-                     "MPI_Allgather");
+        const MPI_Datatype t = type_of_size(mpi_bytes_of(c->dtype));
+        return mpi_check(MPI_Allgather(c->from, (int)c->n, t, c->to, (int)c->n, t, mpi_comm),
+                         "MPI_Allgather");
     }
-    return check(MPI_Reduce_scatter_block(c->from, c->to, (int)c->n, type_of(c->dtype),
-                                          op_of(c->op), comm), "MPI_Reduce_scatter_block");
+    return mpi_check(MPI_Reduce_scatter_block(c->from, c->to, (int)c->n, mpi_type_of(c->dtype),
+                                              mpi_op_of(c->op), mpi_comm),
+                     "MPI_Reduce_scatter_block");
 }
 
 /* Whether the program has called MPI_Finalize. */
@@ -200,17 +208,18 @@ static bool is_finalised(void)
     return finalised;
 }
 
-static int perform(const wb__collective *c)
+static int mpi_perform(const wb__collective *c)
 {
     static const char *const names[] = {"an allreduce", "a reduce", "a reduce_scatter",
                                         "an allgather", "a broadcast", "a barrier"};
-    const int64_t most = c->kind == WB__COLLECT_BROADCAST ? MOST / 8 : MOST;
+    const int64_t most = c->kind == WB__COLLECT_BROADCAST ? MPI_MOST / 8 : MPI_MOST;
     int status = 0;
     if (is_finalised())
-        return services->fail(WB_ERROR_ARGUMENT, "MPI: rank %d of %d begins %s, and the program has"
-                              " called MPI_Finalize: call wb_distributed_finalize before it",
-                              self->rank, self->size, names[c->kind]);
-    begin_watch(names[c->kind], c->n * (int64_t)bytes_of(c->dtype));
+        return mpi_services->fail(WB_ERROR_ARGUMENT,
+                                  "MPI: rank %d of %d begins %s, and the program has"
+                                  " called MPI_Finalize: call wb_distributed_finalize before it",
+                                  mpi_self->rank, mpi_self->size, names[c->kind]);
+    begin_watch(names[c->kind], c->n * (int64_t)mpi_bytes_of(c->dtype));
     if (c->kind == WB__COLLECT_ALLGATHER || c->kind == WB__COLLECT_REDUCE_SCATTER)
         status = perform_parts(c);
     else
@@ -225,13 +234,14 @@ static int perform(const wb__collective *c)
 static int find_ranks(wb__communicator *c)
 {
     MPI_Comm local = MPI_COMM_NULL;
-    int status = check(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
+    int status = mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &mpi_comm), "MPI_Comm_dup");
     if (status) return status;
-    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(comm, &c->rank);
-    MPI_Comm_size(comm, &c->size);
-    status = check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local),
-                   "MPI_Comm_split_type");
+    MPI_Comm_set_errhandler(mpi_comm, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(mpi_comm, &c->rank);
+    MPI_Comm_size(mpi_comm, &c->size);
+    status = mpi_check(
+        MPI_Comm_split_type(mpi_comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local),
+        "MPI_Comm_split_type");
     if (status) return status;
     MPI_Comm_rank(local, &c->local_rank);
     MPI_Comm_size(local, &c->local_size);
@@ -242,7 +252,7 @@ static int find_ranks(wb__communicator *c)
 /* Whether MPI takes addresses of memory of these GPUs. */
 static bool takes_cuda, takes_rocm;
 
-static bool takes(const wb_device *d)
+static bool mpi_takes(const wb_device *d)
 {
     const char *name = d->backend->name;
     return !strcmp(name, "CUDA") ? takes_cuda : !strcmp(name, "AMDGPU") ? takes_rocm : false;
@@ -264,8 +274,8 @@ static int ask_for_devices(void)
 #ifdef MPIX_ROCM_AWARE_SUPPORT                      /* Open MPI 5 */
     takes_rocm = MPIX_Query_rocm_support();
 #endif
-    const int status = services->preference("FluxDistributedMPICUDAAware", &takes_cuda);
-    return status ? status : services->preference("FluxDistributedMPIROCMAware", &takes_rocm);
+    const int status = mpi_services->preference("FluxDistributedMPICUDAAware", &takes_cuda);
+    return status ? status : mpi_services->preference("FluxDistributedMPIROCMAware", &takes_rocm);
 }
 
 /* A process that another launcher has started is alone in the world of MPI, and would train alone:
@@ -282,79 +292,81 @@ static int check_launcher(const wb__communicator *c)
         if (m > n) n = m, name = sizes[i];
     }
     if (c->size > 1 || n <= 1) return 0;
-    MPI_Comm_free(&comm);
+    MPI_Comm_free(&mpi_comm);
     if (owns_mpi) MPI_Finalize();
-    return services->fail(WB_ERROR_DEVICE, "MPI: this process is one of %ld by %s, but the only one"
-                          " that MPI knows, and each would train alone: start the program by"
-                          " `mpirun -np %ld` of the MPI that it is linked with, or by srun with"
-                          " --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH); or unset %s", n, name, n,
-                          name);
+    return mpi_services->fail(WB_ERROR_DEVICE,
+                              "MPI: this process is one of %ld by %s, but the only one"
+                              " that MPI knows, and each would train alone: start the program by"
+                              " `mpirun -np %ld` of the MPI that it is linked with, or by srun with"
+                              " --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH); or unset %s",
+                              n, name, n, name);
 }
 
-static int start(const wb__dist_services *given, wb__communicator *c)
+static int mpi_start(const wb__dist_services *given, wb__communicator *c)
 {
     int initialised = 0, level = MPI_THREAD_SINGLE;
-    services = given;
+    mpi_services = given;
     MPI_Initialized(&initialised);
     if (is_finalised())
-        return services->fail(WB_ERROR_ARGUMENT, "distributed_initialize: MPI has been finalised,"
-                              " and cannot be initialised again in this process: call"
-                              " wb_distributed_finalize at the end of the program");
+        return mpi_services->fail(WB_ERROR_ARGUMENT,
+                                  "distributed_initialize: MPI has been finalised,"
+                                  " and cannot be initialised again in this process: call"
+                                  " wb_distributed_finalize at the end of the program");
     int status = 0;
     if (initialised) MPI_Query_thread(&level);
-    else status = check(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level),
-                        "MPI_Init_thread");
+    else status = mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level),
+                            "MPI_Init_thread");
     owns_mpi = !initialised;
     if (!status && level < MPI_THREAD_SERIALIZED)
-        status = services->fail(WB_ERROR_DEVICE, "MPI: its thread level is below"
-                                " MPI_THREAD_SERIALIZED: ask MPI_Init_thread for it");
+        status = mpi_services->fail(WB_ERROR_DEVICE, "MPI: its thread level is below"
+                                    " MPI_THREAD_SERIALIZED: ask MPI_Init_thread for it");
     if (!status) status = find_ranks(c);
     if (!status) status = check_launcher(c);
     if (!status) status = ask_for_devices();
     if (status) return status;
     c->name = "MPI";
-    c->perform = perform;
-    c->takes = takes;
-    self = c;
-    watch.stop = false;
-    if (!wb__os_thread_start(&watch.thread, watch_operations, NULL, false))
-        return services->fail(WB_ERROR_MEMORY, "MPI: a thread cannot be created");
-    watch.running = true;
+    c->perform = mpi_perform;
+    c->takes = mpi_takes;
+    mpi_self = c;
+    mpi_watch.stop = false;
+    if (!wb__os_thread_start(&mpi_watch.thread, watch_operations, NULL, false))
+        return mpi_services->fail(WB_ERROR_MEMORY, "MPI: a thread cannot be created");
+    mpi_watch.running = true;
     return 0;
 }
 
 static void stop_watch(void)
 {
-    wb__os_mutex_lock(&watch.lock);
-    watch.stop = true;
-    wb__os_cond_wake_one(&watch.changed);
-    wb__os_mutex_unlock(&watch.lock);
-    if (watch.running) wb__os_thread_join(watch.thread);
-    watch.running = false;
+    wb__os_mutex_lock(&mpi_watch.lock);
+    mpi_watch.stop = true;
+    wb__os_cond_wake_one(&mpi_watch.changed);
+    wb__os_mutex_unlock(&mpi_watch.lock);
+    if (mpi_watch.running) wb__os_thread_join(mpi_watch.thread);
+    mpi_watch.running = false;
 }
 
-static int stop(void)
+static int mpi_stop(void)
 {
     if (is_finalised()) {               /* by the program, which ends, with MPI's own barrier */
         stop_watch();
         return 0;
     }
     begin_watch("wb_distributed_finalize", 0);
-    int status = check(MPI_Barrier(comm), "MPI_Barrier");
-    if (!status) status = check(MPI_Comm_free(&comm), "MPI_Comm_free");
+    int status = mpi_check(MPI_Barrier(mpi_comm), "MPI_Barrier");
+    if (!status) status = mpi_check(MPI_Comm_free(&mpi_comm), "MPI_Comm_free");
     if (!status && owns_mpi) {
         begin_watch("MPI_Finalize", 0);
-        status = check(MPI_Finalize(), "MPI_Finalize");
+        status = mpi_check(MPI_Finalize(), "MPI_Finalize");
     }
     end_watch();
     stop_watch();
     return status;
 }
 
-static void abort_all(void) { abort_ranks(comm); }
+static void mpi_abort_all(void) { abort_ranks(mpi_comm); }
 
 /* "Open MPI v5.0.7" of the first line of a text that goes on with package and date. */
-static const char *library(int i)
+static const char *mpi_library(int i)
 {
     static char text[MPI_MAX_LIBRARY_VERSION_STRING + 1];
     int length = 0;
@@ -369,7 +381,7 @@ static const char *library(int i)
 const wb_distributed_backend *wb_distributed_mpi(void)
 {
     static const wb_distributed_backend backend = {
-        .version = WB__DIST_VERSION, .name = "MPI", .start = start, .stop = stop,
-        .abort = abort_all, .library = library};
+        .version = WB__DIST_VERSION, .name = "MPI", .start = mpi_start, .stop = mpi_stop,
+        .abort = mpi_abort_all, .library = mpi_library};
     return &backend;
 }

@@ -18,7 +18,7 @@
 
 enum {
     RECORDINGS = 16,
-    OUTPUTS = 8,
+    COMPILE_OUTPUTS = 8,
     SPARE_INPUTS = 16           /* NULLs behind the inputs, in case the function reads too many */
 };
 
@@ -41,12 +41,12 @@ typedef struct {
     wb_tensor *tensor;                  /* holds a reference */
     int64_t at;                         /* byte of the tensor at which the buffer begins */
     wb__value_read reads;               /* during a replay */
-} leaf;
+} compile_leaf;
 
 typedef struct {
     wb_tensor *variable;                /* holds a reference */
     int target;                         /* the write's target as in wb__request */
-} write;
+} compile_write;
 
 typedef struct {
     wb__recording notes;
@@ -56,8 +56,8 @@ typedef struct {
     wb__signature *in;
     wb__plan *plan;
     int n_leaves, n_targets, n_results, n_writes;
-    leaf *leaves;
-    write *writes;
+    compile_leaf *leaves;
+    compile_write *writes;
     wb__signature *results;
     int guard;                          /* 1 + index of the result that must be finite, or 0 */
     const char *guarded_by;
@@ -65,8 +65,8 @@ typedef struct {
                                            late */
     int n_out;
     /* output[i]: index of a result; -1: the tensor fixed[i]; -2 - j: input j itself. */
-    int output[OUTPUTS];
-    wb_tensor *fixed[OUTPUTS];
+    int output[COMPILE_OUTPUTS];
+    wb_tensor *fixed[COMPILE_OUTPUTS];
     wb__number *numbers;
     int n_numbers;
     uint64_t base, blocks;              /* the recording's first random counter, and their number */
@@ -94,7 +94,7 @@ static void recording_free(recording *r)
     if (r->plan) wb__plan_done(r->plan);
     for (int i = 0; r->leaves && i < r->n_leaves; i++) wb__unref(r->leaves[i].tensor);
     for (int i = 0; r->writes && i < r->n_writes; i++) wb__unref(r->writes[i].variable);
-    for (int i = 0; i < OUTPUTS; i++) wb__unref(r->fixed[i]);
+    for (int i = 0; i < COMPILE_OUTPUTS; i++) wb__unref(r->fixed[i]);
     wb__recording_drop(&r->notes);
     wb__free(r->in);
     wb__free(r->leaves);
@@ -133,7 +133,7 @@ wb_compiled *wb_compile(wb_recordable f, void *ctx)
 
 /* Returns an array, which the caller frees: the n_in inputs in `given`, or n_in NULLs if `given` is
  * NULL, and then SPARE_INPUTS NULLs.  Returns NULL if memory runs out. */
-static wb_tensor **inputs_of(int n_in, wb_tensor *const *given)
+static wb_tensor **compile_inputs_of(int n_in, wb_tensor *const *given)
 {
     wb_tensor **in = wb__alloc_zero((size_t)n_in + SPARE_INPUTS, sizeof *in);
     if (in && given) memcpy(in, given, (size_t)n_in * sizeof *in);
@@ -143,19 +143,19 @@ static wb_tensor **inputs_of(int n_in, wb_tensor *const *given)
 WB__PROGRAM_CALL(f_call, f_run, int, const wb_compiled *of; wb_tensor *const *in;
                  wb_tensor **out;, c->of->f(c->in, c->out, c->of->ctx))
 /* Calls f.  An error that was set before the call is set again if f sets none. */
-static int call_function(const wb_compiled *c, int n_in, wb_tensor *const *in, int *n,
-                         wb_tensor **out)
+static int compile_call_function(const wb_compiled *c, int n_in, wb_tensor *const *in, int *n,
+                                 wb_tensor **out)
 {
     wb__error_kept kept;
     int status = 0;
     wb__error_keep(&kept), wb_clear_error();
     f_call of = {c, in, out, 0};
     *n = wb__call_program(f_run, &of) ? of.result : -1;
-    if (*n < 0 || *n > OUTPUTS)
+    if (*n < 0 || *n > COMPILE_OUTPUTS)
         status = wb_error_code()
                      ? (int)wb_error_code()
                      : wb__fail(WB_ERROR_ARGUMENT, "compile: the function returned %d, not the "
-                                "number of its results, which is at most %d", *n, OUTPUTS);
+                                "number of its results, which is at most %d", *n, COMPILE_OUTPUTS);
     for (int i = 0; i < *n && !status; i++) {
         if (out[i] && wb__operand("compile", out[i])) continue;
         status = wb_error_code()
@@ -171,9 +171,9 @@ static int call_function(const wb_compiled *c, int n_in, wb_tensor *const *in, i
 static int call_inside(const wb_compiled *c, int n_in, wb_tensor *const *given, int n_out,
                        wb_tensor **result)
 {
-    wb_tensor *out[OUTPUTS] = {NULL}, **in = inputs_of(n_in, given);
+    wb_tensor *out[COMPILE_OUTPUTS] = {NULL}, **in = compile_inputs_of(n_in, given);
     const int pending = wb__pending_count();
-    int n, status = in ? call_function(c, n_in, in, &n, out) : WB_ERROR_MEMORY;
+    int n, status = in ? compile_call_function(c, n_in, in, &n, out) : WB_ERROR_MEMORY;
     if (!status) status = wb__check_count(n_out, n);
     if (!status) memcpy(result, out, (size_t)n_out * sizeof *out);
     else wb__forget_pending(pending);
@@ -184,7 +184,7 @@ static int call_inside(const wb_compiled *c, int n_in, wb_tensor *const *given, 
 /* ---- building a recording -------------------------------------------------------------------- */
 
 /* Fills r->renewed with the numbers of the plan that replays set. */
-static void find_numbers(recording *r, const wb__request *q)
+static void compile_find_numbers(recording *r, const wb__request *q)
 {
     int at = 0;
     for (int i = 0; i < q->order.n; i++) {
@@ -222,8 +222,8 @@ static bool fill_recording(recording *r, wb__request *q, int n_in, wb_tensor *co
     q->numbers = NULL;
     for (int i = 0; i < q->n_leaves; i++) {
         wb_tensor *x = q->leaves[i].tensor;
-        leaf *l = &r->leaves[i];
-        *l = (leaf){.input = NO_INPUT, .at = q->leaves[i].at};
+        compile_leaf *l = &r->leaves[i];
+        *l = (compile_leaf){.input = NO_INPUT, .at = q->leaves[i].at};
         for (int j = 0; j < n_in; j++)
             if (in[j] == x) l->input = j;
         if (q->guard && i == q->before_leaf) l->input = BEFORE;
@@ -231,7 +231,7 @@ static bool fill_recording(recording *r, wb__request *q, int n_in, wb_tensor *co
     }
     for (int i = 0; i < q->n_results; i++) r->results[i] = wb__signature_of(q->results[i]);
     for (int i = 0; i < q->n_writes; i++)
-        r->writes[i] = (write){wb__ref(q->writes[i]->variable), q->targets[i]};
+        r->writes[i] = (compile_write){wb__ref(q->writes[i]->variable), q->targets[i]};
     return true;
 }
 
@@ -252,7 +252,7 @@ static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *c
 
 /* Returns the tensor that f gets in place of input i.  For a number it is a literal that replays
  * set; for another tensor it is a new constant, which differs from every other tensor. */
-static wb_tensor *placeholder(wb_tensor *x, int i)
+static wb_tensor *compile_placeholder(wb_tensor *x, int i)
 {
     if (!wb__number_kind_of(x)) return wb__constant_of("call_compiled", x);
     wb_tensor *number = wb__argument(x->number[0].f, (wb_dtype)x->dtype);
@@ -284,7 +284,7 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
 {
     wb__thread *t = wb__this_thread();
     wb__request q = {0};
-    wb_tensor *roots[OUTPUTS + 1];
+    wb_tensor *roots[COMPILE_OUTPUTS + 1];
     for (int i = 0; i < n; i++)
         if (!(out[i] = wb__version("call_compiled", out[i]))) return (int)wb_error_code();
     const wb_device *d = recorded_on(t, n, out);
@@ -309,7 +309,7 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
     if (!status && !fill_recording(r, &q, n_in, in)) status = WB_ERROR_MEMORY;
     if (!status) {
         find_outputs(r, &q, n, out, in);
-        find_numbers(r, &q);
+        compile_find_numbers(r, &q);
         for (int i = 0; t->guard && i < q.n_results; i++)
             if (q.results[i] == t->guard) r->guard = i + 1;
         r->guarded_by = t->guarded_by;
@@ -319,14 +319,14 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
 }
 
 /* Calls f, notes which random counters f reserved, and restores the thread's state. */
-static int record_call(const wb_compiled *c, recording *r, int n_in, wb_tensor *const *in, int *n,
-                       wb_tensor **out)
+static int compile_record_call(const wb_compiled *c, recording *r, int n_in, wb_tensor *const *in,
+                               int *n, wb_tensor **out)
 {
     wb__thread *t = wb__this_thread();
     const wb_device *device = t->device;
     const wb__rng_state rng = wb__rng_get_state();
     const uint64_t seedings = wb__rng_seedings();
-    const int status = call_function(c, n_in, in, n, out);
+    const int status = compile_call_function(c, n_in, in, n, out);
     r->base = rng.counter;
     r->blocks = wb__rng_get_state().counter - rng.counter;
     if (wb__rng_seedings() != seedings) wb__duty_fails(WB__OF_wb_seed);
@@ -336,9 +336,9 @@ static int record_call(const wb_compiled *c, recording *r, int n_in, wb_tensor *
     return status;
 }
 
-static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *given)
+static int compile_record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *given)
 {
-    wb_tensor *out[OUTPUTS] = {NULL}, **in = inputs_of(n_in, NULL);
+    wb_tensor *out[COMPILE_OUTPUTS] = {NULL}, **in = compile_inputs_of(n_in, NULL);
     wb_scope *scope = in ? wb_scope_open() : NULL;
     if (!scope) {
         wb__free(in);
@@ -347,8 +347,8 @@ static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *give
     int n = 0, status = 0;
     wb__recording_begin(&r->notes, scope);
     for (int i = 0; i < n_in && !status; i++)
-        if (!(in[i] = wb__ref(placeholder(given[i], i)))) status = WB_ERROR_MEMORY;
-    if (!status) status = record_call(c, r, n_in, in, &n, out);
+        if (!(in[i] = wb__ref(compile_placeholder(given[i], i)))) status = WB_ERROR_MEMORY;
+    if (!status) status = compile_record_call(c, r, n_in, in, &n, out);
     if (!status && !r->notes.failed) status = make_plan(r, n, out, n_in, in);
     if (status) wb__recording_fail(&r->notes, status);
     for (int i = 0; i < n_in; i++) wb__unref(in[i]);    /* the references taken above */
@@ -362,7 +362,7 @@ static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *give
 
 /* ---- replaying ------------------------------------------------------------------------------- */
 
-static bool same_inputs(const recording *r, int n, wb_tensor *const *in)
+static bool compile_same_inputs(const recording *r, int n, wb_tensor *const *in)
 {
     const wb__thread *t = wb__this_thread();
     bool same = r->n_in == n && r->threads == wb__threads() &&
@@ -374,7 +374,7 @@ static bool same_inputs(const recording *r, int n, wb_tensor *const *in)
     return same;
 }
 
-static void drop(wb_compiled *c, int i)
+static void compile_drop(wb_compiled *c, int i)
 {
     recording_free(c->recordings[i]);
     memmove(c->recordings + i, c->recordings + i + 1,
@@ -385,10 +385,10 @@ static recording *recording_for(wb_compiled *c, int n, wb_tensor *const *in)
 {
     for (int i = 0; i < c->n; i++) {
         recording *r = c->recordings[i];
-        if (!same_inputs(r, n, in)) continue;
+        if (!compile_same_inputs(r, n, in)) continue;
         const wb__fit fit = wb__recording_fit(&r->notes);
         if (fit == WB__FITS) return r;
-        if (fit == WB__FITS_NEVER) drop(c, i--);
+        if (fit == WB__FITS_NEVER) compile_drop(c, i--);
     }
     recording *r = wb__alloc_zero(1, sizeof *r);
     if (!r) return NULL;
@@ -398,11 +398,11 @@ static recording *recording_for(wb_compiled *c, int n, wb_tensor *const *in)
     r->training = wb__this_thread()->training > 0;
     r->in = wb__alloc(((size_t)n + 1) * sizeof *r->in);
     for (int i = 0; r->in && i < n; i++) r->in[i] = wb__signature_of(in[i]);
-    if (!r->in || record(c, r, n, in)) {
+    if (!r->in || compile_record(c, r, n, in)) {
         recording_free(r);
         return NULL;
     }
-    if (c->n == RECORDINGS) drop(c, 0);         /* the oldest */
+    if (c->n == RECORDINGS) compile_drop(c, 0); /* the oldest */
     return c->recordings[c->n++] = r;
 }
 
@@ -441,7 +441,7 @@ static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
 }
 
 /* The tensor of a leaf; NULL: the guard of the step before. */
-static wb_tensor *tensor_of(const leaf *l, wb_tensor *const *in)
+static wb_tensor *compile_tensor_of(const compile_leaf *l, wb_tensor *const *in)
 {
     return l->input < 0 ? l->tensor : in[l->input];
 }
@@ -453,11 +453,11 @@ static void bind_forms(recording *r, wb_tensor *const *in)
     const uint64_t run = p->n_forms ? wb__form_run() : 0;
     for (int i = 0; i < p->n_forms; i++)
         r->buffers[p->arena + 1 + i] =
-            wb__form_of(p, i, tensor_of(&r->leaves[p->forms[i].leaf], in), run);
+            wb__form_of(p, i, compile_tensor_of(&r->leaves[p->forms[i].leaf], in), run);
 }
 
 /* Sets the buffers of a replay; makes the tensors of its results. */
-static int bind_buffers(recording *r, wb_tensor *const *in, wb_tensor **made)
+static int compile_bind_buffers(recording *r, wb_tensor *const *in, wb_tensor **made)
 {
     wb_tensor *before = NULL;
     for (int i = 0; i < r->n_results; i++) {
@@ -472,7 +472,7 @@ static int bind_buffers(recording *r, wb_tensor *const *in, wb_tensor **made)
     else if (r->n_writes) status = wb__guard_confirm();
     if (status) return status;
     for (int i = 0; i < r->n_leaves; i++) {
-        const leaf *l = &r->leaves[i];
+        const compile_leaf *l = &r->leaves[i];
         const wb_tensor *x = l->input == BEFORE ? before
                            : l->input == NO_INPUT ? l->tensor
                            : apart_from_writes(r, in[l->input]);
@@ -486,14 +486,14 @@ static int bind_buffers(recording *r, wb_tensor *const *in, wb_tensor **made)
     return 0;
 }
 
-static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
+static int compile_replay(recording *r, wb_tensor *const *in, wb_tensor **made)
 {
     wb__thread *t = wb__this_thread();
     int status = wb__plan_check_memory(r->plan);
     t->failed_late = false;
     for (int i = 0; i < r->n_writes && !status; i++)
         if (r->writes[i].target >= 0) status = wb__own_memory(r->writes[i].variable);
-    if (!status) status = bind_buffers(r, in, made);
+    if (!status) status = compile_bind_buffers(r, in, made);
     if (status) return status;
     const wb__rng_state rng = wb__rng_get_state();
     renew_numbers(r, in);
@@ -516,11 +516,11 @@ static int replay_claimed(recording *r, wb_tensor *const *in, wb_tensor **made)
     for (; claimed < r->n_writes; claimed++)
         if ((status = wb__claim(r->writes[claimed].variable, "call_compiled"))) break;
     for (; !status && !alone && begun < r->n_leaves; begun++) {
-        wb_tensor *x = tensor_of(&r->leaves[begun], in);
+        wb_tensor *x = compile_tensor_of(&r->leaves[begun], in);
         if (x && !wb__bind_begin("call_compiled", x, &r->leaves[begun].reads))
             status = (int)wb_error_code();
     }
-    if (!status) status = replay(r, in, made);
+    if (!status) status = compile_replay(r, in, made);
     while (begun--) wb__value_end(&r->leaves[begun].reads);
     while (claimed--) wb__unclaim(r->writes[claimed].variable);
     if (alone) wb__alone_end();
@@ -530,16 +530,16 @@ static int replay_claimed(recording *r, wb_tensor *const *in, wb_tensor **made)
 /* Replays the recording that fits the inputs; first makes one if none fits.  The caller holds
  * c->lock.  Each input is evaluated or a number.  If this function returns WB__PLAN_AGAIN, it has
  * dropped the recording, and the caller calls again. */
-static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
+static int compile_call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
 {
-    wb_tensor *made[OUTPUTS + 1];
+    wb_tensor *made[COMPILE_OUTPUTS + 1];
     recording *r = recording_for(c, n_in, in);
     if (!r) return wb__error_or(WB_ERROR_MEMORY);
     int status = wb__check_count(n_out, r->n_out);
     if (!status) status = replay_claimed(r, in, made);
     if (status == WB_ERROR_MEMORY) wb__plan_report_memory(r->plan);
     for (int i = 0; status == WB__PLAN_AGAIN && i < c->n; i++)
-        if (c->recordings[i] == r) drop(c, i);
+        if (c->recordings[i] == r) compile_drop(c, i);
     for (int i = 0; i < n_out && !status; i++) {
         const int from = r->output[i];
         wb_tensor *other = from < -1 ? wb__version("call_compiled", in[-2 - from]) : r->fixed[i];
@@ -570,7 +570,7 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
     wb__mutex_lock(&c->lock);
     wb__error_kept kept;                /* set again if the call succeeds */
     wb__error_keep(&kept);
-    while ((status = call(c, n_in, in, n_out, out)) == WB__PLAN_AGAIN) wb_clear_error();
+    while ((status = compile_call(c, n_in, in, n_out, out)) == WB__PLAN_AGAIN) wb_clear_error();
     if (!status) wb__error_restore(&kept);
     wb__mutex_unlock(&c->lock);
     return status;

@@ -5,7 +5,7 @@
 
 /* Index in wb__recording.noted of each setting that the recording in progress has noted, by the
  * address of the setting. */
-static _Thread_local wb__pointer_map numbers;
+static _Thread_local wb__pointer_map recording_numbers;
 
 /* ---- what public functions do first ---------------------------------------------------------- */
 
@@ -45,16 +45,16 @@ bool wb__duty_fails(wb__public f)
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-static _Atomic uint64_t changes;        /* total number of changes of settings */
+static _Atomic uint64_t recording_changes; /* total number of changes of settings */
 
 /* Returns the note of a setting, creating it if needed.  NULL: out of memory, and the recording
  * fails. */
-static wb__noted *note(wb__recording *r, void *object, wb__setting *at)
+static wb__noted *recording_note(wb__recording *r, void *object, wb__setting *at)
 {
-    const int known = wb__pointer_map_get(&numbers, at);
+    const int known = wb__pointer_map_get(&recording_numbers, at);
     if (known >= 0) return &r->noted[known];
     if (!wb__reserve(&r->noted, &r->noted_capacity, r->n_noted + 1, sizeof *r->noted) ||
-        !wb__pointer_map_put(&numbers, at, r->n_noted)) {
+        !wb__pointer_map_put(&recording_numbers, at, r->n_noted)) {
         wb__recording_fail(r, WB_ERROR_MEMORY);
         return NULL;
     }
@@ -63,48 +63,48 @@ static wb__noted *note(wb__recording *r, void *object, wb__setting *at)
 }
 
 /* Notes that the function read a setting, unless the function has read or set it before. */
-static void note_read(wb__recording *r, void *object, wb__setting *at, bool counts)
+static void recording_note_read(wb__recording *r, void *object, wb__setting *at, bool counts)
 {
-    wb__noted *n = note(r, object, at);
+    wb__noted *n = recording_note(r, object, at);
     if (!n || n->read || n->set) return;
     n->read = true;
     n->counts = counts;
     n->before = *at;
 }
 
-static void change(wb__setting *at, uint32_t value)
+static void recording_change(wb__setting *at, uint32_t value)
 {
-    if (atomic_exchange(at, value) != value) atomic_fetch_add(&changes, 1);
+    if (atomic_exchange(at, value) != value) atomic_fetch_add(&recording_changes, 1);
 }
 
 uint32_t wb__setting_read(void *object, wb__setting *at)
 {
     wb__recording *r = wb__this_thread()->recording;
-    if (wb__unlikely(r != NULL)) note_read(r, object, at, false);
+    if (wb__unlikely(r != NULL)) recording_note_read(r, object, at, false);
     return *at;
 }
 
 void wb__setting_set(void *object, wb__setting *at, uint32_t value)
 {
     wb__recording *r = wb__this_thread()->recording;
-    wb__noted *n = wb__unlikely(r != NULL) ? note(r, object, at) : NULL;
+    wb__noted *n = wb__unlikely(r != NULL) ? recording_note(r, object, at) : NULL;
     if (n) {
         n->set = true;
         n->after = value;
     }
-    change(at, value);
+    recording_change(at, value);
 }
 
 void wb__setting_count(wb__setting *at)
 {
     atomic_fetch_add(at, 1);
-    atomic_fetch_add(&changes, 1);
+    atomic_fetch_add(&recording_changes, 1);
 }
 
 void wb__setting_counted(void *object, wb__setting *at)
 {
     wb__recording *r = wb__this_thread()->recording;
-    if (wb__unlikely(r != NULL)) note_read(r, object, at, true);
+    if (wb__unlikely(r != NULL)) recording_note_read(r, object, at, true);
 }
 
 /* ---- numbers that replays set ---------------------------------------------------------------- */
@@ -132,7 +132,7 @@ void wb__recording_begin(wb__recording *r, wb_scope *scope)
     wb__thread *t = wb__this_thread();
     r->number = 1 + atomic_fetch_add_explicit(&last, 1, memory_order_relaxed);
     r->scope = scope;
-    r->changes = atomic_load_explicit(&changes, memory_order_acquire);
+    r->changes = atomic_load_explicit(&recording_changes, memory_order_acquire);
     t->recording = r;
     t->recorded = r->number;
     wb__setting_counted(NULL, &wb__retyped);
@@ -170,7 +170,7 @@ int wb__recording_end(wb__recording *r)
     wb__thread *t = wb__this_thread();
     t->recording = NULL;
     t->recorded = 0;
-    wb__pointer_map_free(&numbers);
+    wb__pointer_map_free(&recording_numbers);
     if (!r->failed) return 0;
     return wb__fail(r->failed, "%s",
                     r->reason ? r->reason : "compile: the function cannot be recorded "
@@ -197,7 +197,7 @@ wb__fit wb__recording_fit(wb__recording *r)
         const wb__fit its = n->hook.fits ? n->hook.fits(n->context) : WB__FITS;
         fit = WB__MAX(fit, its);
     }
-    const uint64_t now = atomic_load_explicit(&changes, memory_order_acquire);
+    const uint64_t now = atomic_load_explicit(&recording_changes, memory_order_acquire);
     if (fit != WB__FITS || wb__likely(r->changes == now)) return fit;
     for (int i = 0; i < r->n_noted && fit != WB__FITS_NEVER; i++) {
         const wb__noted *n = &r->noted[i];
@@ -211,7 +211,7 @@ int wb__recording_replayed(const wb__recording *r)
 {
     int status = 0;
     for (int i = 0; i < r->n_noted; i++)
-        if (r->noted[i].set) change(r->noted[i].at, r->noted[i].after);
+        if (r->noted[i].set) recording_change(r->noted[i].at, r->noted[i].after);
     for (int i = 0; i < r->n_renewals && !status; i++)
         if (r->renewals[i].hook.after) status = r->renewals[i].hook.after(r->renewals[i].context);
     return status;

@@ -6,22 +6,22 @@
 
 #include <string.h>
 
-/* A contribution of an operation to the gradient of one of its inputs.  PLAIN: the tensor g.
- * SLICE: g at `starts` in a tensor of zeros.  PRODUCT: the matrix product of g and b.  The last two
- * are not computed at once, so that several can be computed together. */
-typedef enum { PLAIN, SLICE, PRODUCT } contribution_kind;
+/* A contribution of an operation to the gradient of one of its inputs.  GRADIENT_PLAIN: the tensor
+ * g. SLICE: g at `starts` in a tensor of zeros.  GRADIENT_PRODUCT: the matrix product of g and b.
+ * The last two are not computed at once, so that several can be computed together. */
+typedef enum { GRADIENT_PLAIN, SLICE, GRADIENT_PRODUCT } contribution_kind;
 typedef struct {
     contribution_kind kind;
     int next;                               /* next contribution to the same node; -1: none */
     wb_tensor *g;
-    wb_tensor *b;                           /* of a PRODUCT: its second factor */
-    bool ta, tb;                            /* of a PRODUCT: whether g and b are transposed */
+    wb_tensor *b;                           /* of a GRADIENT_PRODUCT: its second factor */
+    bool ta, tb;                         /* of a GRADIENT_PRODUCT: whether g and b are transposed */
     int64_t starts[WB_MAX_DIMS];            /* of a SLICE */
 } contribution;
 
 /* For a node of the walk: the first and last of its contributions, as indices in `list` (first is
  * -1 if there are none), and whether its gradient is needed. */
-typedef struct { int first, last; bool needed; } state;
+typedef struct { int first, last; bool needed; } gradient_state;
 
 struct wb__gradient_walk {
     wb__order order;
@@ -30,7 +30,7 @@ struct wb__gradient_walk {
     bool wants_tensors;                     /* some of them are no variables */
     bool bounded;                           /* the walk ends at `wrt` and at `beside` */
     wb_tensor *beside;
-    state *states;
+    gradient_state *states;
     int state_capacity;
     contribution *list;
     int n_list, list_capacity;
@@ -38,12 +38,12 @@ struct wb__gradient_walk {
 };
 
 /* Arrays that the thread's next walk uses.  A walk inside another walk allocates its own. */
-static _Thread_local wb__gradient_walk kept;
+static _Thread_local wb__gradient_walk gradient_kept;
 
 static wb__gradient_walk begin_walk(void)
 {
-    wb__gradient_walk w = kept;
-    kept = (wb__gradient_walk){0};
+    wb__gradient_walk w = gradient_kept;
+    gradient_kept = (wb__gradient_walk){0};
     w.n_list = 0;
     w.failed = w.bounded = w.wants_tensors = false;
     w.beside = NULL;
@@ -63,40 +63,40 @@ static void free_walk(wb__gradient_walk *w)
 static void end_walk(const wb__gradient_walk *w)
 {
     wb__gradient_end();
-    kept = *w;
+    gradient_kept = *w;
 }
 
-void wb__gradient_end(void) { free_walk(&kept); }
+void wb__gradient_end(void) { free_walk(&gradient_kept); }
 
-static bool is_leaf(const wb_tensor *x)
+static bool gradient_is_leaf(const wb_tensor *x)
 {
     return x->op == WB__OP_constant || x->op == WB__OP_assign || x->op == WB__OP_stop;
 }
 
 /* Returns the index of a tensor in the walk; -1: it is not in the walk.  A gradient rule may
  * evaluate tensors, as that of wb_to does.  This overwrites indices, so they are written again. */
-static int index_of(wb__gradient_walk *w, const wb_tensor *x)
+static int gradient_index_of(wb__gradient_walk *w, const wb_tensor *x)
 {
-    int i = wb__order_index(&w->order, x, is_leaf);
+    int i = wb__order_index(&w->order, x, gradient_is_leaf);
     if (i >= 0) return i;
-    wb__order_again(&w->order, is_leaf);
-    return wb__order_index(&w->order, x, is_leaf);
+    wb__order_again(&w->order, gradient_is_leaf);
+    return wb__order_index(&w->order, x, gradient_is_leaf);
 }
 
 /* ---- contributions --------------------------------------------------------------------------- */
 
 /* Adds a contribution to a node and returns it, so that the caller can fill it in.  NULL: the node
  * needs no gradient, or memory ran out (w->failed). */
-static contribution *contribute(wb__gradient_walk *w, const wb_tensor *to, contribution_kind kind,
-                                wb_tensor *g)
+static contribution *gradient_contribute(wb__gradient_walk *w, const wb_tensor *to,
+                                         contribution_kind kind, wb_tensor *g)
 {
-    const int node = index_of(w, to);
+    const int node = gradient_index_of(w, to);
     if (node < 0 || !w->states[node].needed) return NULL;
     if (!wb__reserve(&w->list, &w->list_capacity, w->n_list + 1, sizeof *w->list)) {
         w->failed = true;
         return NULL;
     }
-    state *s = &w->states[node];
+    gradient_state *s = &w->states[node];
     if (s->first < 0) s->first = w->n_list;
     else w->list[s->last].next = w->n_list;
     s->last = w->n_list++;
@@ -110,14 +110,14 @@ static contribution *contribute(wb__gradient_walk *w, const wb_tensor *to, contr
 void wb__contribute_slice(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *g,
                           const int64_t *starts)
 {
-    contribution *made = contribute(w, node->in[i], SLICE, g);
+    contribution *made = gradient_contribute(w, node->in[i], SLICE, g);
     if (made) memcpy(made->starts, starts, node->in[i]->ndim * sizeof *starts);
 }
 
 void wb__contribute_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a,
                             wb_tensor *b, bool ta, bool tb)
 {
-    contribution *made = contribute(w, node->in[i], PRODUCT, a);
+    contribution *made = gradient_contribute(w, node->in[i], GRADIENT_PRODUCT, a);
     if (!made) return;
     made->b = b;
     made->ta = ta;
@@ -126,7 +126,7 @@ void wb__contribute_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_ten
 
 /* ---- sums of contributions ------------------------------------------------------------------- */
 
-static bool overlap(const contribution *p, const contribution *q, int ndim)
+static bool gradient_overlap(const contribution *p, const contribution *q, int ndim)
 {
     for (int i = 0; i < ndim; i++)
         if (p->starts[i] + p->g->dims[i] <= q->starts[i] ||
@@ -150,21 +150,21 @@ static bool in_a_row(contribution *const *p, int n, int ndim)
     return false;
 }
 
-static bool disjoint(contribution *const *p, int n, int ndim)
+static bool gradient_disjoint(contribution *const *p, int n, int ndim)
 {
     if (in_a_row(p, n, ndim)) return true;
     if (n > 256) return false;
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++)
-            if (overlap(p[i], p[j], ndim)) return false;
+            if (gradient_overlap(p[i], p[j], ndim)) return false;
     return true;
 }
 
 /* Returns the sum of the slices, with x's shape.  Slices that do not overlap become one concat. */
-static wb_tensor *slices(const wb_tensor *x, contribution *const *p, int n)
+static wb_tensor *gradient_slices(const wb_tensor *x, contribution *const *p, int n)
 {
     wb_tensor *sum = NULL;
-    if (disjoint(p, n, x->ndim) && n * x->ndim <= UINT16_MAX) {
+    if (gradient_disjoint(p, n, x->ndim) && n * x->ndim <= UINT16_MAX) {
         wb_tensor **part = wb__alloc((size_t)n * sizeof *part);
         int64_t *starts = wb__alloc((size_t)(n * x->ndim + 1) * sizeof *starts);
         for (int i = 0; part && starts && i < n; i++) {
@@ -185,7 +185,7 @@ static wb_tensor *slices(const wb_tensor *x, contribution *const *p, int n)
 
 /* Returns the factors as one.  The last contribution comes first: it belongs to what the program
  * computed first, and slices of the same tensors are in that order. */
-static wb_tensor *concatenated(contribution *const *p, int n, bool second)
+static wb_tensor *gradient_concatenated(contribution *const *p, int n, bool second)
 {
     wb_tensor **part = wb__alloc((size_t)n * sizeof *part), *all = NULL;
     for (int i = 0; part && i < n; i++) part[n - 1 - i] = second ? p[i]->b : p[i]->g;
@@ -197,12 +197,13 @@ static wb_tensor *concatenated(contribution *const *p, int n, bool second)
 
 /* Returns the sum of the products.  Three or more with the same transpositions become one product
  * of concatenated factors. */
-static wb_tensor *products(contribution *const *p, int n)
+static wb_tensor *gradient_products(contribution *const *p, int n)
 {
     bool alike = n > 2;
     for (int i = 1; i < n; i++) alike &= p[i]->ta == p[0]->ta && p[i]->tb == p[0]->tb;
     if (alike)
-        return wb__matmul(concatenated(p, n, false), concatenated(p, n, true), p[0]->ta, p[0]->tb);
+        return wb__matmul(gradient_concatenated(p, n, false), gradient_concatenated(p, n, true),
+                          p[0]->ta, p[0]->tb);
     wb_tensor *sum = NULL;
     for (int i = 0; i < n; i++) {
         wb_tensor *one = wb__matmul(p[i]->g, p[i]->b, p[i]->ta, p[i]->tb);
@@ -211,30 +212,30 @@ static wb_tensor *products(contribution *const *p, int n)
     return sum;
 }
 
-static wb_tensor *plain(contribution *const *p, int n)
+static wb_tensor *gradient_plain(contribution *const *p, int n)
 {
     wb_tensor *sum = p[0]->g;
     for (int i = 1; i < n; i++) sum = wb_add(sum, p[i]->g);
     return sum;
 }
 
-static wb_tensor *total(wb__gradient_walk *w, int node)
+static wb_tensor *gradient_total(wb__gradient_walk *w, int node)
 {
     const wb_tensor *x = w->order.node[node];
     const int first = w->states[node].first;
     int all = 0;
     for (int i = first; i >= 0; i = w->list[i].next) all++;
-    if (all == 1 && w->list[first].kind == PLAIN) return w->list[first].g;
+    if (all == 1 && w->list[first].kind == GRADIENT_PLAIN) return w->list[first].g;
     contribution *few[4], **list = all <= 4 ? few : wb__alloc((size_t)all * sizeof *list);
     wb_tensor *sum = NULL;
-    for (contribution_kind kind = PLAIN; list && kind <= PRODUCT; kind++) {
+    for (contribution_kind kind = GRADIENT_PLAIN; list && kind <= GRADIENT_PRODUCT; kind++) {
         int n = 0;
         for (int i = first; i >= 0; i = w->list[i].next)
             if (w->list[i].kind == kind) list[n++] = &w->list[i];
         if (!n) continue;
-        wb_tensor *part = kind == PLAIN    ? plain(list, n)
-                          : kind == SLICE ? slices(x, list, n)
-                                           : products(list, n);
+        wb_tensor *part = kind == GRADIENT_PLAIN    ? gradient_plain(list, n)
+                          : kind == SLICE ? gradient_slices(x, list, n)
+                                           : gradient_products(list, n);
         if (!(sum = sum ? wb_add(sum, part) : part)) break;
     }
     if (list != few) wb__free(list);
@@ -253,10 +254,10 @@ static int wrt_index(const wb__gradient_walk *w, const wb_tensor *x)
 /* Whether the walk ends at x, which need not be a leaf. */
 static bool is_bound(const wb__gradient_walk *w, const wb_tensor *x)
 {
-    return is_leaf(x) || (w->bounded && (x == w->beside || wrt_index(w, x) >= 0));
+    return gradient_is_leaf(x) || (w->bounded && (x == w->beside || wrt_index(w, x) >= 0));
 }
 
-static bool prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *const *wrt)
+static bool gradient_prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *const *wrt)
 {
     for (int i = 0; i < n; i++) {
         const wb_tensor *x = wrt[i];
@@ -266,18 +267,18 @@ static bool prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *con
     wb__order_begin(&w->order);
     for (int i = 0; w->bounded && i < n; i++) {
         wb_tensor *end = wb__version("gradient", wrt[i]);
-        if (!end || !wb__order_add_end(&w->order, end, is_leaf)) return false;
+        if (!end || !wb__order_add_end(&w->order, end, gradient_is_leaf)) return false;
     }
-    if (w->beside && !wb__order_add_end(&w->order, w->beside, is_leaf)) return false;
-    if (!wb__order_add(&w->order, loss, is_leaf)) return false;
+    if (w->beside && !wb__order_add_end(&w->order, w->beside, gradient_is_leaf)) return false;
+    if (!wb__order_add(&w->order, loss, gradient_is_leaf)) return false;
     if (!wb__reserve(&w->states, &w->state_capacity, w->order.n, sizeof *w->states)) return false;
     for (int i = 0; i < w->order.n; i++) {
         const wb_tensor *x = w->order.node[i];
         bool needed = wrt_index(w, x) >= 0;
         for (uint32_t j = 0; j < x->n_in && !needed && !is_bound(w, x); j++)
-            needed = w->states[wb__order_index(&w->order, x->in[j], is_leaf)].needed;
+            needed = w->states[wb__order_index(&w->order, x->in[j], gradient_is_leaf)].needed;
         needed = needed && wb__dtype_float((wb_dtype)x->dtype);
-        w->states[i] = (state){.first = -1, .needed = needed};
+        w->states[i] = (gradient_state){.first = -1, .needed = needed};
     }
     return true;
 }
@@ -306,14 +307,14 @@ static bool apply_rule(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
     }
     bool good = wanted && out;
     for (uint32_t i = 0; good && i < x->n_in; i++) {
-        any |= wanted[i] = w->states[index_of(w, x->in[i])].needed;
+        any |= wanted[i] = w->states[gradient_index_of(w, x->in[i])].needed;
     }
     if (good && any && wb__gradient_rules[x->op]) {
         wb__gradient_rules[x->op](w, x, g, wanted, out);
         for (uint32_t i = 0; good && i < x->n_in; i++) {
             if (!wanted[i]) continue;
             good = out[i] != NULL;
-            if (good && out[i] != WB_NONE) contribute(w, x->in[i], PLAIN, out[i]);
+            if (good && out[i] != WB_NONE) gradient_contribute(w, x->in[i], GRADIENT_PLAIN, out[i]);
         }
     }
     if (wanted != few_wanted) wb__free(wanted);
@@ -323,7 +324,7 @@ static bool apply_rule(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
 
 /* Whether a variable has no gradient because the loss was computed from a version that was
  * overwritten.  If so, sets the error. */
-static bool overwritten(const wb__gradient_walk *w, int n, wb_tensor *const *grads)
+static bool gradient_overwritten(const wb__gradient_walk *w, int n, wb_tensor *const *grads)
 {
     for (int i = 0; i < w->order.n; i++) {
         const wb_tensor *x = w->order.node[i];
@@ -340,8 +341,8 @@ static bool overwritten(const wb__gradient_walk *w, int n, wb_tensor *const *gra
     return false;
 }
 
-static int gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads, bool bounded,
-                     wb_tensor *beside)
+static int gradient_all(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads,
+                        bool bounded, wb_tensor *beside)
 {
     if (!wb__floating("gradient", loss))
         return wb__error_or(WB_ERROR_ARGUMENT);
@@ -367,14 +368,14 @@ static int gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **
     const wb__frame f = wb__frame_begin();
     wb__this_thread()->busy++;
     for (int i = 0; i < n; i++) grads[i] = NULL;
-    bool good = prepare(&w, loss, n, wrt);
+    bool good = gradient_prepare(&w, loss, n, wrt);
     if (good && w.states[w.order.n - 1].needed)
-        contribute(&w, loss, PLAIN,
-                   wb_full_array(1, (wb_dtype)loss->dtype, loss->ndim, loss->dims));
+        gradient_contribute(&w, loss, GRADIENT_PLAIN,
+                            wb_full_array(1, (wb_dtype)loss->dtype, loss->ndim, loss->dims));
     for (int i = w.order.n - 1; good && i >= 0; i--) {
         wb_tensor *x = w.order.node[i];
         if (w.states[i].first < 0) continue;
-        wb_tensor *g = total(&w, i);
+        wb_tensor *g = gradient_total(&w, i);
         int which = wrt_index(&w, x);
         good = g != NULL;
         /* The graph may have several versions of a variable.  Their gradients are added. */
@@ -382,7 +383,7 @@ static int gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **
             good = (grads[which] = grads[which] ? wb_add(grads[which], g) : g) != NULL;
         if (good && !is_bound(&w, x)) good = apply_rule(&w, x, g);
     }
-    if (good && overwritten(&w, n, grads)) good = false;
+    if (good && gradient_overwritten(&w, n, grads)) good = false;
     for (int i = 0; good && i < n; i++)
         if (grads[i]) good = (grads[i] = wb__with_device(grads[i], wrt[i]->device)) != NULL;
     wb__this_thread()->busy--;
@@ -394,12 +395,12 @@ static int gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **
 
 int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads)
 {
-    return gradients(loss, n, wrt, grads, false, NULL);
+    return gradient_all(loss, n, wrt, grads, false, NULL);
 }
 
 int wb__gradients_within(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads,
                          wb_tensor *beside)
 {
     if (!(beside = wb__version("gradient", beside))) return (int)wb_error_code();
-    return gradients(loss, n, wrt, grads, true, beside);
+    return gradient_all(loss, n, wrt, grads, true, beside);
 }

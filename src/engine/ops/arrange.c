@@ -9,8 +9,8 @@
 
 /* Sets *from and *to to the bounds of a slice, counted from the start of the axis.  Returns the
  * axis, or -1 with the error set. */
-static int bounds(const char *what, const wb_tensor *x, int axis, int64_t start, int64_t stop,
-                  int64_t *from, int64_t *to)
+static int arrange_bounds(const char *what, const wb_tensor *x, int axis, int64_t start,
+                          int64_t stop, int64_t *from, int64_t *to)
 {
     const int a = wb__axis(what, x, axis);
     if (a < 0) return -1;
@@ -28,7 +28,7 @@ wb_tensor *wb_slice_with(wb_tensor *x, int axis, int64_t start, int64_t stop,
 {
     wb_slice_options o;
     int64_t from, to, dims[WB_MAX_DIMS], starts[WB_MAX_DIMS] = {0}, steps[WB_MAX_DIMS];
-    const int a = bounds("slice", x, axis, start, stop, &from, &to);
+    const int a = arrange_bounds("slice", x, axis, start, stop, &from, &to);
     if (a < 0 || !wb__read_options("slice", wb_slice_options, &o, given, NULL)) return NULL;
     if (o.step < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "slice: the step is %lld; it is 1 or more; "
@@ -43,7 +43,7 @@ wb_tensor *wb_slice_with(wb_tensor *x, int axis, int64_t start, int64_t stop,
 }
 
 /* Returns `values` in the dtype of x and in the shape `dims`.  NULL: failed. */
-static wb_tensor *fitted(const wb_tensor *x, wb_tensor *values, const int64_t *dims)
+static wb_tensor *arrange_fitted(const wb_tensor *x, wb_tensor *values, const int64_t *dims)
 {
     if (values->flags & WB__WEAK) {
         const double v = values->number[0].f;
@@ -73,7 +73,7 @@ static wb_tensor *masked_set(wb_tensor *x, int axis, int64_t from, int64_t to, w
 static wb_tensor *set_slice(wb_tensor *x, int axis, int64_t start, int64_t stop, wb_tensor *values)
 {
     int64_t from, to, dims[WB_MAX_DIMS];
-    const int a = bounds("set_slice", x, axis, start, stop, &from, &to);
+    const int a = arrange_bounds("set_slice", x, axis, start, stop, &from, &to);
     if (a < 0 || !wb__operand("set_slice", values) || !wb__one_device("set_slice", x, values))
         return NULL;
     memcpy(dims, x->dims, sizeof dims);
@@ -81,7 +81,7 @@ static wb_tensor *set_slice(wb_tensor *x, int axis, int64_t start, int64_t stop,
     const int behind = x->ndim - a;         /* axes from `a` on */
     const bool same = values->ndim < behind || values->dims[values->ndim - behind] == 1;
     if (same) dims[a] = 1;
-    if (!(values = fitted(x, values, dims))) return NULL;
+    if (!(values = arrange_fitted(x, values, dims))) return NULL;
     if (from == to) return wb__unchanged(x);
     if (same) return masked_set(x, a, from, to, values);
     wb_tensor *part[3];
@@ -142,7 +142,7 @@ int wb_split_with(wb_tensor *x, int axis, int n, wb_tensor **parts, const wb_spl
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-static wb_tensor *roll(wb_tensor *x, int axis, int64_t shift)
+static wb_tensor *arrange_roll(wb_tensor *x, int axis, int64_t shift)
 {
     const int a = wb__axis("roll", x, axis);
     if (a < 0) return NULL;
@@ -155,11 +155,11 @@ static wb_tensor *roll(wb_tensor *x, int axis, int64_t shift)
 wb_tensor *wb_roll(wb_tensor *x, int axis, int64_t shift)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, roll(x, axis, shift));
+    return wb__frame_end(f, arrange_roll(x, axis, shift));
 }
 
 /* Returns x with n copies of each element along the axis, or, if `whole`, of the whole axis. */
-static wb_tensor *copies(const char *what, wb_tensor *x, int axis, int64_t n, bool whole)
+static wb_tensor *arrange_copies(const char *what, wb_tensor *x, int axis, int64_t n, bool whole)
 {
     const int a = wb__axis(what, x, axis);
     if (a < 0) return NULL;
@@ -183,10 +183,10 @@ static wb_tensor *copies(const char *what, wb_tensor *x, int axis, int64_t n, bo
 wb_tensor *wb_repeat(wb_tensor *x, int axis, int64_t n)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, copies("repeat", x, axis, n, false));
+    return wb__frame_end(f, arrange_copies("repeat", x, axis, n, false));
 }
 
-static wb_tensor *tile(wb_tensor *x, int n, const int64_t *counts)
+static wb_tensor *arrange_tile(wb_tensor *x, int n, const int64_t *counts)
 {
     if (!wb__operand("tile", x)) return NULL;
     if (n < 0 || n > WB_MAX_DIMS || (n && !counts))
@@ -198,19 +198,20 @@ static wb_tensor *tile(wb_tensor *x, int n, const int64_t *counts)
         x = wb_reshape_array(x, n, dims);
     }
     wb_tensor *y = x;
-    for (int i = 0; i < n && y; i++) y = copies("tile", y, x->ndim - n + i, counts[i], true);
+    for (int i = 0; i < n && y; i++)
+        y = arrange_copies("tile", y, x->ndim - n + i, counts[i], true);
     return y == x && y ? wb__unchanged(y) : y;
 }
 
 wb_tensor *wb_tile_array(wb_tensor *x, int n, const int64_t *counts)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, tile(x, n, counts));
+    return wb__frame_end(f, arrange_tile(x, n, counts));
 }
 
 /* ---- triangles ------------------------------------------------------------------------------- */
 
-static wb_tensor *triangle(const char *what, wb_tensor *x, int64_t diagonal, bool lower)
+static wb_tensor *arrange_triangle(const char *what, wb_tensor *x, int64_t diagonal, bool lower)
 {
     if (!wb__operand(what, x)) return NULL;
     if (x->ndim < 2)
@@ -228,11 +229,11 @@ static wb_tensor *triangle(const char *what, wb_tensor *x, int64_t diagonal, boo
 wb_tensor *wb_tril(wb_tensor *x, int64_t diagonal)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, triangle("tril", x, diagonal, true));
+    return wb__frame_end(f, arrange_triangle("tril", x, diagonal, true));
 }
 
 wb_tensor *wb_triu(wb_tensor *x, int64_t diagonal)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, triangle("triu", x, diagonal, false));
+    return wb__frame_end(f, arrange_triangle("triu", x, diagonal, false));
 }

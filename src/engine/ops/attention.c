@@ -21,8 +21,8 @@ static bool is_causal(const wb_tensor *m, int64_t n)
 
 /* Whether attention can be an operation of its own: q, k and v are [N, H, T, D] with the same N and
  * H, of one dtype and not empty, and the mask is none or the causal mask. */
-static bool is_plain(const wb_tensor *q, const wb_tensor *k, const wb_tensor *v,
-                     const wb_tensor *mask)
+static bool attention_is_plain(const wb_tensor *q, const wb_tensor *k, const wb_tensor *v,
+                               const wb_tensor *mask)
 {
     if (q->ndim != 4 || k->ndim != 4 || v->ndim != 4) return false;
     if (q->dtype != k->dtype || q->dtype != v->dtype || !q->size || !k->size || !v->size)
@@ -40,7 +40,7 @@ double wb__power_within(double *scale, wb_dtype t)
     return ldexp(1, exponent - 1);
 }
 
-static wb_tensor *times(wb_tensor *a, wb_tensor *b, bool ta, bool tb, double scale)
+static wb_tensor *attention_times(wb_tensor *a, wb_tensor *b, bool ta, bool tb, double scale)
 {
     const wb_dtype t = (wb_dtype)(a ? a->dtype : WB_F32);
     const double power = wb__power_within(&scale, t);
@@ -48,10 +48,11 @@ static wb_tensor *times(wb_tensor *a, wb_tensor *b, bool ta, bool tb, double sca
     return scale == 1 ? y : wb_mul(y, wb__literal(scale, t));
 }
 
-static wb_tensor *composed(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mask, double scale)
+static wb_tensor *attention_composed(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mask,
+                                     double scale)
 {
     wb_dtype t = (wb_dtype)q->dtype;
-    wb_tensor *scores = times(q, k, false, true, scale);
+    wb_tensor *scores = attention_times(q, k, false, true, scale);
     if (mask == WB_NONE) return wb__matmul(wb_softmax(scores), v, false, false);
     wb_tensor *weights = wb_softmax(wb_where(mask, scores, wb__literal(wb__masked(t), t)));
     return wb__matmul(wb_where(mask, weights, wb__literal(0, t)), v, false, false);
@@ -73,7 +74,7 @@ wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mas
         return wb__fail_null(WB_ERROR_DTYPE, "attention: the mask is %s, not bool (true: keep)",
                              wb_describe(mask));
     double scale = 1 / sqrt((double)WB__MAX(q->dims[q->ndim - 1], 1));
-    if (!is_plain(q, k, v, mask)) return composed(q, k, v, mask, scale);
+    if (!attention_is_plain(q, k, v, mask)) return attention_composed(q, k, v, mask, scale);
     int64_t dims[4] = {q->dims[0], q->dims[1], q->dims[2], v->dims[3]}, attr[2] = {0}, size;
     if (!wb__check_dims("attention", 4, dims, &size)) return NULL;
     memcpy(&attr[0], &scale, sizeof scale);
@@ -117,7 +118,7 @@ GRADIENT(attention)
 
 /* ---- gradients of dq, dk and dv -------------------------------------------------------------- */
 
-static wb_tensor *row_sum(wb_tensor *x)
+static wb_tensor *attention_row_sum(wb_tensor *x)
 {
     return x ? wb__reduce(WB__OP_sum, x, 1u << 3, true) : NULL;
 }
@@ -126,7 +127,7 @@ static wb_tensor *row_sum(wb_tensor *x)
  * of p, this is the gradient of the operand of the softmax. */
 static wb_tensor *through_softmax(wb_tensor *p, wb_tensor *x)
 {
-    return wb_mul(p, wb_sub(x, row_sum(wb_mul(p, x))));
+    return wb_mul(p, wb_sub(x, attention_row_sum(wb_mul(p, x))));
 }
 
 /* The gradients of a node that is dq, dk or dv, with respect to q, k, v and the gradient of o (DO).
@@ -139,27 +140,28 @@ GRADIENT(attention_grad)
     wb_dtype t = (wb_dtype)node->dtype;
     double scale;
     memcpy(&scale, node->attr, sizeof scale);
-    wb_tensor *s = times(q, k, false, true, scale);
+    wb_tensor *s = attention_times(q, k, false, true, scale);
     if (node->n_in == 5) s = wb_where(node->in[4], s, wb__literal(wb__masked(t), t));
     wb_tensor *p = wb_softmax(s), *dp, *part[4] = {NULL};
     if (node->op == WB__OP_attention_dv) {
-        dp = times(dy, g, false, true, 1);
+        dp = attention_times(dy, g, false, true, 1);
         if (wanted[V]) out[V] = WB_NONE;
-        if (wanted[DO]) out[DO] = times(p, g, false, false, 1);
+        if (wanted[DO]) out[DO] = attention_times(p, g, false, false, 1);
     } else {
         bool of_q = node->op == WB__OP_attention_dq;
-        wb_tensor *a = times(dy, v, false, true, 1), *ds = through_softmax(p, a);
-        wb_tensor *x = of_q ? times(g, k, false, true, scale) : times(q, g, false, true, scale);
+        wb_tensor *a = attention_times(dy, v, false, true, 1), *ds = through_softmax(p, a);
+        wb_tensor *x = of_q ? attention_times(g, k, false, true, scale)
+                            : attention_times(q, g, false, true, scale);
         wb_tensor *da = through_softmax(p, x);
-        dp = wb_sub(wb_mul(x, wb_sub(a, row_sum(wb_mul(p, a)))),
-                    wb_mul(a, row_sum(wb_mul(p, x))));
-        part[of_q ? K : Q] = times(ds, g, of_q, false, scale);
-        if (wanted[V]) out[V] = times(da, dy, true, false, 1);
-        if (wanted[DO]) out[DO] = times(da, v, false, false, 1);
+        dp = wb_sub(wb_mul(x, wb_sub(a, attention_row_sum(wb_mul(p, a)))),
+                    wb_mul(a, attention_row_sum(wb_mul(p, x))));
+        part[of_q ? K : Q] = attention_times(ds, g, of_q, false, scale);
+        if (wanted[V]) out[V] = attention_times(da, dy, true, false, 1);
+        if (wanted[DO]) out[DO] = attention_times(da, v, false, false, 1);
     }
     wb_tensor *z = through_softmax(p, dp);
-    if (wanted[Q]) out[Q] = times(z, k, false, false, scale);
-    if (wanted[K]) out[K] = times(z, q, true, false, scale);
+    if (wanted[Q]) out[Q] = attention_times(z, k, false, false, scale);
+    if (wanted[K]) out[K] = attention_times(z, q, true, false, scale);
     for (int i = Q; i <= K; i++)
         if (wanted[i] && part[i]) out[i] = wb_add(out[i], part[i]);
 }
@@ -182,7 +184,7 @@ static wb__view likely_view(const wb__ir *ir, int x, int64_t width, bool bthd)
 
 /* Whether the backend accepts the step of attention and, if the plan has gradients of attention,
  * their step too. */
-static bool supported(const wb__attempt *a, const wb__values *values, const int *in,
+static bool attention_supported(const wb__attempt *a, const wb__values *values, const int *in,
                   const int64_t *attr)
 {
     const wb__ir *ir = &values->ir;
@@ -211,8 +213,8 @@ static bool supported(const wb__attempt *a, const wb__values *values, const int 
     return wb__supported(a, &s);
 }
 
-static int step_of(wb__ir *ir, wb__op op, wb_dtype dtype, const wb__value *shape, int64_t width,
-                   int n_in, const int *in, const int64_t *attr)
+static int attention_step_of(wb__ir *ir, wb__op op, wb_dtype dtype, const wb__value *shape,
+                             int64_t width, int n_in, const int *in, const int64_t *attr)
 {
     wb__value v = {.op = (uint16_t)op, .dtype = (uint8_t)dtype, .ndim = 4, .number = -1,
                    .leaf = -1};
@@ -223,21 +225,21 @@ static int step_of(wb__ir *ir, wb__op op, wb_dtype dtype, const wb__value *shape
 
 /* Returns the value of tensor x, computed by the backend's steps.  One step computes o and lse, the
  * logsumexp of each row of s.  Another step computes dq, dk and dv. */
-static int steps(wb__ir *ir, const wb_tensor *x, const int *in)
+static int attention_steps(wb__ir *ir, const wb_tensor *x, const int *in)
 {
     const wb_dtype t = (wb_dtype)x->dtype;
     wb__value q = ir->value[in[0]], v = ir->value[in[2]];
-    int o = step_of(ir, WB__OP_attention, t, &q, v.dims[3], 3, in, x->attr);
+    int o = attention_step_of(ir, WB__OP_attention, t, &q, v.dims[3], 3, in, x->attr);
     if (x->op == WB__OP_attention) return o;
-    int lse = step_of(ir, WB__OP_attention_lse, WB_F32, &q, 1, 1, &o, NULL);
-    int dq = step_of(ir, WB__OP_attention_dq, t, &q, q.dims[3], 6,
-                     (int[]){in[0], in[1], in[2], o, lse, in[3]}, x->attr);
+    int lse = attention_step_of(ir, WB__OP_attention_lse, WB_F32, &q, 1, 1, &o, NULL);
+    int dq = attention_step_of(ir, WB__OP_attention_dq, t, &q, q.dims[3], 6,
+                               (int[]){in[0], in[1], in[2], o, lse, in[3]}, x->attr);
     if (x->op == WB__OP_attention_dq) return dq;
     const wb__value *of = &ir->value[in[x->op == WB__OP_attention_dk ? 1 : 2]];
-    return step_of(ir, (wb__op)x->op, t, of, x->dims[3], 1, &dq, NULL);
+    return attention_step_of(ir, (wb__op)x->op, t, of, x->dims[3], 1, &dq, NULL);
 }
 
-static int product(wb__ir *ir, int a, int b, bool ta, bool tb)
+static int attention_product(wb__ir *ir, int a, int b, bool ta, bool tb)
 {
     const wb__value *p = &ir->value[a], *q = &ir->value[b];
     wb__value v = {.op = WB__OP_matmul, .dtype = p->dtype, .ndim = 4, .number = -1, .leaf = -1,
@@ -245,7 +247,7 @@ static int product(wb__ir *ir, int a, int b, bool ta, bool tb)
     return wb__ir_make(ir, v, 2, (int[]){a, b}, 2, (int64_t[]){ta, tb});
 }
 
-static int masked(wb__ir *ir, int mask, int x, double otherwise)
+static int attention_masked(wb__ir *ir, int mask, int x, double otherwise)
 {
     if (mask < 0) return x;
     return wb__ir_where(ir, mask, x, wb__ir_literal(ir, otherwise, (wb_dtype)ir->value[x].dtype));
@@ -253,7 +255,7 @@ static int masked(wb__ir *ir, int mask, int x, double otherwise)
 
 /* Returns the value of tensor x, which is attention or one of its gradients, composed of other
  * operations. */
-static int compose(wb__ir *ir, const wb_tensor *x, const int *in)
+static int attention_compose(wb__ir *ir, const wb_tensor *x, const int *in)
 {
     const wb_dtype t = (wb_dtype)x->dtype;
     const bool forward = x->op == WB__OP_attention;
@@ -264,23 +266,24 @@ static int compose(wb__ir *ir, const wb_tensor *x, const int *in)
     const double power = wb__power_within(&factor, t);
     const int q = power == 1 ? in[0] : wb__ir_elementwise(ir, WB__OP_mul, in[0],
                                                           wb__ir_literal(ir, power, t));
-    int s = wb__ir_elementwise(ir, WB__OP_mul, product(ir, q, in[1], false, true),
+    int s = wb__ir_elementwise(ir, WB__OP_mul, attention_product(ir, q, in[1], false, true),
                                wb__ir_literal(ir, factor, t));
-    s = wb__ir_as(ir, masked(ir, mask, s, wb__masked(t)), wb__computed_in(t));
-    int p = wb__ir_as(ir, wb__ir_softmax(ir, s), t), kept = masked(ir, mask, p, 0);
-    if (forward) return product(ir, kept, in[2], false, false);
-    if (x->op == WB__OP_attention_dv) return product(ir, kept, in[3], true, false);
-    int a = masked(ir, mask, product(ir, in[3], in[2], false, true), 0);
+    s = wb__ir_as(ir, attention_masked(ir, mask, s, wb__masked(t)), wb__computed_in(t));
+    int p = wb__ir_as(ir, wb__ir_softmax(ir, s), t), kept = attention_masked(ir, mask, p, 0);
+    if (forward) return attention_product(ir, kept, in[2], false, false);
+    if (x->op == WB__OP_attention_dv) return attention_product(ir, kept, in[3], true, false);
+    int a = attention_masked(ir, mask, attention_product(ir, in[3], in[2], false, true), 0);
     int sum = wb__ir_reduce(ir, WB__OP_sum, wb__ir_elementwise(ir, WB__OP_mul, a, p), 1u << 3);
     int ds = wb__ir_elementwise(ir, WB__OP_mul, p, wb__ir_elementwise(ir, WB__OP_sub, a, sum));
-    ds = wb__ir_elementwise(ir, WB__OP_mul, masked(ir, mask, ds, 0), scale);
-    return x->op == WB__OP_attention_dq ? product(ir, ds, in[1], false, false)
-                                        : product(ir, ds, in[0], true, false);
+    ds = wb__ir_elementwise(ir, WB__OP_mul, attention_masked(ir, mask, ds, 0), scale);
+    return x->op == WB__OP_attention_dq ? attention_product(ir, ds, in[1], false, false)
+                                        : attention_product(ir, ds, in[0], true, false);
 }
 
 COMPOSED(attention)
 {
-    return supported(a, s, in, x->attr) ? steps(&s->ir, x, in) : compose(&s->ir, x, in);
+    return attention_supported(a, s, in, x->attr) ? attention_steps(&s->ir, x, in)
+                                                  : attention_compose(&s->ir, x, in);
 }
 
 /* Returns the value of the backend's step, or y if the backend declines the step. */
@@ -300,8 +303,8 @@ COMPOSED(attention_cached)
         wb__contiguous(&v, &step.views[i]);
     }
     if (!wb__supported(a, &step)) return in[0];
-    return step_of(ir, WB__OP_attention_cached, (wb_dtype)x->dtype, &like, like.dims[3], 6,
-                   operands, x->attr);
+    return attention_step_of(ir, WB__OP_attention_cached, (wb_dtype)x->dtype, &like, like.dims[3],
+                             6, operands, x->attr);
 }
 
 /* ---- the backend's step ---------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 #include "base/options.h"
 #include "engine/ops/op.h"
 
-enum { AXIS, EXCLUSIVE, REVERSE, ATTRS };       /* order of the attributes, as in ops.def */
+enum { CUMSUM_AXIS, EXCLUSIVE, REVERSE, CUMSUM_ATTRS }; /* order of the attributes, as in ops.def */
 
 wb_tensor *wb_cumsum_with(wb_tensor *x, int axis, const wb_cumsum_options *options)
 {
@@ -15,14 +15,15 @@ wb_tensor *wb_cumsum_with(wb_tensor *x, int axis, const wb_cumsum_options *optio
                              wb_describe(x));
     const int a = wb__axis("cumsum", x, axis);
     if (a < 0) return NULL;
-    const int64_t attr[ATTRS] = {[AXIS] = a, [EXCLUSIVE] = o.exclusive, [REVERSE] = o.reverse};
-    return wb__node(WB__OP_cumsum, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, ATTRS, attr);
+    const int64_t attr[CUMSUM_ATTRS] = {[CUMSUM_AXIS] = a, [EXCLUSIVE] = o.exclusive,
+                                        [REVERSE] = o.reverse};
+    return wb__node(WB__OP_cumsum, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, CUMSUM_ATTRS, attr);
 }
 
 GRADIENT(cumsum)
 {
     const int64_t *attr = node->attr;
-    out[0] = wb_cumsum(g, (int)attr[AXIS], .exclusive = attr[EXCLUSIVE] != 0,
+    out[0] = wb_cumsum(g, (int)attr[CUMSUM_AXIS], .exclusive = attr[EXCLUSIVE] != 0,
                        .reverse = attr[REVERSE] == 0);
 }
 
@@ -46,5 +47,5 @@ FILL(CUMSUM)
     wb__plan_step *d = wb__last_step(m);
     d->step.variant = attr[EXCLUSIVE] != 0;
     for (int i = 0; i < d->n_operands; i++)
-        wb__bring_in_front(&d->operand[i].view, (int)attr[AXIS], attr[REVERSE] != 0);
+        wb__bring_in_front(&d->operand[i].view, (int)attr[CUMSUM_AXIS], attr[REVERSE] != 0);
 }

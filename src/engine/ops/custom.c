@@ -3,7 +3,7 @@
 #include "engine/ops/op.h"
 
 /* Order of the attributes, as in ops.def.  `host` has the first two. */
-enum { FUNCTION, CTX, END, ATTRS };
+enum { CUSTOM_FUNCTION, CTX, CUSTOM_END, CUSTOM_ATTRS };
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
@@ -14,19 +14,19 @@ wb_tensor *wb__custom_gradient(wb_tensor *y, wb_gradient_function f, void *ctx,
     if (!in) return NULL;
     in[0] = y;
     for (int i = 0; i < n; i++) in[i + 1] = x[i];
-    const int64_t attr[ATTRS] = {[FUNCTION] = (int64_t)(uintptr_t)f,
-                                 [CTX] = (int64_t)(uintptr_t)ctx,
-                                 [END] = (int64_t)(uintptr_t)end};
-    wb_tensor *z = wb__node(WB__OP_custom, (wb_dtype)y->dtype, y->ndim, y->dims, n + 1, in, ATTRS,
-                            attr);
+    const int64_t attr[CUSTOM_ATTRS] = {[CUSTOM_FUNCTION] = (int64_t)(uintptr_t)f,
+                                        [CTX] = (int64_t)(uintptr_t)ctx,
+                                        [CUSTOM_END] = (int64_t)(uintptr_t)end};
+    wb_tensor *z = wb__node(WB__OP_custom, (wb_dtype)y->dtype, y->ndim, y->dims, n + 1, in,
+                            CUSTOM_ATTRS, attr);
     wb__free(in);
     return z;
 }
 
 void wb__custom_end(wb_tensor *node)
 {
-    void (*end)(void *) = (void (*)(void *))(uintptr_t)node->attr[END];
-    node->attr[END] = 0;
+    void (*end)(void *) = (void (*)(void *))(uintptr_t)node->attr[CUSTOM_END];
+    node->attr[CUSTOM_END] = 0;
     if (end) end((void *)(uintptr_t)node->attr[CTX]);
 }
 
@@ -42,7 +42,7 @@ wb_tensor *wb_custom_gradient_array(wb_tensor *y, wb_gradient_function f, void *
 }
 
 /* Returns dx, the gradient with respect to x that the program computed, if it fits. */
-static wb_tensor *checked(int i, wb_tensor *dx, const wb_tensor *x)
+static wb_tensor *custom_checked(int i, wb_tensor *dx, const wb_tensor *x)
 {
     if (!dx || wb_is_none(dx)) return WB_NONE;
     if (!wb__operand("custom_gradient", dx)) return NULL;
@@ -59,12 +59,13 @@ WB__PROGRAM_CALL(gradient_call, gradient_run, int,
 
 GRADIENT(custom)
 {
-    const wb_gradient_function f = (wb_gradient_function)(uintptr_t)node->attr[FUNCTION];
+    const wb_gradient_function f = (wb_gradient_function)(uintptr_t)node->attr[CUSTOM_FUNCTION];
     const int n = (int)node->n_in - 1;
     wb_tensor **dx = wb__alloc_zero((size_t)n, sizeof *dx);
     if (!dx) return;
     for (int i = 0; i < n; i++) dx[i] = wanted[i + 1] ? NULL : WB_NONE;
-    if (!node->attr[END]) wb__this_thread()->program_calls++;   /* not the library's function */
+    if (!node->attr[CUSTOM_END]) wb__this_thread()->program_calls++; /* not the library's
+                                                                      * function */
     const unsigned failures = wb__failures();
     gradient_call c = {f, g, node, n, (wb_tensor *const *)node->in + 1, dx,
                        (void *)(uintptr_t)node->attr[CTX], 0};
@@ -76,22 +77,22 @@ GRADIENT(custom)
             status = wb__error_or(WB_ERROR_ARGUMENT);
     out[0] = WB_NONE;
     for (int i = 0; i < n; i++)
-        if (wanted[i + 1]) out[i + 1] = status ? NULL : checked(i, dx[i], node->in[i + 1]);
+        if (wanted[i + 1]) out[i + 1] = status ? NULL : custom_checked(i, dx[i], node->in[i + 1]);
     wb__free(dx);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-enum { INPUTS = 8 };
+enum { CUSTOM_INPUTS = 8 };
 
 wb_tensor *wb_host_operation(wb_host_function f, void *ctx, wb_dtype dtype, int ndim,
                              const int64_t *dims, int n, wb_tensor *const *inputs)
 {
     int64_t size;
     if (!f) return wb__fail_null(WB_ERROR_ARGUMENT, "host_operation: no function");
-    if (n < 1 || n > INPUTS || !inputs)
+    if (n < 1 || n > CUSTOM_INPUTS || !inputs)
         return wb__fail_null(WB_ERROR_ARGUMENT, "host_operation: %d inputs; it has 1 to %d", n,
-                             INPUTS);
+                             CUSTOM_INPUTS);
     if (!wb__is_dtype("host_operation", dtype) ||
         !wb__check_dims("host_operation", ndim, dims, &size))
         return NULL;
@@ -103,9 +104,9 @@ wb_tensor *wb_host_operation(wb_host_function f, void *ctx, wb_dtype dtype, int 
                                  "the function runs on the CPU: wb_cpu(x) moves it", i,
                                  wb_describe(inputs[i]), d->backend->tag, d->ordinal);
     }
-    const int64_t attr[END] = {[FUNCTION] = (int64_t)(uintptr_t)f,
-                               [CTX] = (int64_t)(uintptr_t)ctx};
-    return wb__node(WB__OP_host, dtype, ndim, dims, n, inputs, END, attr);
+    const int64_t attr[CUSTOM_END] = {[CUSTOM_FUNCTION] = (int64_t)(uintptr_t)f,
+                                      [CTX] = (int64_t)(uintptr_t)ctx};
+    return wb__node(WB__OP_host, dtype, ndim, dims, n, inputs, CUSTOM_END, attr);
 }
 
 GRADIENT(host)
@@ -121,6 +122,6 @@ FILL(HOST)
     for (int i = 0; i < v->n_in; i++) wb__add_dense(m, wb__operand_of(m, v, i), false);
     wb__add_any(m, p->result);
     wb__step *s = &wb__last_step(m)->step;
-    s->host = (wb_host_function)(uintptr_t)attr[FUNCTION];
+    s->host = (wb_host_function)(uintptr_t)attr[CUSTOM_FUNCTION];
     s->host_ctx = (void *)(uintptr_t)attr[CTX];
 }

@@ -4,13 +4,13 @@
 
 #include <string.h>
 
-enum { LETTERS = 128, MOST = 32 };
+enum { EINSUM_LETTERS = 128, EINSUM_MOST = 32 };
 
 typedef struct {
     const char *text;
-    int64_t size[LETTERS];                      /* of each letter; -1: it is not used yet */
-    int uses[LETTERS];                          /* how many operands that are left have it */
-    bool wanted[LETTERS];                       /* it is in the result */
+    int64_t size[EINSUM_LETTERS];               /* of each letter; -1: it is not used yet */
+    int uses[EINSUM_LETTERS];                   /* how many operands that are left have it */
+    bool wanted[EINSUM_LETTERS];                /* it is in the result */
     char result[WB_MAX_DIMS];
     int n_result;
 } notation;
@@ -20,19 +20,19 @@ typedef struct {
     wb_tensor *x;
     int n;
     char letter[WB_MAX_DIMS];
-} term;
+} einsum_term;
 
-static int find(const term *t, char c)
+static int einsum_find(const einsum_term *t, char c)
 {
     for (int i = 0; i < t->n; i++)
         if (t->letter[i] == c) return i;
     return -1;
 }
 
-static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+static bool einsum_is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 /* Takes the diagonal of two axes of x, which becomes its last axis. */
-static bool take_diagonal(term *t, int i, int j)
+static bool take_diagonal(einsum_term *t, int i, int j)
 {
     int64_t order[WB_MAX_DIMS], dims[WB_MAX_DIMS];
     const char c = t->letter[i];
@@ -56,14 +56,14 @@ static bool take_diagonal(term *t, int i, int j)
 }
 
 /* Reads the letters of an operand from *at on, up to a comma, "->" or the end. */
-static bool read_term(notation *e, const char **at, wb_tensor *x, term *t)
+static bool einsum_read_term(notation *e, const char **at, wb_tensor *x, einsum_term *t)
 {
     t->x = x;
     t->n = 0;
     for (; **at && **at != ',' && **at != '-'; (*at)++) {
         const char c = **at;
         if (c == ' ') continue;
-        if (!is_letter(c))
+        if (!einsum_is_letter(c))
             return !wb__fail(WB_ERROR_ARGUMENT, "einsum: '%c' in \"%s\" is no letter%s", c, e->text,
                              c == '.' ? "; \"...\" is not supported" : "");
         if (t->n == x->ndim) break;
@@ -80,7 +80,7 @@ static bool read_term(notation *e, const char **at, wb_tensor *x, term *t)
 }
 
 /* Reads the result, `at` being after "->", or NULL: letters that occur once, in order. */
-static bool read_result(notation *e, const char *at)
+static bool einsum_read_result(notation *e, const char *at)
 {
     for (int c = 'A'; c <= 'z' && !at; c++)
         if (e->uses[c] == 1) {
@@ -90,9 +90,9 @@ static bool read_result(notation *e, const char *at)
         }
     for (; at && *at; at++) {
         if (*at == ' ') continue;
-        if (!is_letter(*at) || e->size[(int)*at] < 0 || e->wanted[(int)*at])
+        if (!einsum_is_letter(*at) || e->size[(int)*at] < 0 || e->wanted[(int)*at])
             return !wb__fail(WB_ERROR_ARGUMENT, "einsum: '%c' in the result of \"%s\" %s", *at,
-                             e->text, !is_letter(*at) ? "is no letter"
+                             e->text, !einsum_is_letter(*at) ? "is no letter"
                              : e->size[(int)*at] < 0  ? "is in no operand" : "occurs twice");
         if (e->n_result == WB_MAX_DIMS)
             return !wb__fail(WB_ERROR_SHAPE, "einsum: the result of \"%s\" has more than %d axes",
@@ -104,10 +104,10 @@ static bool read_result(notation *e, const char *at)
 }
 
 /* Removes equal letters of an operand, and the letters that only it has. */
-static bool prepare(notation *e, term *t)
+static bool einsum_prepare(notation *e, einsum_term *t)
 {
     for (int j = 1; j < t->n; j++) {
-        const int i = find(t, t->letter[j]);
+        const int i = einsum_find(t, t->letter[j]);
         if (i == j) continue;
         e->uses[(int)t->letter[j]]--;
         if (!take_diagonal(t, i, j)) return false;
@@ -125,12 +125,12 @@ static bool prepare(notation *e, term *t)
 
 /* Appends the letters of t that are (or are not) in `other`, and in the result or a later operand
  * if `kept`. Multiplies *size by their sizes. */
-static void choose(const notation *e, const term *t, const term *other, bool shared, bool kept,
-                   int64_t *size, int *n, char *chosen)
+static void einsum_choose(const notation *e, const einsum_term *t, const einsum_term *other,
+                          bool shared, bool kept, int64_t *size, int *n, char *chosen)
 {
     for (int i = 0; i < t->n; i++) {
         const int c = t->letter[i];
-        const bool both = find(other, t->letter[i]) >= 0;
+        const bool both = einsum_find(other, t->letter[i]) >= 0;
         if (both != shared || (both && (e->wanted[c] || e->uses[c] > 2) != kept)) continue;
         chosen[(*n)++] = t->letter[i];
         *size *= e->size[c];
@@ -138,24 +138,25 @@ static void choose(const notation *e, const term *t, const term *other, bool sha
 }
 
 /* Returns t with its axes in the order of the letters, as [a, b, c]. */
-static wb_tensor *arranged(const term *t, const char *letters, int64_t a, int64_t b, int64_t c)
+static wb_tensor *einsum_arranged(const einsum_term *t, const char *letters, int64_t a, int64_t b,
+                                  int64_t c)
 {
     int64_t order[WB_MAX_DIMS];
-    for (int i = 0; i < t->n; i++) order[i] = find(t, letters[i]);
+    for (int i = 0; i < t->n; i++) order[i] = einsum_find(t, letters[i]);
     wb_tensor *x = wb_permute_array(t->x, t->n, order);
     return x ? wb_reshape_array(x, 3, (int64_t[]){a, b, c}) : NULL;
 }
 
 /* Replaces p by the product of p and q. */
-static bool contract(notation *e, term *p, const term *q)
+static bool einsum_contract(notation *e, einsum_term *p, const einsum_term *q)
 {
     char batch[2 * WB_MAX_DIMS], inner[WB_MAX_DIMS], rows[2 * WB_MAX_DIMS], columns[WB_MAX_DIMS];
     int n_batch = 0, n_inner = 0, n_rows = 0, n_columns = 0;
     int64_t b = 1, k = 1, m = 1, n = 1, dims[2 * WB_MAX_DIMS];
-    choose(e, p, q, true, true, &b, &n_batch, batch);
-    choose(e, p, q, true, false, &k, &n_inner, inner);
-    choose(e, p, q, false, false, &m, &n_rows, rows);
-    choose(e, q, p, false, false, &n, &n_columns, columns);
+    einsum_choose(e, p, q, true, true, &b, &n_batch, batch);
+    einsum_choose(e, p, q, true, false, &k, &n_inner, inner);
+    einsum_choose(e, p, q, false, false, &m, &n_rows, rows);
+    einsum_choose(e, q, p, false, false, &n, &n_columns, columns);
     char of_p[2 * WB_MAX_DIMS], of_q[2 * WB_MAX_DIMS], made[4 * WB_MAX_DIMS];
     memcpy(of_p, batch, (size_t)n_batch);
     memcpy(of_p + n_batch, rows, (size_t)n_rows);
@@ -163,7 +164,7 @@ static bool contract(notation *e, term *p, const term *q)
     memcpy(of_q, batch, (size_t)n_batch);
     memcpy(of_q + n_batch, inner, (size_t)n_inner);
     memcpy(of_q + n_batch + n_inner, columns, (size_t)n_columns);
-    wb_tensor *x = arranged(p, of_p, b, m, k), *y = arranged(q, of_q, b, k, n);
+    wb_tensor *x = einsum_arranged(p, of_p, b, m, k), *y = einsum_arranged(q, of_q, b, k, n);
     if (!x || !y) return false;
     if (n_inner && wb__dtype_float((wb_dtype)x->dtype)) x = wb_matmul(x, y);
     else {
@@ -187,7 +188,7 @@ static bool contract(notation *e, term *p, const term *q)
     return p->x;
 }
 
-static bool read_operands(notation *e, int n, wb_tensor *const *x, term *terms)
+static bool einsum_read_operands(notation *e, int n, wb_tensor *const *x, einsum_term *terms)
 {
     const char *at = e->text;
     for (int i = 0; i < n; i++) {
@@ -195,7 +196,7 @@ static bool read_operands(notation *e, int n, wb_tensor *const *x, term *terms)
         if (x[i]->dtype == WB_BOOL || x[i]->dtype != x[0]->dtype)
             return !wb__fail(WB_ERROR_DTYPE, "einsum: operands have one dtype, not bool: %s · %s",
                              wb_describe(x[0]), wb_describe(x[i]));
-        if (!read_term(e, &at, x[i], &terms[i])) return false;
+        if (!einsum_read_term(e, &at, x[i], &terms[i])) return false;
         if (i + 1 < n ? *at != ',' : *at == ',')
             return !wb__fail(WB_ERROR_ARGUMENT, "einsum: \"%s\" is not for %d operands", e->text,
                              n);
@@ -204,24 +205,24 @@ static bool read_operands(notation *e, int n, wb_tensor *const *x, term *terms)
     if (*at && at[1] != '>')
         return !wb__fail(WB_ERROR_ARGUMENT, "einsum: \"%s\" has no \"->\" after the operands",
                          e->text);
-    return read_result(e, *at ? at + 2 : NULL);
+    return einsum_read_result(e, *at ? at + 2 : NULL);
 }
 
 static wb_tensor *einsum(const char *text, int n, wb_tensor *const *x)
 {
     notation e = {.text = text};
-    term terms[MOST];
-    for (int i = 0; i < LETTERS; i++) e.size[i] = -1;
-    if (!text || !x || n < 1 || n > MOST)
+    einsum_term terms[EINSUM_MOST];
+    for (int i = 0; i < EINSUM_LETTERS; i++) e.size[i] = -1;
+    if (!text || !x || n < 1 || n > EINSUM_MOST)
         return wb__fail_null(WB_ERROR_ARGUMENT, "einsum: %s", !text ? "no text" : !x || n < 1
                              ? "no operands" : "more than 32 operands");
-    if (!read_operands(&e, n, x, terms)) return NULL;
+    if (!einsum_read_operands(&e, n, x, terms)) return NULL;
     for (int i = 0; i < n; i++)
-        if (!prepare(&e, &terms[i])) return NULL;
+        if (!einsum_prepare(&e, &terms[i])) return NULL;
     for (int i = 1; i < n; i++)
-        if (!contract(&e, &terms[0], &terms[i])) return NULL;
+        if (!einsum_contract(&e, &terms[0], &terms[i])) return NULL;
     int64_t order[WB_MAX_DIMS];
-    for (int i = 0; i < e.n_result; i++) order[i] = find(&terms[0], e.result[i]);
+    for (int i = 0; i < e.n_result; i++) order[i] = einsum_find(&terms[0], e.result[i]);
     return wb_permute_array(terms[0].x, e.n_result, order);
 }
 

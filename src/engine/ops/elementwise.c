@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-static bool accepted(const char *what, int accepts, const wb_tensor *x)
+static bool elementwise_accepted(const char *what, int accepts, const wb_tensor *x)
 {
     int kind = x->dtype == WB_BOOL                   ? WB__BOOLS
                : wb__dtype_float((wb_dtype)x->dtype) ? WB__FLOATS
@@ -17,10 +17,10 @@ static bool accepted(const char *what, int accepts, const wb_tensor *x)
     return false;
 }
 
-static wb_tensor *unary(wb__op op, wb_tensor *x, bool test)
+static wb_tensor *elementwise_unary(wb__op op, wb_tensor *x, bool test)
 {
     const char *what = wb__ops[op].name;
-    if (!wb__operand(what, x) || !accepted(what, wb__ops[op].accepts, x)) return NULL;
+    if (!wb__operand(what, x) || !elementwise_accepted(what, wb__ops[op].accepts, x)) return NULL;
     return wb__node(op, test ? WB_BOOL : (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 0, NULL);
 }
 
@@ -52,21 +52,21 @@ static wb_tensor *adopt_dtype(const char *what, wb_tensor *x, const wb_tensor *o
     return y;
 }
 
-static bool same_dtype(const char *what, const wb_tensor *x, const wb_tensor *y)
+static bool elementwise_same_dtype(const char *what, const wb_tensor *x, const wb_tensor *y)
 {
     if (wb__likely(x->dtype == y->dtype)) return true;
     wb__fail(WB_ERROR_DTYPE, "%s: dtypes differ: %s · %s", what, wb_describe(x), wb_describe(y));
     return false;
 }
 
-static wb_tensor *binary(wb__op op, wb_tensor *x, wb_tensor *y, bool compare)
+static wb_tensor *elementwise_binary(wb__op op, wb_tensor *x, wb_tensor *y, bool compare)
 {
     const char *what = wb__ops[op].name;
     if (!wb__operand(what, x) || !wb__operand(what, y)) return NULL;
     wb_tensor *in[2] = {adopt_dtype(what, x, y), NULL};
     in[1] = adopt_dtype(what, y, in[0] ? in[0] : x);
-    if (!in[0] || !in[1] || !same_dtype(what, in[0], in[1]) ||
-        !accepted(what, wb__ops[op].accepts, in[0]))
+    if (!in[0] || !in[1] || !elementwise_same_dtype(what, in[0], in[1]) ||
+        !elementwise_accepted(what, wb__ops[op].accepts, in[0]))
         return NULL;
     int ndim;
     int64_t dims[WB_MAX_DIMS], size;
@@ -76,24 +76,26 @@ static wb_tensor *binary(wb__op op, wb_tensor *x, wb_tensor *y, bool compare)
 }
 
 #define WB_UNARY(name, accepts, expression, gradient) \
-    wb_tensor *(wb_##name)(wb_tensor *x) { return unary(WB__OP_##name, x, false); }
+    wb_tensor *(wb_##name)(wb_tensor *x) { return elementwise_unary(WB__OP_##name, x, false); }
 #define WB_TEST(name, accepts, expression) \
-    wb_tensor *(wb_##name)(wb_tensor *x) { return unary(WB__OP_##name, x, true); }
+    wb_tensor *(wb_##name)(wb_tensor *x) { return elementwise_unary(WB__OP_##name, x, true); }
 #define WB_BINARY(name, accepts, expression, gradient_x, gradient_y) \
     wb_tensor *(wb_##name)(wb_tensor *x, wb_tensor *y)                                             \
     {                                                                                              \
-        return binary(WB__OP_##name, x, y, false);                                                 \
+        return elementwise_binary(WB__OP_##name, x, y, false);                                     \
     }
 #define WB_COMPARE(name, accepts, expression) \
-    wb_tensor *(wb_##name)(wb_tensor *x, wb_tensor *y) { return binary(WB__OP_##name, x, y, true); }
+    wb_tensor *(wb_##name)(wb_tensor *x, wb_tensor *y) { return elementwise_binary(WB__OP_##name,  \
+                                                                                   x,              \
+                                                                                   y, true); }
 #include "ops/ops.def"
 
 wb_tensor *wb__elementwise(wb__op op, wb_tensor *const *x)
 {
     const wb__op_class class = wb__ops[op].class;
     return class == WB__UNARY || class == WB__TEST
-               ? unary(op, x[0], class == WB__TEST)
-               : binary(op, x[0], x[1], class == WB__COMPARE);
+               ? elementwise_unary(op, x[0], class == WB__TEST)
+               : elementwise_binary(op, x[0], x[1], class == WB__COMPARE);
 }
 
 wb_tensor *wb_identity(wb_tensor *x) { return x; }
@@ -107,7 +109,7 @@ wb_tensor *(wb_where)(wb_tensor *condition, wb_tensor *x, wb_tensor *y)
                              wb_describe(condition));
     wb_tensor *in[3] = {condition, adopt_dtype("where", x, y), NULL};
     in[2] = adopt_dtype("where", y, in[1] ? in[1] : x);
-    if (!in[1] || !in[2] || !same_dtype("where", in[1], in[2])) return NULL;
+    if (!in[1] || !in[2] || !elementwise_same_dtype("where", in[1], in[2])) return NULL;
     int ndim;
     int64_t dims[WB_MAX_DIMS], size;
     if (!wb__broadcast("where", x, y, &ndim, dims)) return NULL;
@@ -119,7 +121,7 @@ wb_tensor *(wb_where)(wb_tensor *condition, wb_tensor *x, wb_tensor *y)
     return wb__node(WB__OP_where, (wb_dtype)in[1]->dtype, ndim, dims, 3, in, 0, NULL);
 }
 
-static double greatest(wb_dtype dtype)
+static double elementwise_greatest(wb_dtype dtype)
 {
     return dtype == WB_F64    ? DBL_MAX
            : dtype == WB_F16  ? 65504
@@ -133,7 +135,7 @@ static wb_tensor *nan_to_num(wb_tensor *x, const wb_nan_to_num_options *given)
     if (!wb__floating("nan_to_num", x) ||
         !wb__read_options("nan_to_num", wb_nan_to_num_options, &o, given, NULL))
         return NULL;
-    const double most = greatest((wb_dtype)x->dtype);
+    const double most = elementwise_greatest((wb_dtype)x->dtype);
     const double posinf = wb__or(o.posinf, most), neginf = wb__or(o.neginf, -most);
     wb_tensor *y = wb_where(wb_isnan(x), wb_scalar(o.nan), x);
     y = wb_where(wb_eq(x, wb_scalar(INFINITY)), wb_scalar(posinf), y);
@@ -169,13 +171,15 @@ wb_tensor *wb__mark_automatic(wb_tensor *x, const char *layer)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-static wb_tensor *zero(const wb_tensor *like) { return wb__literal(0, (wb_dtype)like->dtype); }
+static wb_tensor *elementwise_zero(const wb_tensor *like) {
+    return wb__literal(0, (wb_dtype)like->dtype);
+}
 
 GRADIENT(where)
 {
     wb_tensor *c = node->in[0], *x = node->in[1], *y = node->in[2];
-    if (wanted[1]) out[1] = wb__sum_to(wb_where(c, g, zero(g)), x->ndim, x->dims);
-    if (wanted[2]) out[2] = wb__sum_to(wb_where(c, zero(g), g), y->ndim, y->dims);
+    if (wanted[1]) out[1] = wb__sum_to(wb_where(c, g, elementwise_zero(g)), x->ndim, x->dims);
+    if (wanted[2]) out[2] = wb__sum_to(wb_where(c, elementwise_zero(g), g), y->ndim, y->dims);
 }
 
 GRADIENT(cast)

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static bool is_index(const char *what, const wb_tensor *index)
+static bool indexed_is_index(const char *what, const wb_tensor *index)
 {
     if (!wb__operand(what, index)) return false;
     if (!wb__dtype_float((wb_dtype)index->dtype) && index->dtype != WB_BOOL) return true;
@@ -18,7 +18,8 @@ static bool is_index(const char *what, const wb_tensor *index)
 static wb_dtype counted_in(int64_t n) { return n - 1 > INT32_MAX ? WB_I64 : WB_I32; }
 
 /* Returns index · step + base in the dtype t, or -1 where the index is not in 0 .. n-1. */
-static wb_tensor *placed(wb_tensor *index, int64_t n, int64_t step, wb_tensor *base, wb_dtype t)
+static wb_tensor *indexed_placed(wb_tensor *index, int64_t n, int64_t step, wb_tensor *base,
+                                 wb_dtype t)
 {
     index = wb__as(index, index->dtype == WB_I64 ? WB_I64 : WB_I32);
     if (!index || !base) return NULL;
@@ -33,7 +34,7 @@ static wb_tensor *placed(wb_tensor *index, int64_t n, int64_t step, wb_tensor *b
 static wb_tensor *take(wb_tensor *x, wb_tensor *index, int axis)
 {
     const int a = wb__axis("take", x, axis);
-    if (a < 0 || !is_index("take", index)) return NULL;
+    if (a < 0 || !indexed_is_index("take", index)) return NULL;
     if (!a) return wb__take_rows(x, index);
     const int ndim = x->ndim + index->ndim - 1;
     int64_t dims[WB_MAX_DIMS], outer = 1, inner = 1;
@@ -48,7 +49,7 @@ static wb_tensor *take(wb_tensor *x, wb_tensor *index, int axis)
     const wb_dtype t = counted_in(outer * n);
     wb_tensor *base = wb_mul(wb_reshape_array(wb_arange(outer, t), 2, (int64_t[]){outer, 1}),
                              wb__literal((double)n, t));
-    wb_tensor *at = placed(wb_reshape_array(index, 1, &index->size), n, 1, base, t);
+    wb_tensor *at = indexed_placed(wb_reshape_array(index, 1, &index->size), n, 1, base, t);
     x = wb_reshape_array(x, 2, (int64_t[]){outer * n, inner});
     wb_tensor *y = at && x ? wb__take_rows(x, at) : NULL;
     return y ? wb_reshape_array(y, ndim, dims) : NULL;
@@ -80,14 +81,14 @@ static wb_tensor *flat_index(const wb_tensor *x, wb_tensor *index, int axis, con
         base = wb_add(base, wb_mul(wb_reshape_array(wb_arange(dims[i], t), x->ndim, along),
                                    wb__literal((double)step[i + 1], t)));
     }
-    wb_tensor *at = placed(index, x->dims[axis], step[axis + 1], base, t);
+    wb_tensor *at = indexed_placed(index, x->dims[axis], step[axis + 1], base, t);
     return at ? wb_expand_array(at, x->ndim, dims) : NULL;
 }
 
-static wb_tensor *take_along(wb_tensor *x, wb_tensor *index, int axis)
+static wb_tensor *indexed_take_along(wb_tensor *x, wb_tensor *index, int axis)
 {
     const int a = wb__axis("take_along", x, axis);
-    if (a < 0 || !is_index("take_along", index) || !wb__one_device("take_along", x, index))
+    if (a < 0 || !indexed_is_index("take_along", index) || !wb__one_device("take_along", x, index))
         return NULL;
     int64_t dims[WB_MAX_DIMS];
     bool fits = index->ndim == x->ndim;
@@ -108,16 +109,16 @@ static wb_tensor *take_along(wb_tensor *x, wb_tensor *index, int axis)
 wb_tensor *wb_take_along(wb_tensor *x, wb_tensor *index, int axis)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, take_along(x, index, axis));
+    return wb__frame_end(f, indexed_take_along(x, index, axis));
 }
 
 /* ---- scatter --------------------------------------------------------------------------------- */
 
-static const char *const names[] = {"WB_SCATTER_ADD", "WB_SCATTER_MUL", "WB_SCATTER_MAX",
-                                    "WB_SCATTER_MIN", "WB_SCATTER_MEAN", "WB_SCATTER_SET"};
+static const char *const indexed_names[] = {"WB_SCATTER_ADD", "WB_SCATTER_MUL", "WB_SCATTER_MAX",
+                                            "WB_SCATTER_MIN", "WB_SCATTER_MEAN", "WB_SCATTER_SET"};
 
 /* Returns x [n, ...] with rows in place of those that index names; the last of equal indices. */
-static wb_tensor *set_rows(wb_tensor *x, wb_tensor *index, wb_tensor *rows)
+static wb_tensor *indexed_set_rows(wb_tensor *x, wb_tensor *index, wb_tensor *rows)
 {
     if (!x || !index || !rows) return NULL;
     return wb__node(WB__OP_scatter_set, (wb_dtype)x->dtype, x->ndim, x->dims, 3,
@@ -125,7 +126,7 @@ static wb_tensor *set_rows(wb_tensor *x, wb_tensor *index, wb_tensor *rows)
 }
 
 /* Returns the rows combined by index, [n, ...]. */
-static wb_tensor *rows_of(wb__op op, wb_tensor *index, wb_tensor *rows, int64_t n)
+static wb_tensor *indexed_rows_of(wb__op op, wb_tensor *index, wb_tensor *rows, int64_t n)
 {
     if (!index || !rows) return NULL;
     int64_t dims[WB_MAX_DIMS] = {n};
@@ -139,38 +140,38 @@ static bool read_scatter(const char *what, const wb_tensor *x, const wb_scatter_
                          wb_scatter_options *o)
 {
     if (!wb__read_options(what, wb_scatter_options, o, given, NULL)) return false;
-    if ((unsigned)o->reduce >= WB__COUNT(names))
+    if ((unsigned)o->reduce >= WB__COUNT(indexed_names))
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: .reduce is %d; it is one of WB_SCATTER_ADD to "
                          "WB_SCATTER_SET", what, (int)o->reduce);
     if (x->dtype == WB_BOOL && o->reduce != WB_SCATTER_SET)
-        return !wb__fail(WB_ERROR_DTYPE, "%s: %s does not take %s", what, names[o->reduce],
+        return !wb__fail(WB_ERROR_DTYPE, "%s: %s does not take %s", what, indexed_names[o->reduce],
                          wb_describe(x));
     if (o->reduce != WB_SCATTER_MEAN || wb__dtype_float((wb_dtype)x->dtype)) return true;
     return !wb__fail(WB_ERROR_DTYPE, "%s: %s needs a floating tensor, got %s", what,
-                     names[o->reduce], wb_describe(x));
+                     indexed_names[o->reduce], wb_describe(x));
 }
 
 /* x [n, ...], index [m], rows [m, ...]; x and rows have one dtype. */
-static wb_tensor *scatter(wb_tensor *x, wb_tensor *index, wb_tensor *rows,
-                          const wb_scatter_options *o)
+static wb_tensor *indexed_scatter(wb_tensor *x, wb_tensor *index, wb_tensor *rows,
+                                  const wb_scatter_options *o)
 {
     static const wb__op ops[] = {WB__OP_scatter_add, WB__OP_scatter_mul, WB__OP_scatter_max,
                                  WB__OP_scatter_min, WB__OP_scatter_add};
     if (!x || !index || !rows) return NULL;
-    if (o->reduce == WB_SCATTER_SET) return set_rows(x, index, rows);
+    if (o->reduce == WB_SCATTER_SET) return indexed_set_rows(x, index, rows);
     const wb_dtype dtype = (wb_dtype)x->dtype;
     const bool mean = o->reduce == WB_SCATTER_MEAN;
     x = wb__wide(x);
     rows = wb__wide(rows);
     if (!x || !rows) return NULL;
     const int64_t n = x->dims[0];
-    wb_tensor *all = rows_of(ops[o->reduce], index, rows, n);
+    wb_tensor *all = indexed_rows_of(ops[o->reduce], index, rows, n);
     if (o->reduce == WB_SCATTER_ADD && !o->exclude_self)
         return wb__as(wb_add(x, all), dtype);
     int64_t one[WB_MAX_DIMS] = {n};         /* how many rows each row of x gets */
     for (int i = 1; i < x->ndim; i++) one[i] = 1;
-    wb_tensor *count = rows_of(WB__OP_scatter_add, index,
-                               wb_full_array(1, WB_I32, 1, index->dims), n);
+    wb_tensor *count = indexed_rows_of(WB__OP_scatter_add, index,
+                                       wb_full_array(1, WB_I32, 1, index->dims), n);
     count = count ? wb_reshape_array(count, x->ndim, one) : NULL;
     wb_tensor *any = count ? wb_ne(count, wb__literal(0, WB_I32)) : NULL;
     wb_tensor *number = mean ? wb__as(count, (wb_dtype)x->dtype) : NULL;
@@ -186,7 +187,7 @@ static wb_tensor *scatter(wb_tensor *x, wb_tensor *index, wb_tensor *rows,
 }
 
 /* Whether x and the rows have one dtype and device. */
-static bool alike(const char *what, const wb_tensor *x, const wb_tensor *rows)
+static bool indexed_alike(const char *what, const wb_tensor *x, const wb_tensor *rows)
 {
     if (!wb__operand(what, rows) || !wb__one_device(what, x, rows)) return false;
     if (x->dtype == rows->dtype) return true;
@@ -198,8 +199,9 @@ static wb_tensor *scatter_rows(wb_tensor *x, wb_tensor *index, wb_tensor *rows,
                                const wb_scatter_options *options)
 {
     wb_scatter_options o;
-    if (!wb__operand("scatter", x) || !is_index("scatter", index) || !alike("scatter", x, rows) ||
-        !wb__one_device("scatter", x, index) || !read_scatter("scatter", x, options, &o))
+    if (!wb__operand("scatter", x) || !indexed_is_index("scatter", index) ||
+        !indexed_alike("scatter", x, rows) || !wb__one_device("scatter", x, index) ||
+        !read_scatter("scatter", x, options, &o))
         return NULL;
     bool fits = x->ndim && rows->ndim == index->ndim + x->ndim - 1;
     for (int i = 0; i < index->ndim && fits; i++) fits = rows->dims[i] == index->dims[i];
@@ -211,8 +213,8 @@ static wb_tensor *scatter_rows(wb_tensor *x, wb_tensor *index, wb_tensor *rows,
     if (wb__unlikely(wb__checks) && !wb__indices_below("scatter", index, x->dims[0])) return NULL;
     int64_t dims[WB_MAX_DIMS] = {index->size};
     for (int i = 1; i < x->ndim; i++) dims[i] = x->dims[i];
-    return scatter(x, wb_reshape_array(index, 1, &index->size),
-                   wb_reshape_array(rows, x->ndim, dims), &o);
+    return indexed_scatter(x, wb_reshape_array(index, 1, &index->size),
+                           wb_reshape_array(rows, x->ndim, dims), &o);
 }
 
 wb_tensor *wb_scatter_with(wb_tensor *x, wb_tensor *index, wb_tensor *rows,
@@ -228,7 +230,7 @@ static wb_tensor *scatter_along(wb_tensor *x, wb_tensor *index, wb_tensor *value
     const char *what = "scatter_along";
     wb_scatter_options o;
     const int a = wb__axis(what, x, axis);
-    if (a < 0 || !is_index(what, index) || !alike(what, x, values) ||
+    if (a < 0 || !indexed_is_index(what, index) || !indexed_alike(what, x, values) ||
         !wb__one_device(what, x, index) || !read_scatter(what, x, options, &o))
         return NULL;
     int64_t dims[WB_MAX_DIMS];
@@ -244,9 +246,9 @@ static wb_tensor *scatter_along(wb_tensor *x, wb_tensor *index, wb_tensor *value
                              wb_describe(x), axis);
     if (wb__unlikely(wb__checks) && !wb__indices_below(what, index, x->dims[a])) return NULL;
     wb_tensor *at = flat_index(x, index, a, dims);
-    wb_tensor *y = scatter(wb_reshape_array(x, 1, &x->size),
-                           at ? wb_reshape_array(at, 1, &at->size) : NULL,
-                           wb_reshape_array(values, 1, &values->size), &o);
+    wb_tensor *y = indexed_scatter(wb_reshape_array(x, 1, &x->size),
+                                   at ? wb_reshape_array(at, 1, &at->size) : NULL,
+                                   wb_reshape_array(values, 1, &values->size), &o);
     return y ? wb_reshape_array(y, x->ndim, x->dims) : NULL;
 }
 
@@ -259,7 +261,8 @@ wb_tensor *wb_scatter_along_with(wb_tensor *x, wb_tensor *index, wb_tensor *valu
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-static wb_tensor *zero(const wb_tensor *like) { return wb__literal(0, (wb_dtype)like->dtype); }
+static wb_tensor *indexed_zero(const wb_tensor *like) { return wb__literal(0,
+                                                                           (wb_dtype)like->dtype); }
 
 /* The product of the other rows with the same index.  If one row is 0, the others have the gradient
  * 0; if several are, all have. */
@@ -268,15 +271,15 @@ GRADIENT(scatter_mul)
     if (!wanted[1]) return;
     wb_tensor *index = node->in[0], *rows = node->in[1];
     const int64_t n = node->dims[0];
-    wb_tensor *none = wb_eq(rows, zero(rows));
+    wb_tensor *none = wb_eq(rows, indexed_zero(rows));
     wb_tensor *nonzero = wb_where(none, wb__literal(1, (wb_dtype)rows->dtype), rows);
-    wb_tensor *product = rows_of(WB__OP_scatter_mul, index, nonzero, n);
-    wb_tensor *zeros = rows_of(WB__OP_scatter_add, index, wb_astype(none, WB_I32), n);
+    wb_tensor *product = indexed_rows_of(WB__OP_scatter_mul, index, nonzero, n);
+    wb_tensor *zeros = indexed_rows_of(WB__OP_scatter_add, index, wb_astype(none, WB_I32), n);
     if (!product || !zeros) return;
     wb_tensor *others = wb_sub(wb_take(zeros, index), wb_astype(none, WB_I32));
     out[1] = wb_where(wb_eq(others, wb__literal(0, WB_I32)),
                       wb_mul(wb_take(g, index), wb_div(wb_take(product, index), nonzero)),
-                      zero(g));
+                      indexed_zero(g));
 }
 
 /* Rows that equal the extreme share the gradient. */
@@ -285,10 +288,10 @@ GRADIENT(scatter_extreme)
     if (!wanted[1]) return;
     wb_tensor *index = node->in[0], *rows = node->in[1];
     wb_tensor *here = wb_eq(rows, wb_take(node, index));
-    wb_tensor *count = rows_of(WB__OP_scatter_add, index, wb__as(here, (wb_dtype)rows->dtype),
-                               node->dims[0]);
+    wb_tensor *count = indexed_rows_of(WB__OP_scatter_add, index,
+                                       wb__as(here, (wb_dtype)rows->dtype), node->dims[0]);
     if (count)
-        out[1] = wb_where(here, wb_div(wb_take(g, index), wb_take(count, index)), zero(g));
+        out[1] = wb_where(here, wb_div(wb_take(g, index), wb_take(count, index)), indexed_zero(g));
 }
 
 /* The last row with an index has the gradient of its row, and x that of the other rows. */
@@ -298,13 +301,14 @@ GRADIENT(scatter_set)
     if (wanted[1]) {
         const wb_dtype t = counted_in(index->size);
         wb_tensor *place = wb_arange(index->size, t);
-        wb_tensor *last = set_rows(wb_full_array(0, t, 1, node->dims), index, place);
+        wb_tensor *last = indexed_set_rows(wb_full_array(0, t, 1, node->dims), index, place);
         if (!last) return;
         int64_t dims[WB_MAX_DIMS] = {index->size};
         for (int i = 1; i < rows->ndim; i++) dims[i] = 1;
         wb_tensor *kept = wb_reshape_array(wb_eq(wb_take(last, index), place), rows->ndim, dims);
-        out[1] = wb_where(kept, wb_take(g, index), zero(g));
+        out[1] = wb_where(kept, wb_take(g, index), indexed_zero(g));
     }
     if (wanted[2])
-        out[2] = set_rows(g, index, wb_full_array(0, (wb_dtype)g->dtype, rows->ndim, rows->dims));
+        out[2] = indexed_set_rows(g, index,
+                                  wb_full_array(0, (wb_dtype)g->dtype, rows->ndim, rows->dims));
 }

@@ -21,7 +21,7 @@ wb_tensor *wb_normalize(wb_tensor *x, int n_axes, double eps)
 }
 
 /* Whether c, broadcast to the dimensions of x, has one number along the axes of `mask`. */
-static bool is_along(const wb_tensor *c, const wb_tensor *x, unsigned mask)
+static bool normalise_is_along(const wb_tensor *c, const wb_tensor *x, unsigned mask)
 {
     for (int i = 0; i < c->ndim; i++)
         if (mask >> (i + x->ndim - c->ndim) & 1 && c->dims[i] != 1) return false;
@@ -37,7 +37,7 @@ static wb_tensor *take_factor(wb_tensor **g, unsigned mask)
     if (product->op != WB__OP_mul || product->n_in != 2) return NULL;
     for (int i = 0; i < 2; i++) {
         wb_tensor *c = product->in[i], *h = product->in[!i];
-        if (!is_along(c, product, mask) || h->ndim != product->ndim ||
+        if (!normalise_is_along(c, product, mask) || h->ndim != product->ndim ||
             memcmp(h->dims, product->dims, h->ndim * sizeof h->dims[0]))
             continue;
         *g = h;
@@ -47,9 +47,10 @@ static wb_tensor *take_factor(wb_tensor **g, unsigned mask)
 }
 
 /* With y the result, g its gradient and var the variance of x, the gradient of x is (g - mean g - y
- * mean(g y)) / sqrt(var + eps), with means over the normalised axes.  In a batch norm g is c h,
- * with c its scale.  Then the gradient of x is c / sqrt(var + eps) times the same expression of h,
- * whose sums are also the gradients of scale and bias.  Not in 16 bits, whose sums differ. */
+ * normalise_mean(g y)) / sqrt(var + eps), with means over the normalised axes.  In a batch norm g
+ * is c h, with c its scale.  Then the gradient of x is c / sqrt(var + eps) times the same
+ * expression of h, whose sums are also the gradients of scale and bias.  Not in 16 bits, whose sums
+ * differ. */
 GRADIENT(normalize)
 {
     wb_tensor *x = node->in[0];
@@ -74,7 +75,7 @@ GRADIENT(normalize)
 
 /* ---- composed form: computed by other operations --------------------------------------------- */
 
-static int mean(wb__ir *ir, int x, unsigned mask)
+static int normalise_mean(wb__ir *ir, int x, unsigned mask)
 {
     const wb__value *v = &ir->value[x];
     double n = 1;
@@ -86,8 +87,8 @@ static int mean(wb__ir *ir, int x, unsigned mask)
 
 static int normalise(wb__ir *ir, int x, unsigned mask, double eps)
 {
-    int centred = wb__ir_elementwise(ir, WB__OP_sub, x, mean(ir, x, mask));
-    int variance = mean(ir, wb__ir_elementwise(ir, WB__OP_square, centred, -1), mask);
+    int centred = wb__ir_elementwise(ir, WB__OP_sub, x, normalise_mean(ir, x, mask));
+    int variance = normalise_mean(ir, wb__ir_elementwise(ir, WB__OP_square, centred, -1), mask);
     int padded = wb__ir_elementwise(ir, WB__OP_add, variance,
                                     wb__ir_literal(ir, eps, (wb_dtype)ir->value[x].dtype));
     return wb__ir_elementwise(ir, WB__OP_mul, centred,

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static wb_tensor *pool(const char *what, wb__op op, wb_tensor *x, const wb_pool_options *o)
+static wb_tensor *op_pool(const char *what, wb__op op, wb_tensor *x, const wb_pool_options *o)
 {
     if (!wb__floating(what, x)) return NULL;
     if (wb__in_space(x))
@@ -39,11 +39,11 @@ static wb_tensor *pool(const char *what, wb__op op, wb_tensor *x, const wb_pool_
 
 wb_tensor *wb_maxpool_with(wb_tensor *x, const wb_pool_options *s)
 {
-    return pool("maxpool", WB__OP_maxpool, x, s);
+    return op_pool("maxpool", WB__OP_maxpool, x, s);
 }
 wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_options *s)
 {
-    return pool("meanpool", WB__OP_meanpool, x, s);
+    return op_pool("meanpool", WB__OP_meanpool, x, s);
 }
 
 GRADIENT(maxpool) { out[0] = wb__like(WB__OP_maxpool_grad, node->in[0], node->in[0], g, node); }

@@ -4,7 +4,7 @@
 #include <math.h>
 
 /* Returns random integers of 48 bits, i64, on the default device. */
-static wb_tensor *bits(int ndim, const int64_t *dims)
+static wb_tensor *random_bits(int ndim, const int64_t *dims)
 {
     wb_tensor *part[2];
     for (int i = 0; i < 2; i++) {
@@ -15,8 +15,8 @@ static wb_tensor *bits(int ndim, const int64_t *dims)
     return wb_add(wb_mul(part[0], wb__literal(0x1p24, WB_I64)), part[1]);
 }
 
-static wb_tensor *randint(int64_t low, int64_t high, wb_dtype dtype, int ndim,
-                          const int64_t *dims)
+static wb_tensor *random_randint(int64_t low, int64_t high, wb_dtype dtype, int ndim,
+                                 const int64_t *dims)
 {
     int64_t size;
     if (!wb__is_dtype("randint", dtype) || !wb__check_dims("randint", ndim, dims, &size))
@@ -30,7 +30,7 @@ static wb_tensor *randint(int64_t low, int64_t high, wb_dtype dtype, int ndim,
     if (!wb__holds(dtype, (double)low) || !wb__holds(dtype, (double)(high - 1)))
         return wb__fail_null(WB_ERROR_DTYPE, "randint: %s does not hold %lld and %lld",
                              wb_dtype_name(dtype), (long long)low, (long long)(high - 1));
-    wb_tensor *w = bits(ndim, dims), *n = wb__argument((double)(high - low), WB_I64);
+    wb_tensor *w = random_bits(ndim, dims), *n = wb__argument((double)(high - low), WB_I64);
     if (!w || !n) return NULL;
     w = wb_sub(w, wb_mul(wb_div(w, n), n));                     /* w mod n */
     w = wb_add(w, wb__argument((double)low, WB_I64));
@@ -41,27 +41,27 @@ wb_tensor *wb_randint_array(int64_t low, int64_t high, wb_dtype dtype, int ndim,
                             const int64_t *dims)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, randint(low, high, dtype, ndim, dims));
+    return wb__frame_end(f, random_randint(low, high, dtype, ndim, dims));
 }
 
-static wb_tensor *permutation(int64_t n)
+static wb_tensor *random_permutation(int64_t n)
 {
     if (n < 0 || n - 1 > INT32_MAX)
         return wb__fail_null(WB_ERROR_ARGUMENT, "permutation: of %lld numbers; i32 holds 0 to 2^31",
                              (long long)n);
-    wb_tensor *keys = bits(1, &n);
+    wb_tensor *keys = random_bits(1, &n);
     return keys ? wb_argsort(keys, 0) : NULL;
 }
 
 wb_tensor *wb_permutation(int64_t n)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, permutation(n));
+    return wb__frame_end(f, random_permutation(n));
 }
 
 /* ---- the truncated normal distribution ------------------------------------------------------- */
 
-static wb_tensor *polynomial(wb_tensor *w, int n, const double *c)
+static wb_tensor *random_polynomial(wb_tensor *w, int n, const double *c)
 {
     wb_tensor *y = wb__literal(c[0], (wb_dtype)w->dtype);
     for (int i = 1; i < n; i++)
@@ -70,7 +70,7 @@ static wb_tensor *polynomial(wb_tensor *w, int n, const double *c)
 }
 
 /* The inverse of the error function for f32.  (Giles 2011, "Approximating the erfinv function") */
-static wb_tensor *erfinv(wb_tensor *x)
+static wb_tensor *random_erfinv(wb_tensor *x)
 {
     static const double centre[] = {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06,
                                     0.00021858087, -0.00125372503, -0.00417768164, 0.246640727,
@@ -82,8 +82,8 @@ static wb_tensor *erfinv(wb_tensor *x)
     wb_tensor *w = wb_neg(wb_log(wb_mul(wb_sub(wb__literal(1, t), x),
                                         wb_add(wb__literal(1, t), x))));
     if (!w) return NULL;
-    wb_tensor *inner = polynomial(wb_sub(w, wb__literal(2.5, t)), 9, centre);
-    wb_tensor *outer = polynomial(wb_sub(wb_sqrt(w), wb__literal(3, t)), 9, tail);
+    wb_tensor *inner = random_polynomial(wb_sub(w, wb__literal(2.5, t)), 9, centre);
+    wb_tensor *outer = random_polynomial(wb_sub(wb_sqrt(w), wb__literal(3, t)), 9, tail);
     return wb_mul(wb_where(wb_lt(w, wb__literal(5, t)), inner, outer), x);
 }
 
@@ -105,7 +105,7 @@ static wb_tensor *truncated_normal(double mean, double std, double low, double h
     /* between the bounds, and below 1 in size, so that erfinv is finite */
     u = wb_add(wb_mul(u, wb__literal(to - from, WB_F32)), wb__literal(from, WB_F32));
     u = wb_clamp(u, wb__literal(-1 + 0x1p-24, WB_F32), wb__literal(1 - 0x1p-24, WB_F32));
-    u = u ? erfinv(u) : NULL;
+    u = u ? random_erfinv(u) : NULL;
     if (!u) return NULL;
     u = wb_add(wb_mul(u, wb__literal(std * root2, WB_F32)), wb__literal(mean, WB_F32));
     return wb__as(wb_clamp(u, wb__literal(low, WB_F32), wb__literal(high, WB_F32)), dtype);
@@ -120,7 +120,7 @@ wb_tensor *wb_truncated_normal_array(double mean, double std, double low, double
 
 /* ---- draws by probability -------------------------------------------------------------------- */
 
-static wb_tensor *bernoulli(wb_tensor *p)
+static wb_tensor *random_bernoulli(wb_tensor *p)
 {
     if (!wb__floating("bernoulli", p)) return NULL;
     const wb_dtype t = (wb_dtype)p->dtype;
@@ -132,7 +132,7 @@ static wb_tensor *bernoulli(wb_tensor *p)
 wb_tensor *wb_bernoulli(wb_tensor *p)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, bernoulli(p));
+    return wb__frame_end(f, random_bernoulli(p));
 }
 
 /* Returns uniform numbers of f32 above 0 and below 1, which are fine near 0: a uniform number has
@@ -149,7 +149,7 @@ static wb_tensor *fine_uniform_beside(const wb_tensor *x, int ndim, const int64_
 /* Each class has an exponential time, with its weight as the rate.  The first class is drawn with
  * the probability asked for, and the first n are n draws without replacement (Efraimidis & Spirakis
  * 2006). */
-static wb_tensor *multinomial(wb_tensor *weights, int64_t n, bool replacement)
+static wb_tensor *random_multinomial(wb_tensor *weights, int64_t n, bool replacement)
 {
     if (!wb__floating("multinomial", weights)) return NULL;
     const int last = weights->ndim - 1;
@@ -180,5 +180,5 @@ static wb_tensor *multinomial(wb_tensor *weights, int64_t n, bool replacement)
 wb_tensor *wb_multinomial(wb_tensor *weights, int64_t n, bool replacement)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, multinomial(weights, n, replacement));
+    return wb__frame_end(f, random_multinomial(weights, n, replacement));
 }

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static unsigned all_axes(const wb_tensor *x) { return (1u << x->ndim) - 1; }
+static unsigned reduce_all_axes(const wb_tensor *x) { return (1u << x->ndim) - 1; }
 
 wb_tensor *wb__reduce(wb__op op, wb_tensor *x, unsigned mask, bool keep)
 {
@@ -24,8 +24,8 @@ wb_tensor *wb__reduce(wb__op op, wb_tensor *x, unsigned mask, bool keep)
                     &attr);
 }
 
-static bool read_axes(const char *what, const wb_tensor *x, const wb_reduce_options *options,
-                      wb_reduce_options *o, unsigned *mask, bool corrects)
+static bool reduce_read_axes(const char *what, const wb_tensor *x, const wb_reduce_options *options,
+                             wb_reduce_options *o, unsigned *mask, bool corrects)
 {
     wb__given g;
     if (!wb__read_options(what, wb_reduce_options, o, options, &g)) return false;
@@ -48,7 +48,7 @@ static bool read_axes(const char *what, const wb_tensor *x, const wb_reduce_opti
                false;
     if (n) wb_ints_set(o->axes, n, by_place);
     if (!wb__ints_read(what, &g, "axes", -1, o->axes, WB_MAX_DIMS)) return false;
-    *mask = o->axes[0] ? 0 : all_axes(x);
+    *mask = o->axes[0] ? 0 : reduce_all_axes(x);
     for (int i = 0; i < o->axes[0]; i++) {
         int axis = wb__axis(what, x, o->axes[1 + i]);
         if (axis < 0) return false;
@@ -64,10 +64,10 @@ static bool read_axes(const char *what, const wb_tensor *x, const wb_reduce_opti
 bool wb__read_axes(const char *what, const wb_tensor *x, const wb_reduce_options *options,
                    wb_reduce_options *o, unsigned *mask)
 {
-    return read_axes(what, x, options, o, mask, false);
+    return reduce_read_axes(what, x, options, o, mask, false);
 }
 
-static wb_tensor *reduce(wb__op op, wb_tensor *x, const wb_reduce_options *options)
+static wb_tensor *reduce_axes(wb__op op, wb_tensor *x, const wb_reduce_options *options)
 {
     const char *what = wb__ops[op].name;
     wb_reduce_options o;
@@ -81,15 +81,15 @@ static wb_tensor *reduce(wb__op op, wb_tensor *x, const wb_reduce_options *optio
 
 wb_tensor *wb_sum_with(wb_tensor *x, const wb_reduce_options *o)
 {
-    return reduce(WB__OP_sum, x, o);
+    return reduce_axes(WB__OP_sum, x, o);
 }
 wb_tensor *wb_max_with(wb_tensor *x, const wb_reduce_options *o)
 {
-    return reduce(WB__OP_max, x, o);
+    return reduce_axes(WB__OP_max, x, o);
 }
 wb_tensor *wb_min_with(wb_tensor *x, const wb_reduce_options *o)
 {
-    return reduce(WB__OP_min, x, o);
+    return reduce_axes(WB__OP_min, x, o);
 }
 
 wb_tensor *wb__as(wb_tensor *x, wb_dtype dtype)
@@ -160,7 +160,7 @@ wb_tensor *wb_nanmean_with(wb_tensor *x, const wb_reduce_options *o)
 }
 
 /* Returns the variance of x, which is in the dtype in which sums are computed. */
-static wb_tensor *variance(wb_tensor *x, unsigned mask, const wb_reduce_options *o)
+static wb_tensor *reduce_variance(wb_tensor *x, unsigned mask, const wb_reduce_options *o)
 {
     wb_tensor *square = wb_square(wb_sub(x, wb__mean(x, mask, true)));
     if (o->correction == 0) return wb__mean(square, mask, o->keep);
@@ -169,27 +169,27 @@ static wb_tensor *variance(wb_tensor *x, unsigned mask, const wb_reduce_options 
                   wb__literal(1 / n, (wb_dtype)x->dtype));
 }
 
-static wb_tensor *spread(const char *what, wb_tensor *x, const wb_reduce_options *options,
-                         wb_tensor *(*f)(wb_tensor *))
+static wb_tensor *reduce_spread(const char *what, wb_tensor *x, const wb_reduce_options *options,
+                                wb_tensor *(*f)(wb_tensor *))
 {
     wb_reduce_options o;
     unsigned mask;
-    if (!wb__floating(what, x) || !read_axes(what, x, options, &o, &mask, true)) return NULL;
+    if (!wb__floating(what, x) || !reduce_read_axes(what, x, options, &o, &mask, true)) return NULL;
     const wb_dtype dtype = (wb_dtype)x->dtype;
     x = wb__wide(x);
-    return wb__as(f(x ? variance(x, mask, &o) : NULL), dtype);
+    return wb__as(f(x ? reduce_variance(x, mask, &o) : NULL), dtype);
 }
 
 wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *options)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, spread("variance", x, options, wb_identity));
+    return wb__frame_end(f, reduce_spread("variance", x, options, wb_identity));
 }
 
 wb_tensor *wb_std_with(wb_tensor *x, const wb_reduce_options *options)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, spread("std", x, options, wb__root_of));
+    return wb__frame_end(f, reduce_spread("std", x, options, wb__root_of));
 }
 
 /* Returns the softmax of x over the axes of the mask together. */
@@ -226,7 +226,7 @@ static void keep_context(void *ctx) { (void)ctx; }
 
 /* Computes top + log(sum(exp(x - top))), where top is the maximum.  For elements that equal it,
  * x - top is taken as 0, also if both are infinite. */
-static wb_tensor *logsumexp(wb_tensor *x, const wb_reduce_options *options)
+static wb_tensor *reduce_logsumexp(wb_tensor *x, const wb_reduce_options *options)
 {
     wb_reduce_options o;
     unsigned mask;
@@ -254,7 +254,7 @@ static wb_tensor *logsumexp(wb_tensor *x, const wb_reduce_options *options)
 wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *options)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, logsumexp(x, options));
+    return wb__frame_end(f, reduce_logsumexp(x, options));
 }
 
 static int argument_axis(const char *what, const wb_tensor *x, int axis)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void list(char *text, size_t capacity, int n, const int64_t *v)
+static void shape_list(char *text, size_t capacity, int n, const int64_t *v)
 {
     size_t at = (size_t)snprintf(text, capacity, "[");
     for (int i = 0; i < n && at < capacity; i++)
@@ -16,7 +16,7 @@ static void list(char *text, size_t capacity, int n, const int64_t *v)
 static wb_tensor *cannot_reshape(const wb_tensor *x, int ndim, const int64_t *wanted, bool counted)
 {
     char text[128];
-    list(text, sizeof text, ndim, wanted);
+    shape_list(text, sizeof text, ndim, wanted);
     if (!counted)
         return wb__fail_null(WB_ERROR_SHAPE, "reshape: %s to %s", wb_describe(x), text);
     return wb__fail_null(WB_ERROR_SHAPE, "reshape: %s has %lld elements: not as many as %s",
@@ -104,7 +104,7 @@ wb_tensor *wb_permute_array(wb_tensor *x, int ndim, const int64_t *order)
         moved |= order[i] != i;
     }
     if (ndim != x->ndim || seen != (1u << ndim) - 1) {
-        list(text, sizeof text, WB__MIN(WB__MAX(ndim, 0), 16), order);
+        shape_list(text, sizeof text, WB__MIN(WB__MAX(ndim, 0), 16), order);
         return wb__fail_null(WB_ERROR_SHAPE, "permute: %s is no order of the axes of %s", text,
                              wb_describe(x));
     }
@@ -135,7 +135,7 @@ wb_tensor *wb_expand_array(wb_tensor *x, int ndim, const int64_t *dims)
     for (int i = 1; fits && i <= x->ndim; i++)
         fits = x->dims[x->ndim - i] == dims[ndim - i] || x->dims[x->ndim - i] == 1;
     if (!fits) {
-        list(text, sizeof text, ndim, dims);
+        shape_list(text, sizeof text, ndim, dims);
         return wb__fail_null(WB_ERROR_SHAPE, "expand: %s does not broadcast to %s", wb_describe(x),
                              text);
     }

@@ -2,7 +2,7 @@
 #include "base/options.h"
 #include "engine/ops/op.h"
 
-enum { AXIS, DESCENDING, ATTRS };               /* order of the attributes, as in ops.def */
+enum { SORT_AXIS, DESCENDING, SORT_ATTRS };     /* order of the attributes, as in ops.def */
 
 /* Returns the axis, or -1 with the error set. */
 static int sorted_axis(const char *what, const wb_tensor *x, int axis)
@@ -19,36 +19,36 @@ static int sorted_axis(const char *what, const wb_tensor *x, int axis)
     return -1;
 }
 
-static wb_tensor *order_of(wb_tensor *x, int axis, bool descending)
+static wb_tensor *sort_order_of(wb_tensor *x, int axis, bool descending)
 {
-    const int64_t attr[ATTRS] = {[AXIS] = axis, [DESCENDING] = descending};
-    return wb__node(WB__OP_argsort, WB_I32, x->ndim, x->dims, 1, &x, ATTRS, attr);
+    const int64_t attr[SORT_ATTRS] = {[SORT_AXIS] = axis, [DESCENDING] = descending};
+    return wb__node(WB__OP_argsort, WB_I32, x->ndim, x->dims, 1, &x, SORT_ATTRS, attr);
 }
 
-static wb_tensor *sort(const char *what, wb_tensor *x, int axis, const wb_sort_options *options,
-                       bool order)
+static wb_tensor *sort_axis(const char *what, wb_tensor *x, int axis,
+                            const wb_sort_options *options, bool order)
 {
     wb_sort_options o;
     const int a = sorted_axis(what, x, axis);
     if (a < 0 || !wb__read_options(what, wb_sort_options, &o, options, NULL)) return NULL;
-    wb_tensor *y = order_of(x, a, o.descending);
+    wb_tensor *y = sort_order_of(x, a, o.descending);
     return order || !y ? y : wb_take_along(x, y, a);
 }
 
 wb_tensor *wb_argsort_with(wb_tensor *x, int axis, const wb_sort_options *o)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, sort("argsort", x, axis, o, true));
+    return wb__frame_end(f, sort_axis("argsort", x, axis, o, true));
 }
 
 wb_tensor *wb_sort_with(wb_tensor *x, int axis, const wb_sort_options *o)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, sort("sort", x, axis, o, false));
+    return wb__frame_end(f, sort_axis("sort", x, axis, o, false));
 }
 
-static wb_tensor *topk(wb_tensor *x, int64_t k, int axis, wb_tensor **index,
-                       const wb_topk_options *options)
+static wb_tensor *sort_topk(wb_tensor *x, int64_t k, int axis, wb_tensor **index,
+                            const wb_topk_options *options)
 {
     wb_topk_options o;
     const int a = sorted_axis("topk", x, axis);
@@ -56,7 +56,7 @@ static wb_tensor *topk(wb_tensor *x, int64_t k, int axis, wb_tensor **index,
     if (k < 0 || k > x->dims[a])
         return wb__fail_null(WB_ERROR_ARGUMENT, "topk: k is %lld; it must be in 0 to the size of "
                              "axis %d of %s", (long long)k, axis, wb_describe(x));
-    wb_tensor *order = order_of(x, a, !o.smallest);
+    wb_tensor *order = sort_order_of(x, a, !o.smallest);
     if (!order || !(order = wb_slice(order, a, 0, k))) return NULL;
     *index = order;
     return wb_take_along(x, order, a);
@@ -66,7 +66,7 @@ wb_tensor *wb_topk_with(wb_tensor *x, int64_t k, int axis, wb_tensor **index,
                         const wb_topk_options *o)
 {
     const wb__frame f = wb__frame_begin();
-    wb_tensor *order = NULL, *y = topk(x, k, axis, &order, o);
+    wb_tensor *order = NULL, *y = sort_topk(x, k, axis, &order, o);
     if (!y) order = NULL;
     if (index) *index = order;
     wb__frame_end_many(f, y ? index ? 2 : 1 : 0, (void *[]){y, order});
@@ -74,15 +74,15 @@ wb_tensor *wb_topk_with(wb_tensor *x, int64_t k, int axis, wb_tensor **index,
 }
 
 /* Whether a is before b, or, with `equal`, not behind it; NaN is the greatest. */
-static wb_tensor *before(wb_tensor *a, wb_tensor *b, bool equal)
+static wb_tensor *sort_before(wb_tensor *a, wb_tensor *b, bool equal)
 {
     wb_tensor *numbers = equal ? wb_le(a, b) : wb_lt(a, b), *nan = wb_ne(b, b);
     if (!numbers || !wb__dtype_float((wb_dtype)a->dtype)) return numbers;
     return wb_or(numbers, equal ? nan : wb_and(nan, wb_eq(a, a)));
 }
 
-static wb_tensor *searchsorted(wb_tensor *sorted, wb_tensor *x,
-                               const wb_searchsorted_options *options)
+static wb_tensor *sort_searchsorted(wb_tensor *sorted, wb_tensor *x,
+                                    const wb_searchsorted_options *options)
 {
     wb_searchsorted_options o;
     if (!wb__operand("searchsorted", sorted) || !wb__operand("searchsorted", x) ||
@@ -98,14 +98,14 @@ static wb_tensor *searchsorted(wb_tensor *sorted, wb_tensor *x,
         return wb__fail_null(WB_ERROR_DTYPE, "searchsorted: the sorted numbers are %s, and x is %s",
                              wb_describe(sorted), wb_describe(x));
     wb_tensor *a = n > 1 ? wb_unsqueeze(sorted, -2) : sorted, *b = wb_unsqueeze(x, -1);
-    wb_tensor *less = a && b ? before(a, b, o.right) : NULL;
+    wb_tensor *less = a && b ? sort_before(a, b, o.right) : NULL;
     return less ? wb_sum(wb_astype(less, WB_I32), -1) : NULL;
 }
 
 wb_tensor *wb_searchsorted_with(wb_tensor *sorted, wb_tensor *x, const wb_searchsorted_options *o)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, searchsorted(sorted, x, o));
+    return wb__frame_end(f, sort_searchsorted(sorted, x, o));
 }
 
 FILL(SORT)
@@ -116,5 +116,5 @@ FILL(SORT)
     wb__plan_step *d = wb__last_step(m);
     d->step.variant = attr[DESCENDING] != 0;
     for (int i = 0; i < d->n_operands; i++)
-        wb__bring_in_front(&d->operand[i].view, (int)attr[AXIS], false);
+        wb__bring_in_front(&d->operand[i].view, (int)attr[SORT_AXIS], false);
 }

@@ -6,8 +6,9 @@
 
 #include <math.h>
 
-static wb_tensor *source(const char *what, wb__op op, wb_dtype dtype, int ndim, const int64_t *dims,
-                         int n_attr, const int64_t *attr, int n_numbers, const wb__number *numbers)
+static wb_tensor *source_node(const char *what, wb__op op, wb_dtype dtype, int ndim,
+                              const int64_t *dims, int n_attr, const int64_t *attr, int n_numbers,
+                              const wb__number *numbers)
 {
     int64_t size;
     if (!wb__check_dims(what, ndim, dims, &size) || !wb__is_dtype(what, dtype)) return NULL;
@@ -17,15 +18,16 @@ static wb_tensor *source(const char *what, wb__op op, wb_dtype dtype, int ndim, 
 
 wb_tensor *wb_full_array(double value, wb_dtype dtype, int ndim, const int64_t *dims)
 {
-    return source("full", WB__OP_literal, dtype, ndim, dims, 0, NULL, 1, &(wb__number){.f = value});
+    return source_node("full", WB__OP_literal, dtype, ndim, dims, 0, NULL, 1,
+                       &(wb__number){.f = value});
 }
 
-static wb_tensor *iota(wb_dtype dtype, int ndim, const int64_t *dims, int64_t axis)
+static wb_tensor *source_iota(wb_dtype dtype, int ndim, const int64_t *dims, int64_t axis)
 {
-    return source("arange", WB__OP_iota, dtype, ndim, dims, 1, &axis, 0, NULL);
+    return source_node("arange", WB__OP_iota, dtype, ndim, dims, 1, &axis, 0, NULL);
 }
 
-wb_tensor *wb_arange(int64_t n, wb_dtype dtype) { return iota(dtype, 1, &n, 0); }
+wb_tensor *wb_arange(int64_t n, wb_dtype dtype) { return source_iota(dtype, 1, &n, 0); }
 
 wb_tensor *wb_linspace(double first, double last, int64_t n, wb_dtype dtype)
 {
@@ -47,18 +49,20 @@ wb_tensor *wb_linspace(double first, double last, int64_t n, wb_dtype dtype)
 wb_tensor *wb_eye(int64_t n, wb_dtype dtype)
 {
     int64_t dims[2] = {n, n};
-    return wb_astype(wb_eq(iota(WB_I32, 2, dims, 0), iota(WB_I32, 2, dims, 1)), dtype);
+    return wb_astype(wb_eq(source_iota(WB_I32, 2, dims, 0), source_iota(WB_I32, 2, dims, 1)),
+                     dtype);
 }
 
 wb_tensor *wb_causal_mask(int64_t queries, int64_t keys)
 {
     int64_t dims[2] = {queries, keys};
-    return wb_le(iota(WB_I32, 2, dims, 1), iota(WB_I32, 2, dims, 0));
+    return wb_le(source_iota(WB_I32, 2, dims, 1), source_iota(WB_I32, 2, dims, 0));
 }
 
 /* The counters of the generator are reserved here, not at the evaluation, so that the numbers do
  * not depend on which tensors are evaluated.  One counter gives four elements. */
-static wb_tensor *draw(const char *what, wb__op op, wb_dtype dtype, int ndim, const int64_t *dims)
+static wb_tensor *source_draw(const char *what, wb__op op, wb_dtype dtype, int ndim,
+                              const int64_t *dims)
 {
     int64_t size;
     if (!wb__check_dims(what, ndim, dims, &size)) return NULL;
@@ -66,13 +70,13 @@ static wb_tensor *draw(const char *what, wb__op op, wb_dtype dtype, int ndim, co
         return wb__fail_null(WB_ERROR_DTYPE, "%s: floating dtypes only", what);
     uint64_t key, counter;
     wb__rng_take((uint64_t)(size + 3) / 4, &key, &counter);
-    return source(what, op, dtype, ndim, dims, 0, NULL, 2,
-                  (wb__number[]){{.u = key}, {.u = counter}});
+    return source_node(what, op, dtype, ndim, dims, 0, NULL, 2,
+                       (wb__number[]){{.u = key}, {.u = counter}});
 }
 
 wb_tensor *wb_rand_array(wb_dtype dtype, int ndim, const int64_t *dims)
 {
-    return draw("rand", WB__OP_uniform, dtype, ndim, dims);
+    return source_draw("rand", WB__OP_uniform, dtype, ndim, dims);
 }
 
 wb_tensor *wb__uniform_beside(const wb_tensor *x, wb_dtype dtype, int ndim, const int64_t *dims)
@@ -85,7 +89,7 @@ wb_tensor *wb__uniform_beside(const wb_tensor *x, wb_dtype dtype, int ndim, cons
 
 wb_tensor *wb_randn_array(wb_dtype dtype, int ndim, const int64_t *dims)
 {
-    return draw("randn", WB__OP_gaussian, dtype, ndim, dims);
+    return source_draw("randn", WB__OP_gaussian, dtype, ndim, dims);
 }
 
 wb_tensor *wb__zeros_like(wb_tensor *x) { return x ? wb_full_like(x, 0) : NULL; }
@@ -111,7 +115,7 @@ wb_tensor *wb_randn_like(wb_tensor *x)
     return y;
 }
 
-static wb_tensor *onehotbatch(wb_tensor *labels, int64_t classes)
+static wb_tensor *source_onehotbatch(wb_tensor *labels, int64_t classes)
 {
     if (!wb__operand("onehotbatch", labels)) return NULL;
     if (wb__dtype_float((wb_dtype)labels->dtype) || labels->dtype == WB_BOOL)
@@ -125,17 +129,17 @@ static wb_tensor *onehotbatch(wb_tensor *labels, int64_t classes)
     if (!wb__labels_below("onehotbatch", labels, classes, NULL)) return NULL;
     if (labels->dtype != WB_I64) labels = wb_astype(labels, classes > INT32_MAX ? WB_I64 : WB_I32);
     if (!labels) return NULL;
-    wb_tensor *number = iota((wb_dtype)labels->dtype, 1, &classes, 0);
+    wb_tensor *number = source_iota((wb_dtype)labels->dtype, 1, &classes, 0);
     return wb_astype(wb_eq(wb_unsqueeze(labels, -1), number), WB_F32);
 }
 
 wb_tensor *wb_onehotbatch(wb_tensor *labels, int64_t classes)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, onehotbatch(labels, classes));
+    return wb__frame_end(f, source_onehotbatch(labels, classes));
 }
 
-static wb_tensor *dropout(wb_tensor *x, double p)
+static wb_tensor *source_dropout(wb_tensor *x, double p)
 {
     if (!wb__floating("dropout", x)) return NULL;
     if (!(p >= 0 && p <= 1))
@@ -150,7 +154,7 @@ static wb_tensor *dropout(wb_tensor *x, double p)
 wb_tensor *wb_dropout(wb_tensor *x, double p)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, dropout(x, p));
+    return wb__frame_end(f, source_dropout(x, p));
 }
 
 wb_tensor *wb__from_doubles(double *values, wb_dtype dtype, int ndim, const int64_t *dims)

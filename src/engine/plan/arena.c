@@ -13,7 +13,7 @@ typedef struct { int64_t offset, bytes; } hole;
 
 /* Allocates `bytes` bytes and returns their offset.  Takes them from the smallest hole that is
  * large enough, else from the end of the arena. */
-static int64_t allocate(hole *holes, int *n, int64_t bytes, int64_t *end)
+static int64_t arena_allocate(hole *holes, int *n, int64_t bytes, int64_t *end)
 {
     int best = -1;
     for (int i = 0; i < *n; i++)
@@ -39,7 +39,7 @@ static int64_t allocate(hole *holes, int *n, int64_t bytes, int64_t *end)
     return at;
 }
 
-static void release(hole *holes, int *n, int64_t offset, int64_t bytes)
+static void arena_release_bytes(hole *holes, int *n, int64_t offset, int64_t bytes)
 {
     int i = 0, high = *n;
     while (i < high) {
@@ -85,7 +85,7 @@ typedef struct {
     bool scarce;                        /* scarce_memory of wb__backend */
 } arena;
 
-static void begin(arena *a, int allocation)
+static void arena_begin(arena *a, int allocation)
 {
     if (allocation >= 0) allocation = a->lifetimes[allocation].at;
     if (allocation < 0 || a->lifetimes[allocation].placed) return;
@@ -93,10 +93,10 @@ static void begin(arena *a, int allocation)
     l->placed = true;
     a->live += l->bytes;
     a->most = WB__MAX(a->most, a->live);
-    if (l->bytes) a->offsets[allocation] = allocate(a->holes, &a->n_holes, l->bytes, &a->end);
+    if (l->bytes) a->offsets[allocation] = arena_allocate(a->holes, &a->n_holes, l->bytes, &a->end);
 }
 
-static void use(arena *a, int allocation, int step)
+static void arena_use(arena *a, int allocation, int step)
 {
     if (allocation < 0) return;
     lifetime *l = &a->lifetimes[allocation];
@@ -111,7 +111,7 @@ static bool is_in_memory_of(const wb__step_operand *a, const wb__step_operand *b
 }
 
 /* Whether step d reads or writes memory of the operand. */
-static bool touches(const wb__plan_step *d, const wb__step_operand *at)
+static bool arena_touches(const wb__plan_step *d, const wb__step_operand *at)
 {
     bool found = (d->step.aux_kind && is_in_memory_of(&d->aux, at)) ||
                  (d->step.sums_of && is_in_memory_of(&d->sums, at));
@@ -129,8 +129,8 @@ static void find_waits(arena *a, const wb__programs *s)
         const wb__plan_step *d = &s->step[i];
         if (d->step.kind != WB__STEP_COLLECTIVE) continue;
         int end = i + 1;
-        while (end < s->n && !touches(&s->step[end], &d->operand[0]) &&
-               !touches(&s->step[end], &d->operand[1]))
+        while (end < s->n && !arena_touches(&s->step[end], &d->operand[0]) &&
+               !arena_touches(&s->step[end], &d->operand[1]))
             end++;
         if (end < s->n) s->step[end].waits_for = i;
         for (int v = 0; v < d->n_operands; v++) {
@@ -142,7 +142,7 @@ static void find_waits(arena *a, const wb__programs *s)
     }
 }
 
-static void find_uses(arena *a, const wb__placement *l, const wb__programs *s)
+static void arena_find_uses(arena *a, const wb__placement *l, const wb__programs *s)
 {
     for (int i = 0; i < l->n_allocations + s->n_allocations; i++) {
         const int64_t bytes = i < l->n_allocations ? l->bytes[i] : s->bytes[i - l->n_allocations];
@@ -151,9 +151,9 @@ static void find_uses(arena *a, const wb__placement *l, const wb__programs *s)
     }
     for (int i = 0; i < s->n; i++) {
         const wb__plan_step *d = &s->step[i];
-        for (int v = 0; v < d->n_operands; v++) use(a, d->operand[v].allocation, i);
-        use(a, d->aux.allocation, i);
-        use(a, d->sums.allocation, i);
+        for (int v = 0; v < d->n_operands; v++) arena_use(a, d->operand[v].allocation, i);
+        arena_use(a, d->aux.allocation, i);
+        arena_use(a, d->sums.allocation, i);
     }
 }
 
@@ -167,8 +167,8 @@ bool wb__same_view(const wb__view *a, const wb__view *b)
 
 /* Whether step i, which is fused, may store `to` in the memory of its operand `from`: it reads that
  * allocation through the view of `to` only (see wb__instr_kind), and no later step reads it. */
-static bool may_replace(const arena *a, const wb__plan_step *d, int i, const wb__step_operand *from,
-                        const wb__step_operand *to)
+static bool arena_may_replace(const arena *a, const wb__plan_step *d, int i,
+                              const wb__step_operand *from, const wb__step_operand *to)
 {
     const lifetime *l = from->allocation < 0 ? NULL : &a->lifetimes[from->allocation];
     if (!l || l->last_use != i || l->first_use == i || l->passed_on ||
@@ -192,7 +192,7 @@ static void put_in_place(arena *a, const wb__plan_step *d, int i, const wb__step
     lifetime *l = &a->lifetimes[to->allocation];
     for (int v = 0; v < d->n_operands && l->at == to->allocation; v++) {
         const int from = d->operand[v].allocation;
-        if (!may_replace(a, d, i, &d->operand[v], to)) continue;
+        if (!arena_may_replace(a, d, i, &d->operand[v], to)) continue;
         l->at = a->lifetimes[from].at;
         a->lifetimes[from].passed_on = true;
     }
@@ -237,7 +237,7 @@ static void live_longer(arena *a, const wb__programs *s)
 
 /* Goes through the steps in order.  Gives each allocation an offset at its first use, and makes its
  * bytes a hole after its last use. */
-static void lay_out(arena *a, const wb__programs *s, int n, int *ending)
+static void arena_lay_out(arena *a, const wb__programs *s, int n, int *ending)
 {
     for (int i = 0; i < s->n; i++) ending[i] = -1;
     for (int allocation = 0; allocation < n; allocation++) {
@@ -248,13 +248,13 @@ static void lay_out(arena *a, const wb__programs *s, int n, int *ending)
     }
     for (int i = 0; i < s->n; i++) {
         const wb__plan_step *d = &s->step[i];
-        for (int v = 0; v < d->n_operands; v++) begin(a, d->operand[v].allocation);
-        begin(a, d->aux.allocation);
-        begin(a, d->sums.allocation);
+        for (int v = 0; v < d->n_operands; v++) arena_begin(a, d->operand[v].allocation);
+        arena_begin(a, d->aux.allocation);
+        arena_begin(a, d->sums.allocation);
         for (int k = ending[i]; k >= 0; k = a->lifetimes[k].next) {
             a->live -= a->lifetimes[k].bytes;
             if (a->lifetimes[k].bytes)
-                release(a->holes, &a->n_holes, a->offsets[k], a->lifetimes[k].bytes);
+                arena_release_bytes(a->holes, &a->n_holes, a->offsets[k], a->lifetimes[k].bytes);
         }
     }
 }
@@ -262,16 +262,16 @@ static void lay_out(arena *a, const wb__programs *s, int n, int *ending)
 /* ---- the largest allocations first ----------------------------------------------------------- */
 
 enum {
-    LARGE = 16 << 20,                   /* bytes of an arena whose holes matter */
+    ARENA_LARGE = 16 << 20,             /* bytes of an arena whose holes matter */
     LARGE_IF_SCARCE = 1 << 20,          /* the same where memory is scarce */
     MOST_SORTED = 4096                  /* allocations; each is compared with all others */
 };
 
-typedef struct { int allocation; int64_t bytes, offset; } block;
+typedef struct { int allocation; int64_t bytes, offset; } arena_block;
 
 static int larger_first(const void *x, const void *y)
 {
-    const block *a = x, *b = y;
+    const arena_block *a = x, *b = y;
     return a->bytes != b->bytes ? (a->bytes < b->bytes ? 1 : -1) : a->allocation - b->allocation;
 }
 
@@ -282,7 +282,7 @@ static bool at_one_time(const lifetime *a, const lifetime *b)
 
 /* Places each block at the lowest offset that no block before it has at the same time; placed[] is
  * in the order of offsets.  Returns the end of the arena. */
-static int64_t place_blocks(const arena *a, block *blocks, int n, block *placed)
+static int64_t place_blocks(const arena *a, arena_block *blocks, int n, arena_block *placed)
 {
     int64_t end = 0;
     for (int i = 0; i < n; i++) {
@@ -308,15 +308,15 @@ static int64_t place_blocks(const arena *a, block *blocks, int n, block *placed)
  * most of it is in use.  False: out of memory. */
 static bool lay_out_again(arena *a, int n)
 {
-    if (a->end < (a->scarce ? LARGE_IF_SCARCE : LARGE) || a->end - a->most <= a->most / 100 ||
+    if (a->end < (a->scarce ? LARGE_IF_SCARCE : ARENA_LARGE) || a->end - a->most <= a->most / 100 ||
         n > MOST_SORTED)
         return true;
-    block *blocks = wb__alloc(((size_t)n + 1) * sizeof *blocks);
-    block *placed = wb__alloc(((size_t)n + 1) * sizeof *placed);
+    arena_block *blocks = wb__alloc(((size_t)n + 1) * sizeof *blocks);
+    arena_block *placed = wb__alloc(((size_t)n + 1) * sizeof *placed);
     int count = 0;
     for (int i = 0; blocks && i < n; i++)
         if (a->lifetimes[i].at == i && a->lifetimes[i].first_use >= 0 && a->lifetimes[i].bytes)
-            blocks[count++] = (block){i, a->lifetimes[i].bytes, 0};
+            blocks[count++] = (arena_block){i, a->lifetimes[i].bytes, 0};
     if (blocks && placed) {
         qsort(blocks, (size_t)count, sizeof *blocks, larger_first);
         const int64_t end = place_blocks(a, blocks, count, placed);
@@ -332,7 +332,7 @@ static bool lay_out_again(arena *a, int n)
 
 /* ---- views of the arena ---------------------------------------------------------------------- */
 
-static int64_t offset_of(const arena *a, int allocation)
+static int64_t arena_offset_of(const arena *a, int allocation)
 {
     return a->offsets[a->lifetimes[allocation].at];
 }
@@ -341,7 +341,7 @@ static wb__view in_arena(const arena *a, const wb__step_operand *at)
 {
     wb__view v = at->view;
     if (at->allocation >= 0)
-        v.offset += offset_of(a, at->allocation) / (int64_t)wb__dtype_size(v.dtype);
+        v.offset += arena_offset_of(a, at->allocation) / (int64_t)wb__dtype_size(v.dtype);
     return v;
 }
 
@@ -366,15 +366,15 @@ static bool fill_views(const arena *a, wb__plan_step *d)
 }
 
 /* Lays out the arena, and fills in the views of the steps.  False: out of memory. */
-static bool try(arena *a, const wb__placement *l, wb__programs *s, int *ending)
+static bool arena_try(arena *a, const wb__placement *l, wb__programs *s, int *ending)
 {
     const int n = l->n_allocations + s->n_allocations;
     a->end = a->live = a->most = a->n_holes = 0;
-    find_uses(a, l, s);
+    arena_find_uses(a, l, s);
     find_waits(a, s);
     live_longer(a, s);
     if (a->scarce) store_in_place(a, s);
-    lay_out(a, s, n, ending);
+    arena_lay_out(a, s, n, ending);
     bool good = lay_out_again(a, n);
     for (int i = 0; good && i < s->n; i++) good = fill_views(a, &s->step[i]);
     return good;
@@ -382,18 +382,19 @@ static bool try(arena *a, const wb__placement *l, wb__programs *s, int *ending)
 
 /* Chooses the steps of the other branch.  If their memory makes the arena grow by more than a
  * quarter (and 16 MiB), or by more than 64 MiB, there is no other branch. */
-static bool branch(arena *a, const wb__placement *l, wb__programs *s, int *ending)
+static bool arena_branch(arena *a, const wb__placement *l, wb__programs *s, int *ending)
 {
     const int n = l->n_allocations + s->n_allocations;
     const int64_t mib = 1 << 20, end = a->end;
     wb__range *ranges = wb__alloc(((size_t)n + 1) * sizeof *ranges);
     bool good = ranges && wb__branches_choose(l, s);
-    if (good && s->branches) good = try(a, l, s, ending);
+    if (good && s->branches) good = arena_try(a, l, s, ending);
     s->branches &= good && a->end <= end + WB__MIN(WB__MAX(end / 4, 16 * mib), 64 * mib);
     for (int i = 0; i < s->n && !s->branches; i++) s->step[i].step.in_branch = false;
-    if (good && !s->branches && a->end != end) good = try(a, l, s, ending);
+    if (good && !s->branches && a->end != end) good = arena_try(a, l, s, ending);
     for (int i = 0; good && i < n; i++)
-        ranges[i] = (wb__range){offset_of(a, i), offset_of(a, i) + a->lifetimes[i].bytes};
+        ranges[i] = (wb__range){arena_offset_of(a, i), arena_offset_of(a,
+                                                                       i) + a->lifetimes[i].bytes};
     if (good && s->branches) wb__branches_join(s, ranges);
     wb__free(ranges);
     return good;
@@ -407,8 +408,8 @@ bool wb__lay_out(const wb__placement *l, bool scarce, bool branches, wb__program
                .offsets = wb__alloc_zero((size_t)n + 1, sizeof *a.offsets),
                .holes = wb__alloc(((size_t)n + 2) * sizeof *a.holes),
                .scarce = scarce};
-    bool good = ending && a.lifetimes && a.offsets && a.holes && try(&a, l, s, ending);
-    if (good && branches) good = branch(&a, l, s, ending);
+    bool good = ending && a.lifetimes && a.offsets && a.holes && arena_try(&a, l, s, ending);
+    if (good && branches) good = arena_branch(&a, l, s, ending);
     s->arena_bytes = (a.end + unit - 1) / unit * unit;
     wb__free(ending);
     wb__free(a.lifetimes);

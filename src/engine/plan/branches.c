@@ -18,14 +18,14 @@ enum {
 };
 
 /* The memory of a step: operand v, the auxiliary operand, the sums.  NULL: it has none of these. */
-static const wb__step_operand *memory_of(const wb__plan_step *d, int v)
+static const wb__step_operand *branches_memory_of(const wb__plan_step *d, int v)
 {
     if (v < d->n_operands) return &d->operand[v];
     if (v == d->n_operands) return d->step.aux_kind ? &d->aux : NULL;
     return d->step.sums_of ? &d->sums : NULL;
 }
 
-static int count_memory(const wb__plan_step *d) { return d->n_operands + 2; }
+static int branches_count_memory(const wb__plan_step *d) { return d->n_operands + 2; }
 
 static bool has_known_writes(const wb__step *s)
 {
@@ -34,7 +34,7 @@ static bool has_known_writes(const wb__step *s)
 }
 
 /* Whether the step writes its memory number v.  True also if this is not known. */
-static bool writes(const wb__plan_step *d, int v)
+static bool branches_writes(const wb__plan_step *d, int v)
 {
     if (!has_known_writes(&d->step)) return true;
     if (v == d->n_operands)
@@ -62,15 +62,15 @@ typedef struct {
     bool *is_main;
 } chains;
 
-static last *last_of(const chains *c, const wb__placement *l, const wb__programs *s,
-                     const wb__step_operand *at)
+static last *branches_last_of(const chains *c, const wb__placement *l, const wb__programs *s,
+                              const wb__step_operand *at)
 {
     if (!at || (at->allocation < 0 && at->view.buffer < 0)) return NULL;
     return &c->last[at->allocation >= 0 ? at->allocation
                                         : l->n_allocations + s->n_allocations + at->view.buffer];
 }
 
-static void follow(const chains *c, int i, int before)
+static void branches_follow(const chains *c, int i, int before)
 {
     if (before < 0 || c->length[before] < c->length[i]) return;
     c->length[i] = c->length[before] + 1;
@@ -85,14 +85,14 @@ static void find_main(const chains *c, const wb__placement *l, const wb__program
         const wb__plan_step *d = &s->step[i];
         c->length[i] = 1;
         c->before[i] = -1;
-        for (int v = 0; v < count_memory(d); v++) {
-            const last *m = last_of(c, l, s, memory_of(d, v));
-            if (m) follow(c, i, m->writer);
-            if (m && writes(d, v)) follow(c, i, m->reader);
+        for (int v = 0; v < branches_count_memory(d); v++) {
+            const last *m = branches_last_of(c, l, s, branches_memory_of(d, v));
+            if (m) branches_follow(c, i, m->writer);
+            if (m && branches_writes(d, v)) branches_follow(c, i, m->reader);
         }
-        for (int v = 0; v < count_memory(d); v++) {
-            last *m = last_of(c, l, s, memory_of(d, v));
-            if (m && writes(d, v)) *m = (last){i, -1};
+        for (int v = 0; v < branches_count_memory(d); v++) {
+            last *m = branches_last_of(c, l, s, branches_memory_of(d, v));
+            if (m && branches_writes(d, v)) *m = (last){i, -1};
             else if (m && (m->reader < 0 || c->length[i] > c->length[m->reader])) m->reader = i;
         }
         if (c->length[i] >= c->length[longest]) longest = i;
@@ -134,7 +134,8 @@ bool wb__branches_choose(const wb__placement *l, wb__programs *s)
 
 /* ---- waiting for the other branch ------------------------------------------------------------ */
 
-static bool overlap(const wb__range *of, const wb__step_operand *x, const wb__step_operand *y)
+static bool branches_overlap(const wb__range *of, const wb__step_operand *x,
+                             const wb__step_operand *y)
 {
     const int i = x->allocation, k = y->allocation;
     if (i < 0 || k < 0) return i < 0 && k < 0 && x->view.buffer == y->view.buffer;
@@ -142,14 +143,14 @@ static bool overlap(const wb__range *of, const wb__step_operand *x, const wb__st
 }
 
 /* Whether one of the steps writes memory of the other one. */
-static bool depends(const wb__range *of, const wb__plan_step *d, const wb__plan_step *e)
+static bool branches_depends(const wb__range *of, const wb__plan_step *d, const wb__plan_step *e)
 {
-    for (int v = 0; v < count_memory(d); v++) {
-        const wb__step_operand *x = memory_of(d, v);
-        const bool written = x && writes(d, v);
-        for (int w = 0; x && w < count_memory(e); w++) {
-            const wb__step_operand *y = memory_of(e, w);
-            if (y && overlap(of, x, y) && (written || writes(e, w))) return true;
+    for (int v = 0; v < branches_count_memory(d); v++) {
+        const wb__step_operand *x = branches_memory_of(d, v);
+        const bool written = x && branches_writes(d, v);
+        for (int w = 0; x && w < branches_count_memory(e); w++) {
+            const wb__step_operand *y = branches_memory_of(e, w);
+            if (y && branches_overlap(of, x, y) && (written || branches_writes(e, w))) return true;
         }
     }
     return false;
@@ -158,12 +159,12 @@ static bool depends(const wb__range *of, const wb__plan_step *d, const wb__plan_
 /* The last step of the other branch for which step i waits, of those after step `known`; or
  * `known`.  The steps that write variables wait for all steps of the branch: a variable may be
  * another buffer's memory too. */
-static int last_before(const wb__range *of, const wb__programs *s, int i, int known)
+static int branches_last_before(const wb__range *of, const wb__programs *s, int i, int known)
 {
     for (int k = i - 1; k > known; k--) {
         if (s->step[k].step.in_branch == s->step[i].step.in_branch) continue;
         const bool waits = i >= s->n_compute || i - k > MOST_BACK;
-        if (waits || depends(of, &s->step[k], &s->step[i])) return k;
+        if (waits || branches_depends(of, &s->step[k], &s->step[i])) return k;
     }
     return known;
 }
@@ -173,7 +174,7 @@ void wb__branches_join(wb__programs *s, const wb__range *of)
     int known[2] = {-1, -1};            /* for which each branch has waited */
     for (int i = 0; i < s->n; i++) {
         int *mine = &known[s->step[i].step.in_branch];
-        const int k = last_before(of, s, i, *mine);
+        const int k = branches_last_before(of, s, i, *mine);
         s->step[i].after = k > *mine ? k : -1;
         *mine = k;
     }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* The bytes of a view's elements, each counted once. */
-static int64_t bytes_of(const wb__view *v)
+static int64_t cost_bytes_of(const wb__view *v)
 {
     int64_t n = (int64_t)wb__dtype_size(v->dtype);
     for (int i = 0; i < v->ndim; i++)
@@ -18,7 +18,7 @@ static int64_t bytes_inside(const wb__view *v, const wb__window *w)
 {
     wb__view part = *v;
     memcpy(part.dims, w->size, sizeof part.dims);
-    return bytes_of(&part);
+    return cost_bytes_of(&part);
 }
 
 static void add_fused(const wb__fused *f, wb__cost *c)
@@ -29,7 +29,7 @@ static void add_fused(const wb__fused *f, wb__cost *c)
         for (int i = 0; i < f->n_instr; i++)
             if (f->instr[i].kind == WB__PRODUCT) c->flops += 2 * points * (double)f->instr[i].scale;
         for (int v = 0; v < f->n_views; v++) {
-            int64_t bytes = bytes_of(&f->views[s * f->n_views + v]);
+            int64_t bytes = cost_bytes_of(&f->views[s * f->n_views + v]);
             bool loads = false, stores = false;
             for (int i = 0; i < f->n_instr; i++) {
                 const wb__instr *in = &f->instr[i];
@@ -65,22 +65,22 @@ bool wb__step_writes(const wb__step *s, int i)
     }
 }
 
-static double size_of(const wb__view *v, int from)
+static double cost_size_of(const wb__view *v, int from)
 {
     double n = 1;
     for (int i = from; i < v->ndim; i++) n *= (double)v->dims[i];
     return n;
 }
 
-static double operations(const wb__step *s)
+static double cost_operations(const wb__step *s)
 {
     const wb__view *v = s->views;
     switch (s->kind) {
-    case WB__STEP_MATMUL: return 2 * size_of(&v[2], 0) * (double)v[0].dims[v[0].ndim - 1];
-    case WB__STEP_CONV: return 2 * size_of(&v[2], 0) * size_of(&v[1], 1);
-    case WB__STEP_LINEAR_INT8: return 2 * size_of(&v[0], 0) * size_of(&v[2], 0);
+    case WB__STEP_MATMUL: return 2 * cost_size_of(&v[2], 0) * (double)v[0].dims[v[0].ndim - 1];
+    case WB__STEP_CONV: return 2 * cost_size_of(&v[2], 0) * cost_size_of(&v[1], 1);
+    case WB__STEP_LINEAR_INT8: return 2 * cost_size_of(&v[0], 0) * cost_size_of(&v[2], 0);
     case WB__STEP_ATTENTION:                /* two products forwards, five backwards */
-        return (s->variant == WB__ATTENTION_GRAD ? 10 : 4) * size_of(&v[0], 0) *
+        return (s->variant == WB__ATTENTION_GRAD ? 10 : 4) * cost_size_of(&v[0], 0) *
                (double)v[1].dims[2] * (s->attention.causal ? 0.5 : 1);
     default: return 0;
     }
@@ -88,7 +88,7 @@ static double operations(const wb__step *s)
 
 wb__cost wb__step_cost(const wb__step *s)
 {
-    wb__cost c = {.flops = operations(s)};
+    wb__cost c = {.flops = cost_operations(s)};
     if (s->kind == WB__STEP_FUSED) {
         add_fused(&s->fused, &c);
         return c;
@@ -97,11 +97,11 @@ wb__cost wb__step_cost(const wb__step *s)
     const bool sets = s->kind == WB__STEP_SCATTER_ADD && s->variant == WB__ROWS_SET;
     for (int i = 0; i < s->n_views; i++) {
         /* of a table, only the rows that an index names */
-        const int64_t bytes = bytes_of(&s->views[gathers && !i ? 2 : sets && i == 2 ? 1 : i]);
+        const int64_t bytes = cost_bytes_of(&s->views[gathers && !i ? 2 : sets && i == 2 ? 1 : i]);
         *(wb__step_writes(s, i) ? &c.written : &c.read) += bytes;
     }
     const bool stores = s->aux_kind == WB__AUX_OPERAND || s->aux_kind == WB__AUX_SIGNS;
-    if (s->aux_kind) *(stores ? &c.written : &c.read) += bytes_of(&s->aux);
-    if (s->sums_of) c.written += bytes_of(&s->sums);
+    if (s->aux_kind) *(stores ? &c.written : &c.read) += cost_bytes_of(&s->aux);
+    if (s->sums_of) c.written += cost_bytes_of(&s->sums);
     return c;
 }

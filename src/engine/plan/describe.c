@@ -8,7 +8,7 @@ enum { MOST_OF_PROGRAM = 744 };         /* a description lists instructions unti
                                            of characters */
 
 /* The view of a library step's result. */
-static const wb__view *result_of(const wb__step *s)
+static const wb__view *describe_result_of(const wb__step *s)
 {
     switch (s->kind) {
     case WB__STEP_MATMUL: return &s->views[2];
@@ -22,7 +22,7 @@ static const wb__view *result_of(const wb__step *s)
     }
 }
 
-static void add_program(wb__text *t, const wb__fused *f)
+static void describe_add_program(wb__text *t, const wb__fused *f)
 {
     static const char *const words[] = {[WB__CAST] = "cast", [WB__LOAD] = "load",
                                         [WB__PRODUCT] = "product",
@@ -40,23 +40,24 @@ static void add_program(wb__text *t, const wb__fused *f)
     }
 }
 
-static const char *const collectives[] = {[WB__COLLECT_ALLREDUCE] = "allreduce",
-                                          [WB__COLLECT_REDUCE_SCATTER] = "reduce_scatter",
-                                          [WB__COLLECT_ALLGATHER] = "allgather"};
+static const char *const describe_collectives[] = {[WB__COLLECT_ALLREDUCE] = "allreduce",
+                                                   [WB__COLLECT_REDUCE_SCATTER] = "reduce_scatter",
+                                                   [WB__COLLECT_ALLGATHER] = "allgather"};
 
 char *wb__describe(const wb__plan_step *d, const wb__kernel *k)
 {
     const wb__step *s = &d->step;
     const bool fused = s->kind == WB__STEP_FUSED;
     const bool slope = s->aux_kind == WB__AUX_FACTOR || s->aux_kind == WB__AUX_MASK;
-    const int64_t *dims = fused ? s->fused.spaces[0].dims : result_of(s)->dims;
-    const int ndim = fused ? s->fused.spaces[0].ndim : result_of(s)->ndim;
+    const int64_t *dims = fused ? s->fused.spaces[0].dims : describe_result_of(s)->dims;
+    const int ndim = fused ? s->fused.spaces[0].ndim : describe_result_of(s)->ndim;
     wb__text t = {0};
     wb__text_add(&t, "%-8s [", wb__step_names[s->kind]);
     for (int i = 0; i < ndim; i++) wb__text_add(&t, i ? ",%lld" : "%lld", (long long)dims[i]);
     wb__text_add(&t, "]");
-    if (s->kind == WB__STEP_COLLECTIVE) wb__text_add(&t, " %s", collectives[s->collective]);
-    if (fused) add_program(&t, &s->fused);
+    if (s->kind == WB__STEP_COLLECTIVE)
+        wb__text_add(&t, " %s", describe_collectives[s->collective]);
+    if (fused) describe_add_program(&t, &s->fused);
     else if (d->text) wb__text_add(&t, " %s", d->text);
     if (s->epilogue) wb__text_add(&t, slope ? " + slope" : " + activation");
     if (((s->kind == WB__STEP_MATMUL || s->kind == WB__STEP_CONV) && s->n_views == 4) ||

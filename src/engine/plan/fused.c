@@ -17,9 +17,9 @@ typedef struct {
     } *loaded; /* values from outside the group, with the level at which they are loaded and the
                   index of the instruction */
     int n_loaded, loaded_capacity;
-} program;
+} plan_fused_program;
 
-static bool grow(program *p, void *list, int *capacity, int n, size_t size)
+static bool plan_fused_grow(plan_fused_program *p, void *list, int *capacity, int n, size_t size)
 {
     if (!p->m->failed && wb__reserve(list, capacity, n, size)) return true;
     p->m->failed = true;
@@ -27,31 +27,31 @@ static bool grow(program *p, void *list, int *capacity, int n, size_t size)
 }
 
 /* Returns an instruction without operands, for a value of this dtype. */
-static wb__instr blank(wb__instr_kind kind, int level, int dtype)
+static wb__instr plan_fused_blank(wb__instr_kind kind, int level, int dtype)
 {
     return (wb__instr){.kind = (uint8_t)kind, .reg = (uint8_t)wb__reg_of((wb_dtype)dtype),
                        .level = (uint8_t)level, .dtype = (uint8_t)dtype,
                        .a = -1, .b = -1, .c = -1, .arg = -1};
 }
 
-static int add(program *p, wb__instr i)
+static int plan_fused_add(plan_fused_program *p, wb__instr i)
 {
     int *n = &p->step->step.fused.n_instr;
-    if (!grow(p, &p->step->instr, &p->instr_capacity, *n + 1, sizeof i)) return 0;
+    if (!plan_fused_grow(p, &p->step->instr, &p->instr_capacity, *n + 1, sizeof i)) return 0;
     p->step->instr[*n] = i;
     return (*n)++;
 }
 
-static int add_arg(program *p, wb__instr_kind kind, int level, int dtype, int arg)
+static int add_arg(plan_fused_program *p, wb__instr_kind kind, int level, int dtype, int arg)
 {
-    wb__instr i = blank(kind, level, dtype);
+    wb__instr i = plan_fused_blank(kind, level, dtype);
     i.arg = arg;
-    return add(p, i);
+    return plan_fused_add(p, i);
 }
 
 /* Returns v broadcast to the space of g.  v's last axis is the last logical axis of the space; the
  * dimensions of the result are in the order of the space. */
-static wb__view in_space(const wb__group *g, const wb__view *v)
+static wb__view plan_fused_in_space(const wb__group *g, const wb__view *v)
 {
     wb__view out = *v;
     out.ndim = g->ndim;
@@ -64,7 +64,7 @@ static wb__view in_space(const wb__group *g, const wb__view *v)
     return out;
 }
 
-/* Returns the window w of v in the space of g, as in_space does its view. */
+/* Returns the window w of v in the space of g, as plan_fused_in_space does its view. */
 static wb__window window_in_space(const wb__group *g, const wb__value *v, const wb__window *w)
 {
     wb__window out = {.size = {0}};
@@ -80,7 +80,7 @@ static wb__window window_in_space(const wb__group *g, const wb__value *v, const 
 }
 
 /* Whether a view of the space varies along the columns.  w: its window, or NULL. */
-static bool varies(const wb__group *g, const wb__view *v, const wb__window *w)
+static bool plan_fused_varies(const wb__group *g, const wb__view *v, const wb__window *w)
 {
     for (int i = g->ndim - g->col_dims; i < g->ndim; i++)
         if (v->dims[i] > 1 && (v->strides[i] || (w && !wb__window_is_whole(w, i, v->dims[i]))))
@@ -89,109 +89,116 @@ static bool varies(const wb__group *g, const wb__view *v, const wb__window *w)
 }
 
 /* Adds a load from the operand.  w: its window in the space, or NULL. */
-static int load(program *p, int level, const wb__step_operand *at, const wb__window *w)
+static int plan_fused_load(plan_fused_program *p, int level, const wb__step_operand *at,
+                           const wb__window *w)
 {
     wb__plan_step *d = p->step;
-    wb__instr i = blank(WB__LOAD, level, (int)at->view.dtype);
+    wb__instr i = plan_fused_blank(WB__LOAD, level, (int)at->view.dtype);
     i.arg = wb__add_operand(p->m, d, at);
-    if (w && grow(p, &d->windows, &d->windows_capacity, d->n_windows + 1, sizeof *w)) {
+    if (w && plan_fused_grow(p, &d->windows, &d->windows_capacity, d->n_windows + 1, sizeof *w)) {
         d->windows[d->n_windows] = *w;
         i.a = d->n_windows++;
     }
-    return add(p, i);
+    return plan_fused_add(p, i);
 }
 
-static int constant(program *p, double v)
+static int plan_fused_constant(plan_fused_program *p, double v)
 {
     wb__programs *o = p->m->out;
-    if (!grow(p, &o->constants, &o->constants_capacity, o->n_constants + 1, sizeof *o->constants))
+    if (!plan_fused_grow(p, &o->constants, &o->constants_capacity, o->n_constants + 1,
+                         sizeof *o->constants))
         return 0;
     o->constants[o->n_constants].f = v;
     return o->n_constants++;
 }
 
-static int number(program *p, int x, int level)
+static int plan_fused_number(plan_fused_program *p, int x, int level)
 {
     wb__emitter *m = p->m;
     const wb__value *v = wb__value_at(m->values, x);
-    wb__instr i = blank(WB__NUMBER, level, v->dtype);
+    wb__instr i = plan_fused_blank(WB__NUMBER, level, v->dtype);
     i.arg = v->number;
     if (v->fixed) {
-        if (m->constant_of[x] < 0) m->constant_of[x] = constant(p, v->value);
+        if (m->constant_of[x] < 0) m->constant_of[x] = plan_fused_constant(p, v->value);
         i.arg = m->attempt->request->n_numbers + m->constant_of[x];
         i.scale = v->value == 0 || v->value == 1;
         i.shift = v->value == 1;
     }
-    return add(p, i);
+    return plan_fused_add(p, i);
 }
 
 /* Adds the instructions for an index (iota): one for each dimension along which the index varies,
  * and their additions.  Returns the index of the last instruction. */
-static int iota(program *p, const wb__value *v, const wb__view *view, int level)
+static int plan_fused_iota(plan_fused_program *p, const wb__value *v, const wb__view *view,
+                           int level)
 {
     int sum = -1;
     int64_t shift = view->offset;
-    wb__instr i = blank(WB__IOTA, level, v->dtype);
+    wb__instr i = plan_fused_blank(WB__IOTA, level, v->dtype);
     for (int d = 0; d < view->ndim; d++) {
         if (!view->strides[d] || view->dims[d] == 1) continue;
         i.arg = d;
         i.scale = view->strides[d];
         i.shift = shift;
         shift = 0;
-        int one = add(p, i);
+        int one = plan_fused_add(p, i);
         wb__instr both = i;
         both.kind = WB__ELEMENTWISE_OP;
         both.op = WB__OP_add;
         both.a = sum;
         both.b = one;
-        sum = sum < 0 ? one : add(p, both);
+        sum = sum < 0 ? one : plan_fused_add(p, both);
     }
     if (sum >= 0) return sum;
     i.arg = 0;
     i.scale = 0;
     i.shift = shift;
-    return add(p, i);
+    return plan_fused_add(p, i);
 }
 
 /* Adds the instructions for random numbers.  Uniform ones are below 1: those of f16 and bf16 that
  * would be rounded to 1 are the greatest number below 1. */
-static int draw(program *p, const wb__value *v, const wb__view *view, int level)
+static int plan_fused_draw(plan_fused_program *p, const wb__value *v, const wb__view *view,
+                           int level)
 {
-    wb__instr i = blank(v->op == WB__OP_uniform ? WB__UNIFORM : WB__GAUSSIAN, level, v->dtype);
+    wb__instr i = plan_fused_blank(v->op == WB__OP_uniform ? WB__UNIFORM : WB__GAUSSIAN, level,
+                                   v->dtype);
     const wb__step_operand at = {*view, -1};
     i.arg = v->number;
     i.c = wb__add_operand(p->m, p->step, &at);
-    const int drawn = add(p, i);
+    const int drawn = plan_fused_add(p, i);
     if (v->op != WB__OP_uniform || !wb__is_half(v->dtype)) return drawn;
-    wb__instr below = blank(WB__ELEMENTWISE_OP, level, v->dtype);
+    wb__instr below = plan_fused_blank(WB__ELEMENTWISE_OP, level, v->dtype);
     below.op = WB__OP_minimum;
     below.a = drawn;
     below.b = add_arg(p, WB__NUMBER, WB__LEVEL_ONE, v->dtype,
                       p->m->attempt->request->n_numbers +
-                          constant(p, v->dtype == WB_F16 ? 1 - 0x1p-11 : 1 - 0x1p-8));
-    return add(p, below);
+                          plan_fused_constant(p, v->dtype == WB_F16 ? 1 - 0x1p-11 : 1 - 0x1p-8));
+    return plan_fused_add(p, below);
 }
 
 /* Adds the instructions for a value without operands: an index, random numbers or a literal. */
-static int source(program *p, int x, const wb__view *view, int level)
+static int plan_fused_source(plan_fused_program *p, int x, const wb__view *view, int level)
 {
     const wb__value *v = wb__value_at(p->m->values, x);
-    if (v->op == WB__OP_literal) return number(p, x, level);
-    return v->op == WB__OP_iota ? iota(p, v, view, level) : draw(p, v, view, level);
+    if (v->op == WB__OP_literal) return plan_fused_number(p, x, level);
+    return v->op == WB__OP_iota ? plan_fused_iota(p, v, view, level)
+                                : plan_fused_draw(p, v, view, level);
 }
 
-static void store(program *p, int instr, const wb__step_operand *at)
+static void plan_fused_store(plan_fused_program *p, int instr, const wb__step_operand *at)
 {
     if (p->m->failed) return;
-    wb__instr i = blank(WB__STORE, p->step->instr[instr].level, p->step->instr[instr].dtype);
+    wb__instr i = plan_fused_blank(WB__STORE, p->step->instr[instr].level,
+                                   p->step->instr[instr].dtype);
     i.a = instr;
     i.arg = wb__add_operand(p->m, p->step, at);
-    add(p, i);
+    plan_fused_add(p, i);
 }
 
 /* Returns the instruction that gives `op` its operand: `instr`, or, if wb__asks_which, one that
  * rounds the result of `instr`. */
-static int rounded_for(program *p, wb__op op, int instr)
+static int rounded_for(plan_fused_program *p, wb__op op, int instr)
 {
     if (p->m->failed || !wb__asks_which(op)) return instr;
     const wb__instr of = p->step->instr[instr];
@@ -202,37 +209,40 @@ static int rounded_for(program *p, wb__op op, int instr)
         const wb__instr *known = &p->step->instr[i];
         if (known->kind == WB__CAST && known->a == instr && known->dtype == of.dtype) return i;
     }
-    wb__instr i = blank(WB__CAST, of.level, of.dtype);
+    wb__instr i = plan_fused_blank(WB__CAST, of.level, of.dtype);
     i.op = WB__OP_cast;
     i.a = instr;
-    return add(p, i);
+    return plan_fused_add(p, i);
 }
 
-static int elementwise(program *p, const wb__value *v, int level, const int *in)
+static int plan_fused_elementwise(plan_fused_program *p, const wb__value *v, int level,
+                                  const int *in)
 {
-    wb__instr i = blank(v->op == WB__OP_cast ? WB__CAST : WB__ELEMENTWISE_OP, level, v->dtype);
+    wb__instr i = plan_fused_blank(v->op == WB__OP_cast ? WB__CAST : WB__ELEMENTWISE_OP, level,
+                                   v->dtype);
     int of[3];
     for (int k = 0; k < 3; k++) of[k] = in[k] < 0 ? -1 : rounded_for(p, (wb__op)v->op, in[k]);
     i.op = v->op;
     i.a = of[0];
     i.b = of[1];
     i.c = of[2];
-    return add(p, i);
+    return plan_fused_add(p, i);
 }
 
-static int outside_operand(program *p, int x, int level, bool whole);
+static int outside_operand(plan_fused_program *p, int x, int level, bool whole);
 
 /* Index of the instruction of this level that gives x; -1: none. */
-static int find_loaded(const program *p, int x, int level)
+static int find_loaded(const plan_fused_program *p, int x, int level)
 {
     for (int i = 0; i < p->n_loaded; i++)
         if (p->loaded[i].value == x && p->loaded[i].level == level) return p->loaded[i].instr;
     return -1;
 }
 
-static int note_loaded(program *p, int x, int level, int instr)
+static int note_loaded(plan_fused_program *p, int x, int level, int instr)
 {
-    if (!grow(p, &p->loaded, &p->loaded_capacity, p->n_loaded + 1, sizeof *p->loaded)) return 0;
+    if (!plan_fused_grow(p, &p->loaded, &p->loaded_capacity, p->n_loaded + 1, sizeof *p->loaded))
+        return 0;
     p->loaded[p->n_loaded].value = x;
     p->loaded[p->n_loaded].level = level;
     p->loaded[p->n_loaded++].instr = instr;
@@ -240,19 +250,19 @@ static int note_loaded(program *p, int x, int level, int instr)
 }
 
 /* Adds instructions of this level that recompute the rematerialised value x. */
-static int rematerialised(program *p, int x, int level)
+static int plan_fused_rematerialised(plan_fused_program *p, int x, int level)
 {
     const wb__values *s = p->m->values;
     const wb__value *v = wb__value_at(s, x);
     int in[3] = {-1, -1, -1};
     for (int i = 0; i < v->n_in; i++) in[i] = outside_operand(p, wb__input(s, v, i), level, true);
-    return elementwise(p, v, level, in);
+    return plan_fused_elementwise(p, v, level, in);
 }
 
 /* Returns the index of the instruction for x, a value from outside the group; adds the instruction
  * if needed.  Its level is `level`.  If `whole` is false, its level may be coarser: ONE for a
  * literal, PER_ROW if x does not vary along the columns. */
-static int outside_operand(program *p, int x, int level, bool whole)
+static int outside_operand(plan_fused_program *p, int x, int level, bool whole)
 {
     wb__emitter *m = p->m;
     const wb__value *v = wb__value_at(m->values, x);
@@ -266,48 +276,51 @@ static int outside_operand(program *p, int x, int level, bool whole)
         padded = &window;
     }
     if (!recompute && v->op == WB__OP_literal && !m->values->needed[x])
-        return number(p, x, whole ? level : WB__LEVEL_ONE);
+        return plan_fused_number(p, x, whole ? level : WB__LEVEL_ONE);
     if (!recompute) {
         if (!wb__step_operand_of(m, x, &at)) return 0;
-        at.view = in_space(p->group, &at.view);
-        if (level == WB__LEVEL_FULL && !whole && !varies(p->group, &at.view, padded))
+        at.view = plan_fused_in_space(p->group, &at.view);
+        if (level == WB__LEVEL_FULL && !whole && !plan_fused_varies(p->group, &at.view, padded))
             level = WB__LEVEL_PER_ROW;
     }
     const int known = find_loaded(p, x, level);
     if (known >= 0) return known;
     return note_loaded(p, x, level,
-                    recompute ? rematerialised(p, x, level)
-                    : wb__is_free_source(m->values, base) ? source(p, base, &at.view, level)
-                    : load(p, level, &at, padded));
+                       recompute ? plan_fused_rematerialised(p, x, level)
+                       : wb__is_free_source(m->values, base)
+                           ? plan_fused_source(p, base, &at.view, level)
+                           : plan_fused_load(p, level, &at, padded));
 }
 
-static bool in_group(const program *p, int x) { return p->m->groups->of[x].group == p->g; }
+static bool plan_fused_in_group(const plan_fused_program *p,
+                                int x) { return p->m->groups->of[x].group == p->g; }
 
-static int operand(program *p, int x, int level, bool whole)
+static int plan_fused_operand(plan_fused_program *p, int x, int level, bool whole)
 {
-    return in_group(p, x) ? p->m->instr_of[x] : outside_operand(p, x, level, whole);
+    return plan_fused_in_group(p, x) ? p->m->instr_of[x] : outside_operand(p, x, level, whole);
 }
 
 /* Sets `in` to the instructions of v's operands.  At least one of them gets the level of v, since
  * an elementwise instruction has the finest level of its operands. */
-static void operands(program *p, const wb__value *v, int level, int *in)
+static void plan_fused_operands(plan_fused_program *p, const wb__value *v, int level, int *in)
 {
     const wb__ir *ir = &p->m->values->ir;
     int finest = -1;
     for (int i = 0; i < v->n_in; i++) {
-        in[i] = operand(p, ir->inputs[v->in + i], level, false);
+        in[i] = plan_fused_operand(p, ir->inputs[v->in + i], level, false);
         if (!p->m->failed) finest = WB__MAX(finest, p->step->instr[in[i]].level);
     }
     for (int i = 0; i < v->n_in && finest < level && !p->m->failed; i++) {
         int x = ir->inputs[v->in + i];
-        if (in_group(p, x)) continue;
+        if (plan_fused_in_group(p, x)) continue;
         in[i] = outside_operand(p, x, level, true);
         finest = level;
     }
 }
 
 /* Returns the view of operand i of the product v: the dimensions of the group's space, then k. */
-static wb__view product_view(const program *p, const wb__value *v, int i, const wb__view *of)
+static wb__view plan_fused_product_view(const plan_fused_program *p, const wb__value *v, int i,
+                                        const wb__view *of)
 {
     const wb__group *g = p->group;
     const wb__view m =
@@ -326,51 +339,51 @@ static wb__view product_view(const program *p, const wb__value *v, int i, const 
 }
 
 /* Adds the instruction for v, a product that the group computes. */
-static int product(program *p, const wb__value *v)
+static int plan_fused_product(plan_fused_program *p, const wb__value *v)
 {
-    wb__instr out = blank(WB__PRODUCT, WB__LEVEL_FULL, v->dtype);
+    wb__instr out = plan_fused_blank(WB__PRODUCT, WB__LEVEL_FULL, v->dtype);
     for (int i = 0; i < 2; i++) {
         wb__step_operand at;
         if (!wb__step_operand_of(p->m, wb__input(p->m->values, v, i), &at)) return 0;
-        at.view = product_view(p, v, i, &at.view);
+        at.view = plan_fused_product_view(p, v, i, &at.view);
         out.scale = at.view.dims[p->group->ndim];
         *(i ? &out.c : &out.arg) = wb__add_operand(p->m, p->step, &at);
     }
-    return add(p, out);
+    return plan_fused_add(p, out);
 }
 
-static void store_value(program *p, int x)
+static void plan_fused_store_value(plan_fused_program *p, int x)
 {
     wb__step_operand at;
     if (!wb__step_operand_of(p->m, x, &at)) return;
-    at.view = in_space(p->group, &at.view);
-    store(p, p->m->instr_of[x], &at);
+    at.view = plan_fused_in_space(p->group, &at.view);
+    plan_fused_store(p, p->m->instr_of[x], &at);
 }
 
-static void reduction(program *p, int x, const wb__value *v)
+static void plan_fused_reduction(plan_fused_program *p, int x, const wb__value *v)
 {
     wb__emitter *m = p->m;
     const wb__group *g = p->group;
     const int of = wb__input(m->values, v, 0);
-    wb__instr i = blank(WB__REDUCE_COLUMNS, WB__LEVEL_PER_ROW, v->dtype);
+    wb__instr i = plan_fused_blank(WB__REDUCE_COLUMNS, WB__LEVEL_PER_ROW, v->dtype);
     wb__step_operand at;
     const bool full = wb__space_is(g, wb__value_at(m->values, of));
     i.op = v->op;
     i.a = rounded_for(p, (wb__op)v->op,
-                    operand(p, of, full ? WB__LEVEL_FULL : WB__LEVEL_PER_ROW, true));
+                    plan_fused_operand(p, of, full ? WB__LEVEL_FULL : WB__LEVEL_PER_ROW, true));
     if (m->groups->of[x].ends) {
         if (!wb__step_operand_of(m, x, &at)) return;
-        at.view = in_space(g, &at.view);        /* the reduced axes have size 1 and stride 0 */
+        at.view = plan_fused_in_space(g, &at.view); /* the reduced axes have size 1 and stride 0 */
         i.kind = v->size == 1 && g->outer_dims == 0 ? WB__REDUCE_ALL : WB__REDUCE_ROWS;
         i.level = WB__LEVEL_ONE;
         i.arg = wb__add_operand(m, p->step, &at);
     }
-    m->instr_of[x] = add(p, i);
+    m->instr_of[x] = plan_fused_add(p, i);
 }
 
 /* Stores x, a contiguous copy of its operand.  The space has the dimensions of the operand, so x is
  * stored through a view with these dimensions. */
-static void store_in_order(program *p, int x, const wb__value *v)
+static void store_in_order(plan_fused_program *p, int x, const wb__value *v)
 {
     wb__step_operand at;
     wb__view view;
@@ -380,11 +393,11 @@ static void store_in_order(program *p, int x, const wb__value *v)
     wb__contiguous(&like, &view);
     view.buffer = at.view.buffer;
     view.offset = at.view.offset;
-    at.view = in_space(p->group, &view);
-    store(p, p->m->instr_of[x], &at);
+    at.view = plan_fused_in_space(p->group, &view);
+    plan_fused_store(p, p->m->instr_of[x], &at);
 }
 
-static void emit_value(program *p, int x)
+static void emit_value(plan_fused_program *p, int x)
 {
     wb__emitter *m = p->m;
     const wb__value *v = wb__value_at(m->values, x);
@@ -392,27 +405,27 @@ static void emit_value(program *p, int x)
     const int level = wb__space_is(p->group, v) ? WB__LEVEL_FULL : WB__LEVEL_PER_ROW;
     int in[3] = {-1, -1, -1};
     if (class == WB__REDUCE) {
-        reduction(p, x, v);
+        plan_fused_reduction(p, x, v);
     } else if (class == WB__LIBRARY) {
-        m->instr_of[x] = product(p, v);
+        m->instr_of[x] = plan_fused_product(p, v);
     } else if (class == WB__SOURCE) {
         wb__view view;
         wb__source_view(m->values, x, &view);
-        view = in_space(p->group, &view);
-        m->instr_of[x] = source(p, x, &view, level);
+        view = plan_fused_in_space(p->group, &view);
+        m->instr_of[x] = plan_fused_source(p, x, &view, level);
     } else if (class == WB__MOVE) { /* x is a contiguous copy of its operand */
         m->instr_of[x] = outside_operand(p, wb__input(m->values, v, 0), WB__LEVEL_FULL, true);
     } else {
-        operands(p, v, level, in);
-        m->instr_of[x] = elementwise(p, v, level, in);
+        plan_fused_operands(p, v, level, in);
+        m->instr_of[x] = plan_fused_elementwise(p, v, level, in);
     }
     if (m->failed || !m->groups->of[x].stored) return;
     if (class == WB__MOVE) store_in_order(p, x, v);
-    else if (!m->groups->of[x].ends) store_value(p, x);
+    else if (!m->groups->of[x].ends) plan_fused_store_value(p, x);
 }
 
 /* Completes the step and emits it. */
-static void finish(program *p)
+static void plan_fused_finish(plan_fused_program *p)
 {
     const wb__group *g = p->group;
     wb__plan_step *d = p->step;
@@ -432,42 +445,44 @@ static void finish(program *p)
 void wb__emit_fused(wb__emitter *m, int group)
 {
     wb__plan_step d;
-    program p = {.m = m, .group = &m->groups->group[group], .g = group, .step = &d};
+    plan_fused_program p = {.m = m, .group = &m->groups->group[group], .g = group, .step = &d};
     wb__step_begin(m, WB__STEP_FUSED, &d);
     for (int x = p.group->first; x >= 0 && !m->failed; x = m->groups->of[x].next) emit_value(&p, x);
-    finish(&p);
+    plan_fused_finish(&p);
 }
 
 /* Emits a step that fills `to` with the elements of `from`; NULL: with zeros.  w: the window of
  * `from`, or NULL. */
-static void fill(wb__emitter *m, const wb__step_operand *from, const wb__window *w,
-                 const wb__step_operand *to, bool first)
+static void plan_fused_fill(wb__emitter *m, const wb__step_operand *from, const wb__window *w,
+                            const wb__step_operand *to, bool first)
 {
     wb__group g = {.ndim = to->view.ndim, .col_dims = WB__MIN(to->view.ndim, 1)};
     for (int i = 0; i < g.ndim; i++) g.axis[i] = i;
     memcpy(g.dims, to->view.dims, sizeof g.dims);
     wb__plan_step d;
-    program p = {.m = m, .group = &g, .g = -1, .step = &d};
+    plan_fused_program p = {.m = m, .group = &g, .g = -1, .step = &d};
     wb__step_begin(m, WB__STEP_FUSED, &d);
     d.first = first;
-    store(&p, from ? load(&p, WB__LEVEL_FULL, from, w)
-                   : add_arg(&p, WB__NUMBER, WB__LEVEL_FULL, (int)to->view.dtype,
-                             m->attempt->request->n_numbers + constant(&p, 0)), to);
-    finish(&p);
+    plan_fused_store(&p,
+                     from ? plan_fused_load(&p, WB__LEVEL_FULL, from, w)
+                          : add_arg(&p, WB__NUMBER, WB__LEVEL_FULL, (int)to->view.dtype,
+                                    m->attempt->request->n_numbers + plan_fused_constant(&p, 0)),
+                     to);
+    plan_fused_finish(&p);
 }
 
 void wb__emit_zeros(wb__emitter *m, const wb__step_operand *to)
 {
-    fill(m, NULL, NULL, to, false);
+    plan_fused_fill(m, NULL, NULL, to, false);
 }
 
 void wb__emit_first(wb__emitter *m, const wb__step_operand *from, const wb__step_operand *to)
 {
-    fill(m, from, NULL, to, true);
+    plan_fused_fill(m, from, NULL, to, true);
 }
 
 void wb__emit_padded(wb__emitter *m, const wb__step_operand *from, const wb__window *w,
                      const wb__step_operand *to)
 {
-    fill(m, from, w, to, false);
+    plan_fused_fill(m, from, w, to, false);
 }

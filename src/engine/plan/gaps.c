@@ -26,19 +26,19 @@ static int only_axis(const wb__ir *ir, const wb__value *v)
 }
 
 /* Where input j of the concat v begins along an axis. */
-static int64_t start_of(const wb__ir *ir, const wb__value *v, int j, int axis)
+static int64_t gaps_start_of(const wb__ir *ir, const wb__value *v, int j, int axis)
 {
     return ir->attrs[v->attr + j * v->ndim + axis];
 }
 
 /* Returns where the parts of v that follow one another from `at` on end. */
-static int64_t end_from(const wb__ir *ir, const wb__value *v, int axis, int64_t at)
+static int64_t gaps_end_from(const wb__ir *ir, const wb__value *v, int axis, int64_t at)
 {
     for (bool more = true; more;) {
         more = false;
         for (int j = 0; j < v->n_in; j++) {
             const int64_t size = wb__ir_in(ir, v, j)->dims[axis];
-            if (!size || start_of(ir, v, j, axis) != at) continue;
+            if (!size || gaps_start_of(ir, v, j, axis) != at) continue;
             at += size;
             more = true;
         }
@@ -49,13 +49,13 @@ static int64_t end_from(const wb__ir *ir, const wb__value *v, int axis, int64_t 
 /* Whether the parts of v leave one gap along an axis, from *at to *end. */
 static bool find_gap(const wb__ir *ir, const wb__value *v, int axis, int64_t *at, int64_t *end)
 {
-    *at = end_from(ir, v, axis, 0);
+    *at = gaps_end_from(ir, v, axis, 0);
     *end = v->dims[axis];
     for (int j = 0; j < v->n_in; j++) {
-        const int64_t start = start_of(ir, v, j, axis);
+        const int64_t start = gaps_start_of(ir, v, j, axis);
         if (wb__ir_in(ir, v, j)->dims[axis] && start > *at) *end = WB__MIN(*end, start);
     }
-    return *at < *end && end_from(ir, v, axis, *end) == v->dims[axis];
+    return *at < *end && gaps_end_from(ir, v, axis, *end) == v->dims[axis];
 }
 
 int wb__fill_gap(const wb__rewrite *w, int i)

@@ -29,20 +29,21 @@ typedef struct {
     const wb__patterns *patterns;
     wb__groups *out;
     progress *progress;
-    wb__group dummy;    /* returned by new_group when out of memory */
+    wb__group dummy;    /* returned by groups_new_group when out of memory */
     bool failed;
 } former;
 
-static const wb__value *value(const former *f, int x) { return wb__value_at(f->values, x); }
-static int input(const former *f, const wb__value *v, int i) { return wb__input(f->values, v, i); }
-static int base_of(const former *f, const wb__value *v, int i)
+static const wb__value *groups_value(const former *f, int x) { return wb__value_at(f->values, x); }
+static int groups_input(const former *f, const wb__value *v, int i) { return wb__input(f->values, v,
+                                                                                       i); }
+static int groups_base_of(const former *f, const wb__value *v, int i)
 {
-    return f->values->base[input(f, v, i)];
+    return f->values->base[groups_input(f, v, i)];
 }
 static bool is_deferred(const former *f, int x) { return f->progress[x].below > 0; }
-static int group_of(const former *f, int x) { return f->out->of[x].group; }
+static int groups_group_of(const former *f, int x) { return f->out->of[x].group; }
 
-static wb__group *new_group(former *f, wb__group_kind kind)
+static wb__group *groups_new_group(former *f, wb__group_kind kind)
 {
     wb__groups *o = f->out;
     if (!wb__reserve(&o->group, &o->capacity, o->n + 1, sizeof *o->group)) {
@@ -55,7 +56,7 @@ static wb__group *new_group(former *f, wb__group_kind kind)
     return &o->group[o->n++];
 }
 
-static void join(former *f, int g, int x)
+static void groups_join(former *f, int g, int x)
 {
     if (f->failed) return;
     wb__group *group = &f->out->group[g];
@@ -63,14 +64,14 @@ static void join(former *f, int g, int x)
     of[x].group = g;
     of[x].next = -1;
     group->n++;
-    group->products += wb__ops[value(f, x)->op].class == WB__LIBRARY;
-    group->reduces |= wb__ops[value(f, x)->op].class == WB__REDUCE;
+    group->products += wb__ops[groups_value(f, x)->op].class == WB__LIBRARY;
+    group->reduces |= wb__ops[groups_value(f, x)->op].class == WB__REDUCE;
     if (group->first < 0) group->first = x;
     else of[group->last].next = x;
     group->last = x;
 }
 
-static void join_last(former *f, int x) { join(f, f->out->n - 1, x); }
+static void groups_join_last(former *f, int x) { groups_join(f, f->out->n - 1, x); }
 
 /* Index of the latest group that computes an operand of v, or an operand of a deferred operand; -1:
  * no group does. */
@@ -78,8 +79,9 @@ static int latest_maker(const former *f, const wb__value *v)
 {
     int g = -1;
     for (int i = 0; i < v->n_in; i++) {
-        const int base = base_of(f, v, i);
-        const int made = is_deferred(f, base) ? latest_maker(f, value(f, base)) : group_of(f, base);
+        const int base = groups_base_of(f, v, i);
+        const int made = is_deferred(f, base) ? latest_maker(f, groups_value(f, base))
+                                              : groups_group_of(f, base);
         g = WB__MAX(g, made);
     }
     return g;
@@ -87,11 +89,12 @@ static int latest_maker(const former *f, const wb__value *v)
 
 /* Whether group g can read v's operands from its own registers, or from memory that an earlier
  * group writes. */
-static bool reachable(const former *f, int g, const wb__value *v)
+static bool groups_reachable(const former *f, int g, const wb__value *v)
 {
     const bool whole = wb__ops[v->op].class == WB__LIBRARY;     /* reads more than its element */
     for (int i = 0; i < v->n_in; i++) {
-        const int x = input(f, v, i), base = f->values->base[x], made = group_of(f, base);
+        const int x = groups_input(f, v, i), base = f->values->base[x],
+                  made = groups_group_of(f, base);
         if (made > g || (made == g && (whole || x != base || f->out->of[base].ends))) return false;
     }
     return true;
@@ -103,30 +106,30 @@ static bool reachable(const former *f, int g, const wb__value *v)
 static void note_reader(former *f, int g, int x, int64_t size)
 {
     const int base = f->values->base[x];
-    if (group_of(f, base) == g) return;
-    if (value(f, x)->size == size) f->progress[x].reader = g;
-    if (value(f, base)->size == size) f->progress[base].reader = g;
+    if (groups_group_of(f, base) == g) return;
+    if (groups_value(f, x)->size == size) f->progress[x].reader = g;
+    if (groups_value(f, base)->size == size) f->progress[base].reader = g;
 }
 
 static void add_to_space(former *f, int g, int x)
 {
-    const wb__value *v = value(f, x);
+    const wb__value *v = groups_value(f, x);
     if (f->failed) return;
     if (wb__ops[v->op].class == WB__REDUCE) {
         wb__group *to = &f->out->group[g];
         wb__space_turn(to, f->values, v);
         f->out->of[x].ends =
             wb__space_reduction(to, f->values, v, &to->col_dims) != WB__REDUCES_COLUMNS;
-        note_reader(f, g, input(f, v, 0), value(f, input(f, v, 0))->size);
+        note_reader(f, g, groups_input(f, v, 0), groups_value(f, groups_input(f, v, 0))->size);
     } else {
-        for (int i = 0; i < v->n_in; i++) note_reader(f, g, input(f, v, i), v->size);
+        for (int i = 0; i < v->n_in; i++) note_reader(f, g, groups_input(f, v, i), v->size);
     }
-    join(f, g, x);
+    groups_join(f, g, x);
 }
 
-static void new_space(former *f, const wb__value *v)
+static void groups_new_space(former *f, const wb__value *v)
 {
-    wb__group *g = new_group(f, WB__GROUP_FUSED);
+    wb__group *g = groups_new_group(f, WB__GROUP_FUSED);
     if (wb__ops[v->op].class == WB__REDUCE) wb__space_of_reduction(g, f->values, v);
     else wb__space_of(g, v);
 }
@@ -146,10 +149,10 @@ static bool would_end(const former *f, const wb__group *g, const wb__value *v)
 static bool deferred_fit(const former *f, int g, wb__group *trial, const wb__value *v)
 {
     for (int i = 0; i < v->n_in; i++) {
-        const int x = input(f, v, i);
+        const int x = groups_input(f, v, i);
         if (!is_deferred(f, x)) continue;
-        const wb__value *d = value(f, x);
-        if (!reachable(f, g, d) || !deferred_fit(f, g, trial, d) ||
+        const wb__value *d = groups_value(f, x);
+        if (!groups_reachable(f, g, d) || !deferred_fit(f, g, trial, d) ||
             !wb__space_admit(trial, f->values, d) || would_end(f, trial, d))
             return false;
     }
@@ -157,13 +160,13 @@ static bool deferred_fit(const former *f, int g, wb__group *trial, const wb__val
 }
 
 /* Adds to group g the deferred values that v depends on. */
-static void pull(former *f, int g, const wb__value *v)
+static void groups_pull(former *f, int g, const wb__value *v)
 {
     for (int i = 0; i < v->n_in; i++) {
-        const int x = input(f, v, i);
+        const int x = groups_input(f, v, i);
         if (!is_deferred(f, x)) continue;
         f->progress[x].below = 0;
-        pull(f, g, value(f, x));
+        groups_pull(f, g, groups_value(f, x));
         add_to_space(f, g, x);
     }
 }
@@ -183,7 +186,7 @@ static void end_deferral(former *f, int x)
 static int count_below(const former *f, const wb__value *v)
 {
     int n = 1;
-    for (int i = 0; i < v->n_in; i++) n += f->progress[input(f, v, i)].below;
+    for (int i = 0; i < v->n_in; i++) n += f->progress[groups_input(f, v, i)].below;
     return n;
 }
 
@@ -191,24 +194,24 @@ static int count_below(const former *f, const wb__value *v)
  * group, x's deferred operands get groups of their own first. */
 static void group_alone(former *f, int x)
 {
-    const wb__value *v = value(f, x);
+    const wb__value *v = groups_value(f, x);
     if (wb__ops[v->op].class == WB__LIBRARY) {
         group_library(f, x);
         return;
     }
-    new_space(f, v);
+    groups_new_space(f, v);
     if (f->failed) return;
     wb__group trial = f->out->group[f->out->n - 1];
     if (count_below(f, v) > f->attempt->most_values ||
         !deferred_fit(f, f->out->n - 1, &trial, v) ||
         (trial.products && wb__ops[v->op].class == WB__REDUCE)) {
         f->out->n--;                            /* the group is still empty */
-        for (int i = 0; i < v->n_in; i++) end_deferral(f, base_of(f, v, i));
-        new_space(f, v);
+        for (int i = 0; i < v->n_in; i++) end_deferral(f, groups_base_of(f, v, i));
+        groups_new_space(f, v);
         if (f->failed) return;
     }
     const int g = f->out->n - 1;
-    pull(f, g, v);
+    groups_pull(f, g, v);
     add_to_space(f, g, x);
 }
 
@@ -219,7 +222,7 @@ static bool can_wait(const former *f, const wb__value *v)
 {
     const bool compares = wb__ops[v->op].class == WB__COMPARE;
     for (int i = 0; i < v->n_in; i++) {
-        const int base = base_of(f, v, i), g = group_of(f, base);
+        const int base = groups_base_of(f, v, i), g = groups_group_of(f, base);
         if (g < 0) continue;
         if (!compares || f->out->group[g].kind != WB__GROUP_LIBRARY ||
             f->patterns->product[f->out->group[g].product].result != base)
@@ -231,39 +234,39 @@ static bool can_wait(const former *f, const wb__value *v)
 
 /* ---- elementwise values and reductions ------------------------------------------------------- */
 
-static bool may_join(const former *f, int g, const wb__value *v)
+static bool groups_may_join(const former *f, int g, const wb__value *v)
 {
     wb__group trial = f->out->group[g];
     if (trial.n + count_below(f, v) > f->attempt->most_values) return false;
-    return trial.kind == WB__GROUP_FUSED && reachable(f, g, v) && deferred_fit(f, g, &trial, v) &&
-           wb__space_admit(&trial, f->values, v);
+    return trial.kind == WB__GROUP_FUSED && groups_reachable(f, g, v) &&
+           deferred_fit(f, g, &trial, v) && wb__space_admit(&trial, f->values, v);
 }
 
 /* Index of the group that v joins: the latest that computes an operand of v, or else a later one
  * that reads an operand; -1: none. */
-static int candidate(const former *f, const wb__value *v)
+static int groups_candidate(const former *f, const wb__value *v)
 {
     const int g = latest_maker(f, v);
-    if (g >= 0 && may_join(f, g, v)) return g;
+    if (g >= 0 && groups_may_join(f, g, v)) return g;
     for (int i = 0; i < v->n_in; i++) {
-        const int r = WB__MAX(f->progress[base_of(f, v, i)].reader,
-                              f->progress[input(f, v, i)].reader);
-        if (r > g && may_join(f, r, v)) return r;
+        const int r = WB__MAX(f->progress[groups_base_of(f, v, i)].reader,
+                              f->progress[groups_input(f, v, i)].reader);
+        if (r > g && groups_may_join(f, r, v)) return r;
     }
     return -1;
 }
 
 static void group_fusable(former *f, int x)
 {
-    const wb__value *v = value(f, x);
+    const wb__value *v = groups_value(f, x);
     for (int i = 0; i < v->n_in; i++) {         /* a view needs its base in memory */
-        const int in = input(f, v, i), base = f->values->base[in];
+        const int in = groups_input(f, v, i), base = f->values->base[in];
         if (in != base) end_deferral(f, base);
     }
     if (f->failed) return;
-    const int g = candidate(f, v);
+    const int g = groups_candidate(f, v);
     if (g >= 0) {
-        pull(f, g, v);
+        groups_pull(f, g, v);
         add_to_space(f, g, x);
     } else if (!f->values->needed[x] && can_wait(f, v)) {
         f->progress[x].below = count_below(f, v);
@@ -278,16 +281,16 @@ static void group_fusable(former *f, int x)
  * joins the group of the step's first result.  A deferred bias first gets a group of its own. */
 static void group_library(former *f, int x)
 {
-    if (wb__is_further_result(value(f, x)->op)) {
-        join(f, group_of(f, input(f, value(f, x), 0)), x);
+    if (wb__is_further_result(groups_value(f, x)->op)) {
+        groups_join(f, groups_group_of(f, groups_input(f, groups_value(f, x), 0)), x);
         return;
     }
     const int product = f->patterns->of[x].product;
     const wb__product *p = &f->patterns->product[product];
     if (p->bias >= 0) end_deferral(f, f->values->base[p->bias]);
-    new_group(f, WB__GROUP_LIBRARY)->product = product;
-    join_last(f, x);
-    if (p->sums >= 0) f->out->of[p->sums].group = group_of(f, x);
+    groups_new_group(f, WB__GROUP_LIBRARY)->product = product;
+    groups_join_last(f, x);
+    if (p->sums >= 0) f->out->of[p->sums].group = groups_group_of(f, x);
 }
 
 /* Adds x, which is fused into the product p, to p's group.  Forms this group first if p->made_at is
@@ -295,42 +298,42 @@ static void group_library(former *f, int x)
 static void group_part(former *f, int x, const wb__product *p)
 {
     if (p->made_at == x) group_library(f, p->value);
-    f->out->of[x].group = group_of(f, p->value);
+    f->out->of[x].group = groups_group_of(f, p->value);
 }
 
 /* x is the concat's input of zeros (gaps.c), which has a group of its own.  It joins the group that
  * computes another input, if it fits there. */
-static void join_part(former *f, const wb__value *concat, int x)
+static void groups_join_part(former *f, const wb__value *concat, int x)
 {
-    const int own = group_of(f, x);
+    const int own = groups_group_of(f, x);
     for (int i = 0; i < concat->n_in; i++) {
-        const int to = group_of(f, base_of(f, concat, i));
+        const int to = groups_group_of(f, groups_base_of(f, concat, i));
         if (to < 0 || to == own) continue;
         const wb__group *g = &f->out->group[to];
         if (g->kind != WB__GROUP_FUSED || g->reduces || g->n >= f->attempt->most_values ||
-            !wb__space_is(g, value(f, x)))
+            !wb__space_is(g, groups_value(f, x)))
             continue;
         f->out->group[own].first = f->out->group[own].last = -1;
         f->out->group[own].n = 0;
-        join(f, to, x);
+        groups_join(f, to, x);
         return;
     }
 }
 
-static void join_parts(former *f, const wb__value *concat)
+static void groups_join_parts(former *f, const wb__value *concat)
 {
     for (int i = 0; i < concat->n_in && f->attempt->device->backend->dear_launches; i++) {
-        const int x = input(f, concat, i);
-        const wb__value *v = value(f, x);
-        if (v->op == WB__OP_literal && v->uses == 1 && group_of(f, x) >= 0 &&
-            f->out->group[group_of(f, x)].n == 1)
-            join_part(f, concat, x);
+        const int x = groups_input(f, concat, i);
+        const wb__value *v = groups_value(f, x);
+        if (v->op == WB__OP_literal && v->uses == 1 && groups_group_of(f, x) >= 0 &&
+            f->out->group[groups_group_of(f, x)].n == 1)
+            groups_join_part(f, concat, x);
     }
 }
 
 static void group_value(former *f, int x)
 {
-    const wb__value *v = value(f, x);
+    const wb__value *v = groups_value(f, x);
     const int part = f->patterns->of[x].product;
     switch (wb__ops[v->op].class) {
     case WB__UNARY: case WB__BINARY: case WB__COMPARE: case WB__TEST: case WB__ELEMENTWISE:
@@ -340,20 +343,21 @@ static void group_value(former *f, int x)
         break;
     case WB__SOURCE:
         if (!f->values->needed[x]) break;
-        new_space(f, v);
-        join_last(f, x);
+        groups_new_space(f, v);
+        groups_join_last(f, x);
         break;
     case WB__MOVE:
         if (wb__is_view(f->values, x)) break;
         if (v->op == WB__OP_concat) {
-            join_parts(f, v);
-            new_group(f, WB__GROUP_CONCAT);
-            join_last(f, x);
+            groups_join_parts(f, v);
+            groups_new_group(f, WB__GROUP_CONCAT);
+            groups_join_last(f, x);
         } else {                                /* a contiguous copy */
-            end_deferral(f, base_of(f, v, 0));
+            end_deferral(f, groups_base_of(f, v, 0));
             f->out->of[x].ends = true;
-            wb__space_of(new_group(f, WB__GROUP_FUSED), value(f, input(f, v, 0)));
-            join_last(f, x);
+            wb__space_of(groups_new_group(f, WB__GROUP_FUSED),
+                         groups_value(f, groups_input(f, v, 0)));
+            groups_join_last(f, x);
         }
         break;
     case WB__LIBRARY:
@@ -367,7 +371,7 @@ static void group_value(former *f, int x)
 
 static void set_stored(former *f, int x)
 {
-    f->out->of[x].stored |= group_of(f, x) >= 0 && !f->out->of[x].rematerialised;
+    f->out->of[x].stored |= groups_group_of(f, x) >= 0 && !f->out->of[x].rematerialised;
 }
 
 /* Sets .stored for:
@@ -380,12 +384,12 @@ static void find_stored(former *f)
 {
     wb__member *of = f->out->of;
     for (int x = 0; x < f->values->ir.n; x++) {
-        const wb__value *v = value(f, x);
+        const wb__value *v = groups_value(f, x);
         const int g = of[x].group;
         if (f->values->needed[x]) set_stored(f, f->values->base[x]);
         if (g < 0 && !of[x].rematerialised) continue;
         for (int i = 0; i < v->n_in; i++) {
-            const int in = input(f, v, i), base = f->values->base[in];
+            const int in = groups_input(f, v, i), base = f->values->base[in];
             if (of[base].group != g || in != base || of[x].rematerialised) set_stored(f, base);
         }
         if (g < 0) continue;
@@ -396,7 +400,7 @@ static void find_stored(former *f)
     }
 }
 
-static bool form(former *f)
+static bool groups_form(former *f)
 {
     for (int x = 0; x < f->values->ir.n && !f->failed; x++) group_value(f, x);
     if (f->failed || !wb__groups_merge(f->attempt, f->values, f->out)) return false;
@@ -420,7 +424,7 @@ bool wb__groups_make(const wb__attempt *a, const wb__values *s, const wb__patter
         g->of[x] = (wb__member){.group = -1, .next = -1};
         f.progress[x] = (progress){.reader = -1};
     }
-    good = good && form(&f);
+    good = good && groups_form(&f);
     wb__free(f.progress);
     return good;
 }

@@ -13,7 +13,7 @@ static wb__value value_like(const wb_tensor *x)
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-static bool is_gradient(int op)
+static bool import_is_gradient(int op)
 {
     return wb__is_step((wb__op)op, WB__STEP_ATTENTION) && wb__ops[op].variant == WB__ATTENTION_GRAD;
 }
@@ -76,7 +76,7 @@ static int import_one(const wb__attempt *a, wb__values *m, wb_tensor *x, const i
 }
 
 /* Returns the value of an evaluated tensor. */
-static int known(const wb__attempt *a, const wb__values *m, const wb_tensor *x)
+static int import_known(const wb__attempt *a, const wb__values *m, const wb_tensor *x)
 {
     return m->of[wb__pointer_map_get(&a->request->order.leaves, x)];
 }
@@ -84,15 +84,15 @@ static int known(const wb__attempt *a, const wb__values *m, const wb_tensor *x)
 /* Returns a value, one bool: true if the request's guard and that of the step before are both
  * finite.  It is made as soon as the guard is, so that kernels which compute new values can also
  * write them. */
-static int both_finite(const wb__attempt *a, wb__values *m)
+static int import_both_finite(const wb__attempt *a, wb__values *m)
 {
     wb__ir *ir = &m->ir;
     int guard = m->of[a->request->guard->index];
     while (ir->value[guard].op == WB__OP_reshape)       /* its kernel then makes this value too */
         guard = ir->inputs[ir->value[guard].in];
     const wb__value like = ir->value[guard];
-    const int before = wb__ir_move(ir, WB__OP_reshape, known(a, m, a->request->before), like.ndim,
-                                   like.dims, 0, NULL);
+    const int before = wb__ir_move(ir, WB__OP_reshape, import_known(a, m, a->request->before),
+                                   like.ndim, like.dims, 0, NULL);
     const int both =
         wb__ir_where(ir, wb__ir_elementwise(ir, WB__OP_isfinite, before, -1), guard, before);
     const int ok = wb__ir_elementwise(ir, WB__OP_isfinite, both, -1);
@@ -108,7 +108,7 @@ static bool guard_writes(const wb__attempt *a, wb__values *m, int ok)
         const wb_tensor *write = r->writes[i];
         if (r->targets[i] < 0) continue;
         int *x = &m->of[write->index];
-        *x = wb__ir_where(ir, ok, *x, known(a, m, write->variable->live));
+        *x = wb__ir_where(ir, ok, *x, import_known(a, m, write->variable->live));
     }
     return !ir->failed;
 }
@@ -119,7 +119,7 @@ bool wb__import(const wb__attempt *a, wb__values *m)
     int number = 0, ok = -1, capacity = 16, *in = wb__alloc((size_t)capacity * sizeof *in);
     bool good = in && (m->of = wb__alloc((size_t)(o->n + 1) * sizeof *m->of));
     for (int i = 0; i < o->n; i++)
-        m->attention_grad |= is_gradient(o->node[i]->op) && !wb__known(o->node[i]);
+        m->attention_grad |= import_is_gradient(o->node[i]->op) && !wb__known(o->node[i]);
     for (int i = 0; good && i < o->n; i++) {
         wb_tensor *x = o->node[i];
         if (!wb__known(x) && (int)x->n_in > capacity) {
@@ -133,7 +133,7 @@ bool wb__import(const wb__attempt *a, wb__values *m)
             in[j] = m->of[wb__known(y) ? wb__pointer_map_get(&o->leaves, y) : (int)y->index];
         }
         m->of[i] = import_one(a, m, x, in, &number, a->request->leaf_of[i]);
-        if (x == a->request->guard) ok = both_finite(a, m);
+        if (x == a->request->guard) ok = import_both_finite(a, m);
         good = !m->ir.failed;
     }
     wb__free(in);

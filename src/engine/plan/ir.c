@@ -14,8 +14,8 @@ void wb__ir_free(wb__ir *ir)
 
 /* ---- merging of equal values ----------------------------------------------------------------- */
 
-static uint64_t hash_of(const wb__value *v, int n_in, const int *in, int n_attr,
-                        const int64_t *attr)
+static uint64_t ir_hash_of(const wb__value *v, int n_in, const int *in, int n_attr,
+                           const int64_t *attr)
 {
     uint64_t bits;
     memcpy(&bits, &v->value, sizeof bits);
@@ -27,8 +27,8 @@ static uint64_t hash_of(const wb__value *v, int n_in, const int *in, int n_attr,
     return h | 1;
 }
 
-static bool equal(const wb__ir *ir, const wb__value *p, const wb__value *v, int n_in, const int *in,
-                  int n_attr, const int64_t *attr)
+static bool ir_equal(const wb__ir *ir, const wb__value *p, const wb__value *v, int n_in,
+                     const int *in, int n_attr, const int64_t *attr)
 {
     return p->op == v->op && p->dtype == v->dtype && p->ndim == v->ndim && p->fixed == v->fixed &&
            p->number == v->number && p->leaf == v->leaf &&
@@ -38,13 +38,14 @@ static bool equal(const wb__ir *ir, const wb__value *p, const wb__value *v, int 
            (!n_attr || !memcmp(ir->attrs + p->attr, attr, (size_t)n_attr * sizeof *attr));
 }
 
-static int enter(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, const int64_t *attr)
+static int ir_enter(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr,
+                    const int64_t *attr)
 {
     if (ir->failed) return 0;
-    const uint64_t key = hash_of(&v, n_in, in, n_attr, attr);
+    const uint64_t key = ir_hash_of(&v, n_in, in, n_attr, attr);
     const wb__hashed *same = wb__hash_get(&ir->table, key);
     for (; same; same = wb__hash_next(&ir->table, same))
-        if (equal(ir, &ir->value[same->number], &v, n_in, in, n_attr, attr))
+        if (ir_equal(ir, &ir->value[same->number], &v, n_in, in, n_attr, attr))
             return (int)same->number;
     /* one input and one attribute more than needed, so that these arrays are never NULL */
     ir->failed =
@@ -69,26 +70,27 @@ static int enter(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, c
 
 /* ---- simplification -------------------------------------------------------------------------- */
 
-static bool same_shape(const wb__value *p, const wb__value *q)
+static bool ir_same_shape(const wb__value *p, const wb__value *q)
 {
     return p->ndim == q->ndim && !memcmp(p->dims, q->dims, p->ndim * sizeof p->dims[0]);
 }
 
-static bool is_number(const wb__value *v, double number)
+static bool ir_is_number(const wb__value *v, double number)
 {
     return v->op == WB__OP_literal && v->fixed && v->value == number;
 }
 
 /* If v adds or subtracts 0, or multiplies or divides by 1, and the other operand has the shape of
  * v: returns that operand.  Otherwise returns -1. */
-static int neutral(const wb__ir *ir, const wb__value *v, const int *in)
+static int ir_neutral(const wb__ir *ir, const wb__value *v, const int *in)
 {
     const wb__value *x = &ir->value[in[0]], *y = &ir->value[in[1]];
     double unit = v->op == WB__OP_mul || v->op == WB__OP_div ? 1 : 0;
     if (v->op != WB__OP_add && v->op != WB__OP_sub && v->op != WB__OP_mul && v->op != WB__OP_div)
         return -1;
-    if (is_number(y, unit) && same_shape(x, v)) return in[0];
-    if ((v->op == WB__OP_add || v->op == WB__OP_mul) && is_number(x, unit) && same_shape(y, v))
+    if (ir_is_number(y, unit) && ir_same_shape(x, v)) return in[0];
+    if ((v->op == WB__OP_add || v->op == WB__OP_mul) && ir_is_number(x, unit) &&
+        ir_same_shape(y, v))
         return in[1];
     return -1;
 }
@@ -123,7 +125,7 @@ static int reshape_of_sum(wb__ir *ir, wb__value v, int x)
         in[i] = ir->inputs[p.in + i];
         const wb__value *of = &ir->value[in[i]];
         if (of->op == WB__OP_literal && of->size == 1) continue;
-        if (sum >= 0 || !same_shape(of, &p) || !ends_kernel(ir, in[i])) return -1;
+        if (sum >= 0 || !ir_same_shape(of, &p) || !ends_kernel(ir, in[i])) return -1;
         sum = i;
     }
     if (sum < 0) return -1;
@@ -140,13 +142,13 @@ static int simplify_move(wb__ir *ir, wb__value v, int x, int n_attr, const int64
 {
     const wb__value p = ir->value[x];
     int64_t both[2 * WB_MAX_DIMS];
-    if (v.op != WB__OP_permute && v.op != WB__OP_slice && same_shape(&p, &v)) return x;
+    if (v.op != WB__OP_permute && v.op != WB__OP_slice && ir_same_shape(&p, &v)) return x;
     if (p.op == WB__OP_literal) {
         v.op = WB__OP_literal;
         v.fixed = p.fixed;
         v.value = p.value;
         v.number = p.number;
-        return enter(ir, v, 0, NULL, 0, NULL);
+        return ir_enter(ir, v, 0, NULL, 0, NULL);
     }
     int below = p.n_in ? ir->inputs[p.in] : -1;
     if (v.op == p.op && (v.op == WB__OP_reshape || v.op == WB__OP_expand))
@@ -169,13 +171,13 @@ static int simplify_move(wb__ir *ir, wb__value v, int x, int n_attr, const int64
         }
         return wb__ir_make(ir, v, 1, &below, n_attr, both);
     }
-    return enter(ir, v, 1, &x, n_attr, attr);
+    return ir_enter(ir, v, 1, &x, n_attr, attr);
 }
 
 /* Whether x is a reshape of a value y that is neither a leaf nor a collective nor a slice of a
  * collective.  Sets *below to y.  Such a reshape can move behind an operation f that reads it:
  * f(reshape(y)) becomes reshape(f(y)).  Then one kernel can compute y and f(y). */
-static bool movable(const wb__ir *ir, int x, int *below)
+static bool ir_movable(const wb__ir *ir, int x, int *below)
 {
     const wb__value *p = &ir->value[x];
     if (p->op != WB__OP_reshape) return false;
@@ -216,7 +218,7 @@ static unsigned axes_below(const wb__value *p, const wb__value *q, unsigned mask
 static int reduce_behind(wb__ir *ir, wb__value v, int x, unsigned mask)
 {
     int below;
-    if (!movable(ir, x, &below)) return -1;
+    if (!ir_movable(ir, x, &below)) return -1;
     const wb__value *y = &ir->value[below];
     if (ir->joins && wb__ops[y->op].class == WB__LIBRARY && y->ndim == 2) return -1;
     unsigned moved = axes_below(&ir->value[x], &ir->value[below], mask);
@@ -241,7 +243,7 @@ static int simplify_reduce(wb__ir *ir, wb__value v, int x, const int64_t *attr)
         if (p.op == v.op)
             return wb__ir_reduce(ir, v.op, ir->inputs[p.in], mask | (unsigned)ir->attrs[p.attr]);
     }
-    return enter(ir, v, 1, &x, 1, (int64_t[]){mask});
+    return ir_enter(ir, v, 1, &x, 1, (int64_t[]){mask});
 }
 
 /* Moves reshapes behind the elementwise operation v, so that f(reshape(a), reshape(b)) becomes
@@ -254,8 +256,9 @@ static int elementwise_behind(wb__ir *ir, wb__value v, int n_in, const int *in)
         const wb__value *p = &ir->value[in[i]];
         moved[i] = in[i];
         if (p->op == WB__OP_literal && p->size == 1) continue;
-        if (!same_shape(p, &v) || !movable(ir, in[i], &below) || ends_kernel(ir, below)) return -1;
-        if (shape >= 0 && !same_shape(&ir->value[shape], &ir->value[below])) return -1;
+        if (!ir_same_shape(p, &v) || !ir_movable(ir, in[i], &below) || ends_kernel(ir, below))
+            return -1;
+        if (shape >= 0 && !ir_same_shape(&ir->value[shape], &ir->value[below])) return -1;
         shape = moved[i] = below;
     }
     if (shape < 0) return -1;
@@ -279,7 +282,7 @@ static void without_expands(const wb__ir *ir, const wb__value *v, int n_in, cons
     for (int i = 0; i < n_in; i++) {
         const wb__value *x = &ir->value[in[i]];
         bare[i] = x->op == WB__OP_expand ? ir->inputs[x->in] : in[i];
-        whole |= same_shape(&ir->value[bare[i]], v) && x->op != WB__OP_literal;
+        whole |= ir_same_shape(&ir->value[bare[i]], v) && x->op != WB__OP_literal;
     }
     for (int i = 0; i < n_in && !whole; i++) bare[i] = in[i];
 }
@@ -295,9 +298,9 @@ static int elementwise_below_expands(wb__ir *ir, wb__value v, int n_in, const in
         below[i] = in[i];
         if (x->op == WB__OP_literal) continue;
         below[i] = ir->inputs[x->in];
-        if (x->op != WB__OP_expand || !same_shape(x, &v) ||
+        if (x->op != WB__OP_expand || !ir_same_shape(x, &v) ||
             ir->value[below[i]].op == WB__OP_slice ||       /* the kernel that reads the whole */
-            (shape >= 0 && !same_shape(&ir->value[shape], &ir->value[below[i]])))
+            (shape >= 0 && !ir_same_shape(&ir->value[shape], &ir->value[below[i]])))
             return -1;
         shape = below[i];
     }
@@ -320,7 +323,7 @@ int wb__ir_make(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, co
     }
     switch (wb__ops[v.op].class) {
     case WB__BINARY: {
-        int stays = neutral(ir, &v, in);
+        int stays = ir_neutral(ir, &v, in);
         if (stays >= 0) return stays;
     } /* fall through */
     case WB__UNARY: case WB__COMPARE: case WB__TEST: case WB__ELEMENTWISE: {
@@ -328,27 +331,27 @@ int wb__ir_make(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, co
         if (small >= 0) return small;
         without_expands(ir, &v, n_in, in, bare);
         int moved = elementwise_behind(ir, v, n_in, bare);
-        return moved >= 0 ? moved : enter(ir, v, n_in, bare, 0, NULL);
+        return moved >= 0 ? moved : ir_enter(ir, v, n_in, bare, 0, NULL);
     }
     case WB__MOVE:
         if (v.op == WB__OP_concat)
-            return n_in == 1 && same_shape(&ir->value[in[0]], &v)
+            return n_in == 1 && ir_same_shape(&ir->value[in[0]], &v)
                        ? in[0]
-                       : enter(ir, v, n_in, in, n_attr, attr);
+                       : ir_enter(ir, v, n_in, in, n_attr, attr);
         return simplify_move(ir, v, in[0], n_attr, attr);
     case WB__REDUCE: return simplify_reduce(ir, v, in[0], attr);
-    default: return enter(ir, v, n_in, in, n_attr, attr);
+    default: return ir_enter(ir, v, n_in, in, n_attr, attr);
     }
 }
 
 /* ---- short forms of wb__ir_make -------------------------------------------------------------- */
 
-static wb__value blank(wb__op op, wb_dtype dtype)
+static wb__value ir_blank(wb__op op, wb_dtype dtype)
 {
     return (wb__value){.op = (uint16_t)op, .dtype = (uint8_t)dtype, .number = -1, .leaf = -1};
 }
 
-static void broadcast(wb__value *v, const wb__value *x)
+static void ir_broadcast(wb__value *v, const wb__value *x)
 {
     int n = WB__MAX(v->ndim, x->ndim);
     int64_t dims[WB_MAX_DIMS];
@@ -364,26 +367,26 @@ static void broadcast(wb__value *v, const wb__value *x)
 int wb__ir_elementwise(wb__ir *ir, wb__op op, int a, int b)
 {
     wb__op_class class = wb__ops[op].class;
-    wb__value v = blank(
+    wb__value v = ir_blank(
         op, class == WB__COMPARE || class == WB__TEST ? WB_BOOL : (wb_dtype)ir->value[a].dtype);
-    broadcast(&v, &ir->value[a]);
-    if (b >= 0) broadcast(&v, &ir->value[b]);
+    ir_broadcast(&v, &ir->value[a]);
+    if (b >= 0) ir_broadcast(&v, &ir->value[b]);
     return wb__ir_make(ir, v, b >= 0 ? 2 : 1, (int[]){a, b}, 0, NULL);
 }
 
 int wb__ir_where(wb__ir *ir, int condition, int x, int y)
 {
-    wb__value v = blank(WB__OP_where, (wb_dtype)ir->value[x].dtype);
-    broadcast(&v, &ir->value[condition]);
-    broadcast(&v, &ir->value[x]);
-    broadcast(&v, &ir->value[y]);
+    wb__value v = ir_blank(WB__OP_where, (wb_dtype)ir->value[x].dtype);
+    ir_broadcast(&v, &ir->value[condition]);
+    ir_broadcast(&v, &ir->value[x]);
+    ir_broadcast(&v, &ir->value[y]);
     return wb__ir_make(ir, v, 3, (int[]){condition, x, y}, 0, NULL);
 }
 
 int wb__ir_reduce(wb__ir *ir, wb__op op, int x, unsigned mask)
 {
     const wb__value *p = &ir->value[x];
-    wb__value v = blank(op, op == WB__OP_argmax ? WB_I32 : (wb_dtype)p->dtype);
+    wb__value v = ir_blank(op, op == WB__OP_argmax ? WB_I32 : (wb_dtype)p->dtype);
     v.ndim = p->ndim;
     for (int i = 0; i < p->ndim; i++) v.dims[i] = mask >> i & 1 ? 1 : p->dims[i];
     return wb__ir_make(ir, v, 1, &x, 1, (int64_t[]){mask});
@@ -391,16 +394,16 @@ int wb__ir_reduce(wb__ir *ir, wb__op op, int x, unsigned mask)
 
 int wb__ir_literal(wb__ir *ir, double value, wb_dtype dtype)
 {
-    wb__value v = blank(WB__OP_literal, dtype);
+    wb__value v = ir_blank(WB__OP_literal, dtype);
     v.fixed = true;
     v.value = value;
-    return enter(ir, v, 0, NULL, 0, NULL);
+    return ir_enter(ir, v, 0, NULL, 0, NULL);
 }
 
 int wb__ir_move(wb__ir *ir, wb__op op, int x, int ndim, const int64_t *dims, int n_attr,
                 const int64_t *attr)
 {
-    wb__value v = blank(op, (wb_dtype)ir->value[x].dtype);
+    wb__value v = ir_blank(op, (wb_dtype)ir->value[x].dtype);
     v.ndim = (uint8_t)ndim;
     if (ndim) memcpy(v.dims, dims, (size_t)ndim * sizeof *dims);
     return wb__ir_make(ir, v, 1, &x, n_attr, attr);

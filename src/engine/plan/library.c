@@ -4,11 +4,12 @@
 
 #include <string.h>
 
-static const wb__value *value(const wb__emitter *m, int x) { return wb__value_at(m->values, x); }
+static const wb__value *plan_library_value(const wb__emitter *m,
+                                           int x) { return wb__value_at(m->values, x); }
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-static bool dense(const wb__view *v, bool channels_last)
+static bool plan_library_dense(const wb__view *v, bool channels_last)
 {
     wb__value like = {.ndim = (uint8_t)v->ndim, .dtype = (uint8_t)v->dtype,
                       .layout = channels_last && v->ndim == 4 ? WB__CHANNELS_LAST : WB__ROW_MAJOR};
@@ -24,7 +25,7 @@ static bool dense(const wb__view *v, bool channels_last)
 static void add_dense_operand(wb__emitter *m, const wb__step_operand *at, const wb__value *like)
 {
     wb__step_operand to = *at;
-    if (!dense(&at->view, like->layout == WB__CHANNELS_LAST)) {
+    if (!plan_library_dense(&at->view, like->layout == WB__CHANNELS_LAST)) {
         to = wb__emit_allocation(m, like);
         wb__emit_copy(m, at, &to, "made contiguous");
     }
@@ -35,7 +36,7 @@ static void add_dense_operand(wb__emitter *m, const wb__step_operand *at, const 
  * four dimensions, else with the layout row-major. */
 static wb__value in_layout(const wb__emitter *m, int x, bool channels_last)
 {
-    wb__value like = *value(m, x);
+    wb__value like = *plan_library_value(m, x);
     like.layout = channels_last && like.ndim == 4 ? WB__CHANNELS_LAST : WB__ROW_MAJOR;
     return like;
 }
@@ -71,7 +72,7 @@ void wb__add_matrix(wb__emitter *m, int x, bool transposed, const wb__value *pro
 }
 
 /* Returns a view of n elements of v along one dimension, the one with index v->ndim - from_end. */
-static wb__view vector(const wb__view *v, int64_t n, int from_end)
+static wb__view plan_library_vector(const wb__view *v, int64_t n, int from_end)
 {
     return (wb__view){.dtype = v->dtype, .buffer = v->buffer, .granule = v->granule,
                       .offset = v->offset, .ndim = 1, .dims = {n},
@@ -88,17 +89,17 @@ static void add_bits(wb__emitter *m, const wb__product *p, const wb__value *v)
     m->step->aux = *at;
 }
 
-static void add_sums(wb__emitter *m, const wb__product *p)
+static void plan_library_add_sums(wb__emitter *m, const wb__product *p)
 {
     wb__step_operand *at = &m->step->sums;
     if (!wb__step_operand_of(m, p->sums, at)) return;
     m->step->step.sums_of = p->sums_of;
-    if (!dense(&at->view, false)) {
+    if (!plan_library_dense(&at->view, false)) {
         wb__fail(WB_ERROR_INTERNAL, "plan: sums beside a product need memory of their own");
         m->failed = true;
     }
     at->view.ndim = 1;
-    at->view.dims[0] = value(m, p->sums)->size;
+    at->view.dims[0] = plan_library_value(m, p->sums)->size;
     at->view.strides[0] = 1;
 }
 
@@ -109,17 +110,17 @@ static void add_epilogue(wb__emitter *m, const wb__product *p, const wb__value *
     m->step->step.aux_kind = p->aux_kind;
     if (p->aux >= 0) wb__step_operand_of(m, p->aux, &m->step->aux);
     if (p->bits >= 0) add_bits(m, p, v);
-    if (p->sums >= 0) add_sums(m, p);
+    if (p->sums >= 0) plan_library_add_sums(m, p);
 }
 
-static void add_bias(wb__emitter *m, const wb__product *p, const wb__value *v)
+static void plan_library_add_bias(wb__emitter *m, const wb__product *p, const wb__value *v)
 {
     wb__step_operand at;
     const int channel = v->op == WB__OP_matmul ? v->ndim - 1 : 1;
     const wb__value like = {.dtype = v->dtype, .ndim = 1, .size = v->dims[channel],
                             .dims = {v->dims[channel]}};
     if (!wb__step_operand_of(m, p->bias, &at)) return;
-    at.view = vector(&at.view, like.size, v->ndim - channel);
+    at.view = plan_library_vector(&at.view, like.size, v->ndim - channel);
     add_dense_operand(m, &at, &like);
 }
 
@@ -142,7 +143,7 @@ void wb__add_rows(wb__emitter *m, int x)
 void wb__add_result(wb__emitter *m, const wb__group *g, wb__op op, const wb__value *like)
 {
     for (int x = g->first; x >= 0; x = m->groups->of[x].next)
-        if (value(m, x)->op == op) {
+        if (plan_library_value(m, x)->op == op) {
             wb__add_any(m, x);
             return;
         }
@@ -154,13 +155,13 @@ void wb__emit_library(wb__emitter *m, int group)
 {
     const wb__group *g = &m->groups->group[group];
     const wb__product *p = &m->patterns->product[g->product];
-    const wb__value *v = value(m, p->value);
+    const wb__value *v = plan_library_value(m, p->value);
     wb__plan_step d;
     wb__step_begin(m, wb__ops[v->op].step, &d);
     d.step.variant = wb__ops[v->op].variant;
     m->step = &d;
     wb__fill[v->op](m, g, p, v);
-    if (p->bias >= 0) add_bias(m, p, v);
+    if (p->bias >= 0) plan_library_add_bias(m, p, v);
     add_epilogue(m, p, v);
     m->step = NULL;
     wb__emit_step(m, &d);

@@ -24,30 +24,31 @@ typedef struct {
     wb__readers readers;
 } merger;
 
-static const wb__value *value(const merger *m, int x) { return wb__value_at(m->values, x); }
-static int group_of(const merger *m, int x) { return m->out->of[x].group; }
-static int next(const merger *m, int x) { return m->out->of[x].next; }
+static const wb__value *merge_value(const merger *m, int x) { return wb__value_at(m->values, x); }
+static int merge_group_of(const merger *m, int x) { return m->out->of[x].group; }
+static int merge_next(const merger *m, int x) { return m->out->of[x].next; }
 
 /* The base of x's i-th input. */
-static int operand(const merger *m, int x, int i)
+static int merge_operand(const merger *m, int x, int i)
 {
-    return m->values->base[wb__input(m->values, value(m, x), i)];
+    return m->values->base[wb__input(m->values, merge_value(m, x), i)];
 }
 
-static bool find_readers(merger *m)
+static bool merge_find_readers(merger *m)
 {
     const int n = m->values->ir.n;
     int total = 0;
-    for (int x = 0; x < n; x++) total += value(m, x)->n_in;
+    for (int x = 0; x < n; x++) total += merge_value(m, x)->n_in;
     int *first = m->readers.first = wb__alloc_zero((size_t)n + 2, sizeof *first);
     int *user = m->readers.user = wb__alloc(((size_t)total + 1) * sizeof *user);
     if (!first || !user) return false;
     for (int x = 0; x < n; x++)
-        for (int i = 0; i < value(m, x)->n_in; i++) first[operand(m, x, i) + 2]++;
+        for (int i = 0; i < merge_value(m, x)->n_in; i++) first[merge_operand(m, x, i) + 2]++;
     for (int x = 0; x < n; x++) first[x + 2] += first[x + 1];
     for (int x = 0; x < n; x++)         /* first[x + 1] moves from the start of x's readers to their
                                            end */
-        for (int i = 0; i < value(m, x)->n_in; i++) user[first[operand(m, x, i) + 1]++] = x;
+        for (int i = 0; i < merge_value(m, x)->n_in; i++)
+            user[first[merge_operand(m, x, i) + 1]++] = x;
     return true;
 }
 
@@ -55,22 +56,22 @@ static bool find_readers(merger *m)
  * that have joined a group. */
 static bool is_plain_value(const merger *m, int x)
 {
-    const wb__value *v = value(m, x);
+    const wb__value *v = merge_value(m, x);
     return wb__is_elementwise((wb__op)v->op) || wb__ops[v->op].class == WB__LIBRARY ||
-           (v->op == WB__OP_literal && v->uses == 1 && m->out->group[group_of(m, x)].n > 1);
+           (v->op == WB__OP_literal && v->uses == 1 && m->out->group[merge_group_of(m, x)].n > 1);
 }
 
 /* Whether group g has only such values, of which none is written to a variable. */
-static bool is_plain(const merger *m, int g)
+static bool merge_is_plain(const merger *m, int g)
 {
     const wb__group *group = &m->out->group[g];
     if (group->kind != WB__GROUP_FUSED || group->first < 0) return false;
-    for (int x = group->first; x >= 0; x = next(m, x))
+    for (int x = group->first; x >= 0; x = merge_next(m, x))
         if (!is_plain_value(m, x) || m->out->of[x].ends || m->written[x]) return false;
     return true;
 }
 
-static bool same_space(const wb__group *a, const wb__group *b)
+static bool merge_same_space(const wb__group *a, const wb__group *b)
 {
     if (a->ndim != b->ndim || a->layout != b->layout || a->outer_dims != b->outer_dims)
         return false;
@@ -91,12 +92,12 @@ bool wb__reads_directly(const wb__values *s, const wb__value *user, int x)
 
 /* Whether the values of group a can move to group b: no group between a and b reads them, and b
  * reads them without views and not as operands of products. */
-static bool may_move(const merger *m, int a, int b)
+static bool merge_may_move(const merger *m, int a, int b)
 {
-    for (int x = m->out->group[a].first; x >= 0; x = next(m, x))
+    for (int x = m->out->group[a].first; x >= 0; x = merge_next(m, x))
         for (int k = m->readers.first[x]; k < m->readers.first[x + 1]; k++) {
-            const wb__value *user = value(m, m->readers.user[k]);
-            const int g = group_of(m, m->readers.user[k]);
+            const wb__value *user = merge_value(m, m->readers.user[k]);
+            const int g = merge_group_of(m, m->readers.user[k]);
             if (g >= 0 && g != a && g < b) return false;
             if (g == b && (wb__ops[user->op].class == WB__LIBRARY ||
                            !wb__reads_directly(m->values, user, x)))
@@ -109,7 +110,7 @@ static bool may_move(const merger *m, int a, int b)
 static void merge_into(merger *m, int a, int b)
 {
     wb__group *from = &m->out->group[a], *to = &m->out->group[b];
-    for (int x = from->first; x >= 0; x = next(m, x)) m->out->of[x].group = b;
+    for (int x = from->first; x >= 0; x = merge_next(m, x)) m->out->of[x].group = b;
     m->out->of[from->last].next = to->first;
     to->first = from->first;
     to->n += from->n;
@@ -120,18 +121,18 @@ static void merge_into(merger *m, int a, int b)
 }
 
 /* The latest group that computes an operand of b and can be merged into b; -1: none. */
-static int candidate(const merger *m, int b)
+static int merge_candidate(const merger *m, int b)
 {
     int best = -1;
-    for (int x = m->out->group[b].first; x >= 0; x = next(m, x))
-        for (int i = 0; i < value(m, x)->n_in; i++) {
-            const int a = group_of(m, operand(m, x, i));
-            if (a <= best || a >= b || !is_plain(m, a)) continue;
+    for (int x = m->out->group[b].first; x >= 0; x = merge_next(m, x))
+        for (int i = 0; i < merge_value(m, x)->n_in; i++) {
+            const int a = merge_group_of(m, merge_operand(m, x, i));
+            if (a <= best || a >= b || !merge_is_plain(m, a)) continue;
             const int n = m->out->group[a].n + m->out->group[b].n;
             if (n > WB__MIN(m->most_values, MOST_MERGED)) continue;
             if (m->out->group[a].products + m->out->group[b].products > WB__MOST_PRODUCTS) continue;
-            if (!same_space(&m->out->group[a], &m->out->group[b])) continue;
-            if (may_move(m, a, b)) best = a;
+            if (!merge_same_space(&m->out->group[a], &m->out->group[b])) continue;
+            if (merge_may_move(m, a, b)) best = a;
         }
     return best;
 }
@@ -159,17 +160,18 @@ static bool broadcasts_to(const wb__group *g, const wb__value *v)
 
 static bool may_rematerialise(const merger *m, int g)
 {
-    if (m->out->group[g].n > MOST_REMATERIALISED || m->out->group[g].products || !is_plain(m, g))
+    if (m->out->group[g].n > MOST_REMATERIALISED || m->out->group[g].products ||
+        !merge_is_plain(m, g))
         return false;
-    for (int x = m->out->group[g].first; x >= 0; x = next(m, x)) {
+    for (int x = m->out->group[g].first; x >= 0; x = merge_next(m, x)) {
         if (m->values->needed[x]) return false;
         for (int k = m->readers.first[x]; k < m->readers.first[x + 1]; k++) {
-            const int u = m->readers.user[k], to = group_of(m, u);
-            const wb__value *user = value(m, u);
+            const int u = m->readers.user[k], to = merge_group_of(m, u);
+            const wb__value *user = merge_value(m, u);
             if (wb__is_view(m->values, u)) continue;    /* its readers are also listed */
             if (!wb__reads_directly(m->values, user, x)) return false;
             if (to == g || (to < 0 && m->out->of[u].rematerialised)) continue;
-            if (to < 0 || !broadcasts_to(&m->out->group[to], value(m, x)) ||
+            if (to < 0 || !broadcasts_to(&m->out->group[to], merge_value(m, x)) ||
                 wb__group_writes(m->out, to, m->written))
                 return false;
             if (!wb__is_elementwise((wb__op)user->op) && wb__ops[user->op].class != WB__REDUCE)
@@ -179,10 +181,10 @@ static bool may_rematerialise(const merger *m, int g)
     return true;
 }
 
-static void rematerialise(merger *m, int g)
+static void merge_rematerialise(merger *m, int g)
 {
     wb__group *group = &m->out->group[g];
-    for (int x = group->first; x >= 0; x = next(m, x)) {
+    for (int x = group->first; x >= 0; x = merge_next(m, x)) {
         m->out->of[x].group = -1;
         m->out->of[x].rematerialised = true;
     }
@@ -192,13 +194,13 @@ static void rematerialise(merger *m, int g)
 
 /* ---- all groups ------------------------------------------------------------------------------ */
 
-static void merge(merger *m, bool rematerialises)
+static void merge_groups(merger *m, bool rematerialises)
 {
     for (int g = m->out->n - 1; g >= 0 && rematerialises; g--)
-        if (may_rematerialise(m, g)) rematerialise(m, g);
+        if (may_rematerialise(m, g)) merge_rematerialise(m, g);
     for (int b = 0; b < m->out->n; b++)
-        for (int a = 0; a >= 0 && is_plain(m, b);) {
-            a = candidate(m, b);
+        for (int a = 0; a >= 0 && merge_is_plain(m, b);) {
+            a = merge_candidate(m, b);
             if (a >= 0) merge_into(m, a, b);
         }
 }
@@ -208,11 +210,11 @@ bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g)
     const wb__request *r = a->request;
     merger m = {.values = s, .out = g, .most_values = a->most_values};
     m.written = wb__alloc_zero((size_t)s->ir.n + 1, sizeof *m.written);
-    const bool good = m.written && find_readers(&m);
+    const bool good = m.written && merge_find_readers(&m);
     if (good) {
         for (int i = 0; i < r->n_writes; i++)
             m.written[wb__same_memory(s, wb__root(s, r->writes[i]))] = true;
-        merge(&m, a->device->backend->free_operations);
+        merge_groups(&m, a->device->backend->free_operations);
         wb__groups_remake(a, s, &m.readers, m.written, g);
     }
     wb__free(m.written);

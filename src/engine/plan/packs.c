@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum {
-    FEWEST = 4,         /* products; packing b takes the time that a library needs to pack it for
+    PACKS_FEWEST = 4,   /* products; packing b takes the time that a library needs to pack it for
                            two or three of them */
     MOST_OPEN = 8       /* operands to which a product is compared */
 };
@@ -34,7 +34,7 @@ typedef struct {
 } packer;
 
 /* The bytes of the packed form of b, if the step is a product that gains by it; else 0. */
-static int64_t packed_bytes(const packer *p, const wb__plan_step *d)
+static int64_t packs_bytes(const packer *p, const wb__plan_step *d)
 {
     const wb_device *device = p->m->attempt->device;
     wb__step s = d->step;
@@ -52,7 +52,7 @@ static bool reads_same(const wb__plan_step *d, const wb__plan_step *e)
 }
 
 /* Adds the product `i` to its chain. */
-static void add(packer *p, int i, int64_t bytes)
+static void packs_add(packer *p, int i, int64_t bytes)
 {
     const wb__plan_step *step = p->m->out->step;
     int at = 0;
@@ -66,7 +66,7 @@ static void add(packer *p, int i, int64_t bytes)
     memmove(&p->open[1], &p->open[0], (size_t)at * sizeof p->open[0]);
     p->open[0] = c;
     p->of[i] = c;
-    p->n_packs += ++p->chain[c].n == FEWEST;
+    p->n_packs += ++p->chain[c].n == PACKS_FEWEST;
 }
 
 static wb__plan_step pack_step(const packer *p, chain *c, const wb__step_operand *b)
@@ -81,12 +81,13 @@ static wb__plan_step pack_step(const packer *p, chain *c, const wb__step_operand
 }
 
 /* Copies the steps to `all`, with a step that packs before the first product of each chain. */
-static void insert(const packer *p, wb__plan_step *all)
+static void packs_insert(const packer *p, wb__plan_step *all)
 {
     wb__programs *s = p->m->out;
     int to = 0;
     for (int i = 0; i < s->n; i++) {
-        chain *c = p->of[i] >= 0 && p->chain[p->of[i]].n >= FEWEST ? &p->chain[p->of[i]] : NULL;
+        chain *c = p->of[i] >= 0 && p->chain[p->of[i]].n >= PACKS_FEWEST ? &p->chain[p->of[i]]
+                                                                         : NULL;
         if (c && c->first == i) all[to++] = pack_step(p, c, &s->step[i].operand[1]);
         all[to] = s->step[i];
         if (c) {
@@ -110,14 +111,14 @@ bool wb__pack_operands(wb__emitter *m)
                 .of = wb__alloc(((size_t)s->n + 1) * sizeof *p.of)};
     bool good = p.chain && p.of;
     for (int i = 0; good && i < s->n; i++) {
-        const int64_t bytes = i < s->n_compute ? packed_bytes(&p, &s->step[i]) : 0;
+        const int64_t bytes = i < s->n_compute ? packs_bytes(&p, &s->step[i]) : 0;
         p.of[i] = -1;
-        if (bytes > 0) add(&p, i, bytes);
+        if (bytes > 0) packs_add(&p, i, bytes);
     }
     if (good && p.n_packs) {
         wb__plan_step *all = wb__alloc((size_t)(s->n + p.n_packs) * sizeof *all);
         good = all;
-        if (good) insert(&p, all);
+        if (good) packs_insert(&p, all);
     }
     wb__free(p.chain);
     wb__free(p.of);

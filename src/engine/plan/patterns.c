@@ -38,35 +38,37 @@ typedef struct {
     fact *of;
 } finder;
 
-static const wb__value *value(const finder *f, int x) { return wb__value_at(f->values, x); }
-static int input(const finder *f, const wb__value *v, int i) { return wb__input(f->values, v, i); }
-static int base_of(const finder *f, int x) { return f->values->base[x]; }
+static const wb__value *pattern_value(const finder *f, int x) { return wb__value_at(f->values, x); }
+static int pattern_input(const finder *f, const wb__value *v, int i) { return wb__input(f->values,
+                                                                                        v, i); }
+static int pattern_base_of(const finder *f, int x) { return f->values->base[x]; }
 
 /* The product whose result is x; NULL: none. */
 static wb__product *made_by(const finder *f, int x)
 {
     const int p = f->out->of[x].product;
-    return p >= 0 && f->out->product[p].result == x && !value(f, x)->is_slice ? &f->out->product[p]
-                                                                            : NULL;
+    return p >= 0 && f->out->product[p].result == x && !pattern_value(f, x)->is_slice
+               ? &f->out->product[p]
+               : NULL;
 }
 
 /* Index of the value at whose position, in the order of values, the kernel that computes x runs;
  * -1: x is a leaf or a view of a leaf. */
 static int ready_at(const finder *f, int x)
 {
-    const int base = base_of(f, x), p = f->out->of[base].product;
-    if (value(f, base)->op == WB__OP_constant) return -1;
+    const int base = pattern_base_of(f, x), p = f->out->of[base].product;
+    if (pattern_value(f, base)->op == WB__OP_constant) return -1;
     return p >= 0 ? f->out->product[p].made_at : f->of[base].ready_at;
 }
 
 /* Replaces product p by `with`, into which x is fused. */
-static void set(finder *f, wb__product *p, const wb__product *with, int x)
+static void pattern_set(finder *f, wb__product *p, const wb__product *with, int x)
 {
     *p = *with;
     f->out->of[x].product = (int)(p - f->out->product);
 }
 
-static bool alike(const wb__value *p, const wb__value *q)
+static bool pattern_alike(const wb__value *p, const wb__value *q)
 {
     return p->dtype == q->dtype && p->ndim == q->ndim &&
            !memcmp(p->dims, q->dims, p->ndim * sizeof p->dims[0]);
@@ -74,23 +76,23 @@ static bool alike(const wb__value *p, const wb__value *q)
 
 /* ---- asking the backend ---------------------------------------------------------------------- */
 
-static wb__view operand(const finder *f, const wb__value *product, int i)
+static wb__view pattern_operand(const finder *f, const wb__value *product, int i)
 {
-    return wb__matrix_view(f->values->view[input(f, product, i)],
+    return wb__matrix_view(f->values->view[pattern_input(f, product, i)],
                            f->values->ir.attrs[product->attr + i], product);
 }
 
 /* Whether the backend accepts this matrix product, with its bias, epilogue, aux and sums, as one
  * step. */
-static bool supported(const finder *f, const wb__product *p)
+static bool pattern_supported(const finder *f, const wb__product *p)
 {
-    const wb__value *v = value(f, p->value);
+    const wb__value *v = pattern_value(f, p->value);
     if (v->op != WB__OP_matmul || v->ndim != 2 || !v->size) return false;
     wb__step s = wb__step_blank(f->attempt, WB__STEP_MATMUL);
     s.n_views = 3;
     s.epilogue = p->epilogue;
     s.aux_kind = p->aux_kind;
-    for (int i = 0; i < 2; i++) s.views[i] = operand(f, v, i);
+    for (int i = 0; i < 2; i++) s.views[i] = pattern_operand(f, v, i);
     wb__contiguous(v, &s.views[2]);
     const wb__view row = {.dtype = (wb_dtype)v->dtype, .buffer = -1, .ndim = 1,
                           .dims = {v->dims[1]}, .strides = {1}};
@@ -104,8 +106,8 @@ static bool supported(const finder *f, const wb__product *p)
     if (p->sums >= 0) {
         s.sums_of = p->sums_of;
         s.sums = row;
-        s.sums.dtype = (wb_dtype)value(f, p->sums)->dtype;
-        s.sums.dims[0] = value(f, p->sums)->size;
+        s.sums.dtype = (wb_dtype)pattern_value(f, p->sums)->dtype;
+        s.sums.dims[0] = pattern_value(f, p->sums)->size;
     }
     return wb__supported(f->attempt, &s);
 }
@@ -114,11 +116,11 @@ static bool supported(const finder *f, const wb__product *p)
 
 /* Returns the product that computes operand i of x, if x can be fused into that product: the
  * product has x's shape, and no epilogue or sums yet.  Otherwise returns NULL. */
-static wb__product *before(const finder *f, const wb__value *x, int i)
+static wb__product *pattern_before(const finder *f, const wb__value *x, int i)
 {
-    wb__product *p = made_by(f, input(f, x, i));
+    wb__product *p = made_by(f, pattern_input(f, x, i));
     if (!p) return NULL;
-    const wb__value *v = value(f, p->value);
+    const wb__value *v = pattern_value(f, p->value);
     if (!wb__has_epilogue(&wb__ops[v->op]) || p->epilogue || p->aux_kind || p->sums >= 0)
         return NULL;
     return v->size == x->size && v->ndim == x->ndim ? p : NULL;
@@ -126,11 +128,11 @@ static wb__product *before(const finder *f, const wb__value *x, int i)
 
 /* Whether x can be the bias of the product: a contiguous vector in memory, with one number for each
  * column or, for a convolution, for each channel. */
-static bool is_bias(const finder *f, int x, const wb__product *p)
+static bool pattern_is_bias(const finder *f, int x, const wb__product *p)
 {
-    const wb__value *b = value(f, x), *v = value(f, p->value);
+    const wb__value *b = pattern_value(f, x), *v = pattern_value(f, p->value);
     const int channel = v->op == WB__OP_matmul ? v->ndim - 1 : 1;
-    const int from_end = v->ndim - channel, base = base_of(f, x);
+    const int from_end = v->ndim - channel, base = pattern_base_of(f, x);
     if (b->ndim < from_end || b->dtype != v->dtype || b->size != v->dims[channel]) return false;
     if (b->dims[b->ndim - from_end] != b->size || wb__is_free_source(f->values, base)) return false;
     if (f->of[base].deferred || wb__window_of(f->values, x)) return false;
@@ -139,18 +141,18 @@ static bool is_bias(const finder *f, int x, const wb__product *p)
 
 static bool match_bias(finder *f, int x)
 {
-    const wb__value *v = value(f, x);
+    const wb__value *v = pattern_value(f, x);
     if (v->op != WB__OP_add) return false;
     for (int i = 0; i < 2; i++) {
-        wb__product *p = before(f, v, i);
-        if (!p || p->bias >= 0 || value(f, p->result)->uses != 1) continue;
+        wb__product *p = pattern_before(f, v, i);
+        if (!p || p->bias >= 0 || pattern_value(f, p->result)->uses != 1) continue;
         wb__product with = *p;
-        with.bias = input(f, v, !i);
+        with.bias = pattern_input(f, v, !i);
         with.result = x;
-        if (!is_bias(f, with.bias, p)) continue;
+        if (!pattern_is_bias(f, with.bias, p)) continue;
         /* a bias that is computed after the product delays the product's kernel */
         if (ready_at(f, with.bias) > p->value) with.made_at = x;
-        set(f, p, &with, x);
+        pattern_set(f, p, &with, x);
         return true;
     }
     return false;
@@ -159,30 +161,32 @@ static bool match_bias(finder *f, int x)
 /* ---- the sum of two products ----------------------------------------------------------------- */
 
 /* Whether x is the result of a library step, with memory of its own. */
-static bool is_result(const finder *f, int x)
+static bool pattern_is_result(const finder *f, int x)
 {
     const int p = f->out->of[x].product;
-    return base_of(f, x) == x && p >= 0 && f->out->product[p].result == x && !value(f, x)->is_slice;
+    return pattern_base_of(f, x) == x && p >= 0 && f->out->product[p].result == x &&
+           !pattern_value(f, x)->is_slice;
 }
 
 /* Matches x, the sum of a product with one reader and of the result of another library step.  The
  * later of two products adds the earlier one's result. */
 static bool match_addend(finder *f, int x)
 {
-    const wb__value *v = value(f, x);
+    const wb__value *v = pattern_value(f, x);
     if (v->op != WB__OP_add || v->layout != WB__ROW_MAJOR) return false;
     for (int i = 0; i < 2; i++) {
-        wb__product *p = before(f, v, i);
-        const int y = input(f, v, !i);
-        if (!p || value(f, p->result)->uses != 1 || !is_result(f, y) || !alike(v, value(f, y)) ||
-            value(f, y)->layout != WB__ROW_MAJOR || ready_at(f, y) >= p->made_at)
+        wb__product *p = pattern_before(f, v, i);
+        const int y = pattern_input(f, v, !i);
+        if (!p || pattern_value(f, p->result)->uses != 1 || !pattern_is_result(f, y) ||
+            !pattern_alike(v, pattern_value(f, y)) ||
+            pattern_value(f, y)->layout != WB__ROW_MAJOR || ready_at(f, y) >= p->made_at)
             continue;
         wb__product with = *p;
         with.aux_kind = WB__AUX_ADDEND;
         with.aux = y;
         with.result = x;
-        if (!supported(f, &with)) continue;
-        set(f, p, &with, x);
+        if (!pattern_supported(f, &with)) continue;
+        pattern_set(f, p, &with, x);
         return true;
     }
     return false;
@@ -193,9 +197,9 @@ static bool match_addend(finder *f, int x)
 /* Whether fusing the activation x into its product is faster than a separate kernel.  Fusing relu
  * always is.  Fusing another activation is slower if the last axis is shorter than 16.  If an
  * elementwise operation or a reduction reads x, fusing is faster for tanh and sigmoid only. */
-static bool pays(const finder *f, int x)
+static bool pattern_pays(const finder *f, int x)
 {
-    const wb__value *v = value(f, x);
+    const wb__value *v = pattern_value(f, x);
     if (v->op == WB__OP_relu) return true;
     if (v->dims[v->ndim - 1] < 16) return false;
     return v->op == WB__OP_tanh || v->op == WB__OP_sigmoid || !f->of[x].read_elementwise;
@@ -206,25 +210,25 @@ static bool pays(const finder *f, int x)
  * writes the sign bits of x's operand. */
 static bool match_activation(finder *f, int x)
 {
-    const wb__value *v = value(f, x);
+    const wb__value *v = pattern_value(f, x);
     if (!wb__is_epilogue(&wb__ops[v->op])) return false;
     if (wb__is_half(v->dtype) && wb__asks_which((wb__op)v->op)) return false;
-    wb__product *p = before(f, v, 0);
+    wb__product *p = pattern_before(f, v, 0);
     if (!p) return false;
     wb__product with = *p;
     with.epilogue = (wb__op)v->op;
     with.result = x;
-    if (value(f, p->result)->uses != 1) {
+    if (pattern_value(f, p->result)->uses != 1) {
         with.aux_kind = WB__AUX_OPERAND;
         with.aux = p->result;
-        if (!supported(f, &with)) return false;
+        if (!pattern_supported(f, &with)) return false;
     } else if (f->of[x].signs_suffice) {
         with.aux_kind = WB__AUX_SIGNS;
-        if (supported(f, &with)) with.bits = (int)(p - f->out->product);
+        if (pattern_supported(f, &with)) with.bits = (int)(p - f->out->product);
         else with.aux_kind = WB__AUX_NONE;
     }
-    if (!with.aux_kind && !pays(f, x) && !supported(f, &with)) return false;
-    set(f, p, &with, x);
+    if (!with.aux_kind && !pattern_pays(f, x) && !pattern_supported(f, &with)) return false;
+    pattern_set(f, p, &with, x);
     return true;
 }
 
@@ -242,13 +246,13 @@ typedef struct {
 /* Whether p is a matrix product without batch dimensions and with one reader. */
 static bool has_one_reader(const finder *f, int p)
 {
-    const wb__value *v = value(f, p);
+    const wb__value *v = pattern_value(f, p);
     return v->op == WB__OP_matmul && v->ndim == 2 && v->uses == 1 && !v->is_slice;
 }
 
 static bool is_zero(const finder *f, int x)
 {
-    const wb__value *v = value(f, x);
+    const wb__value *v = pattern_value(f, x);
     return v->op == WB__OP_literal && v->fixed && v->value == 0;
 }
 
@@ -256,11 +260,12 @@ static bool is_zero(const finder *f, int x)
 static bool is_gelu_slope(const finder *f, const wb__value *x, slope *s)
 {
     for (int i = 0; x->op == WB__OP_mul && i < 2; i++) {
-        *s = (slope){WB__AUX_FACTOR, input(f, x, i), input(f, x, !i), -1};
-        const wb__value *factor = value(f, s->factor);
+        *s = (slope){WB__AUX_FACTOR, pattern_input(f, x, i), pattern_input(f, x, !i), -1};
+        const wb__value *factor = pattern_value(f, s->factor);
         if (factor->op != WB__OP_gelu_slope || !has_one_reader(f, s->product)) continue;
-        s->of = input(f, factor, 0);
-        if (alike(x, factor) && alike(x, value(f, s->product)) && alike(x, value(f, s->of)))
+        s->of = pattern_input(f, factor, 0);
+        if (pattern_alike(x, factor) && pattern_alike(x, pattern_value(f, s->product)) &&
+            pattern_alike(x, pattern_value(f, s->of)))
             return true;
     }
     return false;
@@ -269,19 +274,21 @@ static bool is_gelu_slope(const finder *f, const wb__value *x, slope *s)
 /* Whether x = where(y > 0, product, 0), where y is a relu.  If so, fills s. */
 static bool is_relu_slope(const finder *f, const wb__value *x, slope *s)
 {
-    if (x->op != WB__OP_where || !is_zero(f, input(f, x, 2))) return false;
-    *s = (slope){WB__AUX_MASK, input(f, x, 1), input(f, x, 0), -1};
-    const wb__value *above = value(f, s->factor);
-    if (above->op != WB__OP_gt || !is_zero(f, input(f, above, 1)) || !has_one_reader(f, s->product))
+    if (x->op != WB__OP_where || !is_zero(f, pattern_input(f, x, 2))) return false;
+    *s = (slope){WB__AUX_MASK, pattern_input(f, x, 1), pattern_input(f, x, 0), -1};
+    const wb__value *above = pattern_value(f, s->factor);
+    if (above->op != WB__OP_gt || !is_zero(f, pattern_input(f, above, 1)) ||
+        !has_one_reader(f, s->product))
         return false;
-    s->of = input(f, above, 0);
-    const wb__value *y = value(f, s->of);
-    return y->op == WB__OP_relu && alike(x, y) && alike(x, value(f, s->product));
+    s->of = pattern_input(f, above, 0);
+    const wb__value *y = pattern_value(f, s->of);
+    return y->op == WB__OP_relu && pattern_alike(x, y) &&
+           pattern_alike(x, pattern_value(f, s->product));
 }
 
 static bool find_slope(const finder *f, int x, slope *s)
 {
-    const wb__value *v = value(f, x);
+    const wb__value *v = pattern_value(f, x);
     if (v->op != WB__OP_mul && v->op != WB__OP_where) return false;
     return is_gelu_slope(f, v, s) || is_relu_slope(f, v, s);
 }
@@ -313,8 +320,8 @@ static bool match_gradient(finder *f, int x)
         if (earlier->aux_kind != WB__AUX_SIGNS || earlier->result != s.of) return false;
         with.bits = earlier->bits;
     }
-    if (!supported(f, &with)) return false;
-    set(f, &f->out->product[p], &with, x);
+    if (!pattern_supported(f, &with)) return false;
+    pattern_set(f, &f->out->product[p], &with, x);
     return true;
 }
 
@@ -331,13 +338,13 @@ static bool find_factors(finder *f)
         if (!find_slope(f, x, &s)) continue;
         const wb__product alone = {.value = s.product, .bias = -1, .sums = -1};
         const wb__product with = with_slope(&alone, &s);
-        if (supported(f, &with)) readers[s.factor]++;
+        if (pattern_supported(f, &with)) readers[s.factor]++;
     }
     for (int x = 0; x < n; x++) {
-        const wb__value *v = value(f, x);
+        const wb__value *v = pattern_value(f, x);
         if (!readers[x] || readers[x] != v->uses) continue;
         f->out->of[x].unused = true;
-        if (v->op == WB__OP_gt) f->of[input(f, v, 0)].signs_suffice = true;
+        if (v->op == WB__OP_gt) f->of[pattern_input(f, v, 0)].signs_suffice = true;
     }
     wb__free(readers);
     return true;
@@ -356,17 +363,17 @@ static void keep_read_factors(finder *f)
 
 static bool match_sums_of_result(finder *f, int x)
 {
-    const wb__value *v = value(f, x);
+    const wb__value *v = pattern_value(f, x);
     if (v->op != WB__OP_sum || f->values->ir.attrs[v->attr] != 1) return false;
-    const int y = input(f, v, 0);
+    const int y = pattern_input(f, v, 0);
     wb__product *p = made_by(f, y);
     if (!p || p->sums >= 0) return false;
-    if (v->dtype != WB_F32 && v->dtype != value(f, y)->dtype) return false;
+    if (v->dtype != WB_F32 && v->dtype != pattern_value(f, y)->dtype) return false;
     wb__product with = *p;
     with.sums = x;
     with.sums_of = WB__SUMS_OF_C;
-    if (!supported(f, &with)) return false;
-    set(f, p, &with, x);
+    if (!pattern_supported(f, &with)) return false;
+    pattern_set(f, p, &with, x);
     return true;
 }
 
@@ -374,12 +381,12 @@ static bool match_sums_of_result(finder *f, int x)
 typedef struct {
     int base;
     int64_t offset, k, n, k_stride, n_stride;
-} matrix;
+} pattern_matrix;
 
 /* Combines the axes of v that the bit mask `axes` selects into one dimension, in the layout's
  * order. False: no single stride expresses this dimension. */
-static bool as_one(const wb__view *v, wb__layout layout, unsigned axes, int64_t *dim,
-                   int64_t *stride)
+static bool pattern_as_one(const wb__view *v, wb__layout layout, unsigned axes, int64_t *dim,
+                           int64_t *stride)
 {
     *dim = *stride = 1;
     bool any = false;
@@ -396,11 +403,11 @@ static bool as_one(const wb__view *v, wb__layout layout, unsigned axes, int64_t 
 
 /* Whether x is the sum of a value over the leading axes of the value, in the order of its layout.
  * If so, sets m to the value as a matrix, which x sums over the rows. */
-static bool sums_rows(const finder *f, int x, matrix *m)
+static bool pattern_sums_rows(const finder *f, int x, pattern_matrix *m)
 {
-    const wb__value *v = value(f, x);
+    const wb__value *v = pattern_value(f, x);
     if (v->op != WB__OP_sum || !v->size) return false;
-    const wb__value *y = value(f, input(f, v, 0));
+    const wb__value *y = pattern_value(f, pattern_input(f, v, 0));
     const unsigned rows = (unsigned)f->values->ir.attrs[v->attr];
     const wb__layout layout =
         y->layout == WB__CHANNELS_LAST ? WB__CHANNELS_LAST : WB__ROW_MAJOR;
@@ -411,15 +418,15 @@ static bool sums_rows(const finder *f, int x, matrix *m)
         if (rows >> axis & 1 && kept) return false;
         kept |= !(rows >> axis & 1);
     }
-    if (!kept || wb__window_of(f->values, input(f, v, 0))) return false;
-    const wb__view *view = &f->values->view[input(f, v, 0)];
-    m->base = base_of(f, input(f, v, 0));
+    if (!kept || wb__window_of(f->values, pattern_input(f, v, 0))) return false;
+    const wb__view *view = &f->values->view[pattern_input(f, v, 0)];
+    m->base = pattern_base_of(f, pattern_input(f, v, 0));
     m->offset = view->offset;
-    return as_one(view, layout, rows, &m->k, &m->k_stride) &&
-           as_one(view, layout, ~rows, &m->n, &m->n_stride);
+    return pattern_as_one(view, layout, rows, &m->k, &m->k_stride) &&
+           pattern_as_one(view, layout, ~rows, &m->n, &m->n_stride);
 }
 
-static bool is_matrix(const matrix *m, const wb__view *v, int k, int n)
+static bool is_matrix(const pattern_matrix *m, const wb__view *v, int k, int n)
 {
     return v->offset == m->offset && v->dims[k] == m->k && v->dims[n] == m->n &&
            (m->k == 1 || v->strides[k] == m->k_stride) &&
@@ -428,20 +435,21 @@ static bool is_matrix(const matrix *m, const wb__view *v, int k, int n)
 
 /* Returns which operand of the product is the matrix m.  The product must sum over m's dimension k.
  * WB__SUMS_NONE: neither operand is m, or the product has batch dimensions. */
-static wb__sums operand_is(const finder *f, const wb__value *product, const matrix *m)
+static wb__sums pattern_operand_is(const finder *f, const wb__value *product,
+                                   const pattern_matrix *m)
 {
     const int i = product->ndim - 2, j = product->ndim - 1;
-    const bool a = base_of(f, input(f, product, 0)) == m->base;
-    if (!a && base_of(f, input(f, product, 1)) != m->base) return WB__SUMS_NONE;
+    const bool a = pattern_base_of(f, pattern_input(f, product, 0)) == m->base;
+    if (!a && pattern_base_of(f, pattern_input(f, product, 1)) != m->base) return WB__SUMS_NONE;
     for (int batch = 0; batch < i; batch++)
         if (product->dims[batch] != 1) return WB__SUMS_NONE;
     wb__view v;
     if (a) {
-        v = operand(f, product, 0);
+        v = pattern_operand(f, product, 0);
         if (is_matrix(m, &v, j, i)) return WB__SUMS_OF_A;
     }
-    if (base_of(f, input(f, product, 1)) != m->base) return WB__SUMS_NONE;
-    v = operand(f, product, 1);
+    if (pattern_base_of(f, pattern_input(f, product, 1)) != m->base) return WB__SUMS_NONE;
+    v = pattern_operand(f, product, 1);
     return is_matrix(m, &v, i, j) ? WB__SUMS_OF_B : WB__SUMS_NONE;
 }
 
@@ -449,17 +457,17 @@ static wb__sums operand_is(const finder *f, const wb__value *product, const matr
  * product that runs before all readers of x, and for which the backend accepts the sum. */
 static bool match_sums_of_operand(finder *f, int x)
 {
-    matrix m;
-    if (!sums_rows(f, x, &m)) return false;
+    pattern_matrix m;
+    if (!pattern_sums_rows(f, x, &m)) return false;
     for (int i = 0; i < f->out->n; i++) {
         wb__product with = f->out->product[i];
-        const wb__value *v = value(f, with.value);
+        const wb__value *v = pattern_value(f, with.value);
         if (v->op != WB__OP_matmul || v->is_slice || with.sums >= 0) continue;
         if (with.made_at >= f->of[x].first_reader) continue;
         with.sums = x;
-        with.sums_of = operand_is(f, v, &m);
-        if (!with.sums_of || !supported(f, &with)) continue;
-        set(f, &f->out->product[i], &with, x);
+        with.sums_of = pattern_operand_is(f, v, &m);
+        if (!with.sums_of || !pattern_supported(f, &with)) continue;
+        pattern_set(f, &f->out->product[i], &with, x);
         return true;
     }
     return false;
@@ -467,7 +475,7 @@ static bool match_sums_of_operand(finder *f, int x)
 
 /* ---- facts about values ---------------------------------------------------------------------- */
 
-static void find_readers(finder *f)
+static void pattern_find_readers(finder *f)
 {
     const int n = f->values->ir.n;
     for (int x = 0; x < n; x++) {
@@ -475,15 +483,15 @@ static void find_readers(finder *f)
         f->out->of[x] = (wb__match){.product = -1};
     }
     for (int x = 0; x < n; x++) {
-        const wb__value *v = value(f, x);
+        const wb__value *v = pattern_value(f, x);
         const bool elementwise =
             wb__is_elementwise((wb__op)v->op) || wb__ops[v->op].class == WB__REDUCE;
         for (int i = 0; i < v->n_in && !wb__is_view(f->values, x); i++) {
-            int y = input(f, v, i);
-            fact *base = &f->of[base_of(f, y)];
+            int y = pattern_input(f, v, i);
+            fact *base = &f->of[pattern_base_of(f, y)];
             base->first_reader = WB__MIN(base->first_reader, x);
-            while (elementwise && wb__is_view_op((wb__op)value(f, y)->op))
-                y = input(f, value(f, y), 0);
+            while (elementwise && wb__is_view_op((wb__op)pattern_value(f, y)->op))
+                y = pattern_input(f, pattern_value(f, y), 0);
             if (elementwise) f->of[y].read_elementwise = true;
         }
     }
@@ -494,14 +502,14 @@ static void find_readers(finder *f)
  * groups.c also defers comparisons of a product's result.) */
 static bool may_defer(const finder *f, int x)
 {
-    const wb__value *v = value(f, x);
+    const wb__value *v = pattern_value(f, x);
     if (f->values->needed[x]) return false;
     if (wb__ops[v->op].class == WB__REDUCE ? !wb__reduces_columns(f->values, v)
                                            : !wb__is_elementwise((wb__op)v->op))
         return false;
     for (int i = 0; i < v->n_in; i++) {
-        const int in = input(f, v, i), base = base_of(f, in);
-        if (value(f, base)->op != WB__OP_constant && !wb__is_free_source(f->values, base) &&
+        const int in = pattern_input(f, v, i), base = pattern_base_of(f, in);
+        if (pattern_value(f, base)->op != WB__OP_constant && !wb__is_free_source(f->values, base) &&
             (!f->of[base].deferred || in != base))
             return false;
     }
@@ -510,11 +518,11 @@ static bool may_defer(const finder *f, int x)
 
 static void find_ready_at(finder *f, int x)
 {
-    const wb__value *v = value(f, x);
+    const wb__value *v = pattern_value(f, x);
     if (wb__is_view(f->values, x) || f->out->of[x].product >= 0 || f->out->of[x].unused) return;
     f->of[x].deferred = may_defer(f, x);
     for (int i = 0; i < v->n_in && !f->of[x].deferred; i++) {
-        fact *in = &f->of[base_of(f, input(f, v, i))];
+        fact *in = &f->of[pattern_base_of(f, pattern_input(f, v, i))];
         if (in->deferred) in->ready_at = x;
         in->deferred = false;
     }
@@ -522,12 +530,12 @@ static void find_ready_at(finder *f, int x)
 
 /* Adds a wb__product for the library operation x, of any kind.  A further result of a step gets the
  * wb__product of the first result of that step.  False: out of memory. */
-static bool begin(finder *f, int x)
+static bool pattern_begin(finder *f, int x)
 {
     wb__patterns *p = f->out;
-    const wb__value *v = value(f, x);
+    const wb__value *v = pattern_value(f, x);
     if (wb__is_further_result(v->op)) {
-        p->of[x].product = p->of[input(f, v, 0)].product;
+        p->of[x].product = p->of[pattern_input(f, v, 0)].product;
         return true;
     }
     if (!wb__reserve(&p->product, &p->capacity, p->n + 1, sizeof *p->product)) return false;
@@ -542,34 +550,35 @@ static bool begin(finder *f, int x)
 /* A pattern tries to fuse the value x into a product, and returns whether it did.  For each value,
  * the patterns of a table are tried in order until one succeeds.  The second table is used after
  * the first one has been used for all values. */
-typedef bool (*pattern)(finder *f, int x);
+typedef bool (*pattern_row)(finder *f, int x);
 
-static const pattern behind_products[] = {match_bias, match_addend, match_activation,
-                                          match_gradient, match_sums_of_result};
-static const pattern beside_products[] = {match_sums_of_operand};
+static const pattern_row behind_products[] = {match_bias, match_addend, match_activation,
+                                              match_gradient, match_sums_of_result};
+static const pattern_row beside_products[] = {match_sums_of_operand};
 
-static void match(finder *f, int x, const pattern *rows, size_t n)
+static void pattern_match(finder *f, int x, const pattern_row *rows, size_t n)
 {
-    const wb__op op = (wb__op)value(f, x)->op;
+    const wb__op op = (wb__op)pattern_value(f, x)->op;
     if (!wb__is_elementwise(op) && wb__ops[op].class != WB__REDUCE) return;
     if (f->out->of[x].product >= 0 || f->out->of[x].unused) return;
     for (size_t i = 0; i < n && !rows[i](f, x); i++) {}
 }
 
-static bool find(finder *f)
+static bool pattern_find(finder *f)
 {
     const int n = f->values->ir.n;
     const bool takes_more = f->attempt->device->backend->supports != NULL;
-    find_readers(f);
+    pattern_find_readers(f);
     if (takes_more && !find_factors(f)) return false;
     for (int x = 0; x < n; x++) {
-        if (wb__ops[value(f, x)->op].class == WB__LIBRARY && !begin(f, x)) return false;
-        match(f, x, behind_products, WB__COUNT(behind_products));
+        if (wb__ops[pattern_value(f, x)->op].class == WB__LIBRARY && !pattern_begin(f, x))
+            return false;
+        pattern_match(f, x, behind_products, WB__COUNT(behind_products));
         find_ready_at(f, x);
     }
     if (takes_more) keep_read_factors(f);
     for (int x = 0; takes_more && x < n; x++)
-        match(f, x, beside_products, WB__COUNT(beside_products));
+        pattern_match(f, x, beside_products, WB__COUNT(beside_products));
     return !takes_more || wb__products_choose(f->attempt, f->values, f->out);
 }
 
@@ -578,7 +587,7 @@ bool wb__patterns_find(const wb__attempt *a, const wb__values *s, wb__patterns *
     const size_t n = (size_t)s->ir.n + 1;
     finder f = {.attempt = a, .values = s, .out = p, .of = wb__alloc(n * sizeof *f.of)};
     p->of = wb__alloc(n * sizeof *p->of);
-    const bool good = p->of && f.of && find(&f);
+    const bool good = p->of && f.of && pattern_find(&f);
     wb__free(f.of);
     return good;
 }

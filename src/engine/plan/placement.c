@@ -15,9 +15,10 @@ typedef struct {
     wb__placement *out;
 } placer;
 
-static const wb__value *value(const placer *p, int x) { return wb__value_at(p->values, x); }
-static int group_of(const placer *p, int x) { return p->groups->of[x].group; }
-static int base_of(const placer *p, const wb__value *v, int i)
+static const wb__value *placement_value(const placer *p, int x) { return wb__value_at(p->values,
+                                                                                      x); }
+static int placement_group_of(const placer *p, int x) { return p->groups->of[x].group; }
+static int placement_base_of(const placer *p, const wb__value *v, int i)
 {
     return p->values->base[wb__input(p->values, v, i)];
 }
@@ -39,7 +40,8 @@ static void choose_results(placer *p)
     for (int i = 0; i < p->request->n_results; i++) {
         const int x = wb__same_memory(p->values, wb__root(p->values, p->request->results[i]));
         wb__role *r = &p->out->role[x];
-        if (group_of(p, x) >= 0 && r->result < 0 && value(p, x)->layout != WB__CHANNELS_LAST)
+        if (placement_group_of(p, x) >= 0 && r->result < 0 &&
+            placement_value(p, x)->layout != WB__CHANNELS_LAST)
             r->result = i;
     }
 }
@@ -47,14 +49,14 @@ static void choose_results(placer *p)
 /* ---- writes ---------------------------------------------------------------------------------- */
 
 /* Returns the value that write i computes: reshapes of it have the same memory. */
-static int written(const placer *p, int i)
+static int placement_written(const placer *p, int i)
 {
     return wb__same_memory(p->values, wb__root(p->values, p->request->writes[i]));
 }
 
 /* Returns the operand whose memory can become that of the result of v: the one that an allreduce
  * reduces, the one of which scatter_set sets rows.  -1: none can. */
-static int replaced(const placer *p, const wb__value *v)
+static int placement_replaced(const placer *p, const wb__value *v)
 {
     const bool reduces = v->op == WB__OP_collective &&
                          p->values->ir.attrs[v->attr] == WB__COLLECT_ALLREDUCE;
@@ -67,7 +69,8 @@ static bool can_write(const placer *p, int g)
     const wb__group *group = &p->groups->group[g];
     return group->kind == WB__GROUP_FUSED ||
            (group->kind == WB__GROUP_LIBRARY &&
-            value(p, p->patterns->product[group->product].value)->op == WB__OP_scatter_set);
+            placement_value(p, p->patterns->product[group->product].value)->op ==
+                WB__OP_scatter_set);
 }
 
 /* Finds the final groups: groups that compute values for writes, and whose values are neither
@@ -76,18 +79,19 @@ static void find_final(placer *p)
 {
     bool *is_final = p->out->is_final;
     for (int i = 0; i < p->request->n_writes; i++) {
-        const int g = group_of(p, written(p, i));
+        const int g = placement_group_of(p, placement_written(p, i));
         if (p->request->targets[i] >= 0 && g >= 0 && can_write(p, g)) is_final[g] = true;
     }
     for (int x = 0; x < p->values->ir.n; x++) {
-        const wb__value *v = value(p, x);
+        const wb__value *v = placement_value(p, x);
         for (int j = 0; j < v->n_in && !wb__is_view(p->values, x); j++) {
-            const int g = group_of(p, base_of(p, v, j));
-            if (g >= 0 && g != group_of(p, x)) is_final[g] = false;
+            const int g = placement_group_of(p, placement_base_of(p, v, j));
+            if (g >= 0 && g != placement_group_of(p, x)) is_final[g] = false;
         }
     }
     for (int i = 0; i < p->request->n_results; i++) {
-        const int g = group_of(p, p->values->base[wb__root(p->values, p->request->results[i])]);
+        const int g = placement_group_of(
+            p, p->values->base[wb__root(p->values, p->request->results[i])]);
         if (g >= 0) is_final[g] = false;
     }
 }
@@ -97,16 +101,16 @@ static void find_final(placer *p)
 static bool reads_in_step(const placer *p, int g, int leaf)
 {
     for (int x = p->groups->group[g].first; x >= 0; x = p->groups->of[x].next) {
-        const wb__value *v = value(p, x);
+        const wb__value *v = placement_value(p, x);
         for (int j = 0; j < v->n_in; j++) {
             const int in = wb__input(p->values, v, j);
-            const wb__value *base = value(p, p->values->base[in]);
+            const wb__value *base = placement_value(p, p->values->base[in]);
             if (base->op != WB__OP_constant || base->leaf != leaf) continue;
             if (v->op == WB__OP_matmul) return false;
             const bool alike = p->groups->group[g].kind == WB__GROUP_LIBRARY
-                                   ? in == replaced(p, v) && j == v->n_in - 1 &&
-                                     base == value(p, wb__same_memory(p->values, in))
-                                   : base == value(p, in);
+                                   ? in == placement_replaced(p, v) && j == v->n_in - 1 &&
+                                     base == placement_value(p, wb__same_memory(p->values, in))
+                                   : base == placement_value(p, in);
             if (!alike || base->size != v->size) return false;
         }
     }
@@ -115,14 +119,14 @@ static bool reads_in_step(const placer *p, int g, int leaf)
 
 /* Sets reader[i] to the index of the final group that reads leaf i; -1: none does; -2: several
  * do. */
-static void find_readers(const placer *p, int *reader)
+static void placement_find_readers(const placer *p, int *reader)
 {
     for (int i = 0; i < p->out->result_buffer; i++) reader[i] = -1;
     for (int x = 0; x < p->values->ir.n; x++) {
-        const wb__value *v = value(p, x);
-        const int g = group_of(p, x);
+        const wb__value *v = placement_value(p, x);
+        const int g = placement_group_of(p, x);
         for (int j = 0; j < v->n_in && g >= 0 && p->out->is_final[g]; j++) {
-            const wb__value *b = value(p, base_of(p, v, j));
+            const wb__value *b = placement_value(p, placement_base_of(p, v, j));
             if (b->op == WB__OP_constant)
                 reader[b->leaf] = reader[b->leaf] == -1 || reader[b->leaf] == g ? g : -2;
         }
@@ -137,12 +141,12 @@ static bool choose_writes(placer *p)
     const wb__request *r = p->request;
     int *reader = wb__alloc(((size_t)p->out->result_buffer + 1) * sizeof *reader);
     if (!reader) return false;
-    find_readers(p, reader);
+    placement_find_readers(p, reader);
     for (int i = 0; i < r->n_writes; i++) {
-        const int x = written(p, i), g = group_of(p, x), to = r->targets[i];
+        const int x = placement_written(p, i), g = placement_group_of(p, x), to = r->targets[i];
         wb__role *role = &p->out->role[x];
         if (to < 0 || g < 0 || !p->out->is_final[g] || role->write >= 0 || role->result >= 0 ||
-            p->groups->of[x].ends || value(p, x)->layout != WB__ROW_MAJOR)
+            p->groups->of[x].ends || placement_value(p, x)->layout != WB__ROW_MAJOR)
             continue;
         if ((reader[to] == -1 || reader[to] == g) && reads_in_step(p, g, to)) role->write = i;
     }
@@ -187,7 +191,7 @@ static bool has_dense_parts(const wb__placement *l, int concat)
 
 /* Follows reshapes from x to the value that they reshape; unless `any`, only those that add or drop
  * dimensions of size 1. */
-static int content(const wb__values *s, int x, bool any)
+static int placement_content(const wb__values *s, int x, bool any)
 {
     while (wb__is_view(s, x) && wb__value_at(s, x)->op == WB__OP_reshape &&
            (any || only_units(s, wb__value_at(s, x))))
@@ -197,7 +201,7 @@ static int content(const wb__values *s, int x, bool any)
 
 int wb__content(const wb__values *s, const wb__placement *l, int concat, int x)
 {
-    return content(s, x, has_dense_parts(l, concat));
+    return placement_content(s, x, has_dense_parts(l, concat));
 }
 
 /* Where a value would be in the memory of a concat.  dense: its elements are adjacent.  aligned:
@@ -209,8 +213,8 @@ typedef struct { bool dense, aligned, units; } part_place;
 static bool may_be_part(const placer *p, int x, const part_place *at)
 {
     const wb__role *r = &p->out->role[x];
-    const wb__value *v = value(p, x);
-    const int group = group_of(p, x);
+    const wb__value *v = placement_value(p, x);
+    const int group = placement_group_of(p, x);
     if (group < 0 || r->concat >= 0 || r->result >= 0 || r->write >= 0 ||
         (p->groups->of[x].ends && !at->dense) || v->layout != WB__ROW_MAJOR)
         return false;
@@ -218,13 +222,13 @@ static bool may_be_part(const placer *p, int x, const part_place *at)
     const wb__group *g = &p->groups->group[group];
     if (g->kind != WB__GROUP_LIBRARY) return true;
     const wb__product *by = &p->patterns->product[g->product];
-    const bool product = value(p, by->value)->op == WB__OP_matmul && at->units;
+    const bool product = placement_value(p, by->value)->op == WB__OP_matmul && at->units;
     return (product || at->aligned) && !by->aux_kind && by->result == x &&
            by->sums_of != WB__SUMS_OF_C;
 }
 
 /* Where input j of the concat a begins, in elements of the concat. */
-static int64_t start_of(const placer *p, const wb__value *a, int j)
+static int64_t placement_start_of(const placer *p, const wb__value *a, int j)
 {
     const int64_t *start = p->values->ir.attrs + a->attr + j * a->ndim;
     int64_t at = 0;
@@ -246,19 +250,19 @@ static bool view_in_part(const wb__value *x, const wb__view *part, wb__view *out
 }
 
 /* The elements of input j of the dense concat a. */
-static wb__view part_in(const placer *p, const wb__value *a, int j)
+static wb__view placement_part_in(const placer *p, const wb__value *a, int j)
 {
     wb__view v;
     wb__contiguous(a, &v);
     memcpy(v.dims, wb__ir_in(&p->values->ir, a, j)->dims, sizeof v.dims);
-    v.offset = start_of(p, a, j);
+    v.offset = placement_start_of(p, a, j);
     return v;
 }
 
 /* Whether attention can write its result x, with good alignment, as input j of the concat a. */
-static bool attention_fits(const placer *p, const wb__value *x, const wb__value *a, int j)
+static bool placement_attention_fits(const placer *p, const wb__value *x, const wb__value *a, int j)
 {
-    const wb__view part = part_in(p, a, j);
+    const wb__view part = placement_part_in(p, a, j);
     const int64_t each = (int64_t)wb__dtype_size((wb_dtype)a->dtype);
     wb__view v = part;
     if (!view_in_part(x, &part, &v) || part.offset * each % p->backend->part_align) return false;
@@ -270,28 +274,28 @@ static bool attention_fits(const placer *p, const wb__value *x, const wb__value 
 /* Input j of the concat may be a view of a result of attention, by permutations and reshapes that
  * leave its elements in the order of memory.  Returns this result, if attention can write it in the
  * memory of the concat, and if nothing else reads it; else -1. */
-static int attention_part(const placer *p, int concat, int j, const int *n_readers)
+static int placement_attention_part(const placer *p, int concat, int j, const int *n_readers)
 {
-    const wb__value *a = value(p, concat);
+    const wb__value *a = placement_value(p, concat);
     const int in = wb__input(p->values, a, j);
     int x = in;
     const wb__view *v = &p->values->view[in];
-    for (; wb__is_view(p->values, x); x = wb__input(p->values, value(p, x), 0))
+    for (; wb__is_view(p->values, x); x = wb__input(p->values, placement_value(p, x), 0))
         if (n_readers[x] != 1) return -1;
-    const wb__value *base = value(p, x);
+    const wb__value *base = placement_value(p, x);
     const wb__role *r = &p->out->role[x];
     if (!p->backend->dear_launches || p->out->role[concat].concat >= 0 || x == in ||
-        n_readers[x] != 1 || group_of(p, x) < 0 || r->concat >= 0 || r->result >= 0 ||
-        r->write >= 0 ||
-        base->op == WB__OP_attention_lse || base->layout != WB__BTHD || !base->size ||
-        !wb__is_step((wb__op)base->op, WB__STEP_ATTENTION) || base->size != value(p, in)->size)
+        n_readers[x] != 1 || placement_group_of(p, x) < 0 || r->concat >= 0 || r->result >= 0 ||
+        r->write >= 0 || base->op == WB__OP_attention_lse || base->layout != WB__BTHD ||
+        !base->size || !wb__is_step((wb__op)base->op, WB__STEP_ATTENTION) ||
+        base->size != placement_value(p, in)->size)
         return -1;
     int64_t stride = 1;
     for (int i = v->ndim - 1; i >= 0; i--) {
         if (v->dims[i] != 1 && v->strides[i] != stride) return -1;
         stride *= v->dims[i];
     }
-    return attention_fits(p, base, a, j) ? x : -1;
+    return placement_attention_fits(p, base, a, j) ? x : -1;
 }
 
 /* How a value is read.  RESHAPED: by a reshape that strides might not express in the memory of a
@@ -300,13 +304,13 @@ enum { RESHAPED = 1, OPERAND = 2 };
 static void find_readers_of_parts(const placer *p, uint8_t *readers, int *n_readers)
 {
     for (int i = 0; i < p->values->ir.n; i++) {
-        const wb__value *v = value(p, i);
+        const wb__value *v = placement_value(p, i);
         for (int j = 0; j < v->n_in && !wb__is_further_result(v->op); j++)
             n_readers[wb__input(p->values, v, j)]++;
         if (v->op == WB__OP_reshape && wb__is_view(p->values, i) && !only_units(p->values, v))
             readers[p->values->base[i]] |= RESHAPED;
         if (wb__ops[v->op].class == WB__LIBRARY && v->op != WB__OP_matmul)
-            for (int j = 0; j < v->n_in; j++) readers[base_of(p, v, j)] |= OPERAND;
+            for (int j = 0; j < v->n_in; j++) readers[placement_base_of(p, v, j)] |= OPERAND;
     }
     for (int i = 0; i < p->patterns->n; i++)    /* an addend has the strides of the result */
         if (p->patterns->product[i].aux_kind == WB__AUX_ADDEND)
@@ -322,9 +326,9 @@ bool wb__is_covered(const wb__values *s, const wb__value *a)
 
 /* Places the concat x, whose inputs are dense parts of another concat and follow one another there
  * too, in the memory of these parts. */
-static void place_run(placer *p, int x)
+static void placement_place_run(placer *p, int x)
 {
-    const wb__value *a = value(p, x);
+    const wb__value *a = placement_value(p, x);
     wb__role *r = &p->out->role[x];
     if (r->concat >= 0 || r->result >= 0 || r->write >= 0 || !a->n_in || r->dense != 1) return;
     const wb__role *first = NULL;
@@ -335,11 +339,12 @@ static void place_run(placer *p, int x)
         if (in->concat < 0 || in->concat == x || in->concat != first->concat ||
             !has_dense_parts(p->out, in->concat))
             return;
-        const wb__value *whole = value(p, in->concat);
-        if (start_of(p, whole, in->part) - start_of(p, whole, first->part) != start_of(p, a, j))
+        const wb__value *whole = placement_value(p, in->concat);
+        if (placement_start_of(p, whole, in->part) - placement_start_of(p, whole, first->part) !=
+            placement_start_of(p, a, j))
             return;
     }
-    const int64_t begin = start_of(p, value(p, first->concat), first->part);
+    const int64_t begin = placement_start_of(p, placement_value(p, first->concat), first->part);
     if (begin * (int64_t)wb__dtype_size((wb_dtype)a->dtype) % p->backend->part_align) return;
     r->concat = first->concat;
     r->part = first->part;
@@ -347,14 +352,16 @@ static void place_run(placer *p, int x)
 
 static void choose_parts_of(placer *p, int concat, const uint8_t *readers, const int *n_readers)
 {
-    const wb__value *a = value(p, concat);
+    const wb__value *a = placement_value(p, concat);
     const bool dense = has_dense_parts(p->out, concat);
     for (int j = 0; j < a->n_in; j++) {
         const int in = wb__input(p->values, a, j);
-        const int attention = attention_part(p, concat, j, n_readers);
-        const int x = attention >= 0 ? attention : content(p->values, in, dense);
-        const int64_t byte = start_of(p, a, j) * (int64_t)wb__dtype_size((wb_dtype)a->dtype);
-        const part_place at = {.dense = dense, .units = x == content(p->values, in, false),
+        const int attention = placement_attention_part(p, concat, j, n_readers);
+        const int x = attention >= 0 ? attention : placement_content(p->values, in, dense);
+        const int64_t byte = placement_start_of(p, a, j) *
+                             (int64_t)wb__dtype_size((wb_dtype)a->dtype);
+        const part_place at = {.dense = dense, .units = x == placement_content(p->values, in,
+                                                                               false),
                                .aligned = dense && byte % p->backend->part_align == 0};
         const int apart = at.aligned ? 0 : dense ? OPERAND : OPERAND | RESHAPED;
         if (attention < 0 && (!may_be_part(p, x, &at) || readers[x] & apart)) continue;
@@ -363,7 +370,7 @@ static void choose_parts_of(placer *p, int concat, const uint8_t *readers, const
     }
 }
 
-static bool choose_parts(placer *p)
+static bool placement_choose_parts(placer *p)
 {
     const size_t n = (size_t)p->values->ir.n + 1;
     uint8_t *readers = wb__alloc_zero(n, sizeof *readers);
@@ -371,11 +378,11 @@ static bool choose_parts(placer *p)
     const bool good = readers && n_readers;
     if (good) find_readers_of_parts(p, readers, n_readers);
     for (int i = p->values->ir.n - 1; good && i >= 0; i--) {    /* a concat before its inputs */
-        const wb__value *a = value(p, i);
+        const wb__value *a = placement_value(p, i);
         if (a->op != WB__OP_concat || !wb__is_covered(p->values, a)) continue;
         p->out->role[i].dense = is_along_first(p->values, a);
         choose_parts_of(p, i, readers, n_readers);
-        place_run(p, i);
+        placement_place_run(p, i);
     }
     wb__free(readers);
     wb__free(n_readers);
@@ -388,14 +395,14 @@ static bool choose_parts(placer *p)
  * that are parts of x, if it is a concat. */
 static bool is_read_once(const placer *p, int x)
 {
-    const wb__value *v = value(p, x);
+    const wb__value *v = placement_value(p, x);
     bool once = v->uses == 1;
     for (int j = 0; v->op == WB__OP_concat && j < v->n_in && once; j++) {
         int part = wb__input(p->values, v, j);
         const int content = wb__content(p->values, p->out, x, part);
         if (p->out->role[content].concat != x) continue;
-        for (; part != content && once; part = wb__input(p->values, value(p, part), 0))
-            once = value(p, part)->uses == 1;
+        for (; part != content && once; part = wb__input(p->values, placement_value(p, part), 0))
+            once = placement_value(p, part)->uses == 1;
         once = once && is_read_once(p, content);
     }
     return once;
@@ -406,14 +413,14 @@ static bool is_read_once(const placer *p, int x)
 static void choose_replaced(placer *p)
 {
     for (int i = 0; i < p->values->ir.n; i++) {
-        int x = replaced(p, value(p, i));
+        int x = placement_replaced(p, placement_value(p, i));
         if (x < 0 || p->out->role[i].write >= 0) continue;
-        while (wb__is_view(p->values, x) && value(p, x)->op == WB__OP_reshape &&
-               value(p, x)->uses == 1)
-            x = wb__input(p->values, value(p, x), 0);
+        while (wb__is_view(p->values, x) && placement_value(p, x)->op == WB__OP_reshape &&
+               placement_value(p, x)->uses == 1)
+            x = wb__input(p->values, placement_value(p, x), 0);
         wb__role *r = &p->out->role[x];
-        if (group_of(p, x) >= 0 && r->result < 0 && r->write < 0 && r->concat < 0 &&
-            value(p, x)->layout == WB__ROW_MAJOR && is_read_once(p, x))
+        if (placement_group_of(p, x) >= 0 && r->result < 0 && r->write < 0 && r->concat < 0 &&
+            placement_value(p, x)->layout == WB__ROW_MAJOR && is_read_once(p, x))
             r->replaced = i;
     }
 }
@@ -423,9 +430,11 @@ static void choose_replaced(placer *p)
 /* Sets *at to the view of v in the memory of the concat r->concat, which is already placed.  v and
  * input r->part of the concat may differ in dimensions of size 1, or in all dimensions if the parts
  * are dense; a result of attention has the part's elements in the order of its layout. */
-static void place_part(const placer *p, const wb__value *v, const wb__role *r, wb__step_operand *at)
+static void placement_place_part(const placer *p, const wb__value *v, const wb__role *r,
+                                 wb__step_operand *at)
 {
-    const wb__value *a = value(p, r->concat), *part = wb__ir_in(&p->values->ir, a, r->part);
+    const wb__value *a = placement_value(p, r->concat),
+                    *part = wb__ir_in(&p->values->ir, a, r->part);
     const wb__step_operand *whole = &p->out->operand[p->out->role[r->concat].operand];
     const int64_t *start = p->values->ir.attrs + a->attr + r->part * a->ndim;
     wb__contiguous(v, &at->view);
@@ -435,8 +444,8 @@ static void place_part(const placer *p, const wb__value *v, const wb__role *r, w
     for (int k = 0; k < part->ndim; k++) at->view.offset += start[k] * whole->view.strides[k];
     if (has_dense_parts(p->out, r->concat)) return;
     if (v->layout == WB__BTHD) {
-        const wb__view part = part_in(p, a, r->part);
-        view_in_part(v, &part, &at->view);      /* attention_part has tried it */
+        const wb__view part = placement_part_in(p, a, r->part);
+        view_in_part(v, &part, &at->view);      /* placement_attention_part has tried it */
         return;
     }
     for (int i = 0, k = 0; k < part->ndim; k++) {
@@ -446,12 +455,12 @@ static void place_part(const placer *p, const wb__value *v, const wb__role *r, w
     }
 }
 
-static void choose_operand(placer *p, int x, wb__step_operand *at)
+static void placement_choose_operand(placer *p, int x, wb__step_operand *at)
 {
-    const wb__value *v = value(p, x);
+    const wb__value *v = placement_value(p, x);
     const wb__role *r = &p->out->role[x];
     if (r->concat >= 0) {
-        place_part(p, v, r, at);
+        placement_place_part(p, v, r, at);
         return;
     }
     wb__contiguous(v, &at->view);
@@ -475,19 +484,19 @@ static void choose_operand(placer *p, int x, wb__step_operand *at)
     }
 }
 
-static bool choose_operands(placer *p)
+static bool placement_choose_operands(placer *p)
 {
     wb__placement *o = p->out;
     size_t n = 0;
     for (int x = 0; x < p->values->ir.n; x++)
-        n += value(p, x)->op == WB__OP_constant || p->groups->of[x].stored;
+        n += placement_value(p, x)->op == WB__OP_constant || p->groups->of[x].stored;
     o->operand = wb__alloc((n + 1) * sizeof *o->operand);
     o->bytes = wb__alloc((n + 1) * sizeof *o->bytes);
     if (!o->operand || !o->bytes) return false;
     for (int x = p->values->ir.n - 1; x >= 0; x--) {        /* a concat before its inputs */
-        if (value(p, x)->op != WB__OP_constant && !p->groups->of[x].stored) continue;
+        if (placement_value(p, x)->op != WB__OP_constant && !p->groups->of[x].stored) continue;
         o->role[x].operand = o->n_operands;
-        choose_operand(p, x, &o->operand[o->n_operands++]);
+        placement_choose_operand(p, x, &o->operand[o->n_operands++]);
     }
     return true;
 }
@@ -508,9 +517,9 @@ bool wb__placement_make(const wb__attempt *a, const wb__values *s, const wb__pat
     l->arena_buffer = l->result_buffer + a->request->n_results;
     find_final(&by);
     choose_results(&by);
-    if (!choose_writes(&by) || !choose_parts(&by)) return false;
+    if (!choose_writes(&by) || !placement_choose_parts(&by)) return false;
     choose_replaced(&by);
-    return choose_operands(&by);
+    return placement_choose_operands(&by);
 }
 
 void wb__placement_free(wb__placement *l)

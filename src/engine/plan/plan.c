@@ -21,7 +21,7 @@
  * operations, like every composite. */
 #include "engine/plan/stages.h"
 
-static wb__plan *attempt(const wb__attempt *a)
+static wb__plan *plan_attempt(const wb__attempt *a)
 {
     wb__values values = {0};
     wb__patterns patterns = {0};
@@ -57,7 +57,7 @@ wb__plan *wb__plan_make(const wb__request *r, uint64_t hash)
         const int before = declined.n + declined.all;
         const wb__attempt a = {r, r->device, most_values[i], &declined};
         declined.known = declined.n;
-        p = attempt(&a);
+        p = plan_attempt(&a);
         if (p || wb_error_code() != WB_ERROR_UNSUPPORTED) break;
         const bool learnt = declined.n + declined.all > before;
         if (!learnt && i + 1 == WB__COUNT(most_values)) break;

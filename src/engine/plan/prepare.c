@@ -75,7 +75,8 @@ static bool prepare_step(const wb__attempt *a, const wb__step *s, wb__kernel **k
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 /* Adds a prepared kernel's launches, workspace and description to the plan. */
-static void note_kernel(const wb__attempt *a, const wb__plan_step *d, bool is_final, wb__plan *p)
+static void prepare_note_kernel(const wb__attempt *a, const wb__plan_step *d, bool is_final,
+                                wb__plan *p)
 {
     const int i = p->n_steps - 1, launches = WB__MAX(d->step.fused.n_segments, 1);
     p->n_launches += launches;
@@ -133,7 +134,7 @@ static int constant_leaf(const wb__attempt *a, const wb__plan_step *d)
 }
 
 /* Notes the prepared form that the newest kernel can read.  False: out of memory. */
-static bool keep_form(wb__plan *p, int leaf)
+static bool prepare_keep_form(wb__plan *p, int leaf)
 {
     const int kernel = p->n_steps - 1;
     if (leaf < 0 || !p->kernels[kernel]->form_bytes) return true;
@@ -143,7 +144,7 @@ static bool keep_form(wb__plan *p, int leaf)
 }
 
 /* Prepares all steps even after one was declined, so that one attempt finds all declined steps. */
-static bool prepare(const wb__attempt *a, const wb__programs *s, wb__plan *p)
+static bool prepare_all(const wb__attempt *a, const wb__programs *s, wb__plan *p)
 {
     const bool printing = wb__debug("plan") || wb__profiling;
     p->kernels = wb__alloc_zero((size_t)s->n + 1, sizeof *p->kernels);
@@ -159,8 +160,8 @@ static bool prepare(const wb__attempt *a, const wb__programs *s, wb__plan *p)
         if (!prepare_step(a, &step, &p->kernels[p->n_steps], &status)) return false;
         declined |= status != 0;
         p->n_steps += !status;
-        if (!status && !keep_form(p, leaf)) return false;
-        if (!declined) note_kernel(a, &s->step[i], i >= s->n_compute, p);
+        if (!status && !prepare_keep_form(p, leaf)) return false;
+        if (!declined) prepare_note_kernel(a, &s->step[i], i >= s->n_compute, p);
     }
     if (declined) wb__fail(WB_ERROR_UNSUPPORTED, "a step that was taken is declined");
     return !declined;
@@ -168,7 +169,7 @@ static bool prepare(const wb__attempt *a, const wb__programs *s, wb__plan *p)
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
-static bool keep_key(const wb__request *r, const wb__programs *m, wb__plan *p)
+static bool prepare_keep_key(const wb__request *r, const wb__programs *m, wb__plan *p)
 {
     p->words = wb__alloc((size_t)(r->n_words + 1) * sizeof *p->words);
     p->constants = wb__alloc((size_t)(m->n_constants + 1) * sizeof *p->constants);
@@ -181,7 +182,7 @@ static bool keep_key(const wb__request *r, const wb__programs *m, wb__plan *p)
     return true;
 }
 
-static size_t bytes_of(const wb_tensor *x)
+static size_t prepare_bytes_of(const wb_tensor *x)
 {
     return (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
 }
@@ -206,20 +207,21 @@ static bool fill_buffers(const wb__request *r, const wb__ir *ir, wb__plan *p)
         if (r->targets[i] >= 0) p->buffers[r->targets[i]].kind = WB__BUFFER_VARIABLE;
     for (int i = 0; i < r->n_writes; i++)
         if (r->targets[i] >= r->n_leaves)
-            p->buffers[r->targets[i]].bytes = bytes_of(r->writes[i]->variable);
+            p->buffers[r->targets[i]].bytes = prepare_bytes_of(r->writes[i]->variable);
     b += r->n_targets;
     for (int i = 0; i < r->n_results; i++, b++)
-        *b = (wb__buffer){.kind = WB__BUFFER_RESULT, .bytes = bytes_of(r->results[i])};
+        *b = (wb__buffer){.kind = WB__BUFFER_RESULT, .bytes = prepare_bytes_of(r->results[i])};
     *b = (wb__buffer){.kind = WB__BUFFER_ARENA,
                      .bytes = (size_t)(p->arena_bytes + p->workspace_bytes)};
     return true;
 }
 
-static void count_bytes(const wb__request *r, wb__plan *p)
+static void prepare_count_bytes(const wb__request *r, wb__plan *p)
 {
     for (int i = 0; i < r->n_leaves; i++)
         if (!r->leaves[i].granule) p->input_bytes += r->leaves[i].bytes;
-    for (int i = 0; i < r->n_results; i++) p->result_bytes += (int64_t)bytes_of(r->results[i]);
+    for (int i = 0; i < r->n_results; i++)
+        p->result_bytes += (int64_t)prepare_bytes_of(r->results[i]);
 }
 
 wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
@@ -232,9 +234,9 @@ wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
     p->device = a->device;
     p->arena = placement->arena_buffer;
     p->arena_bytes = programs->arena_bytes;
-    if (prepare(a, programs, p) && keep_key(r, programs, p) && keep_waits(programs, p) &&
-        keep_branches(programs, p) && fill_buffers(r, &values->ir, p)) {
-        count_bytes(r, p);
+    if (prepare_all(a, programs, p) && prepare_keep_key(r, programs, p) &&
+        keep_waits(programs, p) && keep_branches(programs, p) && fill_buffers(r, &values->ir, p)) {
+        prepare_count_bytes(r, p);
         return p;
     }
     wb__plan_free(p);

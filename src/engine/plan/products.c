@@ -26,7 +26,7 @@ typedef struct {
     uint8_t *distance;      /* of each value: operations, of which the last is a reduction and the
                                others are elementwise, that lead to a result; NEAR + 1: more, or
                                none do */
-} reading;
+} products_reading;
 
 static bool is_same_size(const wb__ir *ir, const wb__value *reader, int x)
 {
@@ -34,7 +34,7 @@ static bool is_same_size(const wb__ir *ir, const wb__value *reader, int x)
     return reader->ndim == v->ndim && !memcmp(reader->dims, v->dims, v->ndim * sizeof v->dims[0]);
 }
 
-static void note_readers(const wb__ir *ir, int i, reading *r)
+static void note_readers(const wb__ir *ir, int i, products_reading *r)
 {
     const wb__value *v = &ir->value[i];
     const bool reduces = wb__ops[v->op].class == WB__REDUCE;
@@ -48,7 +48,7 @@ static void note_readers(const wb__ir *ir, int i, reading *r)
 }
 
 /* all: also what values that nothing uses read. */
-static bool read(const wb__ir *ir, bool all, reading *r)
+static bool products_read(const wb__ir *ir, bool all, products_reading *r)
 {
     const size_t n = (size_t)ir->n + 1;
     r->in_place = wb__alloc_zero(n, sizeof *r->in_place);
@@ -60,7 +60,7 @@ static bool read(const wb__ir *ir, bool all, reading *r)
     return true;
 }
 
-static void reading_free(reading *r)
+static void reading_free(products_reading *r)
 {
     wb__free(r->in_place);
     wb__free(r->distance);
@@ -68,7 +68,7 @@ static void reading_free(reading *r)
 
 /* Whether elementwise values of the size of x are all that reads x, and no reduction joins their
  * kernel. */
-static bool is_read_in_place(const reading *r, int x, int uses)
+static bool is_read_in_place(const products_reading *r, int x, int uses)
 {
     return r->in_place[x] && r->in_place[x] == uses && r->distance[x] > NEAR;
 }
@@ -105,9 +105,9 @@ static bool cuts_columns(const wb__ir *ir, const wb__value *v, const wb__value *
 void wb__find_sliced(const wb__attempt *a, const wb__rewrite *w)
 {
     const wb__ir *ir = w->from;
-    reading r = {0};
+    products_reading r = {0};
     wb__slices *slices = wb__alloc_zero((size_t)ir->n + 1, sizeof *slices);
-    const bool good = slices && read(ir, false, &r);
+    const bool good = slices && products_read(ir, false, &r);
     for (int i = 0; good && i < ir->n; i++) {
         const wb__value *v = &ir->value[i];
         if (v->op == WB__OP_slice && v->uses && wb__ir_in(ir, v, 0)->op == WB__OP_matmul &&
@@ -159,7 +159,7 @@ static void note_fused(const wb__values *s, const wb__patterns *p, bool *read_by
 }
 
 static bool is_for_reader(const wb__attempt *a, const wb__values *s, const wb__product *p,
-                          const reading *r, const bool *read_by_product)
+                          const products_reading *r, const bool *read_by_product)
 {
     const wb__value *v = wb__value_at(s, p->value), *y = wb__value_at(s, p->result);
     if (v->op != WB__OP_matmul || v->layout != WB__ROW_MAJOR || s->needed[p->result]) return false;
@@ -170,9 +170,9 @@ static bool is_for_reader(const wb__attempt *a, const wb__values *s, const wb__p
 
 bool wb__products_choose(const wb__attempt *a, const wb__values *s, wb__patterns *p)
 {
-    reading r = {0};
+    products_reading r = {0};
     bool *read_by_product = wb__alloc_zero((size_t)s->ir.n + 1, sizeof *read_by_product);
-    const bool good = read_by_product && read(&s->ir, true, &r);
+    const bool good = read_by_product && products_read(&s->ir, true, &r);
     if (good) note_fused(s, p, read_by_product);
     for (int i = 0; good && i < p->n; i++) {
         wb__product *d = &p->product[i];

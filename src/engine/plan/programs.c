@@ -4,7 +4,8 @@
  * place; copies into the other variables.  So a failure before the writes changes no variable. */
 #include "engine/plan/stages.h"
 
-static const wb__value *value(const wb__emitter *m, int x) { return wb__value_at(m->values, x); }
+static const wb__value *programs_value(const wb__emitter *m, int x) { return wb__value_at(m->values,
+                                                                                          x); }
 
 /* ---- steps and their operands ---------------------------------------------------------------- */
 
@@ -23,7 +24,7 @@ bool wb__step_operand_of(wb__emitter *m, int x, wb__step_operand *out)
         if (wb__view_of(m->values, x, &at->view, &out->view)) return true;
     }
     wb__fail(WB_ERROR_INTERNAL, "plan: strides cannot express a view of %s",
-             wb__ops[value(m, base)->op].name);
+             wb__ops[programs_value(m, base)->op].name);
     m->failed = true;
     return false;
 }
@@ -99,7 +100,7 @@ static bool is_from_variable(const wb__emitter *m, int x, const wb__step_operand
 /* ---- concats --------------------------------------------------------------------------------- */
 
 /* Whether two operands of the same dimensions are the same memory. */
-static bool is_same(const wb__step_operand *p, const wb__step_operand *q)
+static bool programs_is_same(const wb__step_operand *p, const wb__step_operand *q)
 {
     const wb__view *v = &p->view, *w = &q->view;
     bool same = p->allocation == q->allocation && v->buffer == w->buffer && v->offset == w->offset;
@@ -109,7 +110,7 @@ static bool is_same(const wb__step_operand *p, const wb__step_operand *q)
 }
 
 /* Emits a step that fills the concat with its only part and with zeros. */
-static void pad(wb__emitter *m, const wb__value *a, const wb__step_operand *whole)
+static void programs_pad(wb__emitter *m, const wb__value *a, const wb__step_operand *whole)
 {
     wb__step_operand from;
     wb__window w;
@@ -118,9 +119,9 @@ static void pad(wb__emitter *m, const wb__value *a, const wb__step_operand *whol
     wb__emit_padded(m, &from, &w, whole);
 }
 
-static void concat(wb__emitter *m, int x)
+static void programs_concat(wb__emitter *m, int x)
 {
-    const wb__value *a = value(m, x);
+    const wb__value *a = programs_value(m, x);
     const bool covered = wb__is_covered(m->values, a);
     const wb__backend *b = m->attempt->device->backend;
     const bool by_kernel = a->dtype != WB_F64;   /* all devices copy f64; some cannot compute it */
@@ -129,7 +130,7 @@ static void concat(wb__emitter *m, int x)
     if (!wb__step_operand_of(m, x, &whole)) return;
     if (!covered && by_kernel && b->padded_views && a->n_in == 1 &&
         wb__ir_in(&m->values->ir, a, 0)->size) {
-        pad(m, a, &whole);
+        programs_pad(m, a, &whole);
         return;
     }
     if (!covered) wb__emit_zeros(m, &whole);
@@ -138,10 +139,11 @@ static void concat(wb__emitter *m, int x)
         wb__step_operand part = whole;
         const int64_t *start = m->values->ir.attrs + a->attr + j * a->ndim;
         for (int i = 0; i < a->ndim; i++) {
-            part.view.dims[i] = value(m, p)->dims[i];
+            part.view.dims[i] = programs_value(m, p)->dims[i];
             part.view.offset += start[i] * whole.view.strides[i];
         }
-        if (!value(m, p)->size || !wb__step_operand_of(m, p, &from) || is_same(&from, &part))
+        if (!programs_value(m, p)->size || !wb__step_operand_of(m, p, &from) ||
+            programs_is_same(&from, &part))
             continue;
         if (at_first && is_from_variable(m, p, &from)) wb__emit_first(m, &from, &part);
         else wb__emit_copy(m, &from, &part, "part");
@@ -158,7 +160,8 @@ static void copy_results(wb__emitter *m)
         wb__step_operand from;
         if (m->placement->role[wb__same_memory(m->values, x)].result == i) continue;
         if (!wb__step_operand_of(m, x, &from)) return;
-        const wb__step_operand to = in_buffer(value(m, x), m->placement->result_buffer + i);
+        const wb__step_operand to = in_buffer(programs_value(m, x),
+                                              m->placement->result_buffer + i);
         wb__emit_copy(m, &from, &to, "result");
     }
 }
@@ -177,10 +180,10 @@ static void copy_writes(wb__emitter *m, wb__step_operand *aside, bool first)
             continue;
         const bool from_variable = is_from_variable(m, x, &from);
         if (!first) {
-            const wb__step_operand to = in_buffer(value(m, x), target);
+            const wb__step_operand to = in_buffer(programs_value(m, x), target);
             wb__emit_copy(m, from_variable ? &aside[i] : &from, &to, "write");
         } else if (from_variable) {
-            wb__value like = *value(m, x);
+            wb__value like = *programs_value(m, x);
             like.layout = WB__ROW_MAJOR;
             aside[i] = wb__emit_allocation(m, &like);
             wb__emit_copy(m, &from, &aside[i], "saved");
@@ -198,12 +201,12 @@ static void emit_groups(wb__emitter *m, bool is_final)
         switch (group->kind) {
         case WB__GROUP_FUSED: wb__emit_fused(m, g); break;
         case WB__GROUP_LIBRARY: wb__emit_library(m, g); break;
-        case WB__GROUP_CONCAT: concat(m, group->first); break;
+        case WB__GROUP_CONCAT: programs_concat(m, group->first); break;
         }
     }
 }
 
-static bool emit(wb__emitter *m)
+static bool programs_emit(wb__emitter *m)
 {
     const size_t n_writes = (size_t)m->attempt->request->n_writes;
     wb__step_operand *aside = wb__alloc((n_writes + 1) * sizeof *aside);
@@ -232,7 +235,7 @@ bool wb__programs_make(const wb__attempt *a, const wb__values *s, const wb__patt
     for (int i = 0; good && i < p->n; i++) m.bits_of[i].allocation = -1;
     const wb__backend *b = a->device->backend;
     const bool branches = b->branches && b->branches(a->device);
-    good = good && emit(&m) && wb__merge_segments(out, b->segment_numbers) &&
+    good = good && programs_emit(&m) && wb__merge_segments(out, b->segment_numbers) &&
            wb__pack_operands(&m) && wb__lay_out(l, b->scarce_memory, branches, out);
     wb__free(m.instr_of);
     wb__free(m.constant_of);

@@ -41,8 +41,8 @@ typedef struct {
                                            scale it */
 } recipe;
 
-static const wb__value *value(const remaker *r, int x) { return wb__value_at(r->values, x); }
-static wb__member *member(const remaker *r, int x) { return &r->out->of[x]; }
+static const wb__value *remake_value(const remaker *r, int x) { return wb__value_at(r->values, x); }
+static wb__member *remake_member(const remaker *r, int x) { return &r->out->of[x]; }
 
 /* Operations that take less time than a load of their result. */
 static bool is_cheap(wb__op op)
@@ -59,7 +59,7 @@ static bool is_cheap(wb__op op)
 /* Whether the result of x has about the relative error of its operands of full size. */
 static bool only_scales(const remaker *r, int x)
 {
-    const wb__value *v = value(r, x);
+    const wb__value *v = remake_value(r, x);
     bool by_less = false;
     for (int i = 0; i < v->n_in; i++) by_less |= wb__ir_in(&r->values->ir, v, i)->size < v->size;
     return v->op == WB__OP_cast || v->op == WB__OP_neg || v->op == WB__OP_where ||
@@ -69,14 +69,14 @@ static bool only_scales(const remaker *r, int x)
 /* Whether a kernel stores x, unless it is rematerialised. */
 static bool is_stored(const remaker *r, int x)
 {
-    const int g = member(r, x)->group;
-    bool stored = g < 0 || r->values->needed[x] || member(r, x)->ends;
+    const int g = remake_member(r, x)->group;
+    bool stored = g < 0 || r->values->needed[x] || remake_member(r, x)->ends;
     for (int k = r->readers->first[x]; k < r->readers->first[x + 1] && !stored; k++)
-        stored = member(r, r->readers->user[k])->group != g;
+        stored = remake_member(r, r->readers->user[k])->group != g;
     return stored;
 }
 
-static bool add_source(recipe *c, int x)
+static bool remake_add_source(recipe *c, int x)
 {
     for (int i = 0; i < c->n_sources; i++)
         if (c->source[i] == x) return true;
@@ -91,38 +91,38 @@ static bool is_rounded(const wb__value *x)
     return wb__is_half(x->dtype) && x->op != WB__OP_cast;
 }
 
-static bool trace(const remaker *r, int x, recipe *c);
+static bool remake_trace(const remaker *r, int x, recipe *c);
 
 /* Adds an operand of x, `in`, to the recipe. */
-static bool add_operand(const remaker *r, int x, int in, recipe *c)
+static bool remake_add_operand(const remaker *r, int x, int in, recipe *c)
 {
     const int base = r->values->base[in];
-    const wb__value *v = value(r, base);
-    const wb__member *of = member(r, base);
+    const wb__value *v = remake_value(r, base);
+    const wb__member *of = remake_member(r, base);
     if (wb__is_free_source(r->values, base))
         return v->op == WB__OP_literal || v->op == WB__OP_iota;
     if (v->size < c->size && !r->free_operations) return false;
     if (v->size < c->size || (of->rematerialised && of->group < 0)) return true;
-    if (of->rematerialised) return trace(r, base, c);
+    if (of->rematerialised) return remake_trace(r, base, c);
     if (in != base || v->op == WB__OP_constant || is_stored(r, base)) {
-        const bool own = of->group >= 0 && of->group == member(r, x)->group;
-        const bool exact = !own || !is_rounded(v) || value(r, x)->op == WB__OP_cast;
-        return (exact || c->scales) && add_source(c, base);
+        const bool own = of->group >= 0 && of->group == remake_member(r, x)->group;
+        const bool exact = !own || !is_rounded(v) || remake_value(r, x)->op == WB__OP_cast;
+        return (exact || c->scales) && remake_add_source(c, base);
     }
     if (c->n_also == MOST_OPERATIONS || !is_cheap((wb__op)v->op)) return false;
     c->also[c->n_also++] = base;
-    return trace(r, base, c);
+    return remake_trace(r, base, c);
 }
 
-static bool trace(const remaker *r, int x, recipe *c)
+static bool remake_trace(const remaker *r, int x, recipe *c)
 {
-    const wb__value *v = value(r, x);
+    const wb__value *v = remake_value(r, x);
     const bool scales = c->scales;
     const int most = r->free_operations ? MOST_OPERATIONS : MOST_IF_NOT_FREE;
     bool good = ++c->operations <= most;
     c->scales = scales && only_scales(r, x);
     for (int i = 0; i < v->n_in && good; i++)
-        good = add_operand(r, x, wb__input(r->values, v, i), c);
+        good = remake_add_operand(r, x, wb__input(r->values, v, i), c);
     c->scales = scales;
     return good;
 }
@@ -130,13 +130,13 @@ static bool trace(const remaker *r, int x, recipe *c)
 /* Whether each reader of x can compute it again. */
 static bool can_all(const remaker *r, int x)
 {
-    const wb__value *v = value(r, x);
+    const wb__value *v = remake_value(r, x);
     for (int k = r->readers->first[x]; k < r->readers->first[x + 1]; k++) {
-        const int u = r->readers->user[k], to = member(r, u)->group;
-        const wb__value *user = value(r, u);
+        const int u = r->readers->user[k], to = remake_member(r, u)->group;
+        const wb__value *user = remake_value(r, u);
         if (wb__is_view(r->values, u)) continue;        /* its readers are also listed */
         if (to < 0 || !wb__reads_directly(r->values, user, x)) return false;
-        if (to == member(r, x)->group) continue;
+        if (to == remake_member(r, x)->group) continue;
         const wb__group *g = &r->out->group[to];
         if (g->kind != WB__GROUP_FUSED || !wb__space_is(g, v) ||
             wb__group_writes(r->out, to, r->written) || g->n + MOST_OPERATIONS > r->most_values ||
@@ -147,16 +147,17 @@ static bool can_all(const remaker *r, int x)
 }
 
 /* Whether the kernel of group g loads all of `source`. */
-static bool loads(const remaker *r, int g, int source)
+static bool remake_loads(const remaker *r, int g, int source)
 {
-    for (int x = r->out->group[g].first; x >= 0; x = member(r, x)->next) {
-        const wb__value *v = value(r, x);
+    for (int x = r->out->group[g].first; x >= 0; x = remake_member(r, x)->next) {
+        const wb__value *v = remake_value(r, x);
         for (int i = 0; i < v->n_in; i++) {
             const int base = r->values->base[wb__input(r->values, v, i)];
             if (base == source) return true;
-            if (!member(r, base)->rematerialised || member(r, base)->group == g) continue;
-            recipe c = {.size = value(r, base)->size, .scales = true};
-            if (member(r, base)->group < 0 || !trace(r, base, &c)) continue;
+            if (!remake_member(r, base)->rematerialised || remake_member(r, base)->group == g)
+                continue;
+            recipe c = {.size = remake_value(r, base)->size, .scales = true};
+            if (remake_member(r, base)->group < 0 || !remake_trace(r, base, &c)) continue;
             for (int k = 0; k < c.n_sources; k++)
                 if (c.source[k] == source) return true;
         }
@@ -166,45 +167,46 @@ static bool loads(const remaker *r, int g, int source)
 
 /* Whether computing x again costs each reader no more bytes than loading x.  Then the store of x is
  * saved, and the sources that must be kept for a reader need no more memory than x. */
-static bool pays(const remaker *r, int x, const recipe *c)
+static bool remake_pays(const remaker *r, int x, const recipe *c)
 {
     for (int k = r->readers->first[x]; k < r->readers->first[x + 1]; k++) {
-        const int to = member(r, r->readers->user[k])->group;
+        const int to = remake_member(r, r->readers->user[k])->group;
         int64_t loaded = 0;
-        for (int i = 0; i < c->n_sources && to >= 0 && to != member(r, x)->group; i++)
-            if (!loads(r, to, c->source[i])) loaded += wb__value_bytes(value(r, c->source[i]));
-        if (loaded > wb__value_bytes(value(r, x))) return false;
+        for (int i = 0; i < c->n_sources && to >= 0 && to != remake_member(r, x)->group; i++)
+            if (!remake_loads(r, to, c->source[i]))
+                loaded += wb__value_bytes(remake_value(r, c->source[i]));
+        if (loaded > wb__value_bytes(remake_value(r, x))) return false;
     }
     return true;
 }
 
-static void consider(const remaker *r, int x)
+static void remake_consider(const remaker *r, int x)
 {
-    const wb__value *v = value(r, x);
-    const wb__member *of = member(r, x);
+    const wb__value *v = remake_value(r, x);
+    const wb__member *of = remake_member(r, x);
     const int g = of->group;
     if (g < 0 || of->rematerialised || of->ends || r->values->needed[x] || r->written[x] ||
         r->out->group[g].kind != WB__GROUP_FUSED || !wb__is_elementwise((wb__op)v->op) ||
         !is_cheap((wb__op)v->op) || !wb__space_is(&r->out->group[g], v) || !is_stored(r, x))
         return;
     recipe c = {.size = v->size, .scales = true};
-    if (!can_all(r, x) || !trace(r, x, &c) || !pays(r, x, &c)) return;
-    member(r, x)->rematerialised = true;
-    for (int i = 0; i < c.n_also; i++) member(r, c.also[i])->rematerialised = true;
+    if (!can_all(r, x) || !remake_trace(r, x, &c) || !remake_pays(r, x, &c)) return;
+    remake_member(r, x)->rematerialised = true;
+    for (int i = 0; i < c.n_also; i++) remake_member(r, c.also[i])->rematerialised = true;
 }
 
 /* Removes x from its group if nothing in this group reads x. */
-static void leave(const remaker *r, int x)
+static void remake_leave(const remaker *r, int x)
 {
-    wb__member *of = member(r, x);
+    wb__member *of = remake_member(r, x);
     const int g = of->group;
     if (!of->rematerialised || g < 0) return;
     for (int k = r->readers->first[x]; k < r->readers->first[x + 1]; k++)
-        if (member(r, r->readers->user[k])->group == g) return;
+        if (remake_member(r, r->readers->user[k])->group == g) return;
     wb__group *group = &r->out->group[g];
     int before = -1;
-    for (int y = group->first; y != x; y = member(r, y)->next) before = y;
-    *(before < 0 ? &group->first : &member(r, before)->next) = of->next;
+    for (int y = group->first; y != x; y = remake_member(r, y)->next) before = y;
+    *(before < 0 ? &group->first : &remake_member(r, before)->next) = of->next;
     if (group->last == x) group->last = before;
     group->n--;
     of->group = of->next = -1;
@@ -216,6 +218,6 @@ void wb__groups_remake(const wb__attempt *a, const wb__values *s, const wb__read
     const remaker r = {.values = s, .out = g, .readers = readers, .written = written,
                        .most_values = a->most_values,
                        .free_operations = a->device->backend->free_operations};
-    for (int x = 0; x < s->ir.n; x++) consider(&r, x);
-    for (int x = s->ir.n - 1; x >= 0; x--) leave(&r, x);
+    for (int x = 0; x < s->ir.n; x++) remake_consider(&r, x);
+    for (int x = s->ir.n - 1; x >= 0; x--) remake_leave(&r, x);
 }

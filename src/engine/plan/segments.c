@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static bool same_program(const wb__plan_step *p, const wb__plan_step *q, bool numbers)
+static bool segments_same_program(const wb__plan_step *p, const wb__plan_step *q, bool numbers)
 {
     const wb__fused *a = &p->step.fused, *b = &q->step.fused;
     if (a->n_instr != b->n_instr || a->n_views != b->n_views || p->n_windows || q->n_windows)
@@ -25,7 +25,7 @@ static bool same_program(const wb__plan_step *p, const wb__plan_step *q, bool nu
 
 /* Makes the space of an elementwise kernel one-dimensional, if each view of the kernel is dense in
  * the order of the space or has stride 0 along all dimensions. */
-static void flatten(wb__plan_step *d)
+static void segments_flatten(wb__plan_step *d)
 {
     const wb__space *s = &d->spaces[0];
     int64_t size = 1, stride[WB_MAX_DIMS];
@@ -94,13 +94,13 @@ static bool append_segment(wb__plan_step *p, const wb__plan_step *q, bool number
 
 /* Turns the kernels after kernel i, before `end`, with the same program into segments of kernel i,
  * and marks them in `gone`.  False: out of memory. */
-static bool merge_into(wb__programs *m, int i, int end, bool numbers, bool *gone)
+static bool segments_merge_into(wb__programs *m, int i, int end, bool numbers, bool *gone)
 {
     bool good = true;
     for (int j = i + 1; good && j < end; j++) {
         const wb__plan_step *d = &m->step[j];
         if (d->step.kind != WB__STEP_FUSED) break;
-        if (gone[j] || !same_program(&m->step[i], d, numbers)) continue;
+        if (gone[j] || !segments_same_program(&m->step[i], d, numbers)) continue;
         gone[j] = true;
         good = append_segment(&m->step[i], d, numbers);
     }
@@ -111,14 +111,14 @@ static bool merge_range(wb__programs *m, int begin, int end, bool numbers, bool 
 {
     bool good = true;
     for (int i = begin; i < end; i++)
-        if (m->step[i].step.kind == WB__STEP_FUSED) flatten(&m->step[i]);
+        if (m->step[i].step.kind == WB__STEP_FUSED) segments_flatten(&m->step[i]);
     for (int i = begin; good && i < end; i++)
         if (m->step[i].step.kind == WB__STEP_FUSED && !gone[i])
-            good = merge_into(m, i, end, numbers, gone);
+            good = segments_merge_into(m, i, end, numbers, gone);
     return good;
 }
 
-static void drop(wb__programs *m, const bool *gone)
+static void segments_drop(wb__programs *m, const bool *gone)
 {
     int n = 0, n_compute = 0;
     for (int i = 0; i < m->n; i++) {
@@ -132,7 +132,7 @@ static void drop(wb__programs *m, const bool *gone)
 
 /* Moves the steps marked `first` to the beginning and returns how many there are; negative: out of
  * memory. */
-static int move_first(wb__programs *m)
+static int segments_move_first(wb__programs *m)
 {
     int n = 0;
     for (int i = 0; i < m->n_compute; i++) n += m->step[i].first;
@@ -151,11 +151,11 @@ static int move_first(wb__programs *m)
  * of leaves read nothing that a kernel before them writes. */
 bool wb__merge_segments(wb__programs *m, bool numbers)
 {
-    const int n_first = move_first(m);
+    const int n_first = segments_move_first(m);
     bool *gone = n_first < 0 ? NULL : wb__alloc_zero((size_t)m->n + 1, sizeof *gone);
     const bool good = gone && merge_range(m, 0, n_first, numbers, gone) &&
                       merge_range(m, m->n_compute, m->n, numbers, gone);
-    if (gone) drop(m, gone);
+    if (gone) segments_drop(m, gone);
     wb__free(gone);
     return good;
 }

@@ -27,7 +27,8 @@ void wb__space_of(wb__group *g, const wb__value *v)
 
 /* Returns which dimensions of a space with `cols` column dimensions a reduction reduces.  `mask`
  * has a bit for each reduced axis of the operand x. */
-static wb__reduction reduce_with(const wb__group *g, const wb__value *x, unsigned mask, int cols)
+static wb__reduction spaces_reduce_with(const wb__group *g, const wb__value *x, unsigned mask,
+                                        int cols)
 {
     bool in_cols = true, all_cols = true, in_rows = true, all_rows = true;
     int outer = g->outer_dims;
@@ -61,7 +62,7 @@ wb__reduction wb__space_reduction(const wb__group *g, const wb__values *s, const
     if (everything && !is_argmax && !g->outer_dims) return WB__REDUCES_ALL;
     const bool free = g->col_dims < 0;
     for (int n = free ? 0 : g->col_dims; n <= (free ? g->ndim : g->col_dims); n++) {
-        const wb__reduction f = reduce_with(g, x, mask, n);
+        const wb__reduction f = spaces_reduce_with(g, x, mask, n);
         if (f == WB__NO_REDUCTION || (is_argmax && f != WB__REDUCES_COLUMNS)) continue;
         *cols = n;
         return f;
@@ -91,7 +92,8 @@ static bool has_points(const wb__group *g)
     return true;
 }
 
-static bool fits_reduction(const wb__group *g, const wb__values *s, const wb__value *v, int *cols)
+static bool spaces_fits_reduction(const wb__group *g, const wb__values *s, const wb__value *v,
+                                  int *cols)
 {
     const wb__value *x = wb__value_at(s, wb__input(s, v, 0));
     const wb__reduction reduction = wb__space_reduction(g, s, v, cols);
@@ -103,7 +105,7 @@ static bool fits_reduction(const wb__group *g, const wb__values *s, const wb__va
 }
 
 /* Moves the axes in `mask` to the end of the space, where they become the columns. */
-static void make_columns(wb__group *g, unsigned mask)
+static void spaces_make_columns(wb__group *g, unsigned mask)
 {
     int n = 0, axis[WB_MAX_DIMS];
     for (int pass = 0; pass < 2; pass++)
@@ -121,7 +123,7 @@ void wb__space_turn(wb__group *g, const wb__values *s, const wb__value *v)
     if (g->turns && g->col_dims < 0 && !g->outer_dims && v->op != WB__OP_argmax && last > 0 &&
         mask >> g->axis[last] & 1 && wb__space_is(g, wb__value_at(s, wb__input(s, v, 0))) &&
         wb__space_reduction(g, s, v, &cols) == WB__NO_REDUCTION)
-        make_columns(g, mask);
+        spaces_make_columns(g, mask);
 }
 
 bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v)
@@ -131,7 +133,7 @@ bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v)
     int cols = g->col_dims;
     bool fits = wb__space_is(g, v) || is_per_row(g, v);
     switch (class) {
-    case WB__REDUCE: fits = !g->products && fits_reduction(g, s, v, &cols); break;
+    case WB__REDUCE: fits = !g->products && spaces_fits_reduction(g, s, v, &cols); break;
     case WB__LIBRARY:                           /* a product */
         fits = wb__space_is(g, v) && !g->reduces && g->products++ < WB__MOST_PRODUCTS;
         break;
@@ -164,5 +166,5 @@ void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *
         g->col_dims = g->ndim - 1 - last;
         return;
     }
-    make_columns(g, mask);
+    spaces_make_columns(g, mask);
 }

@@ -3,14 +3,14 @@
 
 #include "base/text.h"
 
-static void add_shape(wb__text *t, int ndim, const int64_t *dims, int dtype)
+static void trace_add_shape(wb__text *t, int ndim, const int64_t *dims, int dtype)
 {
     wb__text_add(t, "[");
     for (int i = 0; i < ndim; i++) wb__text_add(t, i ? ",%lld" : "%lld", (long long)dims[i]);
     wb__text_add(t, "] %s", wb_dtype_name((wb_dtype)dtype));
 }
 
-static void log_lines(const char *title, wb__text *t)
+static void trace_log_lines(const char *title, wb__text *t)
 {
     if (t->length) wb__log(WB_LOG_DEBUG, "%s%s", title, t->text);
     wb__free(t->text);
@@ -24,13 +24,13 @@ static void trace_graph(const wb__request *r)
         const wb_tensor *x = r->order.node[i];
         const bool known = r->leaf_of[i] >= 0;
         wb__text_add(&t, "\n  t%-3d %-14s ", i, known ? "known" : wb__ops[x->op].name);
-        add_shape(&t, x->ndim, x->dims, x->dtype);
+        trace_add_shape(&t, x->ndim, x->dims, x->dtype);
         for (uint32_t k = 0; !known && k < x->n_in; k++) {
             const int leaf = (int)wb__pointer_map_get(&r->order.leaves, x->in[k]);
             wb__text_add(&t, "%s t%d", k ? "," : "  of", leaf >= 0 ? leaf : (int)x->in[k]->index);
         }
     }
-    log_lines("graph:", &t);
+    trace_log_lines("graph:", &t);
 }
 
 static void trace_values(const wb__request *r, const wb__values *s)
@@ -40,7 +40,7 @@ static void trace_values(const wb__request *r, const wb__values *s)
         const wb__value *v = wb__value_at(s, x);
         const char *name = v->op == WB__OP_constant ? "leaf" : wb__ops[v->op].name;
         wb__text_add(&t, "\n  v%-3d %-14s ", x, name);
-        add_shape(&t, v->ndim, v->dims, v->dtype);
+        trace_add_shape(&t, v->ndim, v->dims, v->dtype);
         for (int k = 0; k < v->n_in; k++)
             wb__text_add(&t, "%s v%d", k ? "," : "  of", wb__input(s, v, k));
         if (v->op == WB__OP_literal)
@@ -50,7 +50,7 @@ static void trace_values(const wb__request *r, const wb__values *s)
         if (wb__is_view(s, x))
             wb__text_add(&t, "  %sview of v%d", wb__window_of(s, x) ? "padded " : "", s->base[x]);
     }
-    log_lines("values:", &t);
+    trace_log_lines("values:", &t);
 }
 
 static void trace_patterns(const wb__patterns *p)
@@ -66,7 +66,7 @@ static void trace_patterns(const wb__patterns *p)
         if (d->result != d->value) wb__text_add(&t, ": makes v%d", d->result);
         if (d->in_reader) wb__text_add(&t, " in the kernel that reads it");
     }
-    log_lines("patterns:", &t);
+    trace_log_lines("patterns:", &t);
 }
 
 static void trace_groups(const wb__values *s, const wb__groups *g)
@@ -82,7 +82,7 @@ static void trace_groups(const wb__values *s, const wb__groups *g)
     for (int x = 0, n = 0; x < s->ir.n; x++)
         if (g->of[x].rematerialised)
             wb__text_add(&t, "%s v%d", n++ ? "," : "\n  rematerialised:", x);
-    log_lines("groups:", &t);
+    trace_log_lines("groups:", &t);
 }
 
 static void trace_memory(const wb__values *s, const wb__groups *g, const wb__placement *l)
@@ -99,7 +99,7 @@ static void trace_memory(const wb__values *s, const wb__groups *g, const wb__pla
         else if (role->concat >= 0) wb__text_add(&t, "part %d of v%d", role->part, role->concat);
         else wb__text_add(&t, "block %d of the arena", allocation);
     }
-    log_lines("memory:", &t);
+    trace_log_lines("memory:", &t);
 }
 
 void wb__trace(const wb__attempt *a, const wb__values *s, const wb__patterns *p,

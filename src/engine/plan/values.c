@@ -8,7 +8,7 @@
 /* ---- roots and uses -------------------------------------------------------------------------- */
 
 /* Sets `uses` of each value: as a result, as a written value, and as an input of used values. */
-static void count_uses(const wb__request *r, wb__values *s)
+static void values_count_uses(const wb__request *r, wb__values *s)
 {
     wb__value *all = s->ir.value;
     for (int i = 0; i < s->ir.n; i++) all[i].uses = 0;
@@ -20,7 +20,7 @@ static void count_uses(const wb__request *r, wb__values *s)
 
 /* ---- slices ---------------------------------------------------------------------------------- */
 
-static int slice_of(wb__ir *to, int x, const wb__value *s, const int64_t *attr)
+static int values_slice_of(wb__ir *to, int x, const wb__value *s, const int64_t *attr)
 {
     if (to->failed) return 0;
     const wb__value *p = &to->value[x];
@@ -43,7 +43,8 @@ static int push_slice(const wb__rewrite *w, int i)
     wb__value made = *f;
     memcpy(made.dims, v->dims, sizeof made.dims);
     for (int j = 0; j < f->n_in; j++)
-        in[j] = slice_of(w->to, w->of[w->from->inputs[f->in + j]].to, v, w->from->attrs + v->attr);
+        in[j] = values_slice_of(w->to, w->of[w->from->inputs[f->in + j]].to, v,
+                                w->from->attrs + v->attr);
     return wb__ir_make(w->to, made, f->n_in, in, 0, NULL);
 }
 
@@ -107,13 +108,13 @@ static int sum_in_shape(const wb__rewrite *w, int i)
 
 /* A rebuild only drops what is not used, or also applies the rules that push slices, or those that
  * join kernels where launches are dear.  The first rule that suits a value replaces it. */
-typedef enum { DROP, PUSH, JOIN } change;
+typedef enum { VALUES_DROP, PUSH, JOIN } values_change;
 static const struct {
     const char *name;
-    change when;
+    values_change when;
     wb__op op;
     int (*make)(const wb__rewrite *w, int i);
-} rules[] = {
+} values_rules[] = {
     /* slice(f(a, b)) -> f(slice(a), slice(b)), if only slices read the elementwise f(a, b) */
     {"slices", PUSH, WB__OP_slice, push_slice},
     /* columns of a·b -> a·(columns of b), if only such slices read a·b and readers compute it */
@@ -126,15 +127,15 @@ static const struct {
     /* sum of the rows of a matrix -> sum of a reshape of it, if others read this reshape alone */
     {"sums in a shape", JOIN, WB__OP_sum, sum_in_shape},
 };
-enum { RULES = WB__COUNT(rules) };
+enum { RULES = WB__COUNT(values_rules) };
 
-static int rewrite(change what, const wb__rewrite *w, int i)
+static int values_rewrite(values_change what, const wb__rewrite *w, int i)
 {
     const wb__value *v = &w->from->value[i];
     int few[8], *in = few, made = -1;
     for (int k = 0; k < RULES && made < 0; k++) {
-        if (rules[k].when != what || rules[k].op != (wb__op)v->op) continue;
-        made = rules[k].make(w, i);
+        if (values_rules[k].when != what || values_rules[k].op != (wb__op)v->op) continue;
+        made = values_rules[k].make(w, i);
         w->applied[k] += made >= 0;
     }
     if (made >= 0) return made;
@@ -150,10 +151,11 @@ static int rewrite(change what, const wb__rewrite *w, int i)
 
 /* Copies the used values to a new array, with one kind of change.  *more: a slice was moved, and
  * another pass may move it further.  False: out of memory. */
-static bool rebuild(const wb__attempt *a, wb__values *s, change what, int *applied, bool *more)
+static bool values_rebuild(const wb__attempt *a, wb__values *s, values_change what, int *applied,
+                           bool *more)
 {
     const wb__request *r = a->request;
-    count_uses(r, s);
+    values_count_uses(r, s);
     wb__ir old = s->ir, new = {.joins = old.joins || what == JOIN};
     const wb__rewrite w = {&old, &new, wb__alloc_zero((size_t)old.n + 1, sizeof *w.of),
                            applied};
@@ -167,7 +169,7 @@ static bool rebuild(const wb__attempt *a, wb__values *s, change what, int *appli
         }
         for (int i = 0; i < old.n && !new.failed; i++) {
             if (!old.value[i].uses || w.of[i].gone) continue;
-            w.of[i].to = rewrite(what, &w, i);
+            w.of[i].to = values_rewrite(what, &w, i);
             if (w.of[i].variance) wb__begin_variance(&w, w.of[i].variance);
         }
         for (int i = 0; i < r->order.n; i++) s->of[i] = w.of[s->of[i]].to;
@@ -182,7 +184,7 @@ static void print_rules(const int *applied)
 {
     wb__text t = {0};
     for (int k = 0; k < RULES; k++)
-        wb__text_add(&t, "%s %s %d", k ? "," : "", rules[k].name, applied[k]);
+        wb__text_add(&t, "%s %s %d", k ? "," : "", values_rules[k].name, applied[k]);
     wb__log(WB_LOG_DEBUG, "rules:%s", t.text ? t.text : "");
     wb__free(t.text);
 }
@@ -291,9 +293,10 @@ bool wb__values_make(const wb__attempt *a, wb__values *s)
     int applied[RULES] = {0};
     if (!wb__import(a, s)) return false;
     for (int pass = 0; pass < 4 && more; pass++)
-        if (!rebuild(a, s, PUSH, applied, &more)) return false;
-    if (a->device->backend->dear_launches && !rebuild(a, s, JOIN, applied, &more)) return false;
-    if (!rebuild(a, s, DROP, applied, &more)) return false;
+        if (!values_rebuild(a, s, PUSH, applied, &more)) return false;
+    if (a->device->backend->dear_launches && !values_rebuild(a, s, JOIN, applied, &more))
+        return false;
+    if (!values_rebuild(a, s, VALUES_DROP, applied, &more)) return false;
     if (wb__debug("stages")) print_rules(applied);
     const size_t n = (size_t)s->ir.n + 1;
     s->needed = wb__alloc_zero(n, sizeof *s->needed);
@@ -301,7 +304,7 @@ bool wb__values_make(const wb__attempt *a, wb__values *s)
     s->view = wb__alloc(n * sizeof *s->view);
     s->window = wb__alloc(n * sizeof *s->window);
     if (!s->needed || !s->base || !s->view || !s->window) return false;
-    count_uses(a->request, s);
+    values_count_uses(a->request, s);
     choose_layouts(a, &s->ir);
     if (a->device->backend->dear_launches && !choose_for_convs(&s->ir)) return false;
     if (!choose_bthd(&s->ir)) return false;

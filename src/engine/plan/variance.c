@@ -29,7 +29,7 @@ static bool reduces_rows(const wb__value *x, unsigned mask)
 
 /* A sum of (x - mean)^2.  stored: x, or the value of which x is a cast; sum: the sum of x.  All are
  * indices of values. */
-typedef struct { int x, stored, sum; } spread;
+typedef struct { int x, stored, sum; } variance_spread;
 
 /* Returns the sum of x over the axes of `mask`, if m is the mean of x over these axes; else -1. */
 static int sum_of_mean(const wb__ir *ir, int m, int x, unsigned mask)
@@ -47,7 +47,7 @@ static int sum_of_mean(const wb__ir *ir, int m, int x, unsigned mask)
 }
 
 /* Whether v is the sum of (x - mean)^2 over rows, where x is in memory.  If so, fills s. */
-static bool is_spread(const wb__ir *ir, const wb__value *v, spread *s)
+static bool is_spread(const wb__ir *ir, const wb__value *v, variance_spread *s)
 {
     if (v->op != WB__OP_sum || v->dtype != WB_F32) return false;
     const unsigned mask = (unsigned)ir->attrs[v->attr];
@@ -65,7 +65,7 @@ static bool is_spread(const wb__ir *ir, const wb__value *v, spread *s)
 }
 
 /* Returns the first value of `x` along the axes of `mask`, with x's dimensions, as f32. */
-static int first_of(wb__ir *ir, int x, unsigned mask)
+static int variance_first_of(wb__ir *ir, int x, unsigned mask)
 {
     if (ir->failed) return 0;
     const wb__value *v = &ir->value[x];
@@ -83,10 +83,11 @@ static int first_of(wb__ir *ir, int x, unsigned mask)
 }
 
 /* Adds the sums of d and of d^2 to `to`. */
-static void add_sums(const wb__rewrite *w, const spread *s, unsigned mask, int sums[2])
+static void variance_add_sums(const wb__rewrite *w, const variance_spread *s, unsigned mask,
+                              int sums[2])
 {
     wb__ir *to = w->to;
-    const int first = first_of(to, w->of[s->stored].to, mask);
+    const int first = variance_first_of(to, w->of[s->stored].to, mask);
     const int d = wb__ir_elementwise(to, WB__OP_sub, w->of[s->x].to, first);
     sums[0] = wb__ir_reduce(to, WB__OP_sum, d, mask);
     sums[1] = wb__ir_reduce(to, WB__OP_sum, wb__ir_elementwise(to, WB__OP_square, d, -1), mask);
@@ -94,7 +95,7 @@ static void add_sums(const wb__rewrite *w, const spread *s, unsigned mask, int s
 
 void wb__find_variances(const wb__rewrite *w)
 {
-    spread s;
+    variance_spread s;
     for (int i = 0; i < w->from->n; i++)
         if (is_spread(w->from, &w->from->value[i], &s)) w->of[s.sum].variance = i;
 }
@@ -102,9 +103,10 @@ void wb__find_variances(const wb__rewrite *w)
 void wb__begin_variance(const wb__rewrite *w, int i)
 {
     int sums[2];
-    spread s;
+    variance_spread s;
     const wb__value *v = &w->from->value[i];
-    if (is_spread(w->from, v, &s)) add_sums(w, &s, (unsigned)w->from->attrs[v->attr], sums);
+    if (is_spread(w->from, v, &s))
+        variance_add_sums(w, &s, (unsigned)w->from->attrs[v->attr], sums);
 }
 
 /* The sums are reshaped, and not the result, so that each of its readers can compute it again. */
@@ -113,12 +115,12 @@ int wb__one_pass_variance(const wb__rewrite *w, int i)
     const wb__ir *from = w->from;
     wb__ir *to = w->to;
     int sums[2];
-    spread s;
+    variance_spread s;
     const wb__value *v = &from->value[i];
     const wb__value *two_pass = v->op == WB__OP_reshape ? wb__ir_in(from, v, 0) : v;
     if (!is_spread(from, two_pass, &s)) return -1;
     const double share = (double)two_pass->size / (double)from->value[s.x].size;
-    add_sums(w, &s, (unsigned)from->attrs[two_pass->attr], sums);
+    variance_add_sums(w, &s, (unsigned)from->attrs[two_pass->attr], sums);
     for (int k = 0; k < 2; k++)
         sums[k] = wb__ir_move(to, WB__OP_reshape, sums[k], v->ndim, v->dims, 0, NULL);
     /* (sum d / n) sum d is finite if sum d^2 is; (sum d)^2 need not be. */

@@ -19,7 +19,7 @@ void wb__contiguous(const wb__value *v, wb__view *out)
 /* Sets *out to a view of the elements of `in` with the dimensions `to`.  Old dimensions that are
  * contiguous to each other form runs, and runs are split into the new dimensions.  False: a new
  * dimension does not divide what is left of its run. */
-static bool reshape(int ndim, const int64_t *to, const wb__view *in, wb__view *out)
+static bool view_reshape(int ndim, const int64_t *to, const wb__view *in, wb__view *out)
 {
     int64_t dims[WB_MAX_DIMS], strides[WB_MAX_DIMS];
     int n = 0;
@@ -64,7 +64,7 @@ bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *a
         return true;
     }
     switch (op) {
-    case WB__OP_reshape: return reshape(ndim, dims, in, out);
+    case WB__OP_reshape: return view_reshape(ndim, dims, in, out);
     case WB__OP_permute:
         for (int i = 0; i < ndim; i++) out->strides[i] = in->strides[attr[i]];
         return true;
@@ -84,7 +84,7 @@ bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *a
 
 /* Sets *out to the view of x, given the view `in` of its operand.  *padded: whether the view is
  * padded, with the window *w; before, that of the operand. */
-static bool one_view(const wb__values *s, int x, const wb__view *in, wb__view *out, bool *padded,
+static bool view_one(const wb__values *s, int x, const wb__view *in, wb__view *out, bool *padded,
                      wb__window *w)
 {
     const wb__value *v = wb__value_at(s, x);
@@ -111,7 +111,7 @@ static bool along_chain(const wb__values *s, int x, wb__view *out)
     wb__window w;
     for (int i = n - 1; good && i >= 0; i--) {
         const wb__view in = *out;
-        good = one_view(s, chain[i], &in, out, &padded, &w);
+        good = view_one(s, chain[i], &in, out, &padded, &w);
     }
     if (chain != few) wb__free(chain);
     return good;
@@ -141,7 +141,7 @@ void wb__source_view(const wb__values *s, int x, wb__view *out)
     out->strides[s->ir.attrs[v->attr]] = 1;
 }
 
-static bool add_window(wb__values *s, int x, const wb__window *w)
+static bool view_add_window(wb__values *s, int x, const wb__window *w)
 {
     if (!wb__reserve(&s->windows, &s->windows_capacity, s->n_windows + 1, sizeof *w)) return false;
     s->windows[s->n_windows] = *w;
@@ -169,8 +169,8 @@ bool wb__find_views(const wb__attempt *a, wb__values *s, bool *again)
         if (padded) w = s->windows[s->window[in]];
         s->base[x] = in < 0 ? x : s->base[in];
         s->window[x] = -1;
-        if (in >= 0 && one_view(s, x, &s->view[in], &s->view[x], &padded, &w)) {
-            if (padded && !add_window(s, x, &w)) return false;
+        if (in >= 0 && view_one(s, x, &s->view[in], &s->view[x], &padded, &w)) {
+            if (padded && !view_add_window(s, x, &w)) return false;
             continue;
         }
         if (padded) {

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static void make_whole(wb__window *w, int d, int64_t dim)
+static void window_make_whole(wb__window *w, int d, int64_t dim)
 {
     w->begin[d] = 0;
     w->step[d] = 1;
@@ -31,20 +31,21 @@ void wb__window_pad(const wb__value *v, const int64_t *start, bool is_padded, wb
                     wb__window *w)
 {
     for (int i = 0; i < v->ndim; i++) {
-        if (!is_padded) make_whole(w, i, view->dims[i]);
+        if (!is_padded) window_make_whole(w, i, view->dims[i]);
         w->begin[i] += start[i];
         view->dims[i] = v->dims[i];
     }
 }
 
-static bool slice(const wb__view *in, int ndim, const int64_t *attr, wb__view *out, wb__window *w)
+static bool window_slice(const wb__view *in, int ndim, const int64_t *attr, wb__view *out,
+                         wb__window *w)
 {
     for (int i = 0; i < ndim; i++) {
         const int64_t step = attr[ndim + i];
         if (wb__window_is_whole(w, i, in->dims[i])) {
             out->offset += in->strides[i] * attr[i];
             out->strides[i] = in->strides[i] * step;
-            make_whole(w, i, out->dims[i]);
+            window_make_whole(w, i, out->dims[i]);
             continue;
         }
         if (step != 1 && out->dims[i] != 1) return false;
@@ -56,14 +57,17 @@ static bool slice(const wb__view *in, int ndim, const int64_t *attr, wb__view *o
 }
 
 /* A dimension of the view that is reshaped, or several of them. */
-typedef struct { int64_t dim, stride, begin, step, size; } run;
+typedef struct { int64_t dim, stride, begin, step, size; } window_run;
 
-static bool is_whole(const run *r) { return !r->begin && r->step == 1 && r->size == r->dim; }
+static bool window_is_whole(const window_run *r)
+{
+    return !r->begin && r->step == 1 && r->size == r->dim;
+}
 
 /* Splits `dim` off the run, which must be whole: the innermost part that is left of it. */
-static bool split_off(run *r, int64_t dim)
+static bool split_off(window_run *r, int64_t dim)
 {
-    if (!is_whole(r) || r->dim % dim) return false;
+    if (!window_is_whole(r) || r->dim % dim) return false;
     r->stride *= dim;
     r->size = r->dim /= dim;
     return true;
@@ -71,38 +75,39 @@ static bool split_off(run *r, int64_t dim)
 
 /* Splits the dimension `dim` off the runs, of which *n are left.  A run with a window becomes a
  * dimension of its own, or the inner part of one: of its indices only `begin` has an element. */
-static bool split_dim(run *runs, int *n, int64_t dim, run *out)
+static bool split_dim(window_run *runs, int *n, int64_t dim, window_run *out)
 {
-    run *last = &runs[*n - 1];
+    window_run *last = &runs[*n - 1];
     *out = *last;
-    if (is_whole(last)) {
+    if (window_is_whole(last)) {
         if (!split_off(last, dim)) return false;
-        *out = (run){.dim = dim, .stride = out->stride, .step = 1, .size = dim};
+        *out = (window_run){.dim = dim, .stride = out->stride, .step = 1, .size = dim};
         *n -= last->dim == 1;
         return true;
     }
     --*n;
     if (last->dim == dim) return true;
     if (last->size != 1 || dim % last->dim || !*n) return false;
-    run *outer = last - 1;
+    window_run *outer = last - 1;
     const int64_t inner = last->dim, left = dim / inner;
-    *out = (run){dim, outer->stride, outer->begin * inner + last->begin, outer->step * inner,
-                 WB__MIN(outer->size, left)};
+    *out = (window_run){dim, outer->stride, outer->begin * inner + last->begin, outer->step * inner,
+                        WB__MIN(outer->size, left)};
     if (outer->dim == left) outer->dim = 1;
     else if (!split_off(outer, left)) return false;
     *n -= outer->dim == 1;
     return true;
 }
 
-static bool reshape(const wb__view *in, wb__view *out, wb__window *w)
+static bool window_reshape(const wb__view *in, wb__view *out, wb__window *w)
 {
-    run runs[WB_MAX_DIMS];
+    window_run runs[WB_MAX_DIMS];
     int n = 0;
     for (int i = 0; i < in->ndim; i++) {
-        const run r = {in->dims[i], in->strides[i], w->begin[i], w->step[i], w->size[i]};
+        const window_run r = {in->dims[i], in->strides[i], w->begin[i], w->step[i], w->size[i]};
         if (r.dim == 1) continue;
-        run *before = n ? &runs[n - 1] : NULL;
-        if (before && is_whole(before) && is_whole(&r) && before->stride == r.stride * r.dim) {
+        window_run *before = n ? &runs[n - 1] : NULL;
+        if (before && window_is_whole(before) && window_is_whole(&r) &&
+            before->stride == r.stride * r.dim) {
             before->stride = r.stride;
             before->size = before->dim *= r.dim;
         } else {
@@ -110,7 +115,7 @@ static bool reshape(const wb__view *in, wb__view *out, wb__window *w)
         }
     }
     for (int i = out->ndim - 1; i >= 0; i--) {
-        run r = {.dim = 1, .step = 1, .size = 1};
+        window_run r = {.dim = 1, .step = 1, .size = 1};
         if (out->dims[i] != 1 && (!n || !split_dim(runs, &n, out->dims[i], &r))) return false;
         out->strides[i] = r.stride;
         w->begin[i] = r.begin;
@@ -143,14 +148,14 @@ bool wb__window_through(wb__op op, int ndim, const int64_t *dims, const int64_t 
         for (int i = ndim - 1; i >= 0; i--) {
             const bool same = i >= lead && in->dims[i - lead] == dims[i];
             out->strides[i] = same ? in->strides[i - lead] : 0;
-            make_whole(w, i, dims[i]);
+            window_make_whole(w, i, dims[i]);
             if (!same) continue;
             w->begin[i] = from.begin[i - lead];
             w->step[i] = from.step[i - lead];
             w->size[i] = from.size[i - lead];
         }
         return true;
-    case WB__OP_slice: return slice(in, ndim, attr, out, w);
-    default: return reshape(in, out, w);
+    case WB__OP_slice: return window_slice(in, ndim, attr, out, w);
+    default: return window_reshape(in, out, w);
     }
 }

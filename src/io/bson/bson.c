@@ -44,7 +44,7 @@ wb__bson_walk wb__bson_walk_of(wb__bson doc)
 
 #ifdef WB_HAVE_BSON
 
-static wb__bson value_of(const bson_iter_t *at)
+static wb__bson bson_value_of(const bson_iter_t *at)
 {
     wb__bson v = {.kind = (uint8_t)bson_iter_type(at)};
     bson_subtype_t subtype;
@@ -85,7 +85,7 @@ bool wb__bson_next(wb__bson_file *f, wb__bson_walk *w)
         return false;
     }
     w->key = bson_iter_key(&at);
-    w->value = value_of(&at);
+    w->value = bson_value_of(&at);
     w->next = at.next_off;
     if (!w->value.kind) {
         wb__bson_fail(f, here, "an element of type 0x%02x, which BSON.jl does not write", *here);
@@ -94,7 +94,7 @@ bool wb__bson_next(wb__bson_file *f, wb__bson_walk *w)
     return true;
 }
 
-static bool printable(const char *text, uint32_t bytes)
+static bool bson_printable(const char *text, uint32_t bytes)
 {
     return bson_utf8_validate(text, bytes, false);
 }
@@ -107,7 +107,7 @@ bool wb__bson_next(wb__bson_file *f, wb__bson_walk *w)
     return false;
 }
 
-static bool printable(const char *text, uint32_t bytes)
+static bool bson_printable(const char *text, uint32_t bytes)
 {
     for (uint32_t i = 0; i < bytes; i++)
         if ((uint8_t)text[i] >= 0x80) return false;
@@ -165,7 +165,7 @@ void wb__bson_text(wb__bson v, char *out, size_t size)
         while (n && (v.at[n] & 0xc0) == 0x80) n--;      /* not within a character */
     if (n) memcpy(out, v.at, n);
     out[n] = 0;
-    bool whole = printable(out, (uint32_t)n);
+    bool whole = bson_printable(out, (uint32_t)n);
     for (size_t i = 0; i < n; i++)
         if ((uint8_t)out[i] < ' ' || out[i] == 0x7f || (!whole && (uint8_t)out[i] >= 0x80))
             out[i] = '?';

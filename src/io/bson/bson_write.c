@@ -7,16 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BLOCK = 32768, NAME_ROOM = 24, PART = 1 << 20 };
+enum { BSON_BLOCK = 32768, NAME_ROOM = 24, PART = 1 << 20 };
 
 /* BSON's type bytes. */
 typedef enum {
-    REAL = 1, TEXT = 2, DOCUMENT = 3, LIST = 4, BYTES = 5, BOOL = 8, NOTHING = 10, INT = 18
+    BSON_REAL = 1, BSON_TEXT = 2, DOCUMENT = 3, BSON_LIST = 4, BSON_BYTES = 5, BOOL = 8,
+    BSON_NOTHING = 10, INT = 18
 } bson_type;
 
-typedef struct element element;
+typedef struct bson_element bson_element;
 /* name: NULL in a list */
-struct element { const char *name; wb__doc *value; element *next; };
+struct bson_element { const char *name; wb__doc *value; bson_element *next; };
 
 struct wb__doc {
     bson_type type;
@@ -29,7 +30,7 @@ struct wb__doc {
         double real;
         /* contents of a text or binary; NULL: the elements of `x`, or zeros if `x` is NULL */
         const void *bytes;
-        struct { element *first, *last; } elements;
+        struct { bson_element *first, *last; } elements;
     } as;
     wb_tensor *x;
 };
@@ -41,7 +42,7 @@ void *wb__doc_memory(wb__doc_arena *r, size_t bytes)
     bytes = (bytes + 15) & ~(size_t)15;
     if (r->failed) return NULL;
     if (bytes > r->left) {
-        size_t capacity = WB__MAX(bytes, (size_t)BLOCK);
+        size_t capacity = WB__MAX(bytes, (size_t)BSON_BLOCK);
         void **block = wb__alloc(16 + capacity);
         if (!block) {
             r->failed = true;
@@ -67,37 +68,37 @@ void wb__doc_drop(wb__doc_arena *r)
     *r = (wb__doc_arena){0};
 }
 
-static wb__doc *make(wb__doc_arena *r, bson_type type, int64_t size)
+static wb__doc *bson_make(wb__doc_arena *r, bson_type type, int64_t size)
 {
     wb__doc *v = wb__doc_memory(r, sizeof *v);
     if (v) *v = (wb__doc){.type = type, .size = size};
     return v;
 }
 
-wb__doc *wb__doc_null(wb__doc_arena *r) { return make(r, NOTHING, 0); }
+wb__doc *wb__doc_null(wb__doc_arena *r) { return bson_make(r, BSON_NOTHING, 0); }
 
 wb__doc *wb__doc_bool(wb__doc_arena *r, bool value)
 {
-    wb__doc *v = make(r, BOOL, 1);
+    wb__doc *v = bson_make(r, BOOL, 1);
     if (v) v->as.truth = value;
     return v;
 }
 
 wb__doc *wb__doc_int(wb__doc_arena *r, int64_t value)
 {
-    wb__doc *v = make(r, INT, 8);
+    wb__doc *v = bson_make(r, INT, 8);
     if (v) v->as.integer = value;
     return v;
 }
 
 wb__doc *wb__doc_real(wb__doc_arena *r, double value)
 {
-    wb__doc *v = make(r, REAL, 8);
+    wb__doc *v = bson_make(r, BSON_REAL, 8);
     if (v) v->as.real = value;
     return v;
 }
 
-static const void *copy(wb__doc_arena *r, const void *bytes, size_t n)
+static const void *bson_copy(wb__doc_arena *r, const void *bytes, size_t n)
 {
     void *to = wb__doc_memory(r, n ? n : 1);
     return to ? memcpy(to, bytes, n) : NULL;
@@ -106,16 +107,16 @@ static const void *copy(wb__doc_arena *r, const void *bytes, size_t n)
 wb__doc *wb__doc_text(wb__doc_arena *r, const char *text)
 {
     int64_t n = (int64_t)strlen(text) + 1;
-    wb__doc *v = make(r, TEXT, 4 + n);
+    wb__doc *v = bson_make(r, BSON_TEXT, 4 + n);
     if (!v) return NULL;
     v->n = n;
-    v->as.bytes = copy(r, text, (size_t)n);
+    v->as.bytes = bson_copy(r, text, (size_t)n);
     return v;
 }
 
 wb__doc *wb__doc_zeros(wb__doc_arena *r, int64_t n)
 {
-    wb__doc *v = make(r, BYTES, 4 + 1 + n);
+    wb__doc *v = bson_make(r, BSON_BYTES, 4 + 1 + n);
     if (v) v->n = n;
     return v;
 }
@@ -123,7 +124,7 @@ wb__doc *wb__doc_zeros(wb__doc_arena *r, int64_t n)
 wb__doc *wb__doc_bytes(wb__doc_arena *r, const void *bytes, int64_t n)
 {
     wb__doc *v = wb__doc_zeros(r, n);
-    if (v) v->as.bytes = copy(r, bytes, (size_t)n);
+    if (v) v->as.bytes = bson_copy(r, bytes, (size_t)n);
     return v;
 }
 
@@ -136,17 +137,18 @@ wb__doc *wb__doc_tensor(wb__doc_arena *r, wb_tensor *x, wb__doc_order order)
     return v;
 }
 
-wb__doc *wb__doc_document(wb__doc_arena *r) { return make(r, DOCUMENT, 4 + 1); }
-wb__doc *wb__doc_list(wb__doc_arena *r) { return make(r, LIST, 4 + 1); }
+wb__doc *wb__doc_document(wb__doc_arena *r) { return bson_make(r, DOCUMENT, 4 + 1); }
+wb__doc *wb__doc_list(wb__doc_arena *r) { return bson_make(r, BSON_LIST, 4 + 1); }
 
-static void append(wb__doc_arena *r, wb__doc *to, const char *name, size_t length, wb__doc *value)
+static void bson_append(wb__doc_arena *r, wb__doc *to, const char *name, size_t length,
+                        wb__doc *value)
 {
-    element *e = to && value ? wb__doc_memory(r, sizeof *e) : NULL;
+    bson_element *e = to && value ? wb__doc_memory(r, sizeof *e) : NULL;
     if (!e) {
         r->failed = true;
         return;
     }
-    *e = (element){name, value, NULL};
+    *e = (bson_element){name, value, NULL};
     if (to->as.elements.last) to->as.elements.last->next = e;
     else to->as.elements.first = e;
     to->as.elements.last = e;
@@ -157,15 +159,15 @@ static void append(wb__doc_arena *r, wb__doc *to, const char *name, size_t lengt
 void wb__doc_put(wb__doc_arena *r, wb__doc *document, const char *name, wb__doc *value)
 {
     size_t length = strlen(name);
-    const char *mine = copy(r, name, length + 1);
-    append(r, mine ? document : NULL, mine, length, value);
+    const char *mine = bson_copy(r, name, length + 1);
+    bson_append(r, mine ? document : NULL, mine, length, value);
 }
 
 void wb__doc_push(wb__doc_arena *r, wb__doc *list, wb__doc *value)
 {
     char name[NAME_ROOM];
     int length = snprintf(name, sizeof name, "%lld", list ? (long long)list->n : 0);
-    append(r, list, NULL, (size_t)length, value);
+    bson_append(r, list, NULL, (size_t)length, value);
 }
 
 int64_t wb__doc_size(const wb__doc *value) { return value->size; }
@@ -173,11 +175,11 @@ int64_t wb__doc_count(const wb__doc *list) { return list ? list->n : 0; }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-typedef struct { wb__writer *w; size_t each; } putting;
+typedef struct { wb__writer *w; size_t each; } bson_putting;
 
-static int put_part(const void *part, int64_t n, void *ctx)
+static int bson_put_part(const void *part, int64_t n, void *ctx)
 {
-    const putting *p = ctx;
+    const bson_putting *p = ctx;
     return wb__writer_put(p->w, part, n * (int64_t)p->each);
 }
 
@@ -204,7 +206,7 @@ static int put_reversed(const reordering *o, const char *from)
     return status;
 }
 
-static int put_columns(const reordering *o, const char *from)
+static int bson_put_columns(const reordering *o, const char *from)
 {
     const wb_tensor *x = o->value->x;
     const int64_t rows = x->dims[0], columns = x->dims[1];
@@ -252,13 +254,14 @@ static int put_reordered(const void *part, int64_t n, void *ctx)
         if (o->done < size) return 0;
         from = o->copy;
     }
-    return o->value->order == WB__DOC_COLUMNS ? put_columns(o, from) : put_flipped(o, from);
+    return o->value->order == WB__DOC_COLUMNS ? bson_put_columns(o, from) : put_flipped(o, from);
 }
 
-static int put_tensor(wb__writer *w, const wb__doc *v)
+static int bson_put_tensor(wb__writer *w, const wb__doc *v)
 {
     const size_t each = wb__dtype_size((wb_dtype)v->x->dtype);
-    if (v->order == WB__DOC_ROWS) return wb__read_in_parts(v->x, put_part, &(putting){w, each});
+    if (v->order == WB__DOC_ROWS)
+        return wb__read_in_parts(v->x, bson_put_part, &(bson_putting){w, each});
     reordering o = {.w = w, .value = v, .each = each};
     int status = wb__read_in_parts(v->x, put_reordered, &o);
     wb__free(o.copy);
@@ -274,51 +277,51 @@ static int put_zeros(wb__writer *w, int64_t n)
     return status;
 }
 
-static int put_little(wb__writer *w, uint64_t value, int n)
+static int bson_put_little(wb__writer *w, uint64_t value, int n)
 {
     uint8_t bytes[8];
     for (int i = 0; i < n; i++) bytes[i] = (uint8_t)(value >> (8 * i));
     return wb__writer_put(w, bytes, n);
 }
 
-static int put_bytes(wb__writer *w, const wb__doc *v)
+static int bson_put_bytes(wb__writer *w, const wb__doc *v)
 {
-    int status = put_little(w, (uint64_t)v->n, 4);
-    if (!status && v->type == BYTES) status = put_little(w, 0, 1);
+    int status = bson_put_little(w, (uint64_t)v->n, 4);
+    if (!status && v->type == BSON_BYTES) status = bson_put_little(w, 0, 1);
     if (status || !v->n) return status;
     if (v->as.bytes) return wb__writer_put(w, v->as.bytes, v->n);
     if (!v->x) return put_zeros(w, v->n);
-    return put_tensor(w, v);
+    return bson_put_tensor(w, v);
 }
 
-static int put(wb__writer *w, const wb__doc *v);
+static int bson_put(wb__writer *w, const wb__doc *v);
 
-static int put_elements(wb__writer *w, const wb__doc *v)
+static int bson_put_elements(wb__writer *w, const wb__doc *v)
 {
     int64_t i = 0;
-    int status = put_little(w, (uint64_t)v->size, 4);
-    for (const element *e = v->as.elements.first; !status && e; e = e->next, i++) {
+    int status = bson_put_little(w, (uint64_t)v->size, 4);
+    for (const bson_element *e = v->as.elements.first; !status && e; e = e->next, i++) {
         char number[NAME_ROOM];
         const char *name = e->name ? e->name : number;
         if (!e->name) snprintf(number, sizeof number, "%lld", (long long)i);
-        status = put_little(w, (uint64_t)e->value->type, 1);
+        status = bson_put_little(w, (uint64_t)e->value->type, 1);
         if (!status) status = wb__writer_put(w, name, (int64_t)strlen(name) + 1);
-        if (!status) status = put(w, e->value);
+        if (!status) status = bson_put(w, e->value);
     }
-    return status ? status : put_little(w, 0, 1);
+    return status ? status : bson_put_little(w, 0, 1);
 }
 
-static int put(wb__writer *w, const wb__doc *v)
+static int bson_put(wb__writer *w, const wb__doc *v)
 {
     uint64_t bits;
     switch (v->type) {
-    case NOTHING: return 0;
-    case BOOL: return put_little(w, v->as.truth, 1);
-    case INT: return put_little(w, (uint64_t)v->as.integer, 8);
-    case REAL: memcpy(&bits, &v->as.real, sizeof bits); return put_little(w, bits, 8);
-    case TEXT: case BYTES: return put_bytes(w, v);
-    default: return put_elements(w, v);
+    case BSON_NOTHING: return 0;
+    case BOOL: return bson_put_little(w, v->as.truth, 1);
+    case INT: return bson_put_little(w, (uint64_t)v->as.integer, 8);
+    case BSON_REAL: memcpy(&bits, &v->as.real, sizeof bits); return bson_put_little(w, bits, 8);
+    case BSON_TEXT: case BSON_BYTES: return bson_put_bytes(w, v);
+    default: return bson_put_elements(w, v);
     }
 }
 
-int wb__doc_write(const wb__doc *document, wb__writer *w) { return put_elements(w, document); }
+int wb__doc_write(const wb__doc *document, wb__writer *w) { return bson_put_elements(w, document); }

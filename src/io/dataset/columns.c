@@ -14,7 +14,7 @@ static inline bool next_byte(wb__cell c, int *at, char *byte)
     return true;
 }
 
-static bool is_word(const char *word, wb__cell c)
+static bool columns_is_word(const char *word, wb__cell c)
 {
     char byte;
     for (int at = 0; next_byte(c, &at, &byte); word++)
@@ -22,7 +22,7 @@ static bool is_word(const char *word, wb__cell c)
     return !*word;
 }
 
-static uint64_t hash_of(wb__cell c)
+static uint64_t columns_hash_of(wb__cell c)
 {
     uint64_t hash = 0;
     char byte;
@@ -30,22 +30,22 @@ static uint64_t hash_of(wb__cell c)
     return hash | 1;
 }
 
-static int find_word(const wb__words *w, wb__cell c, uint64_t hash)
+static int columns_find_word(const wb__words *w, wb__cell c, uint64_t hash)
 {
     const wb__hashed *s = wb__hash_get(&w->table, hash);
-    while (s && !is_word(w->list[s->number], c)) s = wb__hash_next(&w->table, s);
+    while (s && !columns_is_word(w->list[s->number], c)) s = wb__hash_next(&w->table, s);
     return s ? (int)s->number : -1;
 }
 
 int wb__words_find(const wb__words *w, wb__cell c)
 {
-    return w->n ? find_word(w, c, hash_of(c)) : -1;
+    return w->n ? columns_find_word(w, c, columns_hash_of(c)) : -1;
 }
 
 int wb__words_add(wb__words *w, const wb__cells *t, wb__cell c)
 {
-    const uint64_t hash = hash_of(c);
-    const int known = find_word(w, c, hash);
+    const uint64_t hash = columns_hash_of(c);
+    const int known = columns_find_word(w, c, hash);
     if (known >= 0) return known;
     if (!wb__reserve(&w->list, &w->capacity, w->n + 1, sizeof *w->list)) return -1;
     char *word = wb__cell_word(t, c);
@@ -56,29 +56,29 @@ int wb__words_add(wb__words *w, const wb__cells *t, wb__cell c)
     return w->n++;
 }
 
-typedef struct { char *word; int32_t number; } numbered;
+typedef struct { char *word; int32_t number; } columns_numbered;
 
-static int by_word(const void *a, const void *b)
+static int columns_by_word(const void *a, const void *b)
 {
-    return strcmp(((const numbered *)a)->word, ((const numbered *)b)->word);
+    return strcmp(((const columns_numbered *)a)->word, ((const columns_numbered *)b)->word);
 }
 
 int wb__words_sort(wb__words *w, const int64_t *uses, int32_t *rank)
 {
-    numbered *all = wb__alloc(((size_t)w->n + 1) * sizeof *all);
+    columns_numbered *all = wb__alloc(((size_t)w->n + 1) * sizeof *all);
     if (!all) return WB_ERROR_MEMORY;
     int n = 0;
     for (int i = 0; i < w->n; i++) {
-        if (uses[i]) all[n++] = (numbered){w->list[i], i};
+        if (uses[i]) all[n++] = (columns_numbered){w->list[i], i};
         else wb__free(w->list[i]);
     }
-    if (n) qsort(all, (size_t)n, sizeof *all, by_word);
+    if (n) qsort(all, (size_t)n, sizeof *all, columns_by_word);
     wb__hash_clear(&w->table);          /* it keeps its memory, so that no addition fails */
     for (int i = 0; i < n; i++) {
         w->list[i] = all[i].word;
         rank[all[i].number] = i;
         const wb__cell c = {all[i].word, (int)strlen(all[i].word), false};
-        wb__hash_add(&w->table, hash_of(c))->number = i;
+        wb__hash_add(&w->table, columns_hash_of(c))->number = i;
     }
     w->n = n;
     wb__free(all);
@@ -100,7 +100,7 @@ void wb__words_free(wb__words *w)
 
 /* ---- the object ------------------------------------------------------------------------------ */
 
-static void destroy(void *object)
+static void columns_destroy(void *object)
 {
     wb_columns *c = object;
     for (int64_t i = 0; i < c->n; i++) {
@@ -115,7 +115,7 @@ static void destroy(void *object)
     wb__object_end(c, sizeof *c);
 }
 
-static char *format(void *object)
+static char *columns_format(void *object)
 {
     enum { MOST_WORDS = 12 };
     const wb_columns *c = object;
@@ -146,9 +146,10 @@ static char *format(void *object)
     return wb__text_take(&t);
 }
 
-const wb__class wb__columns_class = {.name = "columns", .destroy = destroy, .format = format};
+const wb__class wb__columns_class = {.name = "columns", .destroy = columns_destroy,
+                                     .format = columns_format};
 
-static int add_gap(const wb__cells *t, wb__cell cell, void *ctx)
+static int columns_add_gap(const wb__cells *t, wb__cell cell, void *ctx)
 {
     wb_columns *c = ctx;
     double value;
@@ -176,7 +177,8 @@ wb_columns *wb__columns_new(wb_missing missing, const char *missing_texts)
     if (!c) return NULL;
     c->missing = missing;
     c->missing_texts = wb__strdup(missing_texts);
-    if (c->missing_texts && !wb__cells_of("load_csv: .missing_texts", missing_texts, add_gap, c))
+    if (c->missing_texts &&
+        !wb__cells_of("load_csv: .missing_texts", missing_texts, columns_add_gap, c))
         return c;
     wb_object_free(c);
     return NULL;
@@ -241,7 +243,7 @@ const char *wb_columns_name(const wb_columns *c, int64_t k)
 }
 
 /* The words of a column of this name, or of y; NULL with the error set. */
-static const wb__column *column_of(const wb_columns *c, const char *what, const char *name)
+static const wb__column *columns_column_of(const wb_columns *c, const char *what, const char *name)
 {
     if (!wb__expect(what, c, &wb__columns_class)) return NULL;
     if (name) {
@@ -255,13 +257,13 @@ static const wb__column *column_of(const wb_columns *c, const char *what, const 
 
 int64_t wb_columns_words(const wb_columns *c, const char *name)
 {
-    const wb__column *k = column_of(c, "columns_words", name);
+    const wb__column *k = columns_column_of(c, "columns_words", name);
     return !k ? -1 : k->words ? k->words->n : 0;
 }
 
 const char *wb_columns_word(const wb_columns *c, const char *name, int64_t i)
 {
-    const wb__column *k = column_of(c, "columns_word", name);
+    const wb__column *k = columns_column_of(c, "columns_word", name);
     if (!k) return NULL;
     const int n = k->words ? k->words->n : 0;
     if (i >= 0 && i < n) return k->words->list[i];

@@ -20,47 +20,50 @@
 
 #include <stdio.h>
 
-enum { NUMBERS, ONE_HOT, NUMBERED, CLASSES, Y, LEFT_OUT, KINDS };
-static const char *const kinds[KINDS] = {"numbers", "one-hot", "numbered",
-                                         "classes", "y",       "left out"};
-static const char *const policies[] = {"error", "nan", "mean", "median", "drop"};
+enum { COLUMNS_FILE_NUMBERS, ONE_HOT, NUMBERED, CLASSES, COLUMNS_FILE_Y, LEFT_OUT,
+       COLUMNS_FILE_KINDS };
+static const char *const columns_file_kinds[COLUMNS_FILE_KINDS] = {"numbers", "one-hot", "numbered",
+                                                                   "classes", "y",
+                                                                         "left out"};
+static const char *const columns_file_policies[] = {"error", "nan", "mean", "median", "drop"};
 
-static int kind_of(const wb__column *k)
+static int columns_file_kind_of(const wb__column *k)
 {
     if (k->role == WB__LEFT_OUT) return LEFT_OUT;
-    if (k->role == WB__LABEL) return k->words ? CLASSES : Y;
-    return !k->words ? NUMBERS : k->words->one_hot ? ONE_HOT : NUMBERED;
+    if (k->role == WB__LABEL) return k->words ? CLASSES : COLUMNS_FILE_Y;
+    return !k->words ? COLUMNS_FILE_NUMBERS : k->words->one_hot ? ONE_HOT : NUMBERED;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void put_cell(wb__text *t, const char *text)
+static void columns_file_put_cell(wb__text *t, const char *text)
 {
     wb__text_raw(t, "\"", 1);
     for (const char *c = text; *c; c++) wb__text_raw(t, *c == '"' ? "\"\"" : c, *c == '"' ? 2 : 1);
     wb__text_raw(t, "\"", 1);
 }
 
-static void put_line(wb__text *t, const char *kind, const char *value, float fill)
+static void columns_file_put_line(wb__text *t, const char *kind, const char *value, float fill)
 {
     wb__text_add(t, "%s,", kind);
-    put_cell(t, value);
+    columns_file_put_cell(t, value);
     if (isnan(fill)) wb__text_add(t, ",\n");
     else wb__text_add(t, ",%.9g\n", (double)fill);
 }
 
-static void put_columns(wb__text *t, const wb_columns *c)
+static void columns_file_put_columns(wb__text *t, const wb_columns *c)
 {
-    put_line(t, "weber columns", "1", NAN);
-    put_line(t, "header", c->header ? "yes" : "no", NAN);
-    put_line(t, "missing", policies[c->missing], NAN);
-    put_line(t, "missing texts", c->missing_texts, NAN);
-    put_line(t, "label", c->label_numbers ? "numbers" : "classes", NAN);
+    columns_file_put_line(t, "weber columns", "1", NAN);
+    columns_file_put_line(t, "header", c->header ? "yes" : "no", NAN);
+    columns_file_put_line(t, "missing", columns_file_policies[c->missing], NAN);
+    columns_file_put_line(t, "missing texts", c->missing_texts, NAN);
+    columns_file_put_line(t, "label", c->label_numbers ? "numbers" : "classes", NAN);
     for (int64_t i = 0; i < c->n; i++) {
         const wb__column *k = &c->column[i];
-        put_line(t, kinds[kind_of(k)], k->name ? k->name : "", k->fill);
+        columns_file_put_line(t, columns_file_kinds[columns_file_kind_of(k)],
+                              k->name ? k->name : "", k->fill);
         for (int w = 0; k->words && w < k->words->n; w++)
-            put_line(t, "word", k->words->list[w], NAN);
+            columns_file_put_line(t, "word", k->words->list[w], NAN);
     }
 }
 
@@ -72,7 +75,7 @@ int wb_save_columns(const char *path, const wb_columns *c)
     wb__plain_locale locale;
     wb__text t = {0};
     if (!wb__plain_begin(&locale, path)) return wb_error_code();
-    put_columns(&t, c);
+    columns_file_put_columns(&t, c);
     wb__plain_end(&locale);
     const int64_t bytes = (int64_t)t.length;
     char *text = wb__text_take(&t);
@@ -89,25 +92,26 @@ typedef struct {
     int capacity;                       /* of the columns */
     wb__cell cell[3];                   /* of the last line */
     char *value;                        /* cell[1] as a text */
-} file;
+} columns_file;
 
-static bool is(wb__cell f, const char *text)
+static bool columns_file_is(wb__cell f, const char *text)
 {
     return (size_t)f.length == strlen(text) && !memcmp(f.text, text, (size_t)f.length);
 }
 
 /* The number of a cell among n texts; -1 with the error set. */
-static int one_of(const file *f, wb__cell cell, int n, const char *const *texts)
+static int columns_file_one_of(const columns_file *f, wb__cell cell, int n,
+                               const char *const *texts)
 {
     for (int i = 0; i < n; i++)
-        if (is(cell, texts[i])) return i;
+        if (columns_file_is(cell, texts[i])) return i;
     wb__cells_wrong(&f->cells, cell.text, -1, NULL, "\"%.*s\" has no meaning here",
                     WB__MIN(cell.length, 60), cell.text);
     return -1;
 }
 
 /* Reads the next line, of three cells. */
-static int next_line(file *f)
+static int columns_file_next_line(columns_file *f)
 {
     wb__cells *s = &f->cells;
     const char *start = s->at;
@@ -127,35 +131,38 @@ static int next_line(file *f)
 }
 
 /* Reads a line of this kind, and sets *value to the place of its value among n texts. */
-static int read_setting(file *f, const char *kind, int n, const char *const *texts, int *value)
+static int columns_file_read_setting(columns_file *f, const char *kind, int n,
+                                     const char *const *texts, int *value)
 {
-    const int status = next_line(f);
+    const int status = columns_file_next_line(f);
     if (status) return status;
-    if (one_of(f, f->cell[0], 1, &kind) < 0) return wb_error_code();
-    *value = n ? one_of(f, f->cell[1], n, texts) : 0;
+    if (columns_file_one_of(f, f->cell[0], 1, &kind) < 0) return wb_error_code();
+    *value = n ? columns_file_one_of(f, f->cell[1], n, texts) : 0;
     return *value < 0 ? (int)wb_error_code() : 0;
 }
 
-static int read_head(file *f)
+static int columns_file_read_head(columns_file *f)
 {
     static const char *const one[] = {"1"}, *const yes[] = {"no", "yes"},
                             *const labels[] = {"classes", "numbers"};
     int header, missing = 0, numbers = 0, any;
-    int status = read_setting(f, "weber columns", 1, one, &any);
-    if (!status) status = read_setting(f, "header", 2, yes, &header);
-    if (!status) status = read_setting(f, "missing", (int)WB__COUNT(policies), policies, &missing);
-    if (!status) status = read_setting(f, "missing texts", 0, NULL, &any);
+    int status = columns_file_read_setting(f, "weber columns", 1, one, &any);
+    if (!status) status = columns_file_read_setting(f, "header", 2, yes, &header);
+    if (!status)
+        status = columns_file_read_setting(f, "missing", (int)WB__COUNT(columns_file_policies),
+                                           columns_file_policies, &missing);
+    if (!status) status = columns_file_read_setting(f, "missing texts", 0, NULL, &any);
     if (status) return status;
     f->c = wb__columns_new((wb_missing)missing, f->value);
     if (!f->c) return wb_error_code();
     f->c->header = header;
-    status = read_setting(f, "label", 2, labels, &numbers);
+    status = columns_file_read_setting(f, "label", 2, labels, &numbers);
     f->c->label_numbers = numbers;
     return status;
 }
 
 /* Whether the fill of a column of words is one of its words, which may be none. */
-static int check_column(const file *f)
+static int check_column(const columns_file *f)
 {
     const wb__column *k = f->c->n ? &f->c->column[f->c->n - 1] : NULL;
     if (!k || !k->words || isnan(k->fill) || (k->fill >= 0 && k->fill < (float)k->words->n))
@@ -165,10 +172,10 @@ static int check_column(const file *f)
                            (long long)f->c->n, k->words->n, (double)k->fill);
 }
 
-static int read_column(file *f)
+static int read_column(columns_file *f)
 {
     wb_columns *c = f->c;
-    const int kind = one_of(f, f->cell[0], KINDS, kinds);
+    const int kind = columns_file_one_of(f, f->cell[0], COLUMNS_FILE_KINDS, columns_file_kinds);
     if (kind < 0 || check_column(f)) return wb_error_code();
     if (kind == CLASSES && c->label_numbers)
         return wb__cells_wrong(&f->cells, f->cell[0].text, -1, NULL,
@@ -181,8 +188,9 @@ static int read_column(file *f)
     wb__column *k = &c->column[c->n++];
     *k = (wb__column){.fill = (float)fill, .name = c->header ? f->value : NULL};
     if (c->header) f->value = NULL;
-    k->role = kind == LEFT_OUT ? WB__LEFT_OUT : kind == Y || kind == CLASSES ? WB__LABEL
-                                                                            : WB__FEATURE;
+    k->role = kind == LEFT_OUT                            ? WB__LEFT_OUT
+              : kind == COLUMNS_FILE_Y || kind == CLASSES ? WB__LABEL
+                                                          : WB__FEATURE;
     c->labels += k->role == WB__LABEL;
     if (kind != ONE_HOT && kind != NUMBERED && kind != CLASSES) return 0;
     k->words = wb__alloc_zero(1, sizeof *k->words);
@@ -191,7 +199,7 @@ static int read_column(file *f)
     return 0;
 }
 
-static int add_word(const file *f, wb__words *w)
+static int columns_file_add_word(const columns_file *f, wb__words *w)
 {
     const int n = w ? w->n : 0;
     const int at = w ? wb__words_add(w, &f->cells, f->cell[1]) : -1;
@@ -201,16 +209,16 @@ static int add_word(const file *f, wb__words *w)
                            "a word that is there twice, or belongs to no column");
 }
 
-static int read_file(file *f)
+static int columns_file_read(columns_file *f)
 {
-    int status = read_head(f);
+    int status = columns_file_read_head(f);
     while (!status && wb__cells_next_line(&f->cells)) {
-        status = next_line(f);
-        if (status || !is(f->cell[0], "word")) {
+        status = columns_file_next_line(f);
+        if (status || !columns_file_is(f->cell[0], "word")) {
             if (!status) status = read_column(f);
             continue;
         }
-        status = add_word(f, f->c->n ? f->c->column[f->c->n - 1].words : NULL);
+        status = columns_file_add_word(f, f->c->n ? f->c->column[f->c->n - 1].words : NULL);
     }
     if (!status) status = check_column(f);
     if (!status && !wb__columns_width(f->c))
@@ -223,12 +231,12 @@ wb_columns *wb_load_columns(const char *path)
     int64_t bytes;
     char *text = WB__NULL(path) ? NULL : wb__file_read(path, &bytes);
     if (!text) return NULL;
-    file f = {.cells = {.path = path, .text = text, .at = text, .end = text + bytes, .line = 1,
-                        .separator = ','}};
+    columns_file f = {.cells = {.path = path, .text = text, .at = text, .end = text + bytes,
+                                .line = 1, .separator = ','}};
     wb__plain_locale locale;
     int status = wb__error_or(WB_ERROR_MEMORY);
     if (wb__plain_begin(&locale, path)) {
-        status = read_file(&f);
+        status = columns_file_read(&f);
         wb__plain_end(&locale);
     }
     wb__free(f.value);

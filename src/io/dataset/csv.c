@@ -6,10 +6,10 @@
 
 /* ---- options that name columns --------------------------------------------------------------- */
 
-typedef struct { wb__csv *t; const char *option; } named;
+typedef struct { wb__csv *t; const char *option; } csv_named;
 
 /* The column that a cell of an option names; NULL with the error set. */
-static wb__column *column_of(const named *n, const wb__cells *list, wb__cell f)
+static wb__column *csv_column_of(const csv_named *n, const wb__cells *list, wb__cell f)
 {
     char *name = wb__cell_word(list, f);
     const int64_t at = name ? wb__columns_named(n->t->c, n->t->cells.path, n->option, name) : -1;
@@ -28,25 +28,25 @@ static int set_role(wb__csv *t, wb__column *k, int role)
 
 static int add_label(const wb__cells *list, wb__cell f, void *ctx)
 {
-    const named *n = ctx;
-    wb__column *k = column_of(n, list, f);
+    const csv_named *n = ctx;
+    wb__column *k = csv_column_of(n, list, f);
     return k ? set_role(n->t, k, WB__LABEL) : (int)wb_error_code();
 }
 
-static int leave_out(const wb__cells *list, wb__cell f, void *ctx)
+static int csv_leave_out(const wb__cells *list, wb__cell f, void *ctx)
 {
-    const named *n = ctx;
-    wb__column *k = column_of(n, list, f);
+    const csv_named *n = ctx;
+    wb__column *k = csv_column_of(n, list, f);
     return k ? set_role(n->t, k, WB__LEFT_OUT) : (int)wb_error_code();
 }
 
-static int add_words(const named *n, const wb__cells *list, wb__cell f, bool one_hot)
+static int csv_add_words(const csv_named *n, const wb__cells *list, wb__cell f, bool one_hot)
 {
     if (f.length == 1 && *f.text == '*') {
         *(one_hot ? &n->t->all_one_hot : &n->t->all_numbered) = true;
         return 0;
     }
-    wb__column *k = column_of(n, list, f);
+    wb__column *k = csv_column_of(n, list, f);
     if (!k) return wb_error_code();
     const bool label = k->role == WB__LABEL;
     if (k->role == WB__LEFT_OUT || k->words || (label && (one_hot || n->t->c->label_numbers)))
@@ -62,17 +62,17 @@ static int add_words(const named *n, const wb__cells *list, wb__cell f, bool one
 
 static int add_one_hot(const wb__cells *list, wb__cell f, void *ctx)
 {
-    return add_words(ctx, list, f, true);
+    return csv_add_words(ctx, list, f, true);
 }
 static int add_numbered(const wb__cells *list, wb__cell f, void *ctx)
 {
-    return add_words(ctx, list, f, false);
+    return csv_add_words(ctx, list, f, false);
 }
 
-static int each_name(wb__csv *t, const char *option, const char *list,
-                     int (*each)(const wb__cells *, wb__cell, void *))
+static int csv_each_name(wb__csv *t, const char *option, const char *list,
+                         int (*each)(const wb__cells *, wb__cell, void *))
 {
-    return list ? wb__cells_of(option, list, each, &(named){t, option}) : 0;
+    return list ? wb__cells_of(option, list, each, &(csv_named){t, option}) : 0;
 }
 
 /* Decides the roles of the columns of a file that is read without .like. */
@@ -80,8 +80,8 @@ static int set_roles(wb__csv *t, const wb_load_csv_options *o)
 {
     wb_columns *c = t->c;
     c->label_numbers = o->label_dtype == WB_F32;
-    int status = each_name(t, ".skip", o->skip, leave_out);
-    if (!status) status = each_name(t, ".label_name", o->label_name, add_label);
+    int status = csv_each_name(t, ".skip", o->skip, csv_leave_out);
+    if (!status) status = csv_each_name(t, ".label_name", o->label_name, add_label);
     if (!status && o->has_label) {
         const int64_t label = o->label + (o->label < 0 ? c->n : 0);
         if (label < 0 || label >= c->n)
@@ -89,8 +89,8 @@ static int set_roles(wb__csv *t, const wb_load_csv_options *o)
                             o->label, (long long)c->n);
         status = set_role(t, &c->column[label], WB__LABEL);
     }
-    if (!status) status = each_name(t, ".one_hot", o->one_hot, add_one_hot);
-    if (!status) status = each_name(t, ".numbered", o->numbered, add_numbered);
+    if (!status) status = csv_each_name(t, ".one_hot", o->one_hot, add_one_hot);
+    if (!status) status = csv_each_name(t, ".numbered", o->numbered, add_numbered);
     for (int64_t i = 0; i < c->n; i++) c->labels += c->column[i].role == WB__LABEL;
     return status;
 }
@@ -99,7 +99,8 @@ static int set_roles(wb__csv *t, const wb_load_csv_options *o)
 
 /* Calls each(cell, column, ctx), unless it is NULL, for the cells of the line at t->cells.at, and
  * sets *n to their number.  Stays before the line. */
-static int each_cell(wb__csv *t, int64_t *n, int (*each)(wb__csv *t, wb__cell f, int64_t column))
+static int csv_each_cell(wb__csv *t, int64_t *n,
+                         int (*each)(wb__csv *t, wb__cell f, int64_t column))
 {
     wb__cells *s = &t->cells;
     const wb__cells was = *s;
@@ -126,7 +127,7 @@ static int skip_cell(wb__csv *t, wb__cell f, int64_t column)
 }
 
 /* A word of the first line, where "*" would accept a heading as a row. */
-static int refuse_word(wb__csv *t, wb__cell f, int64_t column)
+static int csv_refuse_word(wb__csv *t, wb__cell f, int64_t column)
 {
     double value;
     if (!f.length || wb__columns_gap(t->c, f) || wb__cell_number(f, &value)) return 0;
@@ -135,22 +136,22 @@ static int refuse_word(wb__csv *t, wb__cell f, int64_t column)
                            ".header = false says that it is a row", WB__MIN(f.length, 60), f.text);
 }
 
-static int set_name(wb__csv *t, wb__cell f, int64_t column)
+static int csv_set_name(wb__csv *t, wb__cell f, int64_t column)
 {
     t->c->column[column].name = t->name_end;
     t->name_end = wb__cell_put(&t->cells, f, t->name_end);
     return t->name_end ? 0 : (int)wb_error_code();
 }
 
-static bool names_columns(const char *list) { return list && strcmp(list, "*"); }
+static bool csv_names_columns(const char *list) { return list && strcmp(list, "*"); }
 
 /* Checks that there is a row at t->cells.at, and that it has as many cells as the heading. */
-static int check_row(wb__csv *t)
+static int csv_check_row(wb__csv *t)
 {
     wb__cells *s = &t->cells;
     int64_t n;
     if (!wb__cells_next_line(s)) return wb__cells_wrong(s, s->at, -1, NULL, "no rows");
-    const int status = t->c->header ? each_cell(t, &n, NULL) : 0;
+    const int status = t->c->header ? csv_each_cell(t, &n, NULL) : 0;
     if (status || !t->c->header || n == t->n) return status;
     return wb__cells_wrong(s, s->at, -1, NULL, "%lld columns, but the heading has %lld names",
                            (long long)n, (long long)t->n);
@@ -158,14 +159,14 @@ static int check_row(wb__csv *t)
 
 /* Before the columns are made: checks the first row, and that what the columns of a compressed file
  * take is within the limit.  *bytes becomes the room that the names take. */
-static int check_columns(wb__csv *t, size_t *bytes)
+static int csv_check_columns(wb__csv *t, size_t *bytes)
 {
     const wb__cells line = t->cells;
     const int64_t each = sizeof(wb__column) + sizeof(wb__csv_value);
     int64_t n;
-    int status = t->c->header ? each_cell(t, &n, skip_cell) : 0;
+    int status = t->c->header ? csv_each_cell(t, &n, skip_cell) : 0;
     *bytes = (size_t)(t->cells.at - line.at + t->n) + 1;
-    if (!status) status = check_row(t);
+    if (!status) status = csv_check_row(t);
     t->cells = line;
     const int64_t text = line.end - line.text, limit = wb__unpack_limit();
     if (status || !t->unpacked || text + (int64_t)*bytes + t->n * each <= limit) return status;
@@ -175,21 +176,21 @@ static int check_columns(wb__csv *t, size_t *bytes)
                     (long long)t->n, (long long)limit);
 }
 
-static int make_columns(wb__csv *t, const wb_load_csv_options *o)
+static int csv_make_columns(wb__csv *t, const wb_load_csv_options *o)
 {
     wb_columns *c = t->c;
     size_t bytes;
     int64_t n;
-    c->header = o->header > 0 || o->label_name || o->skip || names_columns(o->one_hot) ||
-                names_columns(o->numbered);
-    int status = check_columns(t, &bytes);
+    c->header = o->header > 0 || o->label_name || o->skip || csv_names_columns(o->one_hot) ||
+                csv_names_columns(o->numbered);
+    int status = csv_check_columns(t, &bytes);
     if (status) return status;
     if (c->header && !(t->name_end = c->names = wb__alloc(bytes))) return WB_ERROR_MEMORY;
     c->column = wb__alloc_zero((size_t)t->n, sizeof *c->column);
     if (!c->column) return WB_ERROR_MEMORY;
     c->n = t->n;
     for (int64_t i = 0; i < c->n; i++) c->column[i].fill = NAN;
-    status = c->header ? each_cell(t, &n, set_name) : 0;
+    status = c->header ? csv_each_cell(t, &n, csv_set_name) : 0;
     return status ? status : set_roles(t, o);
 }
 
@@ -211,7 +212,7 @@ enum { TWICE = -1 };
 typedef struct { wb__words names; int32_t *column; } name_index;
 
 /* Finds the columns of c by name: index->column of a name is the column, or TWICE. */
-static bool index_names(const wb_columns *c, name_index *index)
+static bool csv_index_names(const wb_columns *c, name_index *index)
 {
     const wb__cells none = {.path = "load_csv"};
     index->column = wb__alloc_zero((size_t)c->n + 1, sizeof *index->column);
@@ -227,7 +228,7 @@ static bool index_names(const wb_columns *c, name_index *index)
 }
 
 /* Whether the heading has the names of c in their order, with or without the labels. */
-static bool same_names(const wb__csv *t, const name_index *index)
+static bool csv_same_names(const wb__csv *t, const name_index *index)
 {
     const wb_columns *c = t->c;
     const bool without = t->n == c->n - c->labels;
@@ -282,11 +283,11 @@ static int match_heading(wb__csv *t, const name_index *index, int64_t *places)
 {
     int64_t n;
     const wb__cells line = t->cells;
-    const int status = same_names(t, index) ? match_order(t, places)
-                                            : match_names(t, index, places);
+    const int status = csv_same_names(t, index) ? match_order(t, places)
+                                                : match_names(t, index, places);
     if (status) return status;
     t->cells = line;
-    return each_cell(t, &n, skip_cell);
+    return csv_each_cell(t, &n, skip_cell);
 }
 
 /* Checks that all features are in the file, and all labels or none. */
@@ -311,8 +312,9 @@ static int match_columns(wb__csv *t)
     int64_t *places = wb__alloc_zero((size_t)c->n + 1, sizeof *places), x = 0, y = 0;
     t->places = wb__alloc_zero((size_t)t->n, sizeof *t->places);
     name_index index = {0};
-    int status = places && t->places && (!c->header || index_names(c, &index)) ? 0
-                                                                               : WB_ERROR_MEMORY;
+    int status = places && t->places && (!c->header || csv_index_names(c, &index))
+                     ? 0
+                     : WB_ERROR_MEMORY;
     for (int64_t i = 0; !status && i < c->n; i++)
         places[i] = c->column[i].role == WB__FEATURE ? x++
                     : c->column[i].role == WB__LABEL ? y++ : 0;
@@ -326,15 +328,15 @@ static int match_columns(wb__csv *t)
 
 /* ---- the whole file -------------------------------------------------------------------------- */
 
-static int begin(wb__csv *t, const wb_load_csv_options *o)
+static int csv_begin(wb__csv *t, const wb_load_csv_options *o)
 {
     wb__cells *s = &t->cells;
     int64_t n;
     if (s->end - s->at >= 3 && !memcmp(s->at, "\xef\xbb\xbf", 3)) s->at += 3;
     if (!wb__cells_next_line(s)) return wb__cells_wrong(s, s->at, -1, NULL, "no rows");
     int status = wb__csv_check_separator(t);
-    if (!status) status = each_cell(t, &t->n, NULL);
-    if (!status) t->labels = 0, status = t->like ? match_columns(t) : make_columns(t, o);
+    if (!status) status = csv_each_cell(t, &t->n, NULL);
+    if (!status) t->labels = 0, status = t->like ? match_columns(t) : csv_make_columns(t, o);
     if (status) return status;
     if (!t->like) t->labels = t->c->labels;
     for (int64_t i = 0; i < t->c->n; i++) t->features += t->c->column[i].role == WB__FEATURE;
@@ -343,18 +345,18 @@ static int begin(wb__csv *t, const wb_load_csv_options *o)
                                "no column is left for x: the file has %lld, of which %lld are "
                                "labels; another .separator?",
                                (long long)t->n, (long long)t->labels);
-    status = check_row(t);
+    status = csv_check_row(t);
     if (status || t->c->header) return status;
     const wb__cells row = *s;
     const bool unclear = !t->asked_header && (t->all_one_hot || t->all_numbered);
-    status = unclear ? each_cell(t, &n, refuse_word) : 0;
+    status = unclear ? csv_each_cell(t, &n, csv_refuse_word) : 0;
     *s = row;
     return status;
 }
 
-static int read_all(wb__csv *t, const wb_load_csv_options *o, wb_tensor **x, wb_tensor **y)
+static int csv_read_all(wb__csv *t, const wb_load_csv_options *o, wb_tensor **x, wb_tensor **y)
 {
-    int status = begin(t, o);
+    int status = csv_begin(t, o);
     const wb__cells rows = t->cells;
     if (!status) status = wb__csv_rows(t);
     if (!status && t->again) {
@@ -381,7 +383,7 @@ int wb__csv_read(const char *path, const wb_load_csv_options *o, wb_tensor **x,
     wb__plain_locale locale;
     int status = wb_error_code();
     if (wb__plain_begin(&locale, path)) {
-        status = read_all(&t, o, x, y);
+        status = csv_read_all(&t, o, x, y);
         wb__plain_end(&locale);
     }
     wb__free(t.x);

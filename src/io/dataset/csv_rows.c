@@ -7,7 +7,7 @@ enum { MOST_ONE_HOT = 1000, MOST_WORDS = 1 << 24 };     /* numbers of words are 
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static const char *name_of(char c)
+static const char *csv_rows_name_of(char c)
 {
     return c == ';' ? "';'" : c == '|' ? "'|'" : c == '\t' ? "'\\t'" : "','";
 }
@@ -24,7 +24,7 @@ int wb__csv_check_separator(const wb__csv *t)
                     "%s: byte %lld (%s): no %s separates columns, but the line has %s %lld times: "
                     "then .separator = %s", s->path, (long long)(s->at - s->text),
                     wb__cells_place(s, -1, NULL).text, s->separator == '\t' ? "'\\t'" : own,
-                    name_of(other), (long long)count, name_of(other));
+                    csv_rows_name_of(other), (long long)count, csv_rows_name_of(other));
 }
 
 /* Whether a cell of the row is a number. */
@@ -42,7 +42,8 @@ static bool row_has_number(const wb__csv *t)
 }
 
 /* The cause and cure of a cell that is no number. */
-static void explain(const wb__csv *t, const wb__column *k, wb__cell f, char *to, size_t bytes)
+static void csv_rows_explain(const wb__csv *t, const wb__column *k, wb__cell f, char *to,
+                             size_t bytes)
 {
     wb__cells s = {.text = f.text, .at = f.text, .end = f.text + f.length,
                    .separator = t->cells.separator};
@@ -56,7 +57,7 @@ static void explain(const wb__csv *t, const wb__column *k, wb__cell f, char *to,
     else if (other == ',' && count == 1)
         snprintf(to, bytes, "; a number has a decimal point, not a comma");
     else if (other)
-        snprintf(to, bytes, "; it has %s: another .separator?", name_of(other));
+        snprintf(to, bytes, "; it has %s: another .separator?", csv_rows_name_of(other));
     else if (t->like)
         snprintf(to, bytes, "; the column has numbers in the file of .like");
     else if (k->role == WB__FEATURE)
@@ -68,7 +69,7 @@ static void explain(const wb__csv *t, const wb__column *k, wb__cell f, char *to,
 static int not_a_number(const wb__csv *t, int64_t column, const wb__column *k, wb__cell f)
 {
     char cure[300];
-    explain(t, k, f, cure, sizeof cure);
+    csv_rows_explain(t, k, f, cure, sizeof cure);
     return wb__fail(WB_ERROR_FORMAT, "%s: byte %lld (%s): \"%.*s\" is not a number%s",
                     t->cells.path, (long long)(f.text - t->cells.text),
                     wb__cells_place(&t->cells, column, k->name).text, WB__MIN(f.length, 60), f.text,
@@ -76,7 +77,8 @@ static int not_a_number(const wb__csv *t, int64_t column, const wb__column *k, w
 }
 
 /* A cell without a value, or with a word that .like does not have. */
-static int missing(wb__csv *t, int64_t column, const wb__column *k, wb__cell f, bool is_new)
+static int csv_rows_missing(wb__csv *t, int64_t column, const wb__column *k, wb__cell f,
+                            bool is_new)
 {
     const char *cure = is_new ? "the file of .like does not have this word"
                        : t->like && k->role == WB__LABEL
@@ -110,7 +112,7 @@ static const char *name_in_file(const wb__csv *t, int64_t column)
 }
 
 /* Makes a column of words, at its first word. */
-static int begin_words(wb__csv *t, int64_t column, wb__column *k, wb__cell f)
+static int csv_rows_begin_words(wb__csv *t, int64_t column, wb__column *k, wb__cell f)
 {
     const bool classes = k->role == WB__LABEL && !t->c->label_numbers;
     if (t->like || !(classes || (k->role == WB__FEATURE && (t->all_one_hot || t->all_numbered))))
@@ -124,7 +126,7 @@ static int begin_words(wb__csv *t, int64_t column, wb__column *k, wb__cell f)
 }
 
 /* Counts a cell of a column that "*" makes one of words. */
-static void count_cell(const wb__csv *t, wb__words *w, wb__cell f)
+static void csv_rows_count_cell(const wb__csv *t, wb__words *w, wb__cell f)
 {
     double value;
     if (wb__cell_number(f, &value)) {
@@ -137,7 +139,7 @@ static void count_cell(const wb__csv *t, wb__words *w, wb__cell f)
 }
 
 /* Fails if most cells of such a column are numbers: the others have slipped in. */
-static int check_words(const wb__csv *t, int64_t column)
+static int csv_rows_check_words(const wb__csv *t, int64_t column)
 {
     const wb__column *k = &t->c->column[column];
     const wb__words *w = k->words;
@@ -159,12 +161,12 @@ static int check_words(const wb__csv *t, int64_t column)
                         ? ", and a number has a decimal point, not a comma" : "", cure);
 }
 
-static int read_word(wb__csv *t, int64_t column, wb__column *k, wb__cell f, int32_t *word)
+static int csv_rows_read_word(wb__csv *t, int64_t column, wb__column *k, wb__cell f, int32_t *word)
 {
     double value;
     if (t->like) {
         *word = wb__words_find(k->words, f);
-        return *word < 0 ? missing(t, column, k, f, true) : 0;
+        return *word < 0 ? csv_rows_missing(t, column, k, f, true) : 0;
     }
     if (t->only_words && t->lines == 1 && wb__cell_number(f, &value))
         return wb__cells_wrong(&t->cells, f.text, column, k->name,
@@ -172,10 +174,10 @@ static int read_word(wb__csv *t, int64_t column, wb__column *k, wb__cell f, int3
                                "a line of names? then .header = true");
     *word = wb__words_add(k->words, &t->cells, f);
     if (*word < 0) return wb_error_code();
-    if (k->words->found) count_cell(t, k->words, f);
+    if (k->words->found) csv_rows_count_cell(t, k->words, f);
     const int most = k->words->one_hot ? MOST_ONE_HOT : MOST_WORDS;
     if (k->words->n <= most) return 0;
-    if (check_words(t, column)) return wb_error_code();
+    if (csv_rows_check_words(t, column)) return wb_error_code();
     return wb__cells_wrong(&t->cells, f.text, column, k->name,
                            "more than %d words%s%s", most,
                            k->name ? "; .skip leaves out the column" : "",
@@ -183,7 +185,7 @@ static int read_word(wb__csv *t, int64_t column, wb__column *k, wb__cell f, int3
                                                              : "; .numbered gives words numbers");
 }
 
-static void find(wb__csv_found *found, const wb__csv *t, int64_t column, wb__cell f)
+static void csv_rows_find(wb__csv_found *found, const wb__csv *t, int64_t column, wb__cell f)
 {
     if (!found->cell.text) *found = (wb__csv_found){f, t->cells.line, column};
 }
@@ -201,34 +203,36 @@ static int not_finite(const wb__csv *t, int64_t line, int64_t column, wb__cell f
 }
 
 /* Puts a number into x, or into y as f32. */
-static int put_number(wb__csv *t, int64_t column, wb__cell f, double value, wb__csv_value *to)
+static int csv_rows_put_number(wb__csv *t, int64_t column, wb__cell f, double value,
+                               wb__csv_value *to)
 {
     to->number = (float)value;
     if (isfinite(to->number)) return 0;
     if (!t->all_one_hot && !t->all_numbered) return not_finite(t, t->cells.line, column, f);
-    find(&t->infinite, t, column, f);
+    csv_rows_find(&t->infinite, t, column, f);
     return 0;
 }
 
 /* Reads a cell that is not a number of a feature. */
-static int read_cell(wb__csv *t, int64_t column, wb__column *k, wb__cell f, wb__csv_value *to)
+static int csv_rows_read_cell(wb__csv *t, int64_t column, wb__column *k, wb__cell f,
+                              wb__csv_value *to)
 {
     double value;
     if (k->words) to->word = -1;
     else to->number = NAN;
-    if (!f.length || wb__columns_gap(t->c, f)) return missing(t, column, k, f, false);
+    if (!f.length || wb__columns_gap(t->c, f)) return csv_rows_missing(t, column, k, f, false);
     if (!k->words && wb__cell_number(f, &value)) {
         if (k->role == WB__FEATURE || t->c->label_numbers) {
-            return put_number(t, column, f, value, to);
+            return csv_rows_put_number(t, column, f, value, to);
         } else if (value == trunc(value) && fabs(value) <= INT32_MAX) {
             to->word = (int32_t)value;
         } else {
-            find(&t->fraction, t, column, f);
+            csv_rows_find(&t->fraction, t, column, f);
         }
         return 0;
     }
-    const int status = k->words ? 0 : begin_words(t, column, k, f);
-    return status ? status : read_word(t, column, k, f, &to->word);
+    const int status = k->words ? 0 : csv_rows_begin_words(t, column, k, f);
+    return status ? status : csv_rows_read_word(t, column, k, f, &to->word);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -260,7 +264,7 @@ static int wrong_length(const wb__csv *t, int64_t column, bool ends)
                            (long long)t->n);
 }
 
-static int read_row(wb__csv *t)
+static int csv_rows_read_row(wb__csv *t)
 {
     wb__cells *s = &t->cells;
     if (!reserve_row(t)) return WB_ERROR_MEMORY;
@@ -281,9 +285,9 @@ static int read_row(wb__csv *t)
             const bool label = k->role == WB__LABEL;
             wb__csv_value *to = places ? (label ? y : x) + places[column].at : label ? y++ : x++;
             if (plain && !label && !k->words && wb__cell_number(f, &value))
-                status = put_number(t, column, f, value, to);
+                status = csv_rows_put_number(t, column, f, value, to);
             else
-                status = read_cell(t, column, k, f, to);
+                status = csv_rows_read_cell(t, column, k, f, to);
             if (status) return status;
         }
         const bool ends = wb__cells_line_ends(s);
@@ -305,14 +309,14 @@ int wb__csv_rows(wb__csv *t)
     for (int64_t i = 0; i < t->c->n && !t->like; i++)
         if ((w = t->c->column[i].words)) w->numbers = w->others = 0;
     while (!status && wb__cells_next_line(&t->cells)) {
-        status = read_row(t);
+        status = csv_rows_read_row(t);
         if (!t->lines++) t->only_words = !t->like && !t->c->header && !row_has_number(t);
     }
     if (status || t->again) return status;
     if (t->infinite.cell.text)
         return not_finite(t, t->infinite.line, t->infinite.column, t->infinite.cell);
     for (int64_t i = 0; i < t->c->n && !t->like; i++)
-        if (check_words(t, i)) return wb_error_code();
+        if (csv_rows_check_words(t, i)) return wb_error_code();
     if (!t->rows)
         return wb__cells_wrong(&t->cells, t->cells.at, -1, NULL,
                                "no row is left of %lld with .missing = WB_MISSING_DROP",

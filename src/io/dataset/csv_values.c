@@ -4,13 +4,13 @@
 #include "io/borrow.h"
 
 /* One column of x or y in memory: `rows` values, `step` apart. */
-typedef struct { wb__csv_value *first; int64_t step, rows; } strip;
+typedef struct { wb__csv_value *first; int64_t step, rows; } csv_values_strip;
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
 /* Numbers the words of a column in the order of their bytes.  Words of rows that were left out are
  * forgotten. */
-static int renumber(wb__column *k, strip s)
+static int csv_values_renumber(wb__column *k, csv_values_strip s)
 {
     const int n = k->words->n;
     int64_t *uses = wb__alloc_zero((size_t)n + 1, sizeof *uses);
@@ -32,14 +32,14 @@ static int renumber(wb__column *k, strip s)
 
 /* ---- missing values -------------------------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b)
+static int csv_values_by_value(const void *a, const void *b)
 {
     const float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
 }
 
 /* NaN: there is no number. */
-static int mean_of(strip s, float *result)
+static int csv_values_mean_of(csv_values_strip s, float *result)
 {
     double sum = 0;
     int64_t n = 0;
@@ -51,7 +51,7 @@ static int mean_of(strip s, float *result)
     return 0;
 }
 
-static int median_of(strip s, float *result)
+static int median_of(csv_values_strip s, float *result)
 {
     float *all = wb__alloc((size_t)s.rows * sizeof *all);
     if (!all) return WB_ERROR_MEMORY;
@@ -60,14 +60,14 @@ static int median_of(strip s, float *result)
         const float x = s.first[i * s.step].number;
         if (!isnan(x)) all[n++] = x;
     }
-    if (n) qsort(all, (size_t)n, sizeof *all, by_value);
+    if (n) qsort(all, (size_t)n, sizeof *all, csv_values_by_value);
     *result = n ? (float)(((double)all[(n - 1) / 2] + all[n / 2]) / 2) : NAN;
     wb__free(all);
     return 0;
 }
 
 /* The first of the most frequent words. */
-static int frequent_of(const wb__words *w, strip s, float *result)
+static int frequent_of(const wb__words *w, csv_values_strip s, float *result)
 {
     int64_t *uses = wb__alloc_zero((size_t)w->n + 1, sizeof *uses);
     if (!uses) return WB_ERROR_MEMORY;
@@ -83,12 +83,12 @@ static int frequent_of(const wb__words *w, strip s, float *result)
     return 0;
 }
 
-static int find_fill(const wb__csv *t, int64_t column, strip s)
+static int csv_values_find_fill(const wb__csv *t, int64_t column, csv_values_strip s)
 {
     wb__column *k = &t->c->column[column];
     const int status = k->words                              ? frequent_of(k->words, s, &k->fill)
                        : t->c->missing == WB_MISSING_MEDIAN ? median_of(s, &k->fill)
-                                                             : mean_of(s, &k->fill);
+                                                             : csv_values_mean_of(s, &k->fill);
     if (status || !isnan(k->fill)) return status;
     return wb__cells_wrong(&t->cells, t->cells.at, column, k->name,
                            "no value in the whole column%s",
@@ -117,12 +117,12 @@ static int settle_columns(const wb__csv *t)
         wb__column *k = &c->column[i];
         if (k->role == WB__LEFT_OUT) continue;
         const bool label = k->role == WB__LABEL;
-        const strip s = label ? (strip){t->y + y++, t->labels, t->rows}
-                              : (strip){t->x + x++, t->features, t->rows};
-        int status = k->words ? renumber(k, s) : 0;
+        const csv_values_strip s = label ? (csv_values_strip){t->y + y++, t->labels, t->rows}
+                                         : (csv_values_strip){t->x + x++, t->features, t->rows};
+        int status = k->words ? csv_values_renumber(k, s) : 0;
         if (!status && !label &&
             (c->missing == WB_MISSING_MEAN || c->missing == WB_MISSING_MEDIAN))
-            status = find_fill(t, i, s);
+            status = csv_values_find_fill(t, i, s);
         if (status) return status;
         if (!label) report_many_words(t, i);
     }
@@ -132,7 +132,7 @@ static int settle_columns(const wb__csv *t)
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 /* Writes one value of a row, and returns where the next one belongs. */
-static float *put_value(const wb__column *k, wb__csv_value from, float *to)
+static float *csv_values_put_value(const wb__column *k, wb__csv_value from, float *to)
 {
     if (!k->words) {
         *to = isnan(from.number) ? k->fill : from.number;
@@ -151,7 +151,7 @@ static float *put_value(const wb__column *k, wb__csv_value from, float *to)
 
 /* Whether the rows in memory are those of x already: there are no words, and nothing replaces
  * missing values. */
-static bool is_plain(const wb_columns *c)
+static bool csv_values_is_plain(const wb_columns *c)
 {
     for (int64_t i = 0; i < c->n; i++)
         if (c->column[i].role == WB__FEATURE && (c->column[i].words || !isnan(c->column[i].fill)))
@@ -173,7 +173,7 @@ static wb_tensor *make_x(wb__csv *t)
     if (!width)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: x has no column: no column of words has a word",
                              t->cells.path);
-    if (is_plain(c))
+    if (csv_values_is_plain(c))
         return wb__borrow_block(take_fitting(&t->x, t->rows * width), WB_F32, 2,
                                 (int64_t[]){t->rows, width});
     if (t->rows > UINT32_MAX / width)
@@ -183,7 +183,8 @@ static wb_tensor *make_x(wb__csv *t)
     for (int64_t i = 0; x && i < t->rows; i++) {
         const wb__csv_value *from = t->x + i * t->features;
         for (int64_t k = 0; k < c->n; k++)
-            if (c->column[k].role == WB__FEATURE) to = put_value(&c->column[k], *from++, to);
+            if (c->column[k].role == WB__FEATURE)
+                to = csv_values_put_value(&c->column[k], *from++, to);
     }
     return wb__borrow_block(x, WB_F32, 2, (int64_t[]){t->rows, width});
 }

@@ -10,7 +10,7 @@
 
 /* The types of elements in IDX files. 16-bit integers are widened to i32. */
 static const struct { uint8_t code, bytes; wb_dtype dtype;
-} types[] = {
+} idx_types[] = {
     {0x08, 1, WB_U8},  {0x09, 1, WB_I8},  {0x0b, 2, WB_I32},
     {0x0c, 4, WB_I32}, {0x0d, 4, WB_F32}, {0x0e, 8, WB_F64},
 };
@@ -36,9 +36,9 @@ typedef struct {
     int ndim;
     int64_t dims[WB_MAX_DIMS], size, begin;
     const uint8_t *elements;
-} header;
+} idx_header;
 
-static int read_dims(wb__mapping *m, header *h)
+static int idx_read_dims(wb__mapping *m, idx_header *h)
 {
     int64_t size = 1;                   /* like h->size, but with 1 for dimensions of 0 */
     h->size = 1;
@@ -55,22 +55,23 @@ static int read_dims(wb__mapping *m, header *h)
     return 0;
 }
 
-static int read_header(wb__mapping *m, header *h)
+static int idx_read_header(wb__mapping *m, idx_header *h)
 {
-    *h = (header){0};
+    *h = (idx_header){0};
     const uint8_t *magic = wb__map_take(m, &h->begin, 4, "the header");
     if (!magic) return wb_error_code();
-    while (h->type < WB__COUNT(types) && types[h->type].code != magic[2]) h->type++;
-    if (magic[0] || magic[1] || h->type == WB__COUNT(types))
+    while (h->type < WB__COUNT(idx_types) && idx_types[h->type].code != magic[2]) h->type++;
+    if (magic[0] || magic[1] || h->type == WB__COUNT(idx_types))
         return wb__map_fail(m, 0, "%02x %02x %02x is no header of an IDX file", magic[0], magic[1],
                             magic[2]);
     if (magic[3] > WB_MAX_DIMS)
         return wb__map_fail(m, 3, "%d dimensions; at most %d", magic[3], WB_MAX_DIMS);
     h->ndim = magic[3];
-    int status = read_dims(m, h);
+    int status = idx_read_dims(m, h);
     if (status) return status;
     int64_t end = h->begin;
-    if (!wb__map_take(m, &end, h->size * types[h->type].bytes, "elements")) return wb_error_code();
+    if (!wb__map_take(m, &end, h->size * idx_types[h->type].bytes, "elements"))
+        return wb_error_code();
     status = wb__map_end(m, end);
     h->elements = m->data + h->begin;   /* the mapping may have moved */
     return status;
@@ -78,10 +79,10 @@ static int read_header(wb__mapping *m, header *h)
 
 /* Returns the elements in host byte order, in a new block of wb__alloc_aligned; NULL: out of
  * memory. */
-static void *copied(const header *h)
+static void *idx_copied(const idx_header *h)
 {
-    const int bytes = types[h->type].bytes;
-    const size_t each = wb__dtype_size(types[h->type].dtype);
+    const int bytes = idx_types[h->type].bytes;
+    const size_t each = wb__dtype_size(idx_types[h->type].dtype);
     unsigned char *data = wb__alloc_aligned((size_t)h->size * each + 1);
     if (!data) return NULL;
     memcpy(data, h->elements, (size_t)(h->size * bytes));
@@ -99,18 +100,18 @@ static void *copied(const header *h)
  * need no widening, the tensor takes that memory over; else it gets a copy. */
 wb_tensor *wb_load_idx_tensor(const char *path)
 {
-    header h;
+    idx_header h;
     wb__mapping *m = wb__map_begin(path);
     if (!m) return NULL;
     wb_tensor *x = NULL;
-    if (!read_header(m, &h)) {
-        const int bytes = types[h.type].bytes;
+    if (!idx_read_header(m, &h)) {
+        const int bytes = idx_types[h.type].bytes;
         if (m->mapped || bytes == 2 || h.begin % bytes) {
-            x = wb__borrow_block(copied(&h), types[h.type].dtype, h.ndim, h.dims);
+            x = wb__borrow_block(idx_copied(&h), idx_types[h.type].dtype, h.ndim, h.dims);
         } else {
             unsigned char *data = (unsigned char *)(uintptr_t)h.elements;
             big_to_host(data, h.size, bytes);
-            x = wb_borrow(data, types[h.type].dtype, h.ndim, h.dims, wb__free_mapping, m);
+            x = wb_borrow(data, idx_types[h.type].dtype, h.ndim, h.dims, wb__free_mapping, m);
             if (x) return x;
         }
     }
@@ -120,19 +121,19 @@ wb_tensor *wb_load_idx_tensor(const char *path)
 
 int wb__idx_table(wb__mapping *m, bool values, wb__table *out)
 {
-    header h;
+    idx_header h;
     *out = (wb__table){.nameless = true};
-    int status = read_header(m, &h);
+    int status = idx_read_header(m, &h);
     wb__entry *e = status ? NULL : wb__table_add(out, "0");
     if (!e) return wb_error_code();
-    e->dtype = types[h.type].dtype;
+    e->dtype = idx_types[h.type].dtype;
     e->ndim = h.ndim;
     memcpy(e->dims, h.dims, sizeof e->dims);
     e->begin = h.begin;
-    e->bytes = h.size * types[h.type].bytes;
-    snprintf(e->type, sizeof e->type, "0x%02x", types[h.type].code);
+    e->bytes = h.size * idx_types[h.type].bytes;
+    snprintf(e->type, sizeof e->type, "0x%02x", idx_types[h.type].code);
     if (values) {
-        e->data = copied(&h);
+        e->data = idx_copied(&h);
         e->owned = true;
         e->bytes = h.size * (int64_t)wb__dtype_size(e->dtype);
     }

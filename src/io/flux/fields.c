@@ -20,7 +20,7 @@
 #define CONV(kernel)                                                                       \
     FIELD("σ", "activation", FIRST_FUNCTION), SAME("weight", kernel), BIAS(1300),          \
         SAME("stride", AXES_OF_SPACE), SAME("pad", PAD), SAME("dilation", AXES_OF_SPACE)
-#define GROUPS SAME("groups", INT)
+#define CONV_GROUPS SAME("groups", INT)
 #define PAD_MODE SAME("pad_mode", PAD_MODE)
 #define POOL                                                                               \
     FIELD("k", "window", AXES_OF_SPACE), SAME("pad", PAD), SAME("stride", AXES_OF_SPACE)
@@ -73,15 +73,15 @@ const wb__flux_struct wb__flux_structs[] = {
     STRUCT("Scale", "Scale", 1300, 0, "σ scale bias", SAME("scale", WEIGHT), BIAS(0), SIGMA)
     STRUCT("Bilinear", "Bilinear", 1200, 0, "σ weight bias", SAME("weight", MATRIX), BIAS(1300),
            SIGMA)
-    STRUCT("Conv", "Conv", 1612, 0, NULL, CONV(FLIPPED), GROUPS, PAD_MODE)
-    STRUCT("Conv", "Conv", 1205, 1612, "axes 2axes σ weight bias", CONV(FLIPPED), GROUPS)
+    STRUCT("Conv", "Conv", 1612, 0, NULL, CONV(FLIPPED), CONV_GROUPS, PAD_MODE)
+    STRUCT("Conv", "Conv", 1205, 1612, "axes 2axes σ weight bias", CONV(FLIPPED), CONV_GROUPS)
     STRUCT("Conv", "Conv", 0, 1205, "axes 2axes σ weight bias", CONV(FLIPPED))
     STRUCT("ConvTranspose", "ConvTranspose", 1417, 0, "axes 2axes σ weight bias",
            FIELD("σ", "activation", FIRST_FUNCTION), SAME("weight", FLIPPED), BIAS(1300),
            SAME("stride", AXES_OF_SPACE), SAME("pad", PAD), SAME("outpad", COUNTS),
-           SAME("dilation", AXES_OF_SPACE), GROUPS)
+           SAME("dilation", AXES_OF_SPACE), CONV_GROUPS)
     STRUCT("ConvTranspose", "ConvTranspose", 1205, 1417, "axes 2axes σ weight bias",
-           CONV(FLIPPED), GROUPS)
+           CONV(FLIPPED), CONV_GROUPS)
     STRUCT("ConvTranspose", "ConvTranspose", 0, 1205, "axes 2axes σ weight bias", CONV(FLIPPED))
     STRUCT("CrossCor", "Conv", 1612, 0, NULL, CONV(KERNEL), PAD_MODE)
     STRUCT("CrossCor", "Conv", 0, 1612, "axes 2axes σ weight bias", CONV(KERNEL))
@@ -204,8 +204,8 @@ const wb__flux_field *wb__flux_child_field(const char *type, const char *name)
     return f && f->kind >= WB__FIELD_MATRIX && f->kind <= WB__FIELD_STATES ? f : NULL;
 }
 
-static const char *const marks[] = {"γ", "β", "Wi", "Wh", "diag", "affine", "weight", "σ", "stride",
-                                    "groups", "Wh_h̃"};
+static const char *const flux_marks[] = {"γ", "β", "Wi", "Wh", "diag", "affine", "weight", "σ",
+                                         "stride", "groups", "Wh_h̃"};
 enum {
     HAS_NORM = 3, HAS_CELL = 3 << 2, HAS_DIAG = 1 << 4, HAS_AFFINE = 1 << 5, HAS_WEIGHT = 1 << 6,
     HAS_SIGMA = 1 << 7, HAS_STRIDE = 1 << 8, HAS_GROUPS = 1 << 9, HAS_LAST_GATE = 1 << 10
@@ -213,8 +213,8 @@ enum {
 
 unsigned wb__flux_mark(const char *name)
 {
-    for (size_t i = 0; i < WB__COUNT(marks); i++)
-        if (!strcmp(name, marks[i])) return 1u << i;
+    for (size_t i = 0; i < WB__COUNT(flux_marks); i++)
+        if (!strcmp(name, flux_marks[i])) return 1u << i;
     return 0;
 }
 

@@ -10,11 +10,11 @@ typedef struct {
     int (*row)(const wb__flux_row *, void *ctx);
     void *ctx;
     int status;                 /* the last result of `row` */
-} outline;
+} outline_text;
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-static int64_t bytes_in(wb__bson_file *f, const wb__jl *v, int depth)
+static int64_t outline_bytes_in(wb__bson_file *f, const wb__jl *v, int depth)
 {
     wb__jl_array a;
     int64_t sum = 0;
@@ -26,7 +26,7 @@ static int64_t bytes_in(wb__bson_file *f, const wb__jl *v, int depth)
     if (!wb__jl_may_hold_arrays(v)) return 0;
     wb__jl_fields w;
     for (wb__jl_fields_of(f, v, &w); !f->status && wb__jl_fields_next(f, &w);) {
-        int64_t more = bytes_in(f, &w.value, depth + 1);
+        int64_t more = outline_bytes_in(f, &w.value, depth + 1);
         sum = more > INT64_MAX - sum ? INT64_MAX : sum + more;
     }
     return sum;
@@ -34,9 +34,9 @@ static int64_t bytes_in(wb__bson_file *f, const wb__jl *v, int depth)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static int put_value(outline *t, const wb__jl *v, int depth, const char *name);
+static int outline_put_value(outline_text *t, const wb__jl *v, int depth, const char *name);
 
-static const char *value_text(const wb__jl *v, char *out, size_t size)
+static const char *outline_value_text(const wb__jl *v, char *out, size_t size)
 {
     switch (v->kind) {
     case WB__JL_BOOL: snprintf(out, size, "%s", v->integer ? "true" : "false"); return out;
@@ -65,7 +65,7 @@ static const char *activation_text(wb__bson_file *f, const wb__jl *v, char *out,
     return NULL;
 }
 
-static int kind_of(outline *t, const wb__jl *v)
+static int outline_kind_of(outline_text *t, const wb__jl *v)
 {
     wb__jl f;
     wb__jl_array a;
@@ -93,20 +93,20 @@ static int kind_of(outline *t, const wb__jl *v)
 
 /* Whether `row` is called for v, a part of `of`. It is not called for options and functions of a
  * layer, and for numbers and strings in a tuple or list. */
-static bool is_shown(outline *t, const wb__jl *of, const wb__jl *v, int kind)
+static bool is_shown(outline_text *t, const wb__jl *of, const wb__jl *v, int kind)
 {
     bool layer = of->kind == WB__JL_STRUCT && wb__flux_known(of);
     if (kind == WB__FLUX_VALUE)
         return !layer && of->kind != WB__JL_TUPLE && of->kind != WB__JL_LIST &&
                v->kind != WB__JL_OTHER;
     if (v->kind == WB__JL_FUNCTION) return !layer;
-    if (layer && v->kind == WB__JL_TUPLE) return bytes_in(&t->r->f, v, t->r->depth) > 0;
+    if (layer && v->kind == WB__JL_TUPLE) return outline_bytes_in(&t->r->f, v, t->r->depth) > 0;
     if (v->kind == WB__JL_STRUCT && !wb__bson_count(&t->r->f, v->items))
         return !layer && kind == WB__FLUX_LAYER;
     return true;
 }
 
-static int put_fields(outline *t, const wb__jl *v, int depth)
+static int put_fields(outline_text *t, const wb__jl *v, int depth)
 {
     wb__flux_reader *r = t->r;
     wb__jl_fields w;
@@ -117,20 +117,21 @@ static int put_fields(outline *t, const wb__jl *v, int depth)
         size_t back;
         if (!wb__flux_enter(r, w.name, &back)) break;
         if (layers && !strcmp(w.name, "layers")) put_fields(t, &w.value, depth);
-        else if (is_shown(t, v, &w.value, kind_of(t, &w.value)))
-            put_value(t, &w.value, depth, w.name);
+        else if (is_shown(t, v, &w.value, outline_kind_of(t, &w.value)))
+            outline_put_value(t, &w.value, depth, w.name);
         wb__flux_leave(r, back);
     }
     return r->f.status ? r->f.status : t->status;
 }
 
-static int put_value(outline *t, const wb__jl *v, int depth, const char *name)
+static int outline_put_value(outline_text *t, const wb__jl *v, int depth, const char *name)
 {
     wb__bson_file *f = &t->r->f;
     wb__jl_array a;
     char type[2 * WB__JL_NAME], value[WB__JL_NAME];
     wb__flux_row row = {
-        .depth = depth, .path = t->r->path, .name = name, .type = type, .kind = kind_of(t, v)};
+        .depth = depth, .path = t->r->path, .name = name, .type = type, .kind = outline_kind_of(t,
+                                                                                                v)};
     wb__jl shown = wb__flux_unbroadcast(t->r, v);
     wb__jl_type_text(f, &shown, type, sizeof type);
     if (row.kind == WB__FLUX_ARRAY && wb__jl_array_of(f, v, &a)) {
@@ -138,12 +139,12 @@ static int put_value(outline *t, const wb__jl *v, int depth, const char *name)
         row.ndim = a.ndim;
         memcpy(row.dims, a.dims, sizeof row.dims);
     } else if (row.kind == WB__FLUX_VALUE) {
-        row.value = value_text(v, value, sizeof value);
+        row.value = outline_value_text(v, value, sizeof value);
     } else if (wb__jl_may_hold_arrays(v)) {
         row.fields = wb__jl_count(f, v);
         row.value = activation_text(f, v, value, sizeof value);
     }
-    row.bytes = bytes_in(f, v, t->r->depth);
+    row.bytes = outline_bytes_in(f, v, t->r->depth);
     if (f->status) return f->status;
     if (!wb__bson_spend(f, v->shared ? (int64_t)t->r->path_length : 0)) return f->status;
     t->status = t->row(&row, t->ctx);
@@ -157,7 +158,7 @@ int wb__flux_outline(const wb__mapping *m, int (*row)(const wb__flux_row *, void
 {
     wb__flux_reader *r = wb__alloc_zero(1, sizeof *r);
     if (!r) return WB_ERROR_MEMORY;
-    outline t = {.r = r, .row = row, .ctx = ctx};
+    outline_text t = {.r = r, .row = row, .ctx = ctx};
     if (!wb__bson_open(&r->f, m)) {
         wb__jl root = {.kind = WB__JL_DICT, .items = r->f.root};
         wb__jl_fields w;
@@ -165,7 +166,7 @@ int wb__flux_outline(const wb__mapping *m, int (*row)(const wb__flux_row *, void
              !r->f.status && !t.status && wb__jl_fields_next(&r->f, &w);) {
             size_t back;
             if (!strcmp(w.name, "_backrefs") || !wb__flux_enter(r, w.name, &back)) continue;
-            put_value(&t, &w.value, 0, w.name);
+            outline_put_value(&t, &w.value, 0, w.name);
             wb__flux_leave(r, back);
         }
     }

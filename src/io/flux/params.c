@@ -19,9 +19,9 @@ typedef struct {
     int n, capacity, n_states;
     wb__pointer_map seen;
     int status;
-} order;
+} flux_params_order;
 
-static bool add(order *o, expected e)
+static bool flux_params_add(flux_params_order *o, expected e)
 {
     if (!wb__reserve(&o->list, &o->capacity, o->n + 1, sizeof *o->list))
         return o->status = WB_ERROR_MEMORY, false;
@@ -30,11 +30,11 @@ static bool add(order *o, expected e)
     return true;
 }
 
-static void collect(order *o, void *object, const char *path);
+static void flux_params_collect(flux_params_order *o, void *object, const char *path);
 
 /* Returns the struct of Flux that has the arrays of a layer. For a recurrent layer it is the struct
  * of the cell. */
-static const wb__flux_struct *row_of(const wb_layer *l)
+static const wb__flux_struct *flux_params_row_of(const wb_layer *l)
 {
     const wb__flux_struct *row = l ? wb__flux_struct_named(l->type->name) : NULL;
     bool steps = row && row->fields[0].kind == WB__FIELD_CELL;
@@ -49,7 +49,7 @@ static bool is_transposed(const wb__flux_struct *row, const char *name)
     return false;
 }
 
-static void collect_child(order *o, const wb__flux_struct *row, const wb__child *child,
+static void collect_child(flux_params_order *o, const wb__flux_struct *row, const wb__child *child,
                           const char *path)
 {
     if (o->status || wb_is_none(child->object)) return;
@@ -59,7 +59,7 @@ static void collect_child(order *o, const wb__flux_struct *row, const wb__child 
         return;
     }
     if (wb__is_branch(child->object)) {
-        collect(o, child->object, full);
+        flux_params_collect(o, child->object, full);
     } else {
         const wb_tensor *x = child->object;
         void **seen = wb__pointer_map_at(&o->seen, x);
@@ -67,18 +67,19 @@ static void collect_child(order *o, const wb__flux_struct *row, const wb__child 
         bool counts = seen && !*seen && x->op == WB__OP_variable && !(x->flags & WB__FROZEN);
         if (seen) *seen = full;
         bool transposed = is_transposed(row, child->name);
-        if (counts && add(o, (expected){.path = full, .transposed = transposed})) return;
+        if (counts && flux_params_add(o, (expected){.path = full,
+                                                    .transposed = transposed})) return;
     }
     wb__free(full);
 }
 
 /* Collects a layer's parameters in Flux's order. The bias of such a norm comes before its scale.
  * The initial states of a recurrent layer come last, even if Weber's layer has none. */
-static void collect(order *o, void *object, const char *path)
+static void flux_params_collect(flux_params_order *o, void *object, const char *path)
 {
     wb__branch *node = object;
     const wb_layer *l = wb__is(object, &wb__layer_class) ? object : NULL;
-    const wb__flux_struct *row = row_of(l);
+    const wb__flux_struct *row = flux_params_row_of(l);
     bool reversed = row && (!strcmp(row->type, "BatchNorm") || !strcmp(row->type, "GroupNorm") ||
                             !strcmp(row->type, "InstanceNorm"));
     for (int i = 0; i < node->n; i++)
@@ -86,10 +87,10 @@ static void collect(order *o, void *object, const char *path)
     if (!row || !strstr(row->type, "Cell")) return;
     const wb_Recurrent_options *r = l->options;
     int n = r->initial_state ? 0 : !strcmp(row->type, "LSTMCell") ? 2 : 1;
-    for (int i = 0; i < n; i++) add(o, (expected){.state = true});
+    for (int i = 0; i < n; i++) flux_params_add(o, (expected){.state = true});
 }
 
-static void transpose(wb__entry *e)
+static void flux_params_transpose(wb__entry *e)
 {
     if (e->ndim != 2 && e->ndim != 3) return;
     int64_t first = e->dims[0];
@@ -98,7 +99,7 @@ static void transpose(wb__entry *e)
     e->transposed = !e->transposed;
 }
 
-static bool zero(const wb__entry *e)
+static bool flux_params_zero(const wb__entry *e)
 {
     for (int64_t i = 0; i < e->bytes; i++)
         if (((const char *)e->data)[i]) return false;
@@ -107,7 +108,8 @@ static bool zero(const wb__entry *e)
 
 /* Gives the entries the names and shapes of the collected parameters, in the same order. An entry
  * for a state that Weber's layer lacks is dropped. If such an entry is not zero, sets the error. */
-static int name_all(wb__table *t, const char *path, order *o, bool with_states)
+static int flux_params_name_all(wb__table *t, const char *path, flux_params_order *o,
+                                bool with_states)
 {
     int kept = 0, status = 0, at = 0;
     for (int i = 0; i < o->n; i++) {
@@ -115,7 +117,7 @@ static int name_all(wb__table *t, const char *path, order *o, bool with_states)
         if (p->state && !with_states) continue;
         wb__entry *e = &t->entries[at++];
         if (p->state) {
-            if (!status && !zero(e))
+            if (!status && !flux_params_zero(e))
                 status =
                     wb__fail(WB_ERROR_FORMAT,
                              "%s: array %d is a learned initial state: make the recurrent layer "
@@ -127,7 +129,7 @@ static int name_all(wb__table *t, const char *path, order *o, bool with_states)
         wb__free(e->name);
         e->name = p->path;
         p->path = NULL;
-        if (!status && p->transposed) transpose(e);
+        if (!status && p->transposed) flux_params_transpose(e);
         if (e->ndim == 2 && e->dims[0] == 1 && strstr(e->name, "initial_")) {
             e->ndim = 1;
             e->dims[0] = e->dims[1];
@@ -143,15 +145,15 @@ static int name_all(wb__table *t, const char *path, order *o, bool with_states)
 
 int wb__flux_name_params(wb__table *t, const char *path, void *model)
 {
-    order o = {0};
+    flux_params_order o = {0};
     if (!t->nameless) return 0;
-    if (wb__is_branch(model)) collect(&o, model, "");
+    if (wb__is_branch(model)) flux_params_collect(&o, model, "");
     int status = o.status, plain = o.n - o.n_states;
     if (!status && t->n != plain && t->n != o.n)
         status = wb__fail(WB_ERROR_FORMAT,
                           "%s: a list of %d arrays without names; the model has %d parameters",
                           path, t->n, plain);
-    if (!status) status = name_all(t, path, &o, t->n != plain);
+    if (!status) status = flux_params_name_all(t, path, &o, t->n != plain);
     for (int i = 0; i < o.n; i++) wb__free(o.list[i].path);
     wb__free(o.list);
     wb__pointer_map_free(&o.seen);

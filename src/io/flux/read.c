@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_LAYERS = 4096, MOST_LISTED = 40, MOST_NUMBERS = 64, MOST_NAMED = 8 };
+enum { FLUX_READ_MOST_LAYERS = 4096, MOST_LISTED = 40, MOST_NUMBERS = 64, MOST_NAMED = 8 };
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
@@ -47,9 +47,9 @@ void *wb__flux_reason(wb__flux_reader *r, const char *format, ...)
     return NULL;
 }
 
-static void *part_of(wb__flux_reader *r, const wb__jl *v);
+static void *flux_read_part_of(wb__flux_reader *r, const wb__jl *v);
 
-static wb_tensor *tensor_of(wb__flux_reader *r, const wb__jl *v)
+static wb_tensor *flux_read_tensor_of(wb__flux_reader *r, const wb__jl *v)
 {
     wb__jl_array a;
     if (!wb__jl_array_of(&r->f, v, &a) || !a.dtype) return r->f.status ? NULL : WB_NONE;
@@ -61,7 +61,7 @@ static wb_tensor *tensor_of(wb__flux_reader *r, const wb__jl *v)
     return x;
 }
 
-static wb_tree *tree_of(wb__flux_reader *r, const wb__jl *v)
+static wb_tree *flux_read_tree_of(wb__flux_reader *r, const wb__jl *v)
 {
     wb__jl_fields w;
     if (!wb__bson_spend(&r->f, v->shared ? v->items.bytes : 0)) return NULL;
@@ -72,7 +72,7 @@ static wb_tree *tree_of(wb__flux_reader *r, const wb__jl *v)
         size_t back;
         void *part = NULL;
         if (wb__jl_fields_next(&r->f, &w) && wb__flux_enter(r, w.name, &back)) {
-            part = part_of(r, &w.value);
+            part = flux_read_part_of(r, &w.value);
             wb__flux_leave(r, back);
         }
         if (!part) return NULL;
@@ -85,7 +85,7 @@ static wb_tree *tree_of(wb__flux_reader *r, const wb__jl *v)
 
 /* Reads a field of an unknown part for .substitute. Structs are read as layers. Returns WB_NONE for
  * a value that .substitute does not get, NULL on failure. */
-static void *part_of(wb__flux_reader *r, const wb__jl *v)
+static void *flux_read_part_of(wb__flux_reader *r, const wb__jl *v)
 {
     bool keep = r->o->substitute != NULL;
     wb_function f;
@@ -93,7 +93,7 @@ static void *part_of(wb__flux_reader *r, const wb__jl *v)
     case WB__JL_GPU:
         wb__jl_gpu_fail(&r->f, v, r->path);
         return NULL;
-    case WB__JL_ARRAY: return keep ? tensor_of(r, v) : WB_NONE;
+    case WB__JL_ARRAY: return keep ? flux_read_tensor_of(r, v) : WB_NONE;
     case WB__JL_NUMBER:
         if (!keep || !wb__bson_spend(&r->f, 64)) return r->f.status ? NULL : WB_NONE;
         return v->whole ? wb_from(&v->integer, WB_I64, 0, NULL)
@@ -101,15 +101,15 @@ static void *part_of(wb__flux_reader *r, const wb__jl *v)
     case WB__JL_FUNCTION:
         f = wb__flux_function(v);
         return keep && f ? (void *)wb_layer_from_function(f) : WB_NONE;
-    case WB__JL_TUPLE: return tree_of(r, v);
+    case WB__JL_TUPLE: return flux_read_tree_of(r, v);
     case WB__JL_LIST: case WB__JL_DICT:
-        return wb__jl_count(&r->f, v) <= MOST_NUMBERS ? (void *)tree_of(r, v)
+        return wb__jl_count(&r->f, v) <= MOST_NUMBERS ? (void *)flux_read_tree_of(r, v)
                : r->f.status                          ? NULL
                                                       : WB_NONE;
     case WB__JL_STRUCT:
-        if (wb__jl_named_tuple(v)) return tree_of(r, v);
+        if (wb__jl_named_tuple(v)) return flux_read_tree_of(r, v);
         if (!strcmp(wb__jl_last(v), "Adjoint") || !strcmp(wb__jl_last(v), "Transpose"))
-            return keep ? tensor_of(r, v) : WB_NONE;
+            return keep ? flux_read_tensor_of(r, v) : WB_NONE;
         if (!wb__bson_count(&r->f, v->items))       /* such as Colon */
             return r->f.status ? NULL : WB_NONE;
         return wb__flux_layer(r, v);
@@ -117,7 +117,7 @@ static void *part_of(wb__flux_reader *r, const wb__jl *v)
     }
 }
 
-static void note_unknown(wb__flux_reader *r, const char *type, int n, const char *reason)
+static void flux_read_note_unknown(wb__flux_reader *r, const char *type, int n, const char *reason)
 {
     if (r->n_unknown++ >= MOST_LISTED) return;
     const char *path = *r->path ? r->path : r->variable, *s = n == 1 ? "" : "s";
@@ -126,16 +126,16 @@ static void note_unknown(wb__flux_reader *r, const char *type, int n, const char
 }
 
 /* Returns l. If l is NULL, memory was short, and r->f.status is set to WB_ERROR_MEMORY. */
-static wb_layer *made(wb__flux_reader *r, wb_layer *l)
+static wb_layer *flux_read_made(wb__flux_reader *r, wb_layer *l)
 {
     if (!l && !r->f.status) r->f.status = WB_ERROR_MEMORY;
     return l;
 }
 
 /* Returns a placeholder layer, so that reading continues and finds all unknown parts. */
-static wb_layer *nothing(wb__flux_reader *r)
+static wb_layer *flux_read_nothing(wb__flux_reader *r)
 {
-    return made(r, wb_layer_from_function(wb_identity));
+    return flux_read_made(r, wb_layer_from_function(wb_identity));
 }
 
 WB__PROGRAM_CALL(substitute_call, substitute_run, wb_layer *,
@@ -162,7 +162,7 @@ wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
     const int64_t channels = r->channels;
     size_t listed = r->unknown.length;
     int n_before = r->n_unknown, n = inside ? wb__jl_count(&r->f, v) : 0;
-    wb_tree *fields = inside ? tree_of(r, v) : wb__tree_new(0);
+    wb_tree *fields = inside ? flux_read_tree_of(r, v) : wb__tree_new(0);
     if (!fields || r->f.status) return NULL;
     r->channels = 0;
     wb_layer *l = NULL;
@@ -176,8 +176,8 @@ wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
         if (r->unknown.text) r->unknown.text[r->unknown.length = listed] = 0;
         return l;
     }
-    note_unknown(r, type, n, *reason ? reason : NULL);
-    return nothing(r);
+    flux_read_note_unknown(r, type, n, *reason ? reason : NULL);
+    return flux_read_nothing(r);
 }
 
 /* ---- containers ------------------------------------------------------------------------------ */
@@ -207,7 +207,7 @@ static bool dense_follows(wb__flux_reader *r, wb__jl_fields w)
     return false;
 }
 
-static wb_layer *inner_layer(wb__flux_reader *r, const wb__jl_fields *w, bool chain)
+static wb_layer *flux_read_inner_layer(wb__flux_reader *r, const wb__jl_fields *w, bool chain)
 {
     const wb__jl *v = &w->value;
     if (!chain || v->kind != WB__JL_CLOSURE || !r->channels || wb__jl_count(&r->f, v) ||
@@ -217,7 +217,7 @@ static wb_layer *inner_layer(wb__flux_reader *r, const wb__jl_fields *w, bool ch
             "%s: \"%s\" is a closure (%s) between images and a Dense: taken for Flatten",
             r->f.map->path, r->path, v->name);
     r->channels = 0;
-    return made(r, wb_Flatten());
+    return flux_read_made(r, wb_Flatten());
 }
 
 static bool read_layers(wb__flux_reader *r, const wb__jl *list, bool chain, inner_layers *p)
@@ -228,8 +228,8 @@ static bool read_layers(wb__flux_reader *r, const wb__jl *list, bool chain, inne
     int n = known ? wb__jl_count(&r->f, list) : 0;
     *p = (inner_layers){.named = wb__jl_named_tuple(list)};
     if (!known) return wb__flux_reason(r, "its layers are no list"), false;
-    if (n > MOST_LAYERS)
-        return wb__flux_reason(r, "%d layers are more than %d", n, MOST_LAYERS), false;
+    if (n > FLUX_READ_MOST_LAYERS)
+        return wb__flux_reason(r, "%d layers are more than %d", n, FLUX_READ_MOST_LAYERS), false;
     if (!wb__bson_spend(&r->f, list->shared ? list->items.bytes : 0)) return false;
     p->layers = wb__alloc_zero((size_t)n + 1, sizeof *p->layers);
     p->names = wb__alloc_zero((size_t)n + 1, sizeof *p->names);
@@ -247,7 +247,7 @@ static bool read_layers(wb__flux_reader *r, const wb__jl *list, bool chain, inne
             return false;
         }
         p->names[p->n] = wb__strdup(w.name);
-        p->layers[p->n] = inner_layer(r, &w, chain);
+        p->layers[p->n] = flux_read_inner_layer(r, &w, chain);
         wb__flux_leave(r, back);
         p->n++;
         if (!p->names[p->n - 1] && !r->f.status) r->f.status = WB_ERROR_MEMORY;
@@ -256,8 +256,8 @@ static bool read_layers(wb__flux_reader *r, const wb__jl *list, bool chain, inne
     return !r->f.status;
 }
 
-static wb_layer *assembled(wb__flux_reader *r, const char *type, const void *options,
-                           inner_layers *p)
+static wb_layer *flux_read_assembled(wb__flux_reader *r, const char *type, const void *options,
+                                     inner_layers *p)
 {
     wb_layer *l = wb__layer_type_named(type)->assemble(
         options, p->n, p->named ? (const char *const *)p->names : NULL, p->layers);
@@ -268,7 +268,7 @@ static wb_layer *assembled(wb__flux_reader *r, const char *type, const void *opt
     return l;
 }
 
-typedef struct { size_t size; wb__connection connection; } join_options;
+typedef struct { size_t size; wb__connection connection; } flux_read_join_options;
 
 /* Returns the connection of a layer. NULL with r->f.status set: failed. NULL with r->reason set:
  * the connection is unknown. */
@@ -291,24 +291,24 @@ bool wb__flux_contains(const wb__jl *v)
 
 /* Reads a layer with a list of layers. NULL with r->f.status set: failed. NULL with r->reason set:
  * the layer is an unknown part. */
-static wb_layer *container(wb__flux_reader *r, const wb__jl *v)
+static wb_layer *flux_read_container(wb__flux_reader *r, const wb__jl *v)
 {
     const bool chain = wb__jl_flux(v, "Chain"), joins = !chain && !wb__jl_flux(v, "Maxout");
     inner_layers p;
     wb__jl list = chain ? wb__jl_item(&r->f, v, 0) : wb__jl_field(&r->f, v, "layers");
-    join_options o = {sizeof o, joins ? connection_of(r, v) : NULL};
+    flux_read_join_options o = {sizeof o, joins ? connection_of(r, v) : NULL};
     wb_layer *l = NULL;
     if (joins && !o.connection) return NULL;
     if (read_layers(r, &list, chain, &p))
-        l = p.n     ? assembled(r, wb__jl_last(v), joins ? &o : NULL, &p)
-            : chain ? nothing(r)
+        l = p.n     ? flux_read_assembled(r, wb__jl_last(v), joins ? &o : NULL, &p)
+            : chain ? flux_read_nothing(r)
                     : wb__flux_reason(r, "it has no layers");
     drop_layers(&p);
     if (joins && o.connection == wb__connection_by_name("vcat")) r->channels = 0;
     return l;
 }
 
-static wb_layer *skip(wb__flux_reader *r, const wb__jl *v)
+static wb_layer *flux_read_skip(wb__flux_reader *r, const wb__jl *v)
 {
     size_t back;
     wb__jl inner = wb__jl_field(&r->f, v, "layers");
@@ -316,24 +316,24 @@ static wb_layer *skip(wb__flux_reader *r, const wb__jl *v)
     if (!connection || !wb__flux_enter(r, "layers", &back)) return NULL;
     wb_layer *l = wb__flux_layer(r, &inner);
     wb__flux_leave(r, back);
-    return l ? made(r, wb_SkipConnection(l, connection)) : NULL;
+    return l ? flux_read_made(r, wb_SkipConnection(l, connection)) : NULL;
 }
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-static wb_layer *function_layer(wb__flux_reader *r, const wb__jl *v)
+static wb_layer *flux_read_function_layer(wb__flux_reader *r, const wb__jl *v)
 {
     wb_function f = wb__flux_function(v);
-    if (!strcmp(wb__jl_last(v), "flatten")) return r->channels = 0, made(r, wb_Flatten());
-    return f ? made(r, wb_layer_from_function(f)) : NULL;
+    if (!strcmp(wb__jl_last(v), "flatten")) return r->channels = 0, flux_read_made(r, wb_Flatten());
+    return f ? flux_read_made(r, wb_layer_from_function(f)) : NULL;
 }
 
 static wb_layer *struct_layer(wb__flux_reader *r, const wb__jl *v)
 {
-    if (wb__flux_contains(v)) return container(r, v);
-    if (wb__jl_flux(v, "SkipConnection")) return skip(r, v);
+    if (wb__flux_contains(v)) return flux_read_container(r, v);
+    if (wb__jl_flux(v, "SkipConnection")) return flux_read_skip(r, v);
     wb__jl f = wb__flux_unbroadcast(r, v);
-    return f.kind == WB__JL_FUNCTION ? function_layer(r, &f) : wb__flux_plain(r, v);
+    return f.kind == WB__JL_FUNCTION ? flux_read_function_layer(r, &f) : wb__flux_plain(r, v);
 }
 
 static bool is_mutable(const wb__jl *v)
@@ -356,7 +356,7 @@ wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
     if (seen && *seen) return *seen;
     if (v->shared && !wb__bson_spend(&r->f, v->items.bytes)) return NULL;
     wb_layer *l = v->kind == WB__JL_STRUCT     ? struct_layer(r, v)
-                  : v->kind == WB__JL_FUNCTION ? function_layer(r, v)
+                  : v->kind == WB__JL_FUNCTION ? flux_read_function_layer(r, v)
                                                : NULL;
     if (!l && !r->f.status) l = wb__flux_unknown(r, v);
     if (!l && !r->f.status) r->f.status = wb__error_or(WB_ERROR_MEMORY);
@@ -393,7 +393,7 @@ static const char *layers_in(wb__flux_reader *r, const char *name, const wb__jl 
     return list->text ? list->text : "";
 }
 
-static wb_layer *no_layer(wb__flux_reader *r, const char *name, const wb__jl *v)
+static wb_layer *flux_read_no_layer(wb__flux_reader *r, const char *name, const wb__jl *v)
 {
     char type[2 * WB__JL_NAME];
     wb__text list = {0};
@@ -417,7 +417,7 @@ static wb_layer *from_variable(wb__flux_reader *r, const char *name, const wb__j
         v->kind == WB__JL_FUNCTION || v->kind == WB__JL_CLOSURE || v->kind == WB__JL_GPU ||
         (v->kind == WB__JL_STRUCT && !wb__jl_named_tuple(v) && strcmp(wb__jl_last(v), "Params"));
     if (r->f.status) return NULL;
-    if (!layer) return no_layer(r, name, v);
+    if (!layer) return flux_read_no_layer(r, name, v);
     wb_layer *l = wb__flux_layer(r, v);
     if (!l || r->f.status) return NULL;
     if (!r->n_unknown) return l;

@@ -12,7 +12,7 @@ static bool is_true(wb__flux_reading *x, const char *field)
 
 /* ---- options from the shapes of arrays ------------------------------------------------------- */
 
-static bool dense(wb__flux_reading *x)
+static bool flux_read_dense(wb__flux_reading *x)
 {
     wb_Dense_options *o = &x->o.dense;
     const int64_t *dims = x->s[0].a.dims;
@@ -21,7 +21,7 @@ static bool dense(wb__flux_reading *x)
     return wb__flux_positive(x->r, &x->s[0], 2) && wb__flux_has_shape(x->r, &x->s[1], 1, dims);
 }
 
-static bool conv(wb__flux_reading *x)
+static bool flux_read_conv(wb__flux_reading *x)
 {
     wb_Conv_options *o = &x->o.conv;
     int64_t *dims = x->s[0].a.dims;
@@ -36,7 +36,7 @@ static bool conv(wb__flux_reading *x)
     return true;
 }
 
-static bool conv_groups(wb__flux_reading *x)
+static bool flux_read_conv_groups(wb__flux_reading *x)
 {
     wb_Conv_options *o = &x->o.conv;
     const int64_t *dims = x->s[0].a.dims;
@@ -52,7 +52,7 @@ static bool conv_groups(wb__flux_reading *x)
 /* Checks the arrays of a norm with statistics, scale, bias, mean and var, which all have the shape
  * [channels] or are missing. Sets *channels if there is an array, *affine to whether there are
  * scale and bias, *tracked to whether there are mean and var. */
-static bool norm(wb__flux_reading *x, int64_t *channels, bool *affine, bool *tracked)
+static bool flux_read_norm(wb__flux_reading *x, int64_t *channels, bool *affine, bool *tracked)
 {
     enum { SCALE, SHIFT, MEAN, VAR };
     wb__flux_reader *r = x->r;
@@ -70,24 +70,24 @@ static bool norm(wb__flux_reading *x, int64_t *channels, bool *affine, bool *tra
            wb__flux_reason(r, "it has neither parameters nor statistics");
 }
 
-static bool batchnorm(wb__flux_reading *x)
+static bool flux_read_batchnorm(wb__flux_reading *x)
 {
     wb_BatchNorm_options *o = &x->o.batchnorm;
     bool affine, tracked;
     o->channels = 0;                    /* the arrays have it */
-    if (!norm(x, &o->channels, &affine, &tracked)) return false;
+    if (!flux_read_norm(x, &o->channels, &affine, &tracked)) return false;
     o->affine = affine;
     o->track_stats = tracked;
     return true;
 }
 
-static bool instancenorm(wb__flux_reading *x)
+static bool flux_read_instancenorm(wb__flux_reading *x)
 {
     wb_InstanceNorm_options *o = &x->o.instancenorm;
-    return norm(x, &o->channels, &o->affine, &o->track_stats);
+    return flux_read_norm(x, &o->channels, &o->affine, &o->track_stats);
 }
 
-static bool groupnorm(wb__flux_reading *x)
+static bool flux_read_groupnorm(wb__flux_reading *x)
 {
     wb_GroupNorm_options *o = &x->o.groupnorm;
     wb__flux_reader *r = x->r;
@@ -103,7 +103,7 @@ static bool groupnorm(wb__flux_reading *x)
     return true;
 }
 
-static bool layernorm(wb__flux_reading *x)
+static bool flux_read_layernorm(wb__flux_reading *x)
 {
     wb_LayerNorm_options *o = &x->o.layernorm;
     wb__flux_reader *r = x->r;
@@ -127,21 +127,21 @@ static bool layernorm(wb__flux_reading *x)
     return n >= 1 || wb__flux_reason(r, "its size is unknown");
 }
 
-static bool embedding(wb__flux_reading *x)
+static bool flux_read_embedding(wb__flux_reading *x)
 {
     x->o.embedding.n = x->s[0].a.dims[0];
     x->o.embedding.dim = x->s[0].a.dims[1];
     return wb__flux_positive(x->r, &x->s[0], 2);
 }
 
-static bool bag(wb__flux_reading *x)
+static bool flux_read_bag(wb__flux_reading *x)
 {
     x->o.bag.n = x->s[0].a.dims[0];
     x->o.bag.dim = x->s[0].a.dims[1];
     return wb__flux_positive(x->r, &x->s[0], 2);
 }
 
-static bool scale(wb__flux_reading *x)
+static bool flux_read_scale(wb__flux_reading *x)
 {
     const wb__flux_child *s = x->s;
     const int n = s[0].a.ndim;
@@ -150,7 +150,7 @@ static bool scale(wb__flux_reading *x)
     return wb__flux_positive(x->r, &s[0], n) && wb__flux_has_shape(x->r, &s[1], n, s[0].a.dims);
 }
 
-static bool bilinear(wb__flux_reading *x)
+static bool flux_read_bilinear(wb__flux_reading *x)
 {
     wb_Bilinear_options *o = &x->o.bilinear;
     const int64_t *dims = x->s[0].a.dims;
@@ -160,14 +160,14 @@ static bool bilinear(wb__flux_reading *x)
     return wb__flux_positive(x->r, &x->s[0], 3) && wb__flux_has_shape(x->r, &x->s[1], 1, dims);
 }
 
-static bool adaptive(wb__flux_reading *x)
+static bool flux_read_adaptive(wb__flux_reading *x)
 {
     x->o.adaptive.fixed = true;
     return true;
 }
 
 /* The mode of an Upsample is the first parameter of its type. */
-static bool upsample(wb__flux_reading *x)
+static bool flux_read_upsample(wb__flux_reading *x)
 {
     wb__bson_file *f = &x->r->f;
     wb_Upsample_options *o = &x->o.upsample;
@@ -216,7 +216,7 @@ bool wb__flux_join_gates(wb__flux_reader *r, const wb__jl_array *gates, const wb
     return lower != NULL;
 }
 
-static bool cell(wb__flux_reading *x)
+static bool flux_read_cell(wb__flux_reading *x)
 {
     wb_Recurrent_options *o = &x->o.recurrent;
     wb__flux_child *s = x->s;
@@ -234,7 +234,7 @@ static bool cell(wb__flux_reading *x)
     return wb__flux_has_shape(x->r, &s[joins ? 3 : 2], 1, &rows);
 }
 
-static bool attention(wb__flux_reading *x)
+static bool flux_read_attention(wb__flux_reading *x)
 {
     static const char *const names[4] = {"q_proj", "k_proj", "v_proj", "out_proj"};
     wb__flux_reader *r = x->r;
@@ -268,37 +268,37 @@ static bool attention(wb__flux_reading *x)
 
 /* ---- the kinds ------------------------------------------------------------------------------- */
 
-static const wb__flux_kind kinds[] = {
-    {"Dense", WB__IMAGES_ENDS, dense, NULL, false},
-    {"Conv", WB__IMAGES_STARTS, conv, conv_groups, false},
-    {"ConvTranspose", WB__IMAGES_STARTS, conv, conv_groups, false},
+static const wb__flux_kind flux_read_kinds[] = {
+    {"Dense", WB__IMAGES_ENDS, flux_read_dense, NULL, false},
+    {"Conv", WB__IMAGES_STARTS, flux_read_conv, flux_read_conv_groups, false},
+    {"ConvTranspose", WB__IMAGES_STARTS, flux_read_conv, flux_read_conv_groups, false},
     {"MaxPool", WB__IMAGES_POOLS, NULL, NULL, false},
     {"MeanPool", WB__IMAGES_POOLS, NULL, NULL, false},
     {"GlobalMaxPool", WB__IMAGES_POOLS, NULL, NULL, false},
     {"GlobalMeanPool", WB__IMAGES_POOLS, NULL, NULL, false},
-    {"AdaptiveMaxPool", WB__IMAGES_POOLS, adaptive, NULL, false},
-    {"AdaptiveMeanPool", WB__IMAGES_POOLS, adaptive, NULL, false},
-    {"Upsample", WB__IMAGES_POOLS, upsample, NULL, false},
+    {"AdaptiveMaxPool", WB__IMAGES_POOLS, flux_read_adaptive, NULL, false},
+    {"AdaptiveMeanPool", WB__IMAGES_POOLS, flux_read_adaptive, NULL, false},
+    {"Upsample", WB__IMAGES_POOLS, flux_read_upsample, NULL, false},
     {"PixelShuffle", WB__IMAGES_POOLS, NULL, NULL, false},
-    {"BatchNorm", WB__IMAGES_KEEPS, batchnorm, NULL, false},
-    {"InstanceNorm", WB__IMAGES_KEEPS, instancenorm, NULL, false},
-    {"GroupNorm", WB__IMAGES_KEEPS, groupnorm, NULL, false},
-    {"LayerNorm", WB__IMAGES_KEEPS, layernorm, NULL, false},
-    {"Scale", WB__IMAGES_KEEPS, scale, NULL, false},
-    {"Bilinear", WB__IMAGES_ENDS, bilinear, NULL, false},
+    {"BatchNorm", WB__IMAGES_KEEPS, flux_read_batchnorm, NULL, false},
+    {"InstanceNorm", WB__IMAGES_KEEPS, flux_read_instancenorm, NULL, false},
+    {"GroupNorm", WB__IMAGES_KEEPS, flux_read_groupnorm, NULL, false},
+    {"LayerNorm", WB__IMAGES_KEEPS, flux_read_layernorm, NULL, false},
+    {"Scale", WB__IMAGES_KEEPS, flux_read_scale, NULL, false},
+    {"Bilinear", WB__IMAGES_ENDS, flux_read_bilinear, NULL, false},
     {"Dropout", WB__IMAGES_KEEPS, NULL, NULL, false},
     {"AlphaDropout", WB__IMAGES_KEEPS, NULL, NULL, false},
-    {"Embedding", WB__IMAGES_ENDS, embedding, NULL, false},
-    {"EmbeddingBag", WB__IMAGES_ENDS, bag, NULL, false},
-    {"RNNCell", WB__IMAGES_ENDS, cell, NULL, false},
-    {"LSTMCell", WB__IMAGES_ENDS, cell, NULL, false},
-    {"GRUCell", WB__IMAGES_ENDS, cell, NULL, false},
-    {"GRUv3Cell", WB__IMAGES_ENDS, cell, NULL, false},
-    {"MultiHeadAttention", WB__IMAGES_KEEPS, attention, NULL, true}};
+    {"Embedding", WB__IMAGES_ENDS, flux_read_embedding, NULL, false},
+    {"EmbeddingBag", WB__IMAGES_ENDS, flux_read_bag, NULL, false},
+    {"RNNCell", WB__IMAGES_ENDS, flux_read_cell, NULL, false},
+    {"LSTMCell", WB__IMAGES_ENDS, flux_read_cell, NULL, false},
+    {"GRUCell", WB__IMAGES_ENDS, flux_read_cell, NULL, false},
+    {"GRUv3Cell", WB__IMAGES_ENDS, flux_read_cell, NULL, false},
+    {"MultiHeadAttention", WB__IMAGES_KEEPS, flux_read_attention, NULL, true}};
 
 const wb__flux_kind *wb__flux_kind_of(const char *layer)
 {
-    for (size_t i = 0; i < WB__COUNT(kinds); i++)
-        if (!strcmp(layer, kinds[i].layer)) return &kinds[i];
+    for (size_t i = 0; i < WB__COUNT(flux_read_kinds); i++)
+        if (!strcmp(layer, flux_read_kinds[i].layer)) return &flux_read_kinds[i];
     return NULL;
 }

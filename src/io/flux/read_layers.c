@@ -9,7 +9,7 @@
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
-static void *option(wb__flux_reading *x, const char *name)
+static void *flux_layer_option(wb__flux_reading *x, const char *name)
 {
     return wb__layer_option(x->type, &x->o, name);
 }
@@ -27,7 +27,7 @@ const wb__flux_struct *wb__flux_row_of(wb__flux_reader *r, const wb__jl *v)
 /* Reads the array of a field. False with r->reason set: the value is no array of floats, or a
  * required array is missing. False with r->f.status set: another failure, such as an array in GPU
  * memory. */
-static bool take(wb__flux_reading *x, const wb__jl *v, const wb__flux_field *f)
+static bool flux_layer_take(wb__flux_reading *x, const wb__jl *v, const wb__flux_field *f)
 {
     wb__flux_reader *r = x->r;
     wb__jl value = wb__jl_field(&r->f, v, f->name);
@@ -53,7 +53,7 @@ bool wb__flux_take_all(wb__flux_reading *x, const wb__jl *v, const wb__flux_stru
 {
     const wb__flux_field *f = NULL;
     while ((f = wb__flux_field_after(row, f))) {
-        if (f->kind >= WB__FIELD_MATRIX && f->kind <= WB__FIELD_BIAS && !take(x, v, f))
+        if (f->kind >= WB__FIELD_MATRIX && f->kind <= WB__FIELD_BIAS && !flux_layer_take(x, v, f))
             return false;
         if (f->kind != WB__FIELD_AFFINE) continue;
         wb__jl inner = wb__jl_field(&x->r->f, v, f->name);
@@ -81,7 +81,7 @@ bool wb__flux_positive(wb__flux_reader *r, const wb__flux_child *s, int ndim)
 }
 
 /* Returns a dtype that can hold the values of all n arrays without loss. */
-static wb_dtype widest(int n, const wb__flux_child *s)
+static wb_dtype flux_layer_widest(int n, const wb__flux_child *s)
 {
     wb_dtype t = 0;
     for (int i = 0; i < n; i++) {
@@ -93,14 +93,14 @@ static wb_dtype widest(int n, const wb__flux_child *s)
     return t;
 }
 
-static bool alike(const wb_tensor *x, const wb_tensor *y)
+static bool flux_layer_alike(const wb_tensor *x, const wb_tensor *y)
 {
     return x->dtype == y->dtype && x->ndim == y->ndim &&
            !memcmp(x->dims, y->dims, (size_t)x->ndim * sizeof *x->dims) &&
            (x->flags & WB__FROZEN) == (y->flags & WB__FROZEN);
 }
 
-static int fill_child(wb__flux_reader *r, wb_layer *l, int i, const wb__flux_child *s)
+static int flux_layer_fill_child(wb__flux_reader *r, wb_layer *l, int i, const wb__flux_child *s)
 {
     wb_tensor *x = wb__layer_child(l, i);
     const char *name = l->node.children[i].name;        /* the layer may own it */
@@ -115,7 +115,7 @@ static int fill_child(wb__flux_reader *r, wb_layer *l, int i, const wb__flux_chi
     const char *key = (const char *)s->a.at + s->a.transposed;
     void **shared = s->a.shared ? wb__pointer_map_at(&r->arrays, key) : NULL, *made;
     if (s->a.shared && !shared) return WB_ERROR_MEMORY;
-    if (shared && *shared && alike(*shared, x)) {
+    if (shared && *shared && flux_layer_alike(*shared, x)) {
         wb__branch_put(&l->node, i, name, *shared);
         return 0;
     }
@@ -131,7 +131,7 @@ static int fill_child(wb__flux_reader *r, wb_layer *l, int i, const wb__flux_chi
 
 /* Copies the arrays into the new layer `l` and returns it. NULL, with r->reason or r->f.status set:
  * `l` is NULL, or the copying failed. */
-static wb_layer *filled(wb__flux_reader *r, wb_layer *l, int n, const wb__flux_child *s)
+static wb_layer *flux_layer_filled(wb__flux_reader *r, wb_layer *l, int n, const wb__flux_child *s)
 {
     if (!l) {
         if (wb_error_code() == WB_ERROR_MEMORY) r->f.status = WB_ERROR_MEMORY;
@@ -142,7 +142,7 @@ static wb_layer *filled(wb__flux_reader *r, wb_layer *l, int n, const wb__flux_c
         int at = 0;
         while (at < l->node.n && strcmp(l->node.children[at].name, s[i].child)) at++;
         if (at == l->node.n || wb_is_none(l->node.children[at].object)) continue;
-        int status = fill_child(r, l, at, &s[i]);
+        int status = flux_layer_fill_child(r, l, at, &s[i]);
         if (status) return r->f.status = status, NULL;
     }
     return l;
@@ -150,15 +150,16 @@ static wb_layer *filled(wb__flux_reader *r, wb_layer *l, int n, const wb__flux_c
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static double number(wb__flux_reader *r, const wb__jl *v, const char *field, double by_default)
+static double flux_layer_number(wb__flux_reader *r, const wb__jl *v, const char *field,
+                                double by_default)
 {
     wb__jl value = wb__jl_field(&r->f, v, field);
     return value.kind == WB__JL_NUMBER ? value.real : by_default;
 }
 
 /* Reads 1 to 3 numbers, which must be at least `least`. (w, h) in Julia becomes {h, w} in `out`. */
-static bool of_space(wb__flux_reader *r, const wb__jl *value, const char *field, int64_t least,
-                     int64_t *out)
+static bool flux_layer_of_space(wb__flux_reader *r, const wb__jl *value, const char *field,
+                                int64_t least, int64_t *out)
 {
     int64_t given[4], sizes[3];
     const int n = wb__jl_integers(&r->f, value, 3, given);
@@ -176,7 +177,8 @@ static bool of_space(wb__flux_reader *r, const wb__jl *value, const char *field,
 
 /* Reads a padding of the window or kernel that `stride` slides. (w, h) or (left, right, top,
  * bottom) in Julia becomes {top, bottom, left, right} in `list`. */
-static bool pad(wb__flux_reader *r, const wb__jl *value, const wb__jl *stride, int64_t *list)
+static bool flux_layer_pad(wb__flux_reader *r, const wb__jl *value, const wb__jl *stride,
+                           int64_t *list)
 {
     int64_t p[7], sides[6], strides[4];
     const int n = wb__jl_integers(&r->f, value, 6, p);
@@ -194,7 +196,7 @@ static bool pad(wb__flux_reader *r, const wb__jl *value, const wb__jl *stride, i
     return true;
 }
 
-static bool padding_mode(wb__flux_reader *r, const wb__jl *value, int64_t *mode)
+static bool flux_layer_padding_mode(wb__flux_reader *r, const wb__jl *value, int64_t *mode)
 {
     for (const wb__flux_value_name *row = wb__flux_pad_modes; row->julia; row++)
         if (value->kind == WB__JL_SYMBOL && wb__bson_equals(value->items, row->julia))
@@ -204,7 +206,7 @@ static bool padding_mode(wb__flux_reader *r, const wb__jl *value, int64_t *mode)
 }
 
 /* Reads the function that reduces the rows of a bag. */
-static bool reduction(wb__flux_reader *r, const wb__jl *value, int64_t *mode)
+static bool flux_layer_reduction(wb__flux_reader *r, const wb__jl *value, int64_t *mode)
 {
     for (const wb__flux_value_name *row = wb__flux_reductions; row->julia; row++)
         if (value->kind == WB__JL_FUNCTION &&
@@ -214,7 +216,7 @@ static bool reduction(wb__flux_reader *r, const wb__jl *value, int64_t *mode)
 }
 
 /* Reads the index of a row of an Embedding, which counts from 1 in Julia. */
-static bool row_index(wb__flux_reading *x, const wb__jl *value, int64_t *index)
+static bool flux_layer_row_index(wb__flux_reading *x, const wb__jl *value, int64_t *index)
 {
     const int64_t n = x->o.embedding.n;
     if (value->kind == WB__JL_NOTHING || value->kind == WB__JL_ABSENT) return true;
@@ -224,7 +226,7 @@ static bool row_index(wb__flux_reading *x, const wb__jl *value, int64_t *index)
     return true;
 }
 
-static bool axes(wb__flux_reader *r, const wb__jl *value, int64_t *out)
+static bool flux_layer_axes(wb__flux_reader *r, const wb__jl *value, int64_t *out)
 {
     int64_t dims[WB_MAX_DIMS];
     int n = wb__jl_integers(&r->f, value, WB_MAX_DIMS, dims);
@@ -241,7 +243,7 @@ static bool axes(wb__flux_reader *r, const wb__jl *value, int64_t *out)
 
 /* Reads one learned initial state, which is (out) or (out, 1) in Julia. A state of zeros is
  * ignored. */
-static bool state(wb__flux_reading *x, const wb__jl *v, const char *child)
+static bool flux_layer_state(wb__flux_reading *x, const wb__jl *v, const char *child)
 {
     wb__flux_reader *r = x->r;
     wb__flux_child *s = &x->s[x->n++];
@@ -259,45 +261,46 @@ static bool state(wb__flux_reading *x, const wb__jl *v, const char *child)
     return true;
 }
 
-static bool states(wb__flux_reading *x, const wb__jl *v, const char *child)
+static bool flux_layer_states(wb__flux_reading *x, const wb__jl *v, const char *child)
 {
-    if (v->kind != WB__JL_TUPLE) return state(x, v, child);
+    if (v->kind != WB__JL_TUPLE) return flux_layer_state(x, v, child);
     wb__jl first = wb__jl_item(&x->r->f, v, 0), second = wb__jl_item(&x->r->f, v, 1);
-    return state(x, &first, "initial_hidden") && state(x, &second, "initial_cell");
+    return flux_layer_state(x, &first, "initial_hidden") &&
+           flux_layer_state(x, &second, "initial_cell");
 }
 
-static bool read_function(wb__flux_reading *x, const wb__flux_field *f)
+static bool flux_layer_read_function(wb__flux_reading *x, const wb__flux_field *f)
 {
-    wb_function *at = option(x, f->weber);
+    wb_function *at = flux_layer_option(x, f->weber);
     if (!wb__flux_activation(x->r, x->v, f->name, at)) return false;
     if (f->kind == WB__FIELD_TANH) *at = !*at ? wb_identity : *at == wb_tanh ? NULL : *at;
     return true;
 }
 
-static bool read_option(wb__flux_reading *x, const wb__flux_field *f)
+static bool flux_layer_read_option(wb__flux_reading *x, const wb__flux_field *f)
 {
     wb__flux_reader *r = x->r;
     wb__jl value = wb__jl_field(&r->f, x->v, f->name);
-    void *at = f->weber ? option(x, f->weber) : NULL;
+    void *at = f->weber ? flux_layer_option(x, f->weber) : NULL;
     wb__jl stride;
     switch (f->kind) {
-    case WB__FIELD_STATE: return state(x, &value, f->weber);
-    case WB__FIELD_STATES: return states(x, &value, f->weber);
+    case WB__FIELD_STATE: return flux_layer_state(x, &value, f->weber);
+    case WB__FIELD_STATES: return flux_layer_states(x, &value, f->weber);
     case WB__FIELD_FLOAT32: case WB__FIELD_FLOAT64:
-        if (at) *(double *)at = number(r, x->v, f->name, f->by_default);
+        if (at) *(double *)at = flux_layer_number(r, x->v, f->name, f->by_default);
         return true;
-    case WB__FIELD_AXES_OF_SPACE: return of_space(r, &value, f->name, 1, at);
-    case WB__FIELD_COUNTS: return of_space(r, &value, f->name, 0, at);
+    case WB__FIELD_AXES_OF_SPACE: return flux_layer_of_space(r, &value, f->name, 1, at);
+    case WB__FIELD_COUNTS: return flux_layer_of_space(r, &value, f->name, 0, at);
     case WB__FIELD_FACTORS:
-        return value.kind == WB__JL_NOTHING || of_space(r, &value, f->name, 1, at);
+        return value.kind == WB__JL_NOTHING || flux_layer_of_space(r, &value, f->name, 1, at);
     case WB__FIELD_PAD: stride = wb__jl_field(&r->f, x->v, "stride");
-        return pad(r, &value, &stride, at);
-    case WB__FIELD_PAD_MODE: return padding_mode(r, &value, at);
-    case WB__FIELD_REDUCTION: return reduction(r, &value, at);
-    case WB__FIELD_INDEX: return row_index(x, &value, at);
-    case WB__FIELD_AXES: return axes(r, &value, at);
+        return flux_layer_pad(r, &value, &stride, at);
+    case WB__FIELD_PAD_MODE: return flux_layer_padding_mode(r, &value, at);
+    case WB__FIELD_REDUCTION: return flux_layer_reduction(r, &value, at);
+    case WB__FIELD_INDEX: return flux_layer_row_index(x, &value, at);
+    case WB__FIELD_AXES: return flux_layer_axes(r, &value, at);
     case WB__FIELD_DROPOUT:
-        *(double *)at = wb__jl_flux(&value, "Dropout") ? number(r, &value, "p", 0) : 0;
+        *(double *)at = wb__jl_flux(&value, "Dropout") ? flux_layer_number(r, &value, "p", 0) : 0;
         return true;
     case WB__FIELD_MODE: case WB__FIELD_TRAINING:
         if (value.kind == WB__JL_BOOL && !(f->kind == WB__FIELD_TRAINING && value.integer))
@@ -310,42 +313,43 @@ static bool read_option(wb__flux_reading *x, const wb__flux_field *f)
 /* ---- layers ---------------------------------------------------------------------------------- */
 
 /* Sets the options that many kinds of layers share, and creates the layer with its arrays. */
-static wb_layer *made(wb__flux_reading *x, const wb__flux_kind *kind)
+static wb_layer *flux_layer_made(wb__flux_reading *x, const wb__flux_kind *kind)
 {
     const wb__images images = kind->images;
     const bool projections = kind->projections;
     wb__flux_reader *r = x->r;
-    wb_initializer *init = option(x, "init");
-    wb_dtype *dtype = option(x, "dtype");
-    bool *bias = option(x, "bias");
+    wb_initializer *init = flux_layer_option(x, "init");
+    wb_dtype *dtype = flux_layer_option(x, "dtype");
+    bool *bias = flux_layer_option(x, "bias");
     if (init) *init = wb_init_zeros;
-    if (dtype) *dtype = widest(x->n_typed ? x->n_typed : x->n, x->s);
+    if (dtype) *dtype = flux_layer_widest(x->n_typed ? x->n_typed : x->n, x->s);
     for (int i = 0; bias && !projections && i < x->n; i++)
         if (x->s[i].kind == WB__FIELD_BIAS) *bias = x->s[i].a.data != NULL;
     if (images == WB__IMAGES_ENDS || (images == WB__IMAGES_POOLS && !r->channels))
         r->channels = images == WB__IMAGES_POOLS;
-    wb_layer *l = filled(r, x->type->make(&x->o), projections ? 0 : x->n, x->s);
+    wb_layer *l = flux_layer_filled(r, x->type->make(&x->o), projections ? 0 : x->n, x->s);
     for (int i = 0; l && projections && i < 4; i++)
-        if (!filled(r, wb__layer_child(l, i), 2, &x->s[2 * i])) return NULL;
+        if (!flux_layer_filled(r, wb__layer_child(l, i), 2, &x->s[2 * i])) return NULL;
     if (l && x->mode) l->mode = x->mode;
     if (l && images == WB__IMAGES_STARTS) r->channels = x->o.conv.out;
     return l;
 }
 
-static wb_layer *read(wb__flux_reading *x, const wb__flux_kind *kind)
+static wb_layer *flux_layer_read(wb__flux_reading *x, const wb__flux_kind *kind)
 {
     const wb__flux_field *f = NULL;
     while ((f = wb__flux_field_after(x->row, f))) {
         wb__jl value = wb__jl_field(&x->r->f, x->v, f->name);
         if (f->kind == WB__FIELD_INT && value.kind == WB__JL_NUMBER)
-            *(int64_t *)option(x, f->weber) = value.integer;
+            *(int64_t *)flux_layer_option(x, f->weber) = value.integer;
     }
     if (!wb__flux_take_all(x, x->v, x->row) || (kind->sizes && !kind->sizes(x))) return NULL;
     while ((f = wb__flux_field_after(x->row, f)))
-        if (!read_option(x, f)) return NULL;
+        if (!flux_layer_read_option(x, f)) return NULL;
     while ((f = wb__flux_field_after(x->row, f)))
-        if (f->weber && !strcmp(f->weber, "activation") && !read_function(x, f)) return NULL;
-    return !kind->last || kind->last(x) ? made(x, kind) : NULL;
+        if (f->weber && !strcmp(f->weber, "activation") && !flux_layer_read_function(x, f))
+            return NULL;
+    return !kind->last || kind->last(x) ? flux_layer_made(x, kind) : NULL;
 }
 
 /* Returns the first parameter of the type of v. */
@@ -386,7 +390,7 @@ wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v)
     if (!kind || !x.type) return NULL;
     if (x.type->defaults) memcpy(&x.o, x.type->defaults, x.type->options_size);
     if (sequence) x.o.recurrent.return_state = return_state;
-    wb_layer *l = read(&x, kind);
+    wb_layer *l = flux_layer_read(&x, kind);
     for (int i = 0; i < x.n; i++) wb__free(x.s[i].made);
     return l;
 }

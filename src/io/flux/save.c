@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEEPEST = 100, OLDEST = 9, NEWEST = 16, LOADMODEL = 1300 };
+enum { FLUX_SAVE_DEEPEST = 100, OLDEST = 9, NEWEST = 16, LOADMODEL = 1300 };
 
 wb__julia wb__flux_refuse(wb__flux_saver *s, const char *format, ...)
 {
@@ -25,7 +25,7 @@ wb__julia wb__flux_refuse(wb__flux_saver *s, const char *format, ...)
 
 /* Writes a tensor. If the tensor occurs several times, "_backrefs" has its array, and each
  * occurrence is a reference to that array. */
-static wb__julia tensor(wb__flux_saver *s, wb_tensor *x, wb__doc_order order)
+static wb__julia flux_save_tensor(wb__flux_saver *s, wb_tensor *x, wb__doc_order order)
 {
     wb__doc_arena *r = &s->arena;
     if (!wb__julia_dtype((wb_dtype)x->dtype))
@@ -51,12 +51,12 @@ wb__julia wb__flux_tensor(wb__flux_saver *s, const char *name, wb_tensor *x, wb_
 {
     const size_t length = s->path.length;
     wb__path_push(&s->path, name);
-    wb__julia v = tensor(s, x, order);
+    wb__julia v = flux_save_tensor(s, x, order);
     wb__path_cut(&s->path, length);
     return v;
 }
 
-static int count_uses(const wb__leaf *leaf, void *ctx)
+static int flux_save_count_uses(const wb__leaf *leaf, void *ctx)
 {
     wb__flux_saver *s = ctx;
     wb_tensor *x = leaf->x;
@@ -84,7 +84,7 @@ bool wb__flux_numbered(int n, const wb__child *children)
     return true;
 }
 
-static wb__julia no_memory(wb__flux_saver *s)
+static wb__julia flux_save_no_memory(wb__flux_saver *s)
 {
     s->arena.failed = true;
     return (wb__julia){NULL, NULL};
@@ -95,7 +95,7 @@ wb__julia wb__flux_children(wb__flux_saver *s, int n, const wb__child *children)
     size_t count = (size_t)(n ? n : 1);
     wb__julia *values = wb__doc_memory(&s->arena, count * sizeof *values);
     const char **names = wb__doc_memory(&s->arena, count * sizeof *names);
-    if (!values || !names) return no_memory(s);
+    if (!values || !names) return flux_save_no_memory(s);
     for (int i = 0; i < n; i++) {
         names[i] = children[i].name;
         values[i] = wb__flux_value(s, children[i].name, children[i].object);
@@ -105,10 +105,10 @@ wb__julia wb__flux_children(wb__flux_saver *s, int n, const wb__child *children)
                                           : wb__julia_named_tuple(&s->arena, n, names, values);
 }
 
-static wb__julia value_of(wb__flux_saver *s, void *object)
+static wb__julia flux_save_value_of(wb__flux_saver *s, void *object)
 {
     if (wb_is_none(object)) return wb__julia_nothing(&s->arena);
-    if (wb__is(object, &wb__tensor_class)) return tensor(s, object, WB__DOC_ROWS);
+    if (wb__is(object, &wb__tensor_class)) return flux_save_tensor(s, object, WB__DOC_ROWS);
     if (wb__is(object, &wb__layer_class))
         return wb__flux_save_layer(s, wb__layer_unnamed(object, NULL));
     const wb_tree *t = object;
@@ -118,12 +118,12 @@ static wb__julia value_of(wb__flux_saver *s, void *object)
 
 wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object)
 {
-    if (s->depth == DEEPEST)
-        return wb__flux_refuse(s, "parts are nested deeper than %d", DEEPEST);
+    if (s->depth == FLUX_SAVE_DEEPEST)
+        return wb__flux_refuse(s, "parts are nested deeper than %d", FLUX_SAVE_DEEPEST);
     const size_t length = s->path.length;
     wb__path_push(&s->path, name);
     s->depth++;
-    wb__julia v = value_of(s, object);
+    wb__julia v = flux_save_value_of(s, object);
     s->depth--;
     wb__path_cut(&s->path, length);
     return v;
@@ -133,7 +133,7 @@ wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object)
 
 /* Returns the version in a text such as "0.16.10"; 0: unknown. Without a patch number 0.12 is
  * 0.12.9, 0.16 is 0.16.10, and other versions have patch 99. */
-static int version_of(const char *text)
+static int flux_save_version_of(const char *text)
 {
     char *end;
     if (!wb__begins(text, "0.") || text[2] < '0' || text[2] > '9') return 0;
@@ -142,12 +142,12 @@ static int version_of(const char *text)
     return *end || minor < OLDEST || minor > NEWEST || patch > 99 ? 0 : (int)(100 * minor + patch);
 }
 
-static int check(const char *path, const wb_save_options *o, wb__flux_saver *s)
+static int flux_save_check(const char *path, const wb_save_options *o, wb__flux_saver *s)
 {
     const char *key = o->key ? o->key : "model";
     s->structs = o->structs;
     s->version_text = o->flux ? o->flux : "0.16";
-    s->version = version_of(s->version_text);
+    s->version = flux_save_version_of(s->version_text);
     if (!s->version)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "save: .flux is \"%s\"; known are \"0.%d\" to \"0.%d\", also with a patch: "
@@ -166,17 +166,18 @@ static int check(const char *path, const wb_save_options *o, wb__flux_saver *s)
 
 /* ---- the document ---------------------------------------------------------------------------- */
 
-static wb__doc *document(wb__flux_saver *s, void *model, const char *key, const char *structure)
+static wb__doc *flux_save_document(wb__flux_saver *s, void *model, const char *key,
+                                   const char *structure)
 {
     wb__doc_arena *r = &s->arena;
     wb__doc *d = wb__doc_document(r);
-    wb__doc_put(r, d, key, value_of(s, model).value);
+    wb__doc_put(r, d, key, flux_save_value_of(s, model).value);
     if (structure) wb__doc_put(r, d, "weber", wb__doc_text(r, structure));
     if (s->shared) wb__doc_put(r, d, "_backrefs", s->shared);
     return r->failed ? NULL : d;
 }
 
-static int write(const char *path, const wb__doc *d)
+static int flux_save_write(const char *path, const wb__doc *d)
 {
     if (wb__doc_size(d) > WB__DOC_MAX)
         return wb__fail(WB_ERROR_ARGUMENT,
@@ -191,34 +192,34 @@ static int write(const char *path, const wb__doc *d)
     return status;
 }
 
-static int save(wb__flux_saver *s, const char *path, void *model, const char *key,
-                const char *structure)
+static int flux_save(wb__flux_saver *s, const char *path, void *model, const char *key,
+                     const char *structure)
 {
     int status = wb__evaluate_pending();
-    if (!status) status = wb__walk("save", model, NULL, 0, count_uses, s);
+    if (!status) status = wb__walk("save", model, NULL, 0, flux_save_count_uses, s);
     wb__pointer_map_free(&s->references[WB__DOC_ROWS]);
     if (status) return status;
-    const wb__doc *d = document(s, model, key, structure);
+    const wb__doc *d = flux_save_document(s, model, key, structure);
     if (s->wrong.failed || s->path.failed || (!d && !s->n_wrong))
         return wb__fail(WB_ERROR_MEMORY, NULL);
     if (s->n_wrong)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "save: %s: Flux %s has no such (.safetensors holds any model):%s", path,
                         s->version_text, s->wrong.text);
-    return write(path, d);
+    return flux_save_write(path, d);
 }
 
 int wb__flux_save(const char *path, void *model, const wb_save_options *o)
 {
     wb__flux_saver s = {0};
-    int status = check(path, o, &s);
+    int status = flux_save_check(path, o, &s);
     if (status) return status;
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
     char *structure = o->structs ? NULL : wb__structure_text(model);
     if (!o->structs && !structure) status = wb_error_code();
     wb_scope *scope = status ? NULL : wb_scope_open();      /* of the computed tensors */
     if (!status && !scope) status = wb_error_code();
-    if (!status) status = save(&s, path, model, o->key ? o->key : "model", structure);
+    if (!status) status = flux_save(&s, path, model, o->key ? o->key : "model", structure);
     wb_scope_close(scope);
     wb__free(structure);
     wb__free(s.path.text);

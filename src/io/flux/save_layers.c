@@ -15,7 +15,7 @@
 /* Versions of Flux, as minor*100 + patch, that changed how layers are written. */
 enum {
     ACTIVE_MAY_BE_NOTHING = 1000, STATES_ARE_COLUMNS = 1200, NORMS_WITH_OPTIONS = 1200,
-    NAMED_CHAINS = 1207, TRILINEAR = 1209, SCALE = 1300, BROADCAST_FUNCTION = 1300,
+    NAMED_CHAINS = 1207, TRILINEAR = 1209, FLUX_PUT_SCALE = 1300, BROADCAST_FUNCTION = 1300,
     EVERYTHING_HAS_CHILDREN = 1500, STATELESS_CELLS = 1500, RETURNED_STATES = 1601
 };
 
@@ -28,38 +28,38 @@ typedef struct {
     const void *options;                /* options of `type` */
     const wb__flux_struct *row;
     wb__julia at[WB__FLUX_FIELDS];
-} record;
+} flux_put_record;
 
 static wb__julia struct_of(wb__flux_saver *s, wb_layer *l, const char *type, const void *options);
 
-static wb__julia empty(wb__flux_saver *s) { return wb__julia_tuple(&s->arena, 0, NULL); }
+static wb__julia flux_put_empty(wb__flux_saver *s) { return wb__julia_tuple(&s->arena, 0, NULL); }
 
 /* Writes the only value of a type without fields, such as the type of a function. `path` is the
  * name of the type. If s->structs is false, writes the empty tuple. */
-static wb__julia only(wb__flux_saver *s, const char *path)
+static wb__julia flux_put_only(wb__flux_saver *s, const char *path)
 {
-    return s->structs ? wb__julia_singleton(&s->arena, path) : empty(s);
+    return s->structs ? wb__julia_singleton(&s->arena, path) : flux_put_empty(s);
 }
 
-static const void *option(const record *r, const char *name)
+static const void *flux_put_option(const flux_put_record *r, const char *name)
 {
     return wb__layer_option(r->type, r->options, name);
 }
 
-static bool has(const record *r, const char *name)
+static bool flux_put_has(const flux_put_record *r, const char *name)
 {
-    const bool *value = option(r, name);
+    const bool *value = flux_put_option(r, name);
     return value && *value;
 }
 
-static wb_function function(const record *r)
+static wb_function flux_put_function(const flux_put_record *r)
 {
     wb_function f;
-    memcpy(&f, option(r, "activation"), sizeof f);
+    memcpy(&f, flux_put_option(r, "activation"), sizeof f);
     return f == wb_identity ? NULL : f;
 }
 
-static void *child(const wb_layer *l, const char *name)
+static void *flux_put_child(const wb_layer *l, const char *name)
 {
     for (int i = 0; i < l->node.n; i++)
         if (!strcmp(l->node.children[i].name, name)) return l->node.children[i].object;
@@ -68,53 +68,53 @@ static void *child(const wb_layer *l, const char *name)
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-static const wb__flux_name *named(const wb__flux_saver *s, const char *name)
+static const wb__flux_name *flux_put_named(const wb__flux_saver *s, const char *name)
 {
     return wb__flux_name_weber(wb__flux_functions, name, 1, s->version);
 }
 
-static wb__julia activation(wb__flux_saver *s, wb_function f)
+static wb__julia flux_put_activation(wb__flux_saver *s, wb_function f)
 {
-    if (!s->structs) return empty(s);
+    if (!s->structs) return flux_put_empty(s);
     const char *name = f ? wb__function_name(f) : "identity";
-    const wb__flux_name *row = named(s, name);
+    const wb__flux_name *row = flux_put_named(s, name);
     if (!row) return wb__flux_refuse(s, "the activation %s", name ? name : "without a name");
     if (!row->elements && strcmp(name, "identity"))
         return wb__flux_refuse(s, "%s as an activation: it is a layer of its own", name);
-    return only(s, row->path);
+    return flux_put_only(s, row->path);
 }
 
 /* Writes an elementwise function as a layer that broadcasts it over arrays. */
-static wb__julia broadcast(wb__flux_saver *s, const char *path)
+static wb__julia flux_put_broadcast(wb__flux_saver *s, const char *path)
 {
-    wb__julia fields[2] = {only(s, "Base.Broadcast.#broadcast"), only(s, path)};
+    wb__julia fields[2] = {flux_put_only(s, "Base.Broadcast.#broadcast"), flux_put_only(s, path)};
     if (!s->structs)
         return wb__julia_named_tuple(&s->arena, 2, (const char *const[]){"f", "x"}, fields);
     wb__doc *types[2] = {fields[0].type, fields[1].type};
     return wb__julia_struct(&s->arena, wb__julia_type(&s->arena, "Base.Fix1", 2, types), 2, fields);
 }
 
-static wb__julia function_named(wb__flux_saver *s, const char *name)
+static wb__julia flux_put_function_named(wb__flux_saver *s, const char *name)
 {
-    const wb__flux_name *row = named(s, name);
-    if (!row && !s->structs) return empty(s);
+    const wb__flux_name *row = flux_put_named(s, name);
+    if (!row && !s->structs) return flux_put_empty(s);
     if (!row) return wb__flux_refuse(s, "the function %s", name ? name : "without a name");
-    return row->elements ? broadcast(s, row->path) : only(s, row->path);
+    return row->elements ? flux_put_broadcast(s, row->path) : flux_put_only(s, row->path);
 }
 
-static wb__julia connection(const record *r)
+static wb__julia flux_put_connection(const flux_put_record *r)
 {
     wb__flux_saver *s = r->s;
     wb__connection f;
     wb__child *layers;
-    memcpy(&f, option(r, "connection"), sizeof f);
+    memcpy(&f, flux_put_option(r, "connection"), sizeof f);
     const bool skip = !strcmp(r->type->name, "SkipConnection");
     const char *name = wb__connection_name(f);
     const int n = skip ? 2 : wb__container_layers(r->l, &layers);
     const wb__flux_name *row = wb__flux_name_weber(wb__flux_connections, name, n, s->version);
-    if (!row && !s->structs) return empty(s);
+    if (!row && !s->structs) return flux_put_empty(s);
     if (!row) return wb__flux_refuse(s, "the connection %s", name ? name : "without a name");
-    wb__julia inner = only(s, row->path);
+    wb__julia inner = flux_put_only(s, row->path);
     if (!row->elements) return inner;
     if (!s->structs)
         return wb__julia_named_tuple(&s->arena, 1, (const char *const[]){"f"}, &inner);
@@ -129,32 +129,32 @@ static wb__julia connection(const record *r)
 /* Writes a kernel. Flux's Conv flips its kernels. Flux's CrossCor does not, but has no groups. So a
  * Conv without .flip is written as a CrossCor, or, if it has groups, as a Conv with flipped
  * kernels. A ConvTranspose without .flip is written with flipped kernels too. */
-static wb__julia kernel(const record *r, const wb__flux_field *f)
+static wb__julia flux_put_kernel(const flux_put_record *r, const wb__flux_field *f)
 {
-    const bool flipped = f->kind == WB__FIELD_FLIPPED && !has(r, "flip");
+    const bool flipped = f->kind == WB__FIELD_FLIPPED && !flux_put_has(r, "flip");
     const wb__doc_order order = flipped ? WB__DOC_FLIPPED : WB__DOC_ROWS;
-    return wb__flux_tensor(r->s, f->weber, child(r->l, f->weber), order);
+    return wb__flux_tensor(r->s, f->weber, flux_put_child(r->l, f->weber), order);
 }
 
 /* Writes the bias; a missing one as `false`, or as zeros in versions before f->since. */
-static wb__julia bias(const record *r, const wb__flux_field *f)
+static wb__julia flux_put_bias(const flux_put_record *r, const wb__flux_field *f)
 {
     wb__flux_saver *s = r->s;
     const wb_tensor *weight = wb__layer_child(r->l, 0);
-    void *x = child(r->l, f->weber);
+    void *x = flux_put_child(r->l, f->weber);
     if (!wb_is_none(x)) return wb__flux_value(s, f->weber, x);
     if (s->version >= f->since) return wb__julia_bool(&s->arena, false);
-    const int64_t *out = option(r, "kernel") ? option(r, "out") : weight->dims;
+    const int64_t *out = flux_put_option(r, "kernel") ? flux_put_option(r, "out") : weight->dims;
     return wb__julia_zeros(&s->arena, (wb_dtype)weight->dtype, 1, out);
 }
 
 /* Writes an initial state, as a matrix with one column, or as a vector for versions before 0.12.
  * Cells and Recurs of versions before 0.15 have fields for states. */
-static wb__julia state(const record *r, const char *name)
+static wb__julia flux_put_state(const flux_put_record *r, const char *name)
 {
     wb__flux_saver *s = r->s;
     const wb_tensor *weight = wb__layer_child(r->l, 1);
-    wb_tensor *x = child(r->l, name);
+    wb_tensor *x = flux_put_child(r->l, name);
     int64_t dims[2] = {1, weight->dims[1]};
     bool column = s->version >= STATES_ARE_COLUMNS;
     if (!wb_is_none(x))
@@ -165,9 +165,9 @@ static wb__julia state(const record *r, const char *name)
 
 /* Writes the weights of the hidden state of a GRUv3. Flux's first array has the gates r and z, and
  * since 0.15 a third block that nothing uses; its second array has the gate n. */
-static wb__julia gates(const record *r, const wb__flux_field *f)
+static wb__julia flux_put_gates(const flux_put_record *r, const wb__flux_field *f)
 {
-    wb_tensor *weight = child(r->l, f->weber);
+    wb_tensor *weight = flux_put_child(r->l, f->weber);
     const int64_t out = weight->dims[1], block[2] = {out, out};
     wb_tensor *part = f->kind == WB__FIELD_GATES ? wb_slice(weight, 0, 0, 2 * out)
                                                  : wb_slice(weight, 0, 2 * out, 3 * out);
@@ -179,28 +179,29 @@ static wb__julia gates(const record *r, const wb__flux_field *f)
     return wb__julia_nothing(&r->s->arena);
 }
 
-static wb__julia states(const record *r)
+static wb__julia flux_put_states(const flux_put_record *r)
 {
-    if (!wb__begins(r->type->name, "LSTM")) return state(r, "initial_hidden");
-    wb__julia both[2] = {state(r, "initial_hidden"), state(r, "initial_cell")};
+    if (!wb__begins(r->type->name, "LSTM")) return flux_put_state(r, "initial_hidden");
+    wb__julia both[2] = {flux_put_state(r, "initial_hidden"), flux_put_state(r, "initial_cell")};
     return wb__julia_tuple(&r->s->arena, 2, both);
 }
 
 /* Writes the field `diag` of a LayerNorm: a Diagonal, or, from version 0.13, a Scale, which
  * includes the activation. Without .affine, writes only the activation, or identity. */
-static wb__julia affine(const record *r)
+static wb__julia flux_put_affine(const flux_put_record *r)
 {
     wb__flux_saver *s = r->s;
-    wb_function f = function(r);
-    bool scale = s->version >= SCALE;
-    if (has(r, "affine")) return struct_of(s, r->l, scale ? "Scale" : "Diagonal", r->options);
-    if (!scale || !f) return only(s, "Base.#identity");
-    wb__julia refused = activation(s, f);
-    const wb__flux_name *row = named(s, wb__function_name(f));
-    return row ? broadcast(s, row->path) : refused;
+    wb_function f = flux_put_function(r);
+    bool scale = s->version >= FLUX_PUT_SCALE;
+    if (flux_put_has(r, "affine"))
+        return struct_of(s, r->l, scale ? "Scale" : "Diagonal", r->options);
+    if (!scale || !f) return flux_put_only(s, "Base.#identity");
+    wb__julia refused = flux_put_activation(s, f);
+    const wb__flux_name *row = flux_put_named(s, wb__function_name(f));
+    return row ? flux_put_broadcast(s, row->path) : refused;
 }
 
-static wb__julia layers(const record *r)
+static wb__julia flux_put_layers(const flux_put_record *r)
 {
     wb__flux_saver *s = r->s;
     wb__child *children;
@@ -214,7 +215,7 @@ static wb__julia layers(const record *r)
     return v;
 }
 
-static wb__julia cell(const record *r)
+static wb__julia flux_put_cell(const flux_put_record *r)
 {
     const wb__flux_struct *newest = wb__flux_struct_named(r->type->name);
     return struct_of(r->s, r->l, newest->layer, r->options);
@@ -222,7 +223,7 @@ static wb__julia cell(const record *r)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static wb__julia padding(const record *r)
+static wb__julia flux_put_padding(const flux_put_record *r)
 {
     int64_t p[6], sides[6];
     const int axes = wb__padding(r->type, r->options, p);
@@ -230,44 +231,44 @@ static wb__julia padding(const record *r)
     return wb__julia_ints(&r->s->arena, 2 * axes, sides);
 }
 
-static int reversed(const int64_t *shape, int64_t *size)
+static int flux_put_reversed(const int64_t *shape, int64_t *size)
 {
     for (int i = 0; i < shape[0]; i++) size[i] = (shape + 1)[shape[0] - 1 - i];
     return (int)shape[0];
 }
 
 /* Writes the factors or sizes of an Upsample: nothing, a number, or a tuple. */
-static wb__julia factors(const record *r, const int64_t *list, bool is_size)
+static wb__julia flux_put_factors(const flux_put_record *r, const int64_t *list, bool is_size)
 {
     int64_t size[4];
-    const int n = reversed(list, size);
+    const int n = flux_put_reversed(list, size);
     if (!n) return wb__julia_nothing(&r->s->arena);
     return n == 1 && !is_size ? wb__julia_int(&r->s->arena, size[0])
                               : wb__julia_ints(&r->s->arena, n, size);
 }
 
-static int upsampled_axes(const record *r)
+static int upsampled_axes(const flux_put_record *r)
 {
-    const int64_t *scale = option(r, "scale"), *sizes = option(r, "sizes");
+    const int64_t *scale = flux_put_option(r, "scale"), *sizes = flux_put_option(r, "sizes");
     return (int)(scale[0] ? scale[0] : sizes[0]);
 }
 
 /* Writes the index of a row of an Embedding, which is negative and counts from n, or 0: none. */
-static wb__julia row_index(const record *r, int64_t index)
+static wb__julia flux_put_row_index(const flux_put_record *r, int64_t index)
 {
-    const int64_t *n = option(r, "n");
+    const int64_t *n = flux_put_option(r, "n");
     return index == INT64_MIN ? wb__julia_nothing(&r->s->arena)
                               : wb__julia_int(&r->s->arena, *n + index + 1);
 }
 
 /* Writes the axes of a Dropout. Julia's axis i is Weber's axis -i, so only negative axes can be
  * written. */
-static wb__julia drop_axes(wb__flux_saver *s, const int64_t *axes)
+static wb__julia flux_put_drop_axes(wb__flux_saver *s, const int64_t *axes)
 {
     int64_t dims[WB_MAX_DIMS];
-    if (!axes[0]) return only(s, "Base.Colon");
+    if (!axes[0]) return flux_put_only(s, "Base.Colon");
     for (int i = 0; i < axes[0]; i++) {
-        if (axes[1 + i] >= 0 && !s->structs) return empty(s);
+        if (axes[1 + i] >= 0 && !s->structs) return flux_put_empty(s);
         if (axes[1 + i] >= 0)
             return wb__flux_refuse(s, "Dropout over axis %d: count axes from the end, as -1 does",
                                    (int)axes[1 + i]);
@@ -277,17 +278,17 @@ static wb__julia drop_axes(wb__flux_saver *s, const int64_t *axes)
                         : wb__julia_ints(&s->arena, (int)axes[0], dims);
 }
 
-static wb__julia mode(const record *r)
+static wb__julia flux_put_mode(const flux_put_record *r)
 {
     if (r->l->mode != WB__MODE_AUTO || r->s->version < ACTIVE_MAY_BE_NOTHING)
         return wb__julia_bool(&r->s->arena, r->l->mode != WB__MODE_TEST);
     return wb__julia_nothing(&r->s->arena);
 }
 
-static wb__julia option_of(const record *r, const wb__flux_field *f)
+static wb__julia flux_put_option_of(const flux_put_record *r, const wb__flux_field *f)
 {
     wb__doc_arena *arena = &r->s->arena;
-    const void *at = f->weber ? option(r, f->weber) : NULL;
+    const void *at = f->weber ? flux_put_option(r, f->weber) : NULL;
     const int64_t *whole = at;
     int64_t size[4];
     wb_function tanh = f->kind == WB__FIELD_TANH && !*(const wb_function *)at ? wb_tanh : NULL;
@@ -299,55 +300,55 @@ static wb__julia option_of(const record *r, const wb__flux_field *f)
     case WB__FIELD_BOOL: return wb__julia_bool(arena, *(const bool *)at);
     case WB__FIELD_FALSE: return wb__julia_bool(arena, false);
     case WB__FIELD_AXES_OF_SPACE: case WB__FIELD_COUNTS: case WB__FIELD_SIZES:
-        return wb__julia_ints(arena, reversed(at, size), size);
-    case WB__FIELD_PAD: return padding(r);
-    case WB__FIELD_FACTORS: return factors(r, at, !strcmp(f->name, "size"));
-    case WB__FIELD_INDEX: return row_index(r, *whole);
+        return wb__julia_ints(arena, flux_put_reversed(at, size), size);
+    case WB__FIELD_PAD: return flux_put_padding(r);
+    case WB__FIELD_FACTORS: return flux_put_factors(r, at, !strcmp(f->name, "size"));
+    case WB__FIELD_INDEX: return flux_put_row_index(r, *whole);
     case WB__FIELD_REDUCTION:
-        return only(r->s, wb__flux_value_julia(wb__flux_reductions, *whole));
+        return flux_put_only(r->s, wb__flux_value_julia(wb__flux_reductions, *whole));
     case WB__FIELD_PAD_MODE:
         return wb__julia_symbol(arena, wb__flux_value_julia(wb__flux_pad_modes, *whole));
-    case WB__FIELD_AXES: return drop_axes(r->s, at);
+    case WB__FIELD_AXES: return flux_put_drop_axes(r->s, at);
     case WB__FIELD_DROPOUT:
         return struct_of(r->s, r->l, "Dropout",
                          &(wb_Dropout_options){.p = *(const double *)at});
     case WB__FIELD_TANH: case WB__FIELD_FIRST_FUNCTION: case WB__FIELD_FUNCTION:
-        return activation(r->s, tanh ? tanh : function(r));
-    case WB__FIELD_CONNECTION: return connection(r);
-    case WB__FIELD_MODE: case WB__FIELD_TRAINING: return mode(r);
-    case WB__FIELD_RANDOM: return only(r->s, "Flux.Random.TaskLocalRNG");
+        return flux_put_activation(r->s, tanh ? tanh : flux_put_function(r));
+    case WB__FIELD_CONNECTION: return flux_put_connection(r);
+    case WB__FIELD_MODE: case WB__FIELD_TRAINING: return flux_put_mode(r);
+    case WB__FIELD_RANDOM: return flux_put_only(r->s, "Flux.Random.TaskLocalRNG");
     default: return wb__julia_nothing(arena);
     }
 }
 
-static wb__julia value_of(const record *r, const wb__flux_field *f)
+static wb__julia flux_put_value_of(const flux_put_record *r, const wb__flux_field *f)
 {
     switch (f->kind) {
     case WB__FIELD_MATRIX:
-        return wb__flux_tensor(r->s, f->weber, child(r->l, f->weber), WB__DOC_COLUMNS);
-    case WB__FIELD_GATES: case WB__FIELD_LAST_GATE: return gates(r, f);
-    case WB__FIELD_KERNEL: case WB__FIELD_FLIPPED: return kernel(r, f);
-    case WB__FIELD_BIAS: return bias(r, f);
+        return wb__flux_tensor(r->s, f->weber, flux_put_child(r->l, f->weber), WB__DOC_COLUMNS);
+    case WB__FIELD_GATES: case WB__FIELD_LAST_GATE: return flux_put_gates(r, f);
+    case WB__FIELD_KERNEL: case WB__FIELD_FLIPPED: return flux_put_kernel(r, f);
+    case WB__FIELD_BIAS: return flux_put_bias(r, f);
     case WB__FIELD_WEIGHT: case WB__FIELD_SCALE: case WB__FIELD_SHIFT: case WB__FIELD_STATISTIC:
-    case WB__FIELD_LAYER: return wb__flux_value(r->s, f->weber, child(r->l, f->weber));
-    case WB__FIELD_LAYERS: return layers(r);
-    case WB__FIELD_AFFINE: return affine(r);
-    case WB__FIELD_CELL: return cell(r);
-    case WB__FIELD_STATE: return state(r, f->weber);
-    case WB__FIELD_STATES: case WB__FIELD_CALLED: return states(r);
-    default: return option_of(r, f);
+    case WB__FIELD_LAYER: return wb__flux_value(r->s, f->weber, flux_put_child(r->l, f->weber));
+    case WB__FIELD_LAYERS: return flux_put_layers(r);
+    case WB__FIELD_AFFINE: return flux_put_affine(r);
+    case WB__FIELD_CELL: return flux_put_cell(r);
+    case WB__FIELD_STATE: return flux_put_state(r, f->weber);
+    case WB__FIELD_STATES: case WB__FIELD_CALLED: return flux_put_states(r);
+    default: return flux_put_option_of(r, f);
     }
 }
 
 /* ---- structs --------------------------------------------------------------------------------- */
 
 /* Returns the number of axes of space of a layer, or of axes that a LayerNorm normalises. */
-static int axes_of(const record *r)
+static int flux_put_axes_of(const flux_put_record *r)
 {
     static const char *const lists[] = {"kernel", "window", "out", "shape"};
     for (size_t i = 0; i < WB__COUNT(lists); i++) {
-        const int64_t *list = option(r, lists[i]);
-        if (list && (strcmp(lists[i], "out") || !option(r, "in"))) return (int)list[0];
+        const int64_t *list = flux_put_option(r, lists[i]);
+        if (list && (strcmp(lists[i], "out") || !flux_put_option(r, "in"))) return (int)list[0];
     }
     return 2;
 }
@@ -356,17 +357,17 @@ static int axes_of(const record *r)
  * type of that field, "array" the array type of the scale, "mode" the mode of an Upsample, and
  * "return_state" that option. "axes" is the number of axes, "2axes" twice that number, and "2+axes"
  * 2 more than that number. */
-static wb__doc *parameter(const record *r, const char *word)
+static wb__doc *flux_put_parameter(const flux_put_record *r, const char *word)
 {
     wb__doc_arena *arena = &r->s->arena;
     int field = wb__flux_field_at(r->row, word);
     if (field >= 0) return r->at[field].type;
-    if (!strcmp(word, "axes")) return wb__doc_int(arena, axes_of(r));
-    if (!strcmp(word, "2axes")) return wb__doc_int(arena, 2 * axes_of(r));
-    if (!strcmp(word, "2+axes")) return wb__doc_int(arena, 2 + axes_of(r));
-    if (!strcmp(word, "return_state")) return wb__doc_bool(arena, has(r, "return_state"));
+    if (!strcmp(word, "axes")) return wb__doc_int(arena, flux_put_axes_of(r));
+    if (!strcmp(word, "2axes")) return wb__doc_int(arena, 2 * flux_put_axes_of(r));
+    if (!strcmp(word, "2+axes")) return wb__doc_int(arena, 2 + flux_put_axes_of(r));
+    if (!strcmp(word, "return_state")) return wb__doc_bool(arena, flux_put_has(r, "return_state"));
     if (!strcmp(word, "mode")) {
-        const bool linear = *(const int64_t *)option(r, "mode") == WB_UPSAMPLE_LINEAR;
+        const bool linear = *(const int64_t *)flux_put_option(r, "mode") == WB_UPSAMPLE_LINEAR;
         const char *name = !linear ? "nearest" : upsampled_axes(r) == 3 ? "trilinear" : "bilinear";
         return wb__julia_symbol(arena, name).value;
     }
@@ -374,7 +375,7 @@ static wb__doc *parameter(const record *r, const char *word)
     return wb__julia_array_type(arena, (wb_dtype)scale->dtype, scale->ndim);
 }
 
-static wb__doc *type_of(const record *r)
+static wb__doc *flux_put_type_of(const flux_put_record *r)
 {
     char path[64] = "Flux.", word[24];
     wb__doc *parameters[WB__FLUX_FIELDS];
@@ -382,19 +383,19 @@ static wb__doc *type_of(const record *r)
     for (const char *at = r->row->parameters; *at; at += strspn(at, " ")) {
         size_t length = strcspn(at, " ");
         snprintf(word, sizeof word, "%.*s", (int)length, at);
-        parameters[n++] = parameter(r, word);
+        parameters[n++] = flux_put_parameter(r, word);
         at += length;
     }
     strncat(path, r->row->type, sizeof path - sizeof "Flux.");
     return wb__julia_type(&r->s->arena, path, n, parameters);
 }
 
-static wb__julia closed(const record *r)
+static wb__julia flux_put_closed(const flux_put_record *r)
 {
     wb__flux_saver *s = r->s;
     const wb__flux_struct *row = r->row;
-    if (s->structs) return wb__julia_struct(&s->arena, type_of(r), row->n, r->at);
-    if (!row->n) return empty(s);
+    if (s->structs) return wb__julia_struct(&s->arena, flux_put_type_of(r), row->n, r->at);
+    if (!row->n) return flux_put_empty(s);
     const char *names[WB__FLUX_FIELDS];
     for (int i = 0; i < row->n; i++)
         names[i] = row->fields[i].written ? row->fields[i].written : row->fields[i].name;
@@ -402,10 +403,10 @@ static wb__julia closed(const record *r)
 }
 
 /* Whether the layer uses the option of a field that some versions of its struct lack. */
-static bool is_used(const record *r, const wb__flux_field *f)
+static bool is_used(const flux_put_record *r, const wb__flux_field *f)
 {
     const bool structs = r->s->structs, groups = !strcmp(f->name, "groups");
-    const int64_t *value = f->weber ? option(r, f->weber) : NULL;
+    const int64_t *value = f->weber ? flux_put_option(r, f->weber) : NULL;
     switch (f->kind) {
     case WB__FIELD_COUNTS:
         for (int i = 1; i <= value[0]; i++)
@@ -420,7 +421,7 @@ static bool is_used(const record *r, const wb__flux_field *f)
 
 /* Returns the name of an option that the layer uses and that only a later version of the struct
  * has; NULL: none. Sets *since to that version. */
-static const char *newer_field(const record *r, int *since)
+static const char *newer_field(const flux_put_record *r, int *since)
 {
     const char *name = NULL;
     for (const wb__flux_struct *s = wb__flux_structs; s->type; s++) {
@@ -436,43 +437,44 @@ static const char *newer_field(const record *r, int *since)
 }
 
 /* Whether the layer is an attention with shared heads or rotary positions, which Flux's has not. */
-static bool has_own_attention(const record *r)
+static bool has_own_attention(const flux_put_record *r)
 {
-    const int64_t *heads = option(r, "heads"), *kv_heads = option(r, "kv_heads");
-    const double *rotary = option(r, "rotary");
+    const int64_t *heads = flux_put_option(r, "heads"), *kv_heads = flux_put_option(r, "kv_heads");
+    const double *rotary = flux_put_option(r, "rotary");
     return kv_heads && (*kv_heads != *heads || *rotary > 0);
 }
 
 /* Whether windows of one size, as Flux's, are those of this adaptive pool. */
-static bool fits_adaptive(const record *r)
+static bool fits_adaptive(const flux_put_record *r)
 {
-    const int64_t *out = option(r, "out");
+    const int64_t *out = flux_put_option(r, "out");
     bool one = true;
     for (int i = 1; i <= out[0]; i++) one = one && out[i] == 1;
-    return one || has(r, "fixed");
+    return one || flux_put_has(r, "fixed");
 }
 
 /* Refuses a layer whose options Flux's struct has in no version. */
-static void check_options(const record *r)
+static void flux_put_check_options(const flux_put_record *r)
 {
     wb__flux_saver *s = r->s;
     const char *type = r->row->type, *name = r->type->name;
     const bool cell = strstr(type, "Cell") != NULL;
-    const bool linear = !strcmp(type, "Upsample") && *(const int64_t *)option(r, "mode");
-    if (s->structs && has(r, "causal"))
+    const bool linear = !strcmp(type, "Upsample") && *(const int64_t *)flux_put_option(r, "mode");
+    if (s->structs && flux_put_has(r, "causal"))
         wb__flux_refuse(s, "a causal %s: there the mask is an argument of the call", type);
     else if (s->structs && has_own_attention(r))
         wb__flux_refuse(s, "%s with .kv_heads or .rotary", type);
-    else if (s->structs && !cell && !strstr(name, "Cell") && has(r, "last"))
+    else if (s->structs && !cell && !strstr(name, "Cell") && flux_put_has(r, "last"))
         wb__flux_refuse(s, "%s with .last: there it gives all steps", name);
-    else if (cell && (has(r, "bidirectional") || *(const int64_t *)option(r, "layers") > 1))
+    else if (cell && (flux_put_has(r, "bidirectional") ||
+                      *(const int64_t *)flux_put_option(r, "layers") > 1))
         wb__flux_refuse(s, "%s with several layers or directions: Flux's has one", name);
-    else if (cell && has(r, "hidden_bias"))
+    else if (cell && flux_put_has(r, "hidden_bias"))
         wb__flux_refuse(s, "%s with .hidden_bias: Flux's has one bias", type);
     else if (s->structs && wb__begins(type, "Adaptive") && !fits_adaptive(r))
         wb__flux_refuse(s, "%s without .fixed: there all windows have one size", type);
-    else if (s->structs && linear && (!has(r, "align_corners") || upsampled_axes(r) < 2))
-        wb__flux_refuse(s, !has(r, "align_corners")
+    else if (s->structs && linear && (!flux_put_has(r, "align_corners") || upsampled_axes(r) < 2))
+        wb__flux_refuse(s, !flux_put_has(r, "align_corners")
                                ? "Upsample without .align_corners: there corners are aligned"
                                : "Upsample with linear interpolation and one number: give one for "
                                  "each axis, as {2, 2}");
@@ -481,31 +483,35 @@ static void check_options(const record *r)
 }
 
 /* Refuses a layer whose options the requested version of Flux's struct lacks. */
-static void check_version(const record *r)
+static void flux_put_check_version(const flux_put_record *r)
 {
     wb__flux_saver *s = r->s;
     const char *type = r->row->type, *name = r->type->name, *newer;
     const bool old = s->version < NORMS_WITH_OPTIONS, cell = strstr(type, "Cell") != NULL;
     const bool sequence = cell && !strstr(name, "Cell");
     int since;
-    if (old && !strcmp(type, "BatchNorm") && (!has(r, "affine") || !has(r, "track_stats")))
+    if (old && !strcmp(type, "BatchNorm") &&
+        (!flux_put_has(r, "affine") || !flux_put_has(r, "track_stats")))
         wb__flux_refuse(s, "BatchNorm without %s, which came with 0.12",
-                        has(r, "affine") ? "running statistics" : "scale and bias");
-    else if (old && !strcmp(type, "InstanceNorm") && !(has(r, "affine") && has(r, "track_stats")))
+                        flux_put_has(r, "affine") ? "running statistics" : "scale and bias");
+    else if (old && !strcmp(type, "InstanceNorm") &&
+             !(flux_put_has(r, "affine") && flux_put_has(r, "track_stats")))
         wb__flux_refuse(s, "InstanceNorm without .affine and .track_stats, which came with 0.12");
     else if (old && !strcmp(type, "GroupNorm"))
         wb__flux_refuse(s, "GroupNorm without running statistics, which came with 0.12");
     else if (old && !strcmp(type, "LayerNorm") &&
-             (!has(r, "affine") || function(r) ||
-              (float)*(const double *)option(r, "eps") != 1e-5f))
+             (!flux_put_has(r, "affine") || flux_put_function(r) ||
+              (float)*(const double *)flux_put_option(r, "eps") != 1e-5f))
         wb__flux_refuse(s, "LayerNorm with an activation or an eps, or without scale and bias: "
                            "since 0.12");
-    else if (!strcmp(name, "Scale") && s->version < SCALE && (!has(r, "bias") || function(r)))
+    else if (!strcmp(name, "Scale") && s->version < FLUX_PUT_SCALE &&
+             (!flux_put_has(r, "bias") || flux_put_function(r)))
         wb__flux_refuse(s, "Scale with an activation or without a bias, which came with 0.13");
-    else if (cell && s->version >= STATELESS_CELLS && has(r, "initial_state"))
+    else if (cell && s->version >= STATELESS_CELLS && flux_put_has(r, "initial_state"))
         wb__flux_refuse(s, "%s with an initial state: since 0.15 that is an argument of the call",
                         type);
-    else if (s->structs && sequence && has(r, "return_state") && s->version < RETURNED_STATES)
+    else if (s->structs && sequence && flux_put_has(r, "return_state") &&
+             s->version < RETURNED_STATES)
         wb__flux_refuse(s, "%s with .return_state, which came with 0.16.1", name);
     else if ((newer = newer_field(r, &since)))
         wb__flux_refuse(s, "%s with %s, which came with 0.%d.%d", type, newer, since / 100,
@@ -531,23 +537,24 @@ static wb__julia no_struct(wb__flux_saver *s, const char *type)
 
 static wb__julia struct_of(wb__flux_saver *s, wb_layer *l, const char *type, const void *options)
 {
-    record r = {.s = s, .l = l, .options = options, .row = wb__flux_struct_of(type, s->version)};
+    flux_put_record r = {.s = s, .l = l, .options = options, .row = wb__flux_struct_of(type,
+                                                                                       s->version)};
     const int before = s->n_wrong;
     if (!r.row) return no_struct(s, type);
     r.type = strcmp(type, "Dropout") ? l->type : wb__layer_type_named(type);
-    check_options(&r);
-    if (s->n_wrong == before) check_version(&r);
+    flux_put_check_options(&r);
+    if (s->n_wrong == before) flux_put_check_version(&r);
     if (s->n_wrong > before) return wb__julia_nothing(&s->arena);
     const wb__flux_field *f = NULL;
-    while ((f = wb__flux_field_after(r.row, f))) r.at[f - r.row->fields] = value_of(&r, f);
-    return closed(&r);
+    while ((f = wb__flux_field_after(r.row, f))) r.at[f - r.row->fields] = flux_put_value_of(&r, f);
+    return flux_put_closed(&r);
 }
 
-static wb__julia function_layer(wb__flux_saver *s, wb_layer *l)
+static wb__julia flux_put_function_layer(wb__flux_saver *s, wb_layer *l)
 {
     wb_function f;
     memcpy(&f, (const char *)l->options + l->type->options[0].offset, sizeof f);
-    return function_named(s, wb__function_name(f));
+    return flux_put_function_named(s, wb__function_name(f));
 }
 
 /* Whether Flux.state returned the empty tuple for the struct before 0.15. */
@@ -565,14 +572,14 @@ wb__julia wb__flux_save_layer(wb__flux_saver *s, wb_layer *l)
     char type[40];
     snprintf(type, sizeof type, "%s", l->type->name);
     const wb_Conv_options *o = l->options;
-    if (!strcmp(type, "Flatten")) return function_named(s, "flatten");
-    if (!strcmp(type, "Function")) return function_layer(s, l);
+    if (!strcmp(type, "Flatten")) return flux_put_function_named(s, "flatten");
+    if (!strcmp(type, "Function")) return flux_put_function_layer(s, l);
     if (l->type->one_row)                       /* Recurrence, WeightNorm, LoRA, Quantized */
         return wb__flux_refuse(s, "%s", type);
     char *line = strstr(type, "1d");
     if (line && !line[2]) *line = 0;            /* Flux has one type for 1, 2 and 3 axes */
     if (!strcmp(type, "Conv") && !o->flip && o->groups == 1) snprintf(type, 9, "CrossCor");
-    if (!strcmp(type, "Scale") && s->version < SCALE) snprintf(type, 9, "Diagonal");
+    if (!strcmp(type, "Scale") && s->version < FLUX_PUT_SCALE) snprintf(type, 9, "Diagonal");
     const wb__flux_struct *newest = wb__flux_struct_named(type);
     bool sequence = newest && newest->fields[0].kind == WB__FIELD_CELL;
     if (sequence && s->version < STATELESS_CELLS && newest->layer[0]) {
@@ -580,6 +587,6 @@ wb__julia wb__flux_save_layer(wb__flux_saver *s, wb_layer *l)
         snprintf(type, sizeof type, "Recur");
     }
     if (had_no_children(type) && !s->structs && s->version < EVERYTHING_HAS_CHILDREN)
-        return empty(s);
+        return flux_put_empty(s);
     return struct_of(s, l, type, l->options);
 }

@@ -18,7 +18,7 @@ typedef struct {
 
 /* Returns the name of a type of Flux whose fields become the same children as the fields of v.
  * NULL: v is not known as a layer. */
-static const char *like(wb__bson_file *f, const wb__jl *v)
+static const char *flux_table_like(wb__bson_file *f, const wb__jl *v)
 {
     unsigned marks = 0;
     if (v->kind != WB__JL_STRUCT && v->kind != WB__JL_DICT) return NULL;
@@ -31,7 +31,7 @@ static const char *like(wb__bson_file *f, const wb__jl *v)
     return conv && wb__jl_flux(v, own) && wb__flux_struct_known(own) ? own : type;
 }
 
-static bool is_cell(const char *type) { return type && strstr(type, "Cell"); }
+static bool flux_table_is_cell(const char *type) { return type && strstr(type, "Cell"); }
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
@@ -49,7 +49,7 @@ static int count_repeated(filling *x, const wb__jl_array *a)
 }
 
 /* Gives the entry a block with the integers of the array, widened. */
-static int widen(wb__entry *e, const wb__jl_array *a)
+static int flux_table_widen(wb__entry *e, const wb__jl_array *a)
 {
     e->dtype = wb__narrow_dtype(a->narrow);
     e->bytes = a->count * (int64_t)wb__dtype_size(e->dtype);
@@ -60,7 +60,7 @@ static int widen(wb__entry *e, const wb__jl_array *a)
     return wide ? 0 : WB_ERROR_MEMORY;
 }
 
-static int add(filling *x, const wb__jl_array *found, const wb__flux_field *field)
+static int flux_table_add(filling *x, const wb__jl_array *found, const wb__flux_field *field)
 {
     wb__flux_reader *r = x->r;
     wb__jl_array a = *found;
@@ -87,11 +87,11 @@ static int add(filling *x, const wb__jl_array *found, const wb__flux_field *fiel
     if (a.ndim >= 3 && kind >= WB__FIELD_KERNEL && kind <= WB__FIELD_DEPTHWISE)
         e->flip = kind == WB__FIELD_KERNEL ? WB__FLIP_NO : WB__FLIP_YES;
     e->transposed = a.transposed;
-    return a.narrow ? r->f.status = widen(e, &a) : 0;
+    return a.narrow ? r->f.status = flux_table_widen(e, &a) : 0;
 }
 
 /* Adds the weight of the hidden state of a GRUv3, whose first array is the field v of `of`. */
-static int add_gates(filling *x, const wb__jl *of, const wb__jl *v, const char *name)
+static int flux_table_add_gates(filling *x, const wb__jl *of, const wb__jl *v, const char *name)
 {
     wb__flux_reader *r = x->r;
     wb__jl_array gates, last, whole;
@@ -104,7 +104,7 @@ static int add_gates(filling *x, const wb__jl *of, const wb__jl *v, const char *
     wb__jl_transpose(&gates);
     wb__jl_transpose(&last);
     if (!wb__flux_enter(r, name, &back)) return r->f.status;
-    if (wb__flux_join_gates(r, &gates, &last, &whole, &made) && !add(x, &whole, NULL)) {
+    if (wb__flux_join_gates(r, &gates, &last, &whole, &made) && !flux_table_add(x, &whole, NULL)) {
         wb__entry *e = &x->t->entries[x->t->n - 1];
         e->owned = true;
         e->begin = gates.data - r->f.map->data;
@@ -119,21 +119,22 @@ static int add_gates(filling *x, const wb__jl *of, const wb__jl *v, const char *
 
 /* ---- walking --------------------------------------------------------------------------------- */
 
-static int visit(filling *x, const wb__jl *v, const wb__flux_field *field);
+static int flux_table_visit(filling *x, const wb__jl *v, const wb__flux_field *field);
 
-static int visit_part(filling *x, const wb__jl *v, const wb__flux_field *field, const char *name)
+static int flux_table_visit_part(filling *x, const wb__jl *v, const wb__flux_field *field,
+                                 const char *name)
 {
     size_t back;
-    if (!*name) return visit(x, v, field);
+    if (!*name) return flux_table_visit(x, v, field);
     if (!wb__flux_enter(x->r, name, &back)) return x->r->f.status;
-    int status = visit(x, v, field);
+    int status = flux_table_visit(x, v, field);
     wb__flux_leave(x->r, back);
     return status;
 }
 
 /* Adds the initial states of a recurrent layer. v is the state h or the tuple (h, c). In Julia a
  * state is (out) or (out, 1). */
-static int visit_state(filling *x, const wb__jl *v, const char *name)
+static int flux_table_visit_state(filling *x, const wb__jl *v, const char *name)
 {
     static const char *const names[2] = {"initial_hidden", "initial_cell"};
     wb__flux_reader *r = x->r;
@@ -141,7 +142,8 @@ static int visit_state(filling *x, const wb__jl *v, const char *name)
     size_t back;
     for (int i = 0; v->kind == WB__JL_TUPLE && i < 2; i++) {
         wb__jl one = wb__jl_item(&r->f, v, i);
-        int status = one.kind == WB__JL_ARRAY ? visit_state(x, &one, names[i]) : r->f.status;
+        int status = one.kind == WB__JL_ARRAY ? flux_table_visit_state(x, &one, names[i])
+                                              : r->f.status;
         if (status) return status;
     }
     if (v->kind == WB__JL_TUPLE || !wb__jl_array_of(&r->f, v, &a)) return r->f.status;
@@ -151,7 +153,7 @@ static int visit_state(filling *x, const wb__jl *v, const char *name)
         a.dims[0] = a.dims[1];
     }
     if (!wb__flux_enter(r, name, &back)) return r->f.status;
-    int status = add(x, &a, NULL);
+    int status = flux_table_add(x, &a, NULL);
     wb__flux_leave(r, back);
     return status;
 }
@@ -160,7 +162,7 @@ static int visit_fields(filling *x, const wb__jl *v)
 {
     wb__flux_reader *r = x->r;
     wb__jl_fields w;
-    const char *type = like(&r->f, v);
+    const char *type = flux_table_like(&r->f, v);
     if (r->depth >= WB__JL_MAX_DEPTH)
         return wb__bson_fail(&r->f, v->at, "parts are nested deeper than %d",
                              WB__JL_MAX_DEPTH);
@@ -168,32 +170,34 @@ static int visit_fields(filling *x, const wb__jl *v)
     r->depth++;
     bool recurrent = false;
     for (wb__jl_fields_of(&r->f, v, &w); !r->f.status && wb__jl_fields_next(&r->f, &w);) {
-        bool cell = !strcmp(w.name, "cell") && is_cell(like(&r->f, &w.value));
+        bool cell = !strcmp(w.name, "cell") && flux_table_is_cell(flux_table_like(&r->f, &w.value));
         recurrent |= cell;
         if (recurrent && (!strcmp(w.name, "init") || !strcmp(w.name, "state")))
             continue;               /* the states of the last call */
         const wb__flux_field *field = wb__flux_child_field(type, w.name);
         bool inside = cell || (field && field->kind == WB__FIELD_AFFINE);
         const char *name = inside ? "" : field ? field->weber : w.name;
-        if (field && field->kind == WB__FIELD_LAST_GATE) continue;  /* add_gates adds it */
-        if (wb__begins(name, "initial_")) visit_state(x, &w.value, name);
-        else if (field && field->kind == WB__FIELD_GATES) add_gates(x, v, &w.value, name);
-        else visit_part(x, &w.value, field, name);
+        if (field && field->kind == WB__FIELD_LAST_GATE) continue;  /* flux_table_add_gates adds
+                                                                     * it */
+        if (wb__begins(name, "initial_")) flux_table_visit_state(x, &w.value, name);
+        else if (field && field->kind == WB__FIELD_GATES)
+            flux_table_add_gates(x, v, &w.value, name);
+        else flux_table_visit_part(x, &w.value, field, name);
     }
     r->depth--;
     return r->f.status;
 }
 
-static int visit(filling *x, const wb__jl *v, const wb__flux_field *field)
+static int flux_table_visit(filling *x, const wb__jl *v, const wb__flux_field *field)
 {
     wb__jl_array a;
     switch (v->kind) {
     case WB__JL_GPU: return wb__jl_gpu_fail(&x->r->f, v, x->r->path);
     case WB__JL_ARRAY:
-        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, field);
+        if (wb__jl_array_of(&x->r->f, v, &a)) return flux_table_add(x, &a, field);
         return x->r->f.status ? x->r->f.status : visit_fields(x, v);
     case WB__JL_STRUCT:
-        if (wb__jl_array_of(&x->r->f, v, &a)) return add(x, &a, field);
+        if (wb__jl_array_of(&x->r->f, v, &a)) return flux_table_add(x, &a, field);
         return visit_fields(x, v);
     case WB__JL_LIST:
     case WB__JL_TUPLE:
@@ -226,7 +230,7 @@ static bool all_arrays(wb__bson_file *f, const wb__jl *v)
     return n > 0 && !f->status;
 }
 
-static int check_names(filling *x)
+static int flux_table_check_names(filling *x)
 {
     const wb__table *t = x->t;
     if (t->nameless) return 0;
@@ -248,7 +252,7 @@ static void visit_variable(filling *x, const char *key)
     if (!f->status) v = parameters_of(f, &v);
     x->t->nameless = !f->status && all_arrays(f, &v);
     const bool alone = !f->status && wb__jl_array_of(f, &v, &a);
-    if (!f->status) visit_part(x, &v, NULL, alone ? name : "");
+    if (!f->status) flux_table_visit_part(x, &v, NULL, alone ? name : "");
 }
 
 /* Lists the arrays of all variables, whose names begin their names. */
@@ -258,7 +262,7 @@ static void visit_variables(filling *x)
     wb__jl v;
     for (wb__bson_walk w = wb__bson_walk_of(x->r->f.root);
          wb__jl_next_variable(&x->r->f, &w, &v, name, sizeof name) && !x->r->f.status;)
-        if (wb__jl_may_hold_arrays(&v)) visit_part(x, &v, NULL, name);
+        if (wb__jl_may_hold_arrays(&v)) flux_table_visit_part(x, &v, NULL, name);
 }
 
 /* The note of the structure of the model, as in other files that wb_save wrote. */
@@ -284,7 +288,7 @@ int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out)
         x.zeros = structure.kind == WB__BSON_STRING;
         if (key == wb__all_variables && wb__jl_is_unclear(&r->f)) visit_variables(&x);
         else visit_variable(&x, key == wb__all_variables ? NULL : key);
-        if (!r->f.status) check_names(&x);
+        if (!r->f.status) flux_table_check_names(&x);
         if (!r->f.status && x.zeros) r->f.status = note_structure(out, structure);
     }
     int status = r->f.status;

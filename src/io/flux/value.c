@@ -9,11 +9,11 @@
 enum { MOST_HOPS = 16 };
 
 /* The fields of a document of BSON.jl that has a "tag", found in one walk. */
-typedef struct { wb__bson tag, type, data, size, name, ref, type_name; } tagged;
+typedef struct { wb__bson tag, type, data, size, name, ref, type_name; } flux_value_tagged;
 
-static tagged parts_of(wb__bson_file *f, wb__bson doc)
+static flux_value_tagged flux_value_parts_of(wb__bson_file *f, wb__bson doc)
 {
-    tagged t = {0};
+    flux_value_tagged t = {0};
     for (wb__bson_walk w = wb__bson_walk_of(doc); wb__bson_next(f, &w);) {
         if (!strcmp(w.key, "tag")) t.tag = w.value;
         else if (!strcmp(w.key, "type")) t.type = w.value;
@@ -27,7 +27,7 @@ static tagged parts_of(wb__bson_file *f, wb__bson doc)
 }
 
 /* Follows references until a value is reached. */
-static wb__bson follow(wb__bson_file *f, wb__bson v, bool *shared)
+static wb__bson flux_value_follow(wb__bson_file *f, wb__bson v, bool *shared)
 {
     for (int hops = 0; v.kind == WB__BSON_DOCUMENT; hops++) {
         int64_t k;
@@ -50,7 +50,7 @@ static wb__bson follow(wb__bson_file *f, wb__bson v, bool *shared)
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /* Joins a list of names: ["Main", "Flux", "Dense"] becomes "Flux.Dense". */
-static void join_names(wb__bson_file *f, wb__bson list, char *out)
+static void flux_value_join_names(wb__bson_file *f, wb__bson list, char *out)
 {
     int n = wb__bson_count(f, list), i = 0;
     size_t used = 0;
@@ -68,10 +68,10 @@ static void join_names(wb__bson_file *f, wb__bson list, char *out)
 static void closure_name(wb__bson_file *f, wb__bson type_name, char *out)
 {
     *out = 0;
-    tagged t = parts_of(f, follow(f, type_name, NULL));
+    flux_value_tagged t = flux_value_parts_of(f, flux_value_follow(f, type_name, NULL));
     for (wb__bson_walk w = wb__bson_walk_of(t.data); wb__bson_next(f, &w);) {
         if (w.value.kind != WB__BSON_DOCUMENT) continue;
-        tagged field = parts_of(f, w.value);
+        flux_value_tagged field = flux_value_parts_of(f, w.value);
         if (!wb__bson_equals(field.tag, "symbol")) continue;
         wb__bson_text(field.name, out, WB__JL_NAME);
         return;
@@ -104,12 +104,12 @@ typedef struct {
     int bytes;
     enum { NO_NUMBER, FLOAT, SIGNED, UNSIGNED } number;
     wb__narrow_int narrow;
-} element;
+} flux_value_element;
 
 /* Returns the row of a Julia type of numbers or of array elements; NULL: another type. */
-static const element *element_named(const char *type)
+static const flux_value_element *element_named(const char *type)
 {
-    static const element elements[] = {
+    static const flux_value_element elements[] = {
         {"Float32", WB_F32, 4, FLOAT, 0},     {"Float64", WB_F64, 8, FLOAT, 0},
         {"Float16", WB_F16, 2, FLOAT, 0},     {"BFloat16", WB_BF16, 2, FLOAT, 0},
         {"Int8", WB_I8, 1, SIGNED, 0},        {"UInt8", WB_U8, 1, UNSIGNED, 0},
@@ -125,9 +125,9 @@ static const element *element_named(const char *type)
 
 /* Reads a number that BSON.jl writes as a struct with the bytes of the number, such as a Float32.
  * Returns false if v is no such number. */
-static bool number_of(wb__jl *v)
+static bool flux_value_number_of(wb__jl *v)
 {
-    const element *e = element_named(wb__jl_last(v));
+    const flux_value_element *e = element_named(wb__jl_last(v));
     const wb__bson data = v->items;
     uint64_t bits = 0;
     if (!e || !e->number || data.kind != WB__BSON_BINARY || data.bytes != (uint32_t)e->bytes)
@@ -152,15 +152,15 @@ static bool gpu_array(const char *type)
 
 static void struct_kind(wb__bson_file *f, wb__jl *v)
 {
-    v->type = follow(f, v->type, NULL);
-    tagged type = parts_of(f, v->type);
+    v->type = flux_value_follow(f, v->type, NULL);
+    flux_value_tagged type = flux_value_parts_of(f, v->type);
     v->kind = WB__JL_STRUCT;
     if (wb__bson_equals(type.tag, "jl_anonymous")) {
         closure_name(f, type.type_name, v->name);
         v->kind = WB__JL_CLOSURE;
         return;
     }
-    join_names(f, type.name, v->name);
+    flux_value_join_names(f, type.name, v->name);
     const char *last = wb__jl_last(v);
     if (*last == '#') {
         bool closure = strchr(last + 1, '#') || (last[1] >= '0' && last[1] <= '9');
@@ -170,7 +170,7 @@ static void struct_kind(wb__bson_file *f, wb__jl *v)
     } else if (gpu_array(last)) {
         v->kind = WB__JL_GPU;
     } else if (v->items.kind == WB__BSON_BINARY) {
-        if (number_of(v)) v->kind = WB__JL_NUMBER;
+        if (flux_value_number_of(v)) v->kind = WB__JL_NUMBER;
     } else if (!strcmp(last, "Undef")) {
         v->kind = WB__JL_NOTHING;
     }
@@ -178,7 +178,7 @@ static void struct_kind(wb__bson_file *f, wb__jl *v)
 
 static void tagged_kind(wb__bson_file *f, wb__bson doc, wb__jl *v)
 {
-    tagged t = parts_of(f, doc);
+    flux_value_tagged t = flux_value_parts_of(f, doc);
     v->kind = WB__JL_OTHER;
     v->items = t.data;
     v->type = t.type;
@@ -189,7 +189,7 @@ static void tagged_kind(wb__bson_file *f, wb__bson doc, wb__jl *v)
         struct_kind(f, v);
     } else if (wb__bson_equals(t.tag, "array")) {
         v->kind = WB__JL_ARRAY;
-        v->type = follow(f, t.type, NULL);
+        v->type = flux_value_follow(f, t.type, NULL);
         v->size = t.size;
     } else if (wb__bson_equals(t.tag, "tuple") || wb__bson_equals(t.tag, "svec")) {
         v->kind = WB__JL_TUPLE;
@@ -199,10 +199,10 @@ static void tagged_kind(wb__bson_file *f, wb__bson doc, wb__jl *v)
     }
 }
 
-static wb__jl plain(wb__bson_file *f, wb__bson v)
+static wb__jl flux_value_plain(wb__bson_file *f, wb__bson v)
 {
     wb__jl j = {.kind = WB__JL_OTHER};
-    v = follow(f, v, &j.shared);
+    v = flux_value_follow(f, v, &j.shared);
     j.at = v.at;
     j.items = v;
     switch (v.kind) {
@@ -228,7 +228,7 @@ static wb__jl plain(wb__bson_file *f, wb__bson v)
 
 wb__jl wb__jl_of(wb__bson_file *f, wb__bson v)
 {
-    wb__jl j = plain(f, v);
+    wb__jl j = flux_value_plain(f, v);
     for (int hops = 0; j.kind == WB__JL_STRUCT && !strcmp(wb__jl_last(&j), "TrackedArray");
          hops++) {
         bool shared = j.shared;
@@ -236,7 +236,7 @@ wb__jl wb__jl_of(wb__bson_file *f, wb__bson v)
             wb__bson_fail(f, j.at, "tracked arrays in one another");
             return (wb__jl){0};
         }
-        j = plain(f, wb__bson_at(f, j.items, 1));
+        j = flux_value_plain(f, wb__bson_at(f, j.items, 1));
         j.shared |= shared;
     }
     return j;
@@ -347,17 +347,18 @@ int wb__jl_integers(wb__bson_file *f, const wb__jl *v, int most, int64_t *out)
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
 /* Writes the short name of an element type and returns its row; NULL: an unknown type. */
-static const element *element_type(wb__bson_file *f, wb__bson type, char *name, size_t size)
+static const flux_value_element *element_type(wb__bson_file *f, wb__bson type, char *name,
+                                              size_t size)
 {
     char full[WB__JL_NAME];
     wb__bson names = wb__bson_get(f, type, "name");
-    join_names(f, names, full);
+    flux_value_join_names(f, names, full);
     const char *dot = strrchr(full, '.'), *last = dot ? dot + 1 : full;
     snprintf(name, size, "%.*s", (int)size - 1, *last ? last : "Any");
     return element_named(last);
 }
 
-static bool sizes_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *a, int *n_sizes)
+static bool flux_value_sizes_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *a, int *n_sizes)
 {
     int n = 0;
     a->count = 1;
@@ -393,8 +394,8 @@ static bool plain_array(wb__bson_file *f, const wb__jl *v, wb__jl_array *a)
         a->count = a->dims[0] = a->bytes;
         return true;
     }
-    const element *e = element_type(f, v->type, a->type, sizeof a->type);
-    if (!sizes_of(f, v, a, &n_sizes)) {
+    const flux_value_element *e = element_type(f, v->type, a->type, sizeof a->type);
+    if (!flux_value_sizes_of(f, v, a, &n_sizes)) {
         wb__bson_fail(f, v->at, "an array of %s whose sizes are no sizes", a->type);
         return false;
     }

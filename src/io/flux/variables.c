@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Returns the part of v at a path: names or indices of fields, separated by dots. */
-static wb__jl part_at(wb__bson_file *f, wb__jl v, const char *path)
+static wb__jl flux_variables_part_at(wb__bson_file *f, wb__jl v, const char *path)
 {
     while (*path && v.kind != WB__JL_ABSENT) {
         char name[WB__JL_NAME];
@@ -53,7 +53,8 @@ bool wb__jl_next_variable(wb__bson_file *f, wb__bson_walk *w, wb__jl *v, char *n
 }
 
 /* Finds the variable as wb__jl_variable does. Its kind is WB__JL_ABSENT if there is none. */
-static wb__jl choose(wb__bson_file *f, const char *key, char *name, size_t size, variables *all)
+static wb__jl flux_variables_choose(wb__bson_file *f, const char *key, char *name, size_t size,
+                                    variables *all)
 {
     int n_layers = 0;
     wb__jl v, only = {0}, layer = {0}, part = {0};
@@ -68,7 +69,7 @@ static wb__jl choose(wb__bson_file *f, const char *key, char *name, size_t size,
         }
         const size_t length = strlen(w.key), room = sizeof all->names - all->used;
         if (key && !strncmp(key, w.key, length) && key[length] == '.')
-            part = part_at(f, v, key + length + 1);
+            part = flux_variables_part_at(f, v, key + length + 1);
         if (all->used < sizeof all->names)
             all->used += (size_t)snprintf(all->names + all->used, room, all->n ? ", %s" : "%s",
                                           text);
@@ -93,13 +94,13 @@ bool wb__jl_is_unclear(wb__bson_file *f)
 {
     char name[WB__JL_NAME];
     variables all;
-    return !choose(f, NULL, name, sizeof name, &all).kind && all.n_holding > 1;
+    return !flux_variables_choose(f, NULL, name, sizeof name, &all).kind && all.n_holding > 1;
 }
 
 wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t size)
 {
     variables all;
-    const wb__jl v = choose(f, key, name, size, &all);
+    const wb__jl v = flux_variables_choose(f, key, name, size, &all);
     if (v.kind || f->status) return v;
     const char *more = all.used >= sizeof all.names ? "..." : "";
     if (key)

@@ -48,21 +48,21 @@ typedef struct {
     const char *files[3], *functions[6];
     void *table;                                /* the functions in the same order */
     bool is_open;                               /* guarded by `lock`, as the table is before */
-} library;
+} codecs_library;
 
-static wb__mutex lock = WB__MUTEX_INIT;
-static library libpng = {
+static wb__mutex codecs_lock = WB__MUTEX_INIT;
+static codecs_library libpng = {
     WB__PACKAGE_PNG,
     {"libpng16.so.16", "libpng16.16.dylib", NULL},
     {"png_image_begin_read_from_memory", "png_image_finish_read", "png_image_free",
      "png_image_write_to_memory", NULL}, &png, false};
-static library turbojpeg = {
+static codecs_library turbojpeg = {
     WB__PACKAGE_JPEG,
     {"libturbojpeg.so.0", "libturbojpeg.0.dylib", NULL},
     {"tjInitDecompress", "tjDecompressHeader3", "tjDecompress2", "tjGetErrorStr2", "tjDestroy",
      NULL}, &jpeg, false};
 
-static int open_file(const char *what, library *l)
+static int codecs_open_file(const char *what, codecs_library *l)
 {
     char reason[WB__LIBRARY_REASON];
     l->is_open = wb__library_open(wb__packages[l->package].variable, l->files, l->functions, NULL,
@@ -70,16 +70,16 @@ static int open_file(const char *what, library *l)
     return l->is_open ? 0 : wb__package_missing(l->package, what, reason);
 }
 
-static int open_library(const char *what, library *l)
+static int codecs_open_library(const char *what, codecs_library *l)
 {
-    wb__mutex_lock(&lock);
-    const int status = l->is_open ? 0 : open_file(what, l);
-    wb__mutex_unlock(&lock);
+    wb__mutex_lock(&codecs_lock);
+    const int status = l->is_open ? 0 : codecs_open_file(what, l);
+    wb__mutex_unlock(&codecs_lock);
     return status;
 }
 
-int wb__png_open(const char *what) { return open_library(what, &libpng); }
-int wb__jpeg_open(const char *what) { return open_library(what, &turbojpeg); }
+int wb__png_open(const char *what) { return codecs_open_library(what, &libpng); }
+int wb__jpeg_open(const char *what) { return codecs_open_library(what, &turbojpeg); }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -116,7 +116,7 @@ static bool png_is_whole(const wb__mapping *m)
 
 static int png_read(const char *what, const wb__mapping *m, wb__pixels *image)
 {
-    int status = open_library(what, &libpng);
+    int status = codecs_open_library(what, &libpng);
     if (status) return status;
     png_image p = {.version = PNG_VERSION};
     bool good = png.begin(&p, m->data, (size_t)m->bytes) && p.outcome < 2;
@@ -158,7 +158,7 @@ static int jpeg_decode(void *handle, const wb__mapping *m, wb__pixels *image)
 
 static int jpeg_read(const char *what, const wb__mapping *m, wb__pixels *image)
 {
-    int status = open_library(what, &turbojpeg);
+    int status = codecs_open_library(what, &turbojpeg);
     if (status) return status;
     void *handle = jpeg.init();
     if (!handle) return wb__fail(WB_ERROR_MEMORY, "%s: libjpeg-turbo did not start", what);
@@ -182,7 +182,7 @@ int wb__image_read(const char *what, const wb__mapping *m, wb__pixels *image)
 
 void *wb__png_write(const char *what, const wb__pixels *image, int64_t *bytes)
 {
-    if (open_library(what, &libpng)) return NULL;
+    if (codecs_open_library(what, &libpng)) return NULL;
     static const uint32_t formats[] = {0, PNG_ALPHA, PNG_COLOUR, PNG_COLOUR | PNG_ALPHA};
     png_image p = {.version = PNG_VERSION, .width = (uint32_t)image->width,
                    .height = (uint32_t)image->height, .format = formats[image->channels - 1]};

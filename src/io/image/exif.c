@@ -10,7 +10,7 @@
 typedef struct { const uint8_t *data; int64_t bytes; bool big; } tiff;
 
 /* The unsigned number of n bytes at an offset; 0 outside of the data. */
-static uint32_t number(const tiff *t, int64_t at, int n)
+static uint32_t exif_number(const tiff *t, int64_t at, int n)
 {
     uint32_t value = 0;
     if (at < 0 || at + n > t->bytes) return 0;
@@ -25,13 +25,13 @@ static int orientation_of(const uint8_t *data, int64_t bytes)
     enum { HEAD = 8, ENTRY = 12, TAG = 0x0112, BYTE = 1, SHORT = 3, LONG = 4 };
     tiff t = {data, bytes, bytes > 0 && data[0] == 'M'};
     if (bytes < HEAD || (memcmp(data, "II*\0", 4) && memcmp(data, "MM\0*", 4))) return 0;
-    const int64_t at = number(&t, 4, 4), n = number(&t, at, 2);
+    const int64_t at = exif_number(&t, 4, 4), n = exif_number(&t, at, 2);
     for (int64_t i = 0; i < n && at + 2 + ENTRY * (i + 1) <= bytes; i++) {
         const int64_t entry = at + 2 + ENTRY * i;
-        const uint32_t type = number(&t, entry + 2, 2);
-        if (number(&t, entry, 2) != TAG || number(&t, entry + 4, 4) != 1) continue;
+        const uint32_t type = exif_number(&t, entry + 2, 2);
+        if (exif_number(&t, entry, 2) != TAG || exif_number(&t, entry + 4, 4) != 1) continue;
         if (type != BYTE && type != SHORT && type != LONG) continue;
-        const uint32_t value = number(&t, entry + 8, type == LONG ? 4 : (int)(type + 1) / 2);
+        const uint32_t value = exif_number(&t, entry + 8, type == LONG ? 4 : (int)(type + 1) / 2);
         if (value >= 1 && value <= 8) return (int)value;
     }
     return 0;
@@ -74,7 +74,7 @@ int wb__exif_orientation(const wb__mapping *m)
 
 /* Pixel (i, j) of the upright image is the pixel (row, column) of the file, which has `height` rows
  * of `width` pixels. From 5 on rows become columns. */
-static int64_t place_of(int orientation, int64_t i, int64_t j, int64_t height, int64_t width)
+static int64_t exif_place_of(int orientation, int64_t i, int64_t j, int64_t height, int64_t width)
 {
     const bool turned = orientation > 4;
     int64_t row = turned ? j : i, column = turned ? i : j;
@@ -95,8 +95,9 @@ int wb__exif_upright(wb__pixels *image, int orientation)
     if (!pixels) return WB_ERROR_MEMORY;
     for (int64_t i = 0; i < h; i++)
         for (int64_t j = 0; j < w; j++, to += each)
-            memcpy(to, image->pixels + each * (size_t)place_of(orientation, i, j, image->height,
-                                                               image->width), each);
+            memcpy(to, image->pixels + each * (size_t)exif_place_of(orientation, i, j,
+                                                                    image->height, image->width),
+                                                                    each);
     wb__free(image->pixels);
     *image = (wb__pixels){h, w, image->channels, pixels};
     return 0;

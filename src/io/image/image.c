@@ -15,7 +15,7 @@
 /* ---- planes ---------------------------------------------------------------------------------- */
 
 /* Luma as in JPEG files and in Pillow: (0.299 R + 0.587 G + 0.114 B), rounded. */
-static uint8_t luma(const uint8_t *rgb)
+static uint8_t image_luma(const uint8_t *rgb)
 {
     return (uint8_t)((19595u * rgb[0] + 38470u * rgb[1] + 7471u * rgb[2] + 32768u) >> 16);
 }
@@ -25,7 +25,7 @@ static uint8_t plane_value(const uint8_t *pixel, int n, int c, int channels)
 {
     const bool colours = n > 2, wanted = channels > 2;
     if (c == (wanted ? 3 : 1)) return n % 2 == 0 ? pixel[n - 1] : 255;
-    if (colours) return wanted ? pixel[c] : luma(pixel);
+    if (colours) return wanted ? pixel[c] : image_luma(pixel);
     return pixel[0];
 }
 

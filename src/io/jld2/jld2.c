@@ -21,11 +21,11 @@
 #include <string.h>
 
 enum {
-    DEEPEST = 64, VISITS = 1 << 17, LEAST_VISITS = 1 << 12, MOST_LINKS = 1 << 14,
-    MOST_BYTES = 1 << 20
+    JLD2_DEEPEST = 64, VISITS = 1 << 17, JLD2_LEAST_VISITS = 1 << 12, MOST_LINKS = 1 << 14,
+    JLD2_MOST_BYTES = 1 << 20
 };
 
-static wb__mutex lock = WB__MUTEX_INIT;        /* of libhdf5 */
+static wb__mutex jld2_lock = WB__MUTEX_INIT;   /* of libhdf5 */
 
 typedef struct {
     const wb__hdf5 *h;
@@ -36,7 +36,7 @@ typedef struct {
     int64_t file, bytes, takes; /* of all arrays so far: elements; names and tensors */
     int visits, depth;
     char path[1024];
-} reading;
+} jld2_reading;
 
 bool wb__jld2_is(const wb__mapping *m)
 {
@@ -46,7 +46,7 @@ bool wb__jld2_is(const wb__mapping *m)
     return false;
 }
 
-static int fail(const reading *r, const char *what)
+static int jld2_fail(const jld2_reading *r, const char *what)
 {
     const char *path = *r->path || !r->variable ? r->path : r->variable;
     return wb__fail(WB_ERROR_FORMAT, "%s: \"%.200s\": %s", r->m->path, path, what);
@@ -54,16 +54,17 @@ static int fail(const reading *r, const char *what)
 
 /* Appends a name to r->path. False, with the error set: the path is too long, or the part is nested
  * too deep. An empty name changes only the depth. */
-static bool enter(reading *r, const char *name, size_t *back)
+static bool jld2_enter(jld2_reading *r, const char *name, size_t *back)
 {
     *back = strlen(r->path);
     const size_t room = sizeof r->path - *back, n = strlen(name) + 1;
-    if (r->depth >= DEEPEST || n >= room)
-        return !fail(r, "its parts are nested too deep, or their names are too long");
+    if (r->depth >= JLD2_DEEPEST || n >= room)
+        return !jld2_fail(r, "its parts are nested too deep, or their names are too long");
     /* a reference has 8 bytes, and a part at least the half of one */
-    if (++r->visits > WB__MIN(VISITS, r->m->bytes / 4 + LEAST_VISITS))
-        return !fail(r, "it refers to the same parts so often that they unfold to many times the "
-                        "file, or has too many parts");
+    if (++r->visits > WB__MIN(VISITS, r->m->bytes / 4 + JLD2_LEAST_VISITS))
+        return !jld2_fail(r,
+                          "it refers to the same parts so often that they unfold to many times the "
+                          "file, or has too many parts");
     if (*name) snprintf(r->path + *back, room, "%s%s", *back ? "." : "", name);
     for (char *c = r->path + *back + (*back > 0); *c; c++)
         if (*c == '.') *c = '_';
@@ -71,7 +72,7 @@ static bool enter(reading *r, const char *name, size_t *back)
     return true;
 }
 
-static void leave(reading *r, size_t back)
+static void jld2_leave(jld2_reading *r, size_t back)
 {
     r->path[back] = 0;
     r->depth--;
@@ -80,7 +81,7 @@ static void leave(reading *r, size_t back)
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
 /* Whether the first two members of a type are named a and b. */
-static bool has_names(const wb__hdf5 *h, int64_t type, const char *a, const char *b)
+static bool jld2_has_names(const wb__hdf5 *h, int64_t type, const char *a, const char *b)
 {
     const char *const want[2] = {a, b};
     bool same = h->H5Tget_nmembers(type) == 2;
@@ -96,7 +97,7 @@ static bool has_names(const wb__hdf5 *h, int64_t type, const char *a, const char
 static bool is_bool(const wb__hdf5 *h, int64_t type)
 {
     uint8_t no = 1, yes = 0;
-    return h->H5Tget_size(type) == 1 && has_names(h, type, "FALSE", "TRUE") &&
+    return h->H5Tget_size(type) == 1 && jld2_has_names(h, type, "FALSE", "TRUE") &&
            h->H5Tget_member_value(type, 0, &no) >= 0 && !no &&
            h->H5Tget_member_value(type, 1, &yes) >= 0 && yes == 1;
 }
@@ -107,7 +108,7 @@ static wb_dtype other_dtype(const wb__hdf5 *h, int64_t type, int class, char *na
 {
     const bool flag = class == WB__H5T_ENUM && is_bool(h, type);
     const bool pair = class == WB__H5T_COMPOUND &&
-                      (has_names(h, type, "re", "im") || has_names(h, type, "r", "i"));
+                      (jld2_has_names(h, type, "re", "im") || jld2_has_names(h, type, "r", "i"));
     const char *kind = flag ? "Bool" : class == WB__H5T_ENUM ? "Enum" : pair ? "Complex"
                        : class == WB__H5T_COMPOUND ? "Struct" : NULL;
     if (kind) snprintf(name, room, "%s", kind);
@@ -116,8 +117,8 @@ static wb_dtype other_dtype(const wb__hdf5 *h, int64_t type, int class, char *na
 }
 
 /* Returns the dtype of the elements of a type, 0: Weber lacks it. Writes its name. */
-static wb_dtype dtype_of(const wb__hdf5 *h, int64_t type, char *name, size_t room,
-                         wb__narrow_int *narrow)
+static wb_dtype jld2_dtype_of(const wb__hdf5 *h, int64_t type, char *name, size_t room,
+                              wb__narrow_int *narrow)
 {
     static const struct {
         size_t size, sign, exponent, bits, mantissa;
@@ -152,22 +153,22 @@ static wb_dtype dtype_of(const wb__hdf5 *h, int64_t type, char *name, size_t roo
 }
 
 /* Whether the values are in this file. */
-static bool is_here(const reading *r, int64_t set)
+static bool is_here(const jld2_reading *r, int64_t set)
 {
     const int64_t made = r->h->H5Dget_create_plist(set);
     const bool here = made >= 0 && r->h->H5Pget_external_count(made) == 0 &&
                       r->h->H5Pget_layout(made) != WB__H5D_VIRTUAL;
     if (made >= 0) r->h->H5Pclose(made);
-    return here || !fail(r, "its values are in another file");
+    return here || !jld2_fail(r, "its values are in another file");
 }
 
 /* Sets the sizes of an array from its space. Returns 0 or an error code. */
-static int sizes_of(reading *r, int64_t space, wb__jl_array *a)
+static int jld2_sizes_of(jld2_reading *r, int64_t space, wb__jl_array *a)
 {
     uint64_t dims[32];
     const int ndim = r->h->H5Sget_simple_extent_ndims(space);
     if (ndim < 0 || ndim > 32 || r->h->H5Sget_simple_extent_dims(space, dims, NULL) < 0)
-        return fail(r, "its sizes are not readable");
+        return jld2_fail(r, "its sizes are not readable");
     a->axes = ndim;
     if (ndim > WB_MAX_DIMS) return a->dtype = 0;
     a->ndim = ndim;
@@ -176,13 +177,13 @@ static int sizes_of(reading *r, int64_t space, wb__jl_array *a)
 }
 
 /* Reads a dataset of numbers into *a; *block has its values, which the caller frees. */
-static int read_array(reading *r, int64_t set, int64_t type, int64_t space, wb__jl_array *a,
-                      void **block)
+static int jld2_read_array(jld2_reading *r, int64_t set, int64_t type, int64_t space,
+                           wb__jl_array *a, void **block)
 {
     *block = NULL;
     *a = (wb__jl_array){.ndim = 0};
-    a->dtype = dtype_of(r->h, type, a->type, sizeof a->type, &a->narrow);
-    int status = sizes_of(r, space, a);
+    a->dtype = jld2_dtype_of(r->h, type, a->type, sizeof a->type, &a->narrow);
+    int status = jld2_sizes_of(r, space, a);
     if (status || !a->dtype) return status;
     const int64_t each = (int64_t)wb_dtype_bytes(a->dtype);
     const int64_t names = WB__MAX(r->takes - WB__TENSORS_TIMES * r->m->bytes, 0);
@@ -208,12 +209,13 @@ static int read_array(reading *r, int64_t set, int64_t type, int64_t space, wb__
     if (read && !bad) return 0;
     wb__free(*block);
     *block = NULL;
-    return fail(r, read ? "a bool in it is neither 0 nor 1"
-                        : "its values are damaged, or compressed by a filter that libhdf5 lacks");
+    return jld2_fail(r,
+                     read ? "a bool in it is neither 0 nor 1"
+                          : "its values are damaged, or compressed by a filter that libhdf5 lacks");
 }
 
 /* Adds an entry, which owns the block. */
-static int add(reading *r, wb__jl_array *a, void *block, const wb__flux_field *field)
+static int jld2_add(jld2_reading *r, wb__jl_array *a, void *block, const wb__flux_field *field)
 {
     const wb__flux_field_kind kind = field ? field->kind : WB__FIELD_NONE;
     const bool state = kind == WB__FIELD_STATE || kind == WB__FIELD_STATES;
@@ -242,7 +244,7 @@ static int add(reading *r, wb__jl_array *a, void *block, const wb__flux_field *f
 
 /* ---- structs --------------------------------------------------------------------------------- */
 
-static int visit_object(reading *r, int64_t object, const wb__flux_field *field);
+static int visit_object(jld2_reading *r, int64_t object, const wb__flux_field *field);
 
 /* The members of a compound type that are read, which have the same places in `type`. Returns -1 if
  * there are none; the caller closes the type. */
@@ -250,7 +252,7 @@ static int64_t members_of(const wb__hdf5 *h, int64_t type, int depth)
 {
     int64_t found = -1;
     const int n = h->H5Tget_nmembers(type);
-    for (int i = 0; i < n && depth < DEEPEST; i++) {
+    for (int i = 0; i < n && depth < JLD2_DEEPEST; i++) {
         const int64_t member = h->H5Tget_member_type(type, (unsigned)i);
         const int class = member < 0 ? -1 : h->H5Tget_class(member);
         const int64_t inner = class == WB__H5T_COMPOUND ? members_of(h, member, depth + 1) : -1;
@@ -269,13 +271,13 @@ static int64_t members_of(const wb__hdf5 *h, int64_t type, int depth)
 }
 
 /* What follows from the names of all members of a compound type. */
-typedef struct { const char *like; bool numbered, recurrent; } outline;
+typedef struct { const char *like; bool numbered, recurrent; } jld2_outline;
 
 /* A field of a type without data has no member: the activation of a Dense, the scale of a norm that
  * has none. So a Dense is a struct with a bias and no stride, a norm one with `track_stats`. */
-static outline outline_of(const wb__hdf5 *h, int64_t type)
+static jld2_outline outline_of(const wb__hdf5 *h, int64_t type)
 {
-    outline o = {.numbered = true};
+    jld2_outline o = {.numbered = true};
     unsigned marks = 0;
     bool bias = false, stride = false;
     const int n = h->H5Tget_nmembers(type);
@@ -296,22 +298,24 @@ static outline outline_of(const wb__hdf5 *h, int64_t type)
 }
 
 /* The two weights of a GRUv3 that become one. */
-typedef struct { wb__jl_array a[2]; void *block[2]; bool has[2]; } gates;
+typedef struct { wb__jl_array a[2]; void *block[2]; bool has[2]; } jld2_gates;
 
-static int follow(reading *r, const uint8_t *at, const wb__flux_field *field, gates *g)
+static int jld2_follow(jld2_reading *r, const uint8_t *at, const wb__flux_field *field,
+                       jld2_gates *g)
 {
     static const uint8_t none[8] = {0}, undefined[8] = {255, 255, 255, 255, 255, 255, 255, 255};
     if (!memcmp(at, none, 8) || !memcmp(at, undefined, 8)) return 0;
     const int64_t object = r->h->H5Rdereference2(r->file, 0, WB__H5R_OBJECT, at);
-    if (object < 0) return fail(r, "a reference leads nowhere");
+    if (object < 0) return jld2_fail(r, "a reference leads nowhere");
     const wb__flux_field_kind kind = field ? field->kind : WB__FIELD_NONE;
     const bool gate = kind == WB__FIELD_GATES || kind == WB__FIELD_LAST_GATE;
     int status = 0;
     if (gate && g && r->h->H5Iget_type(object) == WB__H5I_DATASET) {
         const int i = kind == WB__FIELD_LAST_GATE;
         const int64_t type = r->h->H5Dget_type(object), space = r->h->H5Dget_space(object);
-        if (type < 0 || space < 0) status = fail(r, "its type is not readable");
-        else if (!g->has[i]) status = read_array(r, object, type, space, &g->a[i], &g->block[i]);
+        if (type < 0 || space < 0) status = jld2_fail(r, "its type is not readable");
+        else if (!g->has[i])
+            status = jld2_read_array(r, object, type, space, &g->a[i], &g->block[i]);
         g->has[i] = true;
         if (type >= 0) r->h->H5Tclose(type);
         if (space >= 0) r->h->H5Sclose(space);
@@ -323,11 +327,11 @@ static int follow(reading *r, const uint8_t *at, const wb__flux_field *field, ga
 }
 
 /* Adds the joined weights of a GRUv3, if the compound type had both. */
-static int add_gates(reading *r, gates *g)
+static int jld2_add_gates(jld2_reading *r, jld2_gates *g)
 {
     if (!g->has[0] || !g->has[1]) return 0;
     size_t back;
-    if (!enter(r, "weight_hidden", &back)) return wb_error_code();
+    if (!jld2_enter(r, "weight_hidden", &back)) return wb_error_code();
     wb__jl_array whole;
     void *made = NULL;
     wb__flux_reader *reader = wb__alloc_zero(1, sizeof *reader);
@@ -335,7 +339,8 @@ static int add_gates(reading *r, gates *g)
     for (int i = 0; i < 2; i++) wb__jl_transpose(&g->a[i]);
     const bool filled = g->block[0] && g->block[1];
     if (!status && filled && !wb__flux_join_gates(reader, &g->a[0], &g->a[1], &whole, &made))
-        status = reader->f.status ? reader->f.status : fail(r, "its weights do not go together");
+        status = reader->f.status ? reader->f.status
+                                  : jld2_fail(r, "its weights do not go together");
     if (!status && !filled) {
         whole = g->a[1];
         whole.dims[0] *= 3;
@@ -347,16 +352,16 @@ static int add_gates(reading *r, gates *g)
         }
     }
     wb__free(reader);
-    if (!status) status = add(r, &whole, made, NULL);
-    leave(r, back);
+    if (!status) status = jld2_add(r, &whole, made, NULL);
+    jld2_leave(r, back);
     return status;
 }
 
-static int visit_compound(reading *r, int64_t type, const uint8_t *at, size_t room);
+static int visit_compound(jld2_reading *r, int64_t type, const uint8_t *at, size_t room);
 
 /* Reads member i of a compound type. */
-static int visit_member(reading *r, int64_t type, int i, const char *name, const outline *o,
-                        const uint8_t *at, size_t room, gates *g)
+static int visit_member(jld2_reading *r, int64_t type, int i, const char *name,
+                        const jld2_outline *o, const uint8_t *at, size_t room, jld2_gates *g)
 {
     const wb__hdf5 *h = r->h;
     const wb__flux_field *field = wb__flux_child_field(o->like, name);
@@ -373,11 +378,11 @@ static int visit_member(reading *r, int64_t type, int i, const char *name, const
     const bool fits = size <= room && offset <= room - size;
     int status = 0;
     if (fits && (class == WB__H5T_COMPOUND || (class == WB__H5T_REFERENCE && size == 8))) {
-        if (!enter(r, own, &back)) status = wb_error_code();
+        if (!jld2_enter(r, own, &back)) status = wb_error_code();
         else {
             status = class == WB__H5T_COMPOUND ? visit_compound(r, member, at + offset, size)
-                                               : follow(r, at + offset, field, g);
-            leave(r, back);
+                                               : jld2_follow(r, at + offset, field, g);
+            jld2_leave(r, back);
         }
     }
     if (member >= 0) h->H5Tclose(member);
@@ -385,34 +390,35 @@ static int visit_member(reading *r, int64_t type, int i, const char *name, const
 }
 
 /* Visits the members of a compound type, whose value is the `room` bytes at `at`. */
-static int visit_compound(reading *r, int64_t type, const uint8_t *at, size_t room)
+static int visit_compound(jld2_reading *r, int64_t type, const uint8_t *at, size_t room)
 {
-    const outline o = outline_of(r->h, type);
+    const jld2_outline o = outline_of(r->h, type);
     const int n = r->h->H5Tget_nmembers(type);
-    gates g = {.has = {false, false}};
+    jld2_gates g = {.has = {false, false}};
     int status = 0;
     for (int i = 0; !status && i < n; i++) {
         char *name = r->h->H5Tget_member_name(type, (unsigned)i);
-        if (!name) status = fail(r, "a name is not readable");
+        if (!name) status = jld2_fail(r, "a name is not readable");
         else status = visit_member(r, type, i, name, &o, at, room, &g);
         if (name) r->h->H5free_memory(name);
     }
-    if (!status) status = add_gates(r, &g);
+    if (!status) status = jld2_add_gates(r, &g);
     for (int i = 0; i < 2; i++) wb__free(g.block[i]);
     return status;
 }
 
 /* Reads a value of a compound type. */
-static int read_compound(reading *r, int64_t set, int64_t type)
+static int read_compound(jld2_reading *r, int64_t set, int64_t type)
 {
     const size_t size = r->h->H5Tget_size(type);
-    if (!size || size > MOST_BYTES) return fail(r, "its struct has an impossible size");
+    if (!size || size > JLD2_MOST_BYTES) return jld2_fail(r, "its struct has an impossible size");
     const int64_t wanted = members_of(r->h, type, 0);
     if (wanted < 0) return 0;                   /* no arrays */
     uint8_t *at = wb__alloc_zero(1, size);
     int status = at ? 0 : WB_ERROR_MEMORY;
     if (!status && (!is_here(r, set) || r->h->H5Dread(set, wanted, 0, 0, 0, at) < 0))
-        status = wb_error_code() ? (int)wb_error_code() : fail(r, "its fields are not readable");
+        status = wb_error_code() ? (int)wb_error_code()
+                                 : jld2_fail(r, "its fields are not readable");
     if (!status) status = visit_compound(r, type, at, size);
     wb__free(at);
     r->h->H5Tclose(wanted);
@@ -420,25 +426,26 @@ static int read_compound(reading *r, int64_t set, int64_t type)
 }
 
 /* Reads a list of references. */
-static int read_list(reading *r, int64_t set, int64_t type, int64_t space)
+static int jld2_read_list(jld2_reading *r, int64_t set, int64_t type, int64_t space)
 {
     wb__jl_array a = {0};
-    int status = sizes_of(r, space, &a);
+    int status = jld2_sizes_of(r, space, &a);
     if (status) return status;
-    if (a.count > VISITS || r->h->H5Tget_size(type) != 8) return fail(r, "its list is too long");
+    if (a.count > VISITS || r->h->H5Tget_size(type) != 8)
+        return jld2_fail(r, "its list is too long");
     uint8_t *at = wb__alloc_zero((size_t)a.count + 1, 8);
     if (!at) return WB_ERROR_MEMORY;
     if (!is_here(r, set)) status = wb_error_code();
     else if (r->h->H5Dread(set, type, 0, 0, 0, at) < 0)
-        status = fail(r, "its list is not readable");
+        status = jld2_fail(r, "its list is not readable");
     for (int64_t i = 0; !status && i < a.count; i++) {
         char number[24];
         size_t back;
         snprintf(number, sizeof number, "%lld", (long long)i);
-        if (!enter(r, number, &back)) status = wb_error_code();
+        if (!jld2_enter(r, number, &back)) status = wb_error_code();
         else {
-            status = follow(r, at + 8 * i, NULL, NULL);
-            leave(r, back);
+            status = jld2_follow(r, at + 8 * i, NULL, NULL);
+            jld2_leave(r, back);
         }
     }
     wb__free(at);
@@ -447,64 +454,64 @@ static int read_list(reading *r, int64_t set, int64_t type, int64_t space)
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
-static int visit_set(reading *r, int64_t set, int64_t type, int64_t space,
-                     const wb__flux_field *field)
+static int jld2_visit_set(jld2_reading *r, int64_t set, int64_t type, int64_t space,
+                          const wb__flux_field *field)
 {
     const int class = r->h->H5Tget_class(type);
     const int extent = r->h->H5Sget_simple_extent_type(space);
     const bool one = extent == WB__H5S_SCALAR, many = extent == WB__H5S_SIMPLE;
     if (class == WB__H5T_COMPOUND && one) return read_compound(r, set, type);
-    if (class == WB__H5T_REFERENCE && (one || many)) return read_list(r, set, type, space);
+    if (class == WB__H5T_REFERENCE && (one || many)) return jld2_read_list(r, set, type, space);
     /* numbers and texts */
     if (!many || class == WB__H5T_STRING || class == WB__H5T_VLEN) return 0;
     wb__jl_array a;
     void *block;
-    const int status = read_array(r, set, type, space, &a, &block);
-    return status ? status : add(r, &a, block, field);
+    const int status = jld2_read_array(r, set, type, space, &a, &block);
+    return status ? status : jld2_add(r, &a, block, field);
 }
 
-static int visit_group(reading *r, int64_t group);
+static int jld2_visit_group(jld2_reading *r, int64_t group);
 
-static int visit_object(reading *r, int64_t object, const wb__flux_field *field)
+static int visit_object(jld2_reading *r, int64_t object, const wb__flux_field *field)
 {
     const int kind = r->h->H5Iget_type(object);
-    if (r->depth >= DEEPEST) return fail(r, "its parts are nested too deep");
-    if (kind == WB__H5I_GROUP) return visit_group(r, object);
+    if (r->depth >= JLD2_DEEPEST) return jld2_fail(r, "its parts are nested too deep");
+    if (kind == WB__H5I_GROUP) return jld2_visit_group(r, object);
     if (kind != WB__H5I_DATASET) return 0;
     const int64_t type = r->h->H5Dget_type(object), space = r->h->H5Dget_space(object);
-    int status = type < 0 || space < 0 ? fail(r, "its type is not readable")
-                                       : visit_set(r, object, type, space, field);
+    int status = type < 0 || space < 0 ? jld2_fail(r, "its type is not readable")
+                                       : jld2_visit_set(r, object, type, space, field);
     if (type >= 0) r->h->H5Tclose(type);
     if (space >= 0) r->h->H5Sclose(space);
     return status;
 }
 
 /* Visits an object in a group; `inside` is whether its name does not belong to the path. */
-static int visit_link(reading *r, int64_t group, const char *name, bool inside)
+static int visit_link(jld2_reading *r, int64_t group, const char *name, bool inside)
 {
     size_t back;
-    if (!enter(r, inside ? "" : name, &back)) return wb_error_code();
+    if (!jld2_enter(r, inside ? "" : name, &back)) return wb_error_code();
     const int64_t object = r->h->H5Oopen(group, name, r->h->link_access);
-    int status = object < 0 ? fail(r, "it is not readable, or a link to another file")
+    int status = object < 0 ? jld2_fail(r, "it is not readable, or a link to another file")
                             : visit_object(r, object, NULL);
     if (object >= 0) r->h->H5Oclose(object);
-    leave(r, back);
+    jld2_leave(r, back);
     return status;
 }
 
 /* Writes the name of link i of a group. Returns 0 or an error code. */
-static int link_name(const reading *r, int64_t group, uint64_t i, char *name, size_t room)
+static int link_name(const jld2_reading *r, int64_t group, uint64_t i, char *name, size_t room)
 {
     const ptrdiff_t n = r->h->H5Lget_name_by_idx(group, ".", 0, 0, i, name, room, 0);
-    return n > 0 && (size_t)n < room ? 0 : fail(r, "a name in it is not readable");
+    return n > 0 && (size_t)n < room ? 0 : jld2_fail(r, "a name in it is not readable");
 }
 
-static int visit_group(reading *r, int64_t group)
+static int jld2_visit_group(jld2_reading *r, int64_t group)
 {
     wb__hdf5_group info = {0};
     char name[512];
     if (r->h->H5Gget_info(group, &info) < 0 || info.links > MOST_LINKS)
-        return fail(r, "it is no readable group");
+        return jld2_fail(r, "it is no readable group");
     int status = 0;
     for (uint64_t i = 0; !status && i < info.links; i++) {
         status = link_name(r, group, i, name, sizeof name);
@@ -514,7 +521,7 @@ static int visit_group(reading *r, int64_t group)
 }
 
 /* Visits the variable `key`, or the one that is meant without a key. */
-static int visit_file(reading *r, const char *key)
+static int jld2_visit_file(jld2_reading *r, const char *key)
 {
     wb__hdf5_group info = {0};
     char name[512], only[512] = "", known[400] = "";
@@ -522,7 +529,7 @@ static int visit_file(reading *r, const char *key)
     int n = 0, status = 0;
     size_t used = 0;
     if (r->h->H5Gget_info(r->file, &info) < 0 || info.links > MOST_LINKS)
-        return fail(r, "it is no readable file");
+        return jld2_fail(r, "it is no readable file");
     for (uint64_t i = 0; !status && i < info.links; i++) {
         status = link_name(r, r->file, i, name, sizeof name);
         if (status || !strcmp(name, "_types")) continue;
@@ -540,38 +547,38 @@ static int visit_file(reading *r, const char *key)
                         r->m->path, key, n ? known : "none");
     const char *meant = key ? key : n == 1 ? only : state ? "model_state" : model ? "model" : NULL;
     r->variable = meant;
-    status = meant ? visit_link(r, r->file, meant, true) : visit_group(r, r->file);
+    status = meant ? visit_link(r, r->file, meant, true) : jld2_visit_group(r, r->file);
     r->variable = NULL;
     return status;
 }
 
 /* Reads the file without values, so that what its arrays take together is known before the first
  * one is read. */
-static int check_file(const reading *r, const char *key)
+static int jld2_check_file(const jld2_reading *r, const char *key)
 {
     wb__table table = {0};
-    reading dry = *r;
+    jld2_reading dry = *r;
     dry.values = false;
     dry.out = &table;
-    const int status = visit_file(&dry, key);
+    const int status = jld2_visit_file(&dry, key);
     wb__table_free(&table);
     return status;
 }
 
 int wb__jld2_table(wb__mapping *m, const char *key, bool values, wb__table *out)
 {
-    reading r = {.m = m, .values = values, .out = out};
+    jld2_reading r = {.m = m, .values = values, .out = out};
     *out = (wb__table){0};
-    wb__mutex_lock(&lock);
+    wb__mutex_lock(&jld2_lock);
     r.h = wb__hdf5_open(m->path);
     r.file = r.h ? r.h->H5Fopen(m->path, 0, 0) : -1;
     int status = !r.h ? (int)wb_error_code()
                  : r.file < 0 ? wb__fail(WB_ERROR_FORMAT, "%s: libhdf5 does not read it: no HDF5 "
                                          "file, or a damaged one", m->path)
-                 : values ? check_file(&r, key) : 0;
-    if (!status) status = visit_file(&r, key);
+                 : values ? jld2_check_file(&r, key) : 0;
+    if (!status) status = jld2_visit_file(&r, key);
     if (r.file >= 0) r.h->H5Fclose(r.file);
-    wb__mutex_unlock(&lock);
+    wb__mutex_unlock(&jld2_lock);
     if (!status) wb__table_sort(out);
     for (int i = 1; !status && i < out->n; i++)
         if (!strcmp(out->entries[i - 1].name, out->entries[i].name))

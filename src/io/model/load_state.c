@@ -9,27 +9,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINES_MOST = 50, LIST_MOST = 7000 };     /* limits of an error's list: lines, bytes */
+enum { LOAD_STATE_LINES_MOST = 50, LOAD_STATE_LIST_MOST = 7000 }; /* limits of an error's list:
+                                                                   * lines, bytes */
 
 /* A tensor of the file. Rows of the name map find the tensor by `name`, which is the name in the
  * file without .prefix. If .rename applies to the tensor, `name` is the name of the new path in the
  * naming that is being tried. */
-typedef struct { char *name; wb__entry *entry; bool used; } source;
+typedef struct { char *name; wb__entry *entry; bool used; } load_state_source;
 
 typedef struct {
     const wb__state_load *o;
     wb__name_map names;
     int n;
-    source *sources;                    /* sorted by name */
+    load_state_source *sources;         /* sorted by name */
     wb__pointer_map found;              /* tensor -> the row that loads it; WB_NONE: no row fits */
     wb__pointer_map convolutions;       /* kernel -> the wb__flip of its convolution */
     int lacking;                        /* number of tensors that get no value */
     int absent;                         /* number of tensors whose names are not in the file */
     wb__text list;                      /* the lines of the error, one for each misfit */
     int n_wrong, n_listed;
-} matching;
+} load_state_matching;
 
-static void drop(matching *m)
+static void load_state_drop(load_state_matching *m)
 {
     for (int i = 0; i < m->n; i++) wb__free(m->sources[i].name);
     wb__free(m->sources);
@@ -37,14 +38,14 @@ static void drop(matching *m)
     wb__pointer_map_free(&m->found);
     wb__pointer_map_free(&m->convolutions);
     wb__free(m->list.text);
-    *m = (matching){0};
+    *m = (load_state_matching){0};
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /* Applies .rename to a name in the file. Returns the path in the model that the first matching row
  * gives; the caller frees it. NULL: no row matches (*fits is then false), or out of memory. */
-static char *renamed(const wb__state_load *o, const char *name, bool *fits)
+static char *load_state_renamed(const wb__state_load *o, const char *name, bool *fits)
 {
     *fits = true;
     for (int i = 0; i < o->n_rename; i++) {
@@ -61,10 +62,11 @@ static char *renamed(const wb__state_load *o, const char *name, bool *fits)
 
 typedef enum { WEBER, TORCH, TORCH_NUMBERED } naming;
 
-static char *source_name(const matching *m, void *model, naming how, const char *name)
+static char *load_state_source_name(const load_state_matching *m, void *model, naming how,
+                                    const char *name)
 {
     bool fits;
-    char *path = renamed(m->o, name, &fits);
+    char *path = load_state_renamed(m->o, name, &fits);
     if (!fits) return wb__strdup(name);
     if (!path || how == WEBER) return path;
     char *words = wb__torch_name(model, path, how == TORCH_NUMBERED);
@@ -72,12 +74,12 @@ static char *source_name(const matching *m, void *model, naming how, const char 
     return words;
 }
 
-static int by_name(const void *a, const void *b)
+static int load_state_by_name(const void *a, const void *b)
 {
-    return strcmp(((const source *)a)->name, ((const source *)b)->name);
+    return strcmp(((const load_state_source *)a)->name, ((const load_state_source *)b)->name);
 }
 
-static int name_sources(matching *m, wb__table *file, void *model, naming how)
+static int name_sources(load_state_matching *m, wb__table *file, void *model, naming how)
 {
     const char *prefix = m->o->prefix ? m->o->prefix : "";
     const size_t skip = strlen(prefix);
@@ -86,28 +88,29 @@ static int name_sources(matching *m, wb__table *file, void *model, naming how)
     for (int i = 0; i < file->n; i++) {
         wb__entry *e = &file->entries[i];
         if (strncmp(e->name, prefix, skip)) continue;
-        char *name = source_name(m, model, how, e->name + skip);
+        char *name = load_state_source_name(m, model, how, e->name + skip);
         if (!name) return WB_ERROR_MEMORY;
-        m->sources[m->n++] = (source){.name = name, .entry = e};
+        m->sources[m->n++] = (load_state_source){.name = name, .entry = e};
     }
-    if (m->n) qsort(m->sources, (size_t)m->n, sizeof *m->sources, by_name);
+    if (m->n) qsort(m->sources, (size_t)m->n, sizeof *m->sources, load_state_by_name);
     return 0;
 }
 
-static source *source_of(const matching *m, const wb__name_row *row)
+static load_state_source *load_state_source_of(const load_state_matching *m,
+                                               const wb__name_row *row)
 {
-    source key = {.name = row->name};
-    return m->n ? bsearch(&key, m->sources, (size_t)m->n, sizeof key, by_name) : NULL;
+    load_state_source key = {.name = row->name};
+    return m->n ? bsearch(&key, m->sources, (size_t)m->n, sizeof key, load_state_by_name) : NULL;
 }
 
 /* ---- the list of misfits --------------------------------------------------------------------- */
 
-static void report(matching *m, const char *format, ...) WB__PRINTF(2, 3);
-static void report(matching *m, const char *format, ...)
+static void load_state_report(load_state_matching *m, const char *format, ...) WB__PRINTF(2, 3);
+static void load_state_report(load_state_matching *m, const char *format, ...)
 {
     va_list list;
     m->n_wrong++;
-    if (m->list.length > LIST_MOST || m->n_listed == LINES_MOST) return;
+    if (m->list.length > LOAD_STATE_LIST_MOST || m->n_listed == LOAD_STATE_LINES_MOST) return;
     m->n_listed++;
     va_start(list, format);
     wb__text_add(&m->list, "\n  ");
@@ -124,38 +127,39 @@ static const char *second_name(const wb__name_row *l, file_name *out)
     return out->text;
 }
 
-static void report_misfit(matching *m, const wb__name_row *l, const wb__entry *e)
+static void report_misfit(load_state_matching *m, const wb__name_row *l, const wb__entry *e)
 {
     file_name second;
     char part[40] = "";
     if (l->x->op != WB__OP_variable) {
-        report(m,
-               "\"%.200s\"%s, %s, is a constant in the model: wb_variable makes what can be loaded "
-               "into",
-               l->path, second_name(l, &second), wb_describe(l->x));
+        load_state_report(
+            m,
+            "\"%.200s\"%s, %s, is a constant in the model: wb_variable makes what can be loaded "
+            "into",
+            l->path, second_name(l, &second), wb_describe(l->x));
         return;
     }
     if (l->parts > 1) snprintf(part, sizeof part, "one of %d parts of ", l->parts);
-    report(m, "\"%.200s\"%s, %s in the model, is in the file %s%s", l->path,
-           second_name(l, &second), wb_describe(l->x), part, wb__entry_describe(e));
+    load_state_report(m, "\"%.200s\"%s, %s in the model, is in the file %s%s", l->path,
+                      second_name(l, &second), wb_describe(l->x), part, wb__entry_describe(e));
 }
 
-static void report_missing(matching *m, const wb__name_row *l)
+static void report_missing(load_state_matching *m, const wb__name_row *l)
 {
     file_name second;
-    report(m, "\"%.200s\"%s, %s, is not in the file", l->path, second_name(l, &second),
-           wb_describe(l->x));
+    load_state_report(m, "\"%.200s\"%s, %s, is not in the file", l->path, second_name(l, &second),
+                      wb_describe(l->x));
 }
 
 /* Whether the source is PyTorch's count of the batches of running statistics that are loaded: a
  * model from an ONNX file has the statistics and no count. */
-static bool counts_batches(const matching *m, const source *s)
+static bool counts_batches(const load_state_matching *m, const load_state_source *s)
 {
     static const char count[] = "num_batches_tracked";
     const size_t n = strlen(s->name), tail = sizeof count - 1;
     if (n < tail || strcmp(s->name + n - tail, count)) return false;
     wb__name_row beside = {.name = wb__printf("%.*srunning_mean", (int)(n - tail), s->name)};
-    const source *mean = beside.name ? source_of(m, &beside) : NULL;
+    const load_state_source *mean = beside.name ? load_state_source_of(m, &beside) : NULL;
     wb__free(beside.name);
     return mean && mean->used;
 }
@@ -176,25 +180,25 @@ static bool is_constant(void *object, const char *name, const wb__entry *e)
     return false;
 }
 
-static void report_unexpected(matching *m, void *model)
+static void report_unexpected(load_state_matching *m, void *model)
 {
     for (int i = 0; i < m->n; i++) {
-        const source *s = &m->sources[i];
+        const load_state_source *s = &m->sources[i];
         const bool before = i && !strcmp(s->name, s[-1].name);
         const bool after = i + 1 < m->n && !strcmp(s->name, s[1].name);
         if (before)
-            report(m, "\"%.200s\" and \"%.200s\" are the same in the model: \"%.200s\"",
-                   s[-1].entry->name, s->entry->name, s->name);
+            load_state_report(m, "\"%.200s\" and \"%.200s\" are the same in the model: \"%.200s\"",
+                              s[-1].entry->name, s->entry->name, s->name);
         else if (!s->used && !after && !counts_batches(m, s) &&
                  !is_constant(model, s->name, s->entry))
-            report(m, "\"%.200s\", %s, is not in the model", s->entry->name,
-                   wb__entry_describe(s->entry));
+            load_state_report(m, "\"%.200s\", %s, is not in the model", s->entry->name,
+                              wb__entry_describe(s->entry));
     }
 }
 
 /* ---- matching -------------------------------------------------------------------------------- */
 
-static bool same_shape(const wb__name_row *l, const wb__entry *e)
+static bool load_state_same_shape(const wb__name_row *l, const wb__entry *e)
 {
     const wb_tensor *x = l->x;
     if (e->ndim != x->ndim || e->dtype != (wb_dtype)x->dtype) return false;
@@ -214,36 +218,36 @@ static bool rest_is_zero(const wb__name_row *l, const wb__entry *e)
     return true;
 }
 
-typedef enum { ABSENT, UNFIT, GOOD } state;
+typedef enum { ABSENT, UNFIT, GOOD } load_state;
 
-static state check_row(matching *m, const wb__name_row *l)
+static load_state load_state_check_row(load_state_matching *m, const wb__name_row *l)
 {
-    source *s = source_of(m, l);
+    load_state_source *s = load_state_source_of(m, l);
     if (!s) return ABSENT;
     s->used = true;
     if (l->kind == WB__NAME_COUNT) return GOOD;
-    if (!same_shape(l, s->entry)) {
+    if (!load_state_same_shape(l, s->entry)) {
         report_misfit(m, l, s->entry);
         return UNFIT;
     }
     if (!l->zeros || rest_is_zero(l, s->entry)) return GOOD;
-    report(m, "\"%.200s\" (\"%.200s\"): its last %lld numbers are not zero, and %s", l->path,
-           l->name, (long long)l->zeros,
-           "there is no place for them: make the GRU with .hidden_bias = true");
+    load_state_report(m, "\"%.200s\" (\"%.200s\"): its last %lld numbers are not zero, and %s",
+                      l->path, l->name, (long long)l->zeros,
+                      "there is no place for them: make the GRU with .hidden_bias = true");
     return UNFIT;
 }
 
 /* Finds, for each tensor, the row that loads it. A tied tensor has several rows. The first row that
  * is in the file and fits is used. */
-static int match_rows(matching *m)
+static int match_rows(load_state_matching *m)
 {
     for (int i = 0; i < m->names.n; i++) {
         wb__name_row *l = &m->names.rows[i];
         if (l->kind == WB__NAME_ADDED) continue;
-        state s = check_row(m, l);
+        load_state s = load_state_check_row(m, l);
         if (l->kind == WB__NAME_COUNT) continue;
         bool added = i + 1 < m->names.n && l[1].kind == WB__NAME_ADDED;
-        state second = added ? check_row(m, l + 1) : GOOD;
+        load_state second = added ? load_state_check_row(m, l + 1) : GOOD;
         if (s == GOOD && second == ABSENT) report_missing(m, l + 1);
         void **at = wb__pointer_map_at(&m->found, l->x);
         if (!at) return WB_ERROR_MEMORY;
@@ -254,7 +258,7 @@ static int match_rows(matching *m)
     return 0;
 }
 
-static int find_missing(matching *m)
+static int find_missing(load_state_matching *m)
 {
     wb__pointer_map counted = {0};
     for (int i = 0; i < m->names.n; i++) {
@@ -273,7 +277,7 @@ static int find_missing(matching *m)
     return 0;
 }
 
-static int match(matching *m, wb__table *file, void *model, naming how)
+static int load_state_match(load_state_matching *m, wb__table *file, void *model, naming how)
 {
     int status = how == WEBER ? wb__name_map_weber(model, &m->names)
                               : wb__name_map_torch(model, how == TORCH_NUMBERED, &m->names);
@@ -284,43 +288,44 @@ static int match(matching *m, wb__table *file, void *model, naming how)
 
 /* ---- choosing the names ---------------------------------------------------------------------- */
 
-static bool noted(const wb__table *file, const char *key, const char *value)
+static bool load_state_noted(const wb__table *file, const char *key, const char *value)
 {
     const char *found = wb__table_note(file, key);
     return found && (!value || !strcmp(found, value));
 }
 
 /* Writes the namings that the file may use to `out`, the likeliest first. Returns their number. */
-static int candidates(const wb__table *file, wb_names names, naming *out)
+static int load_state_candidates(const wb__table *file, wb_names names, naming *out)
 {
     int n = 0;
-    if (names == WB_NAMES_AUTO && noted(file, "weber", NULL))
-        names = noted(file, "weber_names", "torch") ? WB_NAMES_TORCH : WB_NAMES_WEBER;
+    if (names == WB_NAMES_AUTO && load_state_noted(file, "weber", NULL))
+        names = load_state_noted(file, "weber_names", "torch") ? WB_NAMES_TORCH : WB_NAMES_WEBER;
     /* PyTorch's names may be the same as Weber's, but PyTorch does not flip kernels. So in a file
      * of PyTorch the namings of PyTorch come first. */
-    const bool torch = noted(file, "format", "pt");
+    const bool torch = load_state_noted(file, "format", "pt");
     if (names == WB_NAMES_WEBER || (names == WB_NAMES_AUTO && !torch)) out[n++] = WEBER;
     if (names != WB_NAMES_WEBER) out[n++] = TORCH, out[n++] = TORCH_NUMBERED;
     if (names == WB_NAMES_AUTO && torch) out[n++] = WEBER;
     return n;
 }
 
-static int match_best(matching *best, wb__table *file, void *model)
+static int match_best(load_state_matching *best, wb__table *file, void *model)
 {
     naming hows[4];
     const wb__state_load *o = best->o;
-    int n = candidates(file, o->names, hows), status = match(best, file, model, hows[0]);
+    int n = load_state_candidates(file, o->names, hows),
+        status = load_state_match(best, file, model, hows[0]);
     for (int i = 1; !status && best->lacking && i < n; i++) {
-        matching other = {.o = o};
-        status = match(&other, file, model, hows[i]);
+        load_state_matching other = {.o = o};
+        status = load_state_match(&other, file, model, hows[i]);
         /* If two namings leave equally many tensors without a value, the naming with fewer names
          * absent from the file wins. So the error for a file of another dtype lists dtypes. */
         const bool named = other.lacking == best->lacking && other.absent < best->absent;
         if (!status && (named || other.lacking < best->lacking)) {
-            drop(best);
+            load_state_drop(best);
             *best = other;
         } else {
-            drop(&other);
+            load_state_drop(&other);
         }
     }
     return status;
@@ -346,7 +351,7 @@ const char *wb__entry_describe(const wb__entry *e)
     return text;
 }
 
-static int64_t elements(const wb__entry *e)
+static int64_t load_state_elements(const wb__entry *e)
 {
     int64_t n = 1;
     for (int d = 0; d < e->ndim; d++) n *= e->dims[d];
@@ -363,7 +368,7 @@ const void *wb__entry_values(const wb__entry *e, void **block)
     } else {
         *block = NULL;
     }
-    int64_t n = e->dtype == WB_BOOL ? elements(e) : 0, i = 0;
+    int64_t n = e->dtype == WB_BOOL ? load_state_elements(e) : 0, i = 0;
     while (i < n && from[i] < 2) i++;
     if (i == n) return from;
     uint8_t *to = *block ? *block : (*block = wb__alloc_aligned((size_t)n));
@@ -384,7 +389,7 @@ static void flip_kernels(uint8_t *to, const uint8_t *from, const wb_tensor *x)
 }
 
 /* to = a + b, rounded once. */
-static void add(void *to, const uint8_t *a, const uint8_t *b, wb_dtype t, int64_t n)
+static void load_state_add(void *to, const uint8_t *a, const uint8_t *b, wb_dtype t, int64_t n)
 {
     const size_t each = wb__dtype_size(t);
     for (int64_t i = 0; i < n; i++) {
@@ -398,7 +403,7 @@ static void add(void *to, const uint8_t *a, const uint8_t *b, wb_dtype t, int64_
     }
 }
 
-static int note_kernels(matching *m, void *object)
+static int note_kernels(load_state_matching *m, void *object)
 {
     int status = 0;
     if (!wb__is_branch(object)) return 0;
@@ -415,19 +420,20 @@ static int note_kernels(matching *m, void *object)
 
 /* Sets *flipped to whether the kernels must be flipped, so that the model's convolution computes
  * the same as the convolution of the file. Returns 0 or an error code. */
-static int must_flip(matching *m, const wb__name_row *l, const wb__entry *e, bool *flipped)
+static int must_flip(load_state_matching *m, const wb__name_row *l, const wb__entry *e,
+                     bool *flipped)
 {
     void **at = e->flip ? wb__pointer_map_at(&m->convolutions, l->x) : NULL;
     *flipped = at && *at ? (wb__flip)(uintptr_t)*at != e->flip : l->kind == WB__NAME_FLIPPED;
     return e->flip && !at ? WB_ERROR_MEMORY : 0;
 }
 
-static size_t bytes_of(const wb_tensor *x)
+static size_t load_state_bytes_of(const wb_tensor *x)
 {
     return (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
 }
 
-static bool is_added(const matching *m, const wb__name_row *l)
+static bool is_added(const load_state_matching *m, const wb__name_row *l)
 {
     return l + 1 < m->names.rows + m->names.n && l[1].kind == WB__NAME_ADDED;
 }
@@ -435,11 +441,12 @@ static bool is_added(const matching *m, const wb__name_row *l)
 /* Returns the values of a row in the form that the model takes. They are in the file, or in a copy
  * if they must be changed. *block is that copy, which the caller frees with wb__free; without a
  * copy it is NULL. The result is NULL if memory is short or there are no values. */
-static const uint8_t *values_of(matching *m, const wb__name_row *l, void **block)
+static const uint8_t *load_state_values_of(load_state_matching *m, const wb__name_row *l,
+                                           void **block)
 {
-    const wb__entry *e = source_of(m, l)->entry;
+    const wb__entry *e = load_state_source_of(m, l)->entry;
     const wb_tensor *x = l->x;
-    const size_t bytes = bytes_of(x);
+    const size_t bytes = load_state_bytes_of(x);
     bool flipped;
     *block = NULL;
     if (must_flip(m, l, e, &flipped)) return NULL;
@@ -449,63 +456,66 @@ static const uint8_t *values_of(matching *m, const wb__name_row *l, void **block
     if (!flipped && !is_added(m, l)) return values;
     uint8_t *made = wb__alloc_aligned(WB__MAX(bytes, 1));
     if (made && is_added(m, l))
-        add(made, values, source_of(m, l + 1)->entry->data, (wb_dtype)x->dtype, x->size);
+        load_state_add(made, values, load_state_source_of(m, l + 1)->entry->data,
+                       (wb_dtype)x->dtype, x->size);
     else if (made && bytes) flip_kernels(made, values, x);
     wb__free(*block);
     return *block = made;
 }
 
 /* Loads one tensor, directly from the file to the device unless the values need a copy. */
-static int load_tensor(matching *m, const wb__name_row *l)
+static int load_state_tensor(load_state_matching *m, const wb__name_row *l)
 {
     void *block;
-    const uint8_t *values = values_of(m, l, &block);
-    if (!values && bytes_of(l->x)) return WB_ERROR_MEMORY;
-    int status = wb__overwrite(l->x, values, bytes_of(l->x));
+    const uint8_t *values = load_state_values_of(m, l, &block);
+    if (!values && load_state_bytes_of(l->x)) return WB_ERROR_MEMORY;
+    int status = wb__overwrite(l->x, values, load_state_bytes_of(l->x));
     wb__free(block);
     return status;
 }
 
 /* Whether the file has values of the right shape and dtype for the row.  PyTorch stores some of our
  * biases as two tensors to be added; the second has the next row, which is checked too. */
-static bool is_good(const matching *m, const wb__name_row *l)
+static bool is_good(const load_state_matching *m, const wb__name_row *l)
 {
-    const source *s = source_of(m, l);
-    return s && same_shape(l, s->entry) && (!is_added(m, l) || is_good(m, l + 1));
+    const load_state_source *s = load_state_source_of(m, l);
+    return s && load_state_same_shape(l, s->entry) && (!is_added(m, l) || is_good(m, l + 1));
 }
 
 /* Checks that the file has the same values for all paths of a tied tensor. */
-static int check_ties(matching *m, void *model)
+static int check_ties(load_state_matching *m, void *model)
 {
     int status = note_kernels(m, model);
     for (int i = 0; !status && i < m->names.n; i++) {
         const wb__name_row *l = &m->names.rows[i];
-        if (!l->x || l->kind == WB__NAME_ADDED || !bytes_of(l->x)) continue;
+        if (!l->x || l->kind == WB__NAME_ADDED || !load_state_bytes_of(l->x)) continue;
         void **at = wb__pointer_map_at(&m->found, l->x), *blocks[2];
         if (!at) return WB_ERROR_MEMORY;
         const wb__name_row *first = *at;
         if (!first || wb_is_none(first) || first == l || !is_good(m, l)) continue;
-        const uint8_t *a = values_of(m, first, &blocks[0]), *b = values_of(m, l, &blocks[1]);
+        const uint8_t *a = load_state_values_of(m, first, &blocks[0]),
+                      *b = load_state_values_of(m, l, &blocks[1]);
         if (!a || !b) status = WB_ERROR_MEMORY;
-        else if (memcmp(a, b, bytes_of(l->x)))
-            report(m,
-                   "\"%.200s\" and \"%.200s\" are one tensor in the model and have different "
-                   "values in the file (\"%.200s\" and \"%.200s\")",
-                   first->path, l->path, first->name, l->name);
+        else if (memcmp(a, b, load_state_bytes_of(l->x)))
+            load_state_report(
+                m,
+                "\"%.200s\" and \"%.200s\" are one tensor in the model and have different "
+                "values in the file (\"%.200s\" and \"%.200s\")",
+                first->path, l->path, first->name, l->name);
         wb__free(blocks[0]);
         wb__free(blocks[1]);
     }
     return status;
 }
 
-static int load_all(matching *m)
+static int load_state_all(load_state_matching *m)
 {
     int status = 0;
     for (int i = 0; i < m->names.n; i++) {
         const wb__name_row *l = &m->names.rows[i];
         void **at = l->x ? wb__pointer_map_at(&m->found, l->x) : NULL;
         if (l->x && !at) return WB_ERROR_MEMORY;
-        status = at && *at == l ? load_tensor(m, l) : 0;
+        status = at && *at == l ? load_state_tensor(m, l) : 0;
         if (status) return status;
     }
     return 0;
@@ -513,7 +523,7 @@ static int load_all(matching *m)
 
 int wb__load_values(wb__table *file, const wb__state_load *o, void *model)
 {
-    matching m = {.o = o};
+    load_state_matching m = {.o = o};
     int status = match_best(&m, file, model);
     if (!status) status = check_ties(&m, model);
     if (!status) report_unexpected(&m, model);
@@ -528,7 +538,7 @@ int wb__load_values(wb__table *file, const wb__state_load *o, void *model)
         else
             wb__log(WB_LOG_INFO, "%s: does not all fit the model:%s%s", o->path, m.list.text, more);
     }
-    if (!status && !o->check_only) status = load_all(&m);
-    drop(&m);
+    if (!status && !o->check_only) status = load_state_all(&m);
+    load_state_drop(&m);
     return status;
 }

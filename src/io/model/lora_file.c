@@ -14,8 +14,8 @@
 
 #include <string.h>
 
-enum { VERSION = 1 };
-static const char note_name[] = "weber_lora";
+enum { LORA_FILE_VERSION = 1 };
+static const char lora_file_note_name[] = "weber_lora";
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
@@ -28,7 +28,7 @@ typedef struct {
 } saving;
 
 /* Writes rank, alpha and dropout of a LoRA. Its path is the first n bytes of `path`. */
-static void put_numbers(wb__json_out *out, const wb_layer *l, const char *path, int n)
+static void lora_file_put_numbers(wb__json_out *out, const wb_layer *l, const char *path, int n)
 {
     int64_t rank;
     double alpha, dropout;
@@ -51,7 +51,7 @@ static void put_numbers(wb__json_out *out, const wb_layer *l, const char *path, 
 }
 
 /* Adds a tensor that is a factor of a LoRA, frozen or not, or that is trained. */
-static int add_leaf(const wb__leaf *leaf, void *ctx)
+static int lora_file_add_leaf(const wb__leaf *leaf, void *ctx)
 {
     saving *s = ctx;
     const char *dot = strrchr(leaf->path, '.'), *name = dot ? dot + 1 : leaf->path;
@@ -62,40 +62,40 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
     bool is_first;
     if (!factor && !leaf->trainable) return 0;
     if (factor && a)
-        put_numbers(&s->layers, (const wb_layer *)of, leaf->path,
-                    (int)(name - leaf->path) - (dot != NULL));
+        lora_file_put_numbers(&s->layers, (const wb_layer *)of, leaf->path,
+                              (int)(name - leaf->path) - (dot != NULL));
     int status = s->layers.status;
     if (!status) status = wb__ties_add(&s->ties, leaf, &is_first);
     return status || !is_first ? status : wb__saving_add(&s->list, "", leaf->path, leaf->x);
 }
 
 /* Returns the note, which the caller frees. NULL with the error set. */
-static char *note_of(saving *s)
+static char *lora_file_note_of(saving *s)
 {
     char *layers = wb__json_take(&s->layers), *ties = wb__ties_take(&s->ties), *note = NULL;
     if (layers && !*layers)
         wb__fail(WB_ERROR_ARGUMENT, "save_lora: the model has no LoRA: wb_add_lora makes a model "
                  "that has");
     else if (layers && ties)
-        note = wb__printf("{\"version\":%d,\"layers\":{%s},\"ties\":{%s}}", VERSION, layers,
-                          ties);
+        note = wb__printf("{\"version\":%d,\"layers\":{%s},\"ties\":{%s}}", LORA_FILE_VERSION,
+                          layers, ties);
     wb__free(layers);
     wb__free(ties);
     return note;
 }
 
-static int save(const char *path, void *model)
+static int lora_file_save(const char *path, void *model)
 {
     saving s = {.model = model};
     int status = wb__evaluate_pending();
-    if (!status) status = wb__walk("save_lora", model, NULL, 0, add_leaf, &s);
+    if (!status) status = wb__walk("save_lora", model, NULL, 0, lora_file_add_leaf, &s);
     if (status) s.layers.status = status;
-    char *note = note_of(&s);
+    char *note = lora_file_note_of(&s);
     if (!status && !note) status = wb__error_or(WB_ERROR_MEMORY);
     if (!status)
-        status = wb__saving_write(&s.list, path, 2, (wb__note[]){{"format", "weber"},
-                                                                 {(char *)(uintptr_t)note_name,
-                                                                  note}});
+        status = wb__saving_write(
+            &s.list, path, 2,
+            (wb__note[]){{"format", "weber"}, {(char *)(uintptr_t)lora_file_note_name, note}});
     wb__saving_free(&s.list);
     wb__free(note);
     return status;
@@ -109,7 +109,7 @@ int wb_save_lora(const char *path, void *model)
     if (wb__format_named(path) != WB__FORMAT_SAFETENSORS)
         return wb__fail(WB_ERROR_ARGUMENT, "save_lora: %s: adapters go into a .safetensors file",
                         path);
-    return save(path, model);
+    return lora_file_save(path, model);
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */
@@ -125,8 +125,8 @@ typedef struct {
 
 /* Reads rank, alpha and dropout of a layer, the last two into `number`. False with the error set:
  * they are wrong. */
-static bool read_numbers(const loading *t, const char *layer, const wb__json *at, int64_t *rank,
-                         double *number)
+static bool lora_file_read_numbers(const loading *t, const char *layer, const wb__json *at,
+                                   int64_t *rank, double *number)
 {
     static const char *const keys[2] = {"alpha", "dropout"};
     const wb__json *r = wb__json_get(at, "rank");
@@ -148,7 +148,7 @@ static bool read_numbers(const loading *t, const char *layer, const wb__json *at
                      "not that of its tensors", t->path, layer);
 }
 
-static void *adapt(void *branch, const char *path, void *ctx)
+static void *lora_file_adapt(void *branch, const char *path, void *ctx)
 {
     loading *t = ctx;
     const wb__json *at = wb__json_get(wb__json_get(t->root, "layers"), path);
@@ -156,7 +156,7 @@ static void *adapt(void *branch, const char *path, void *ctx)
     double number[2];
     if (!at || !wb__is(branch, &wb__layer_class)) return branch;
     if (wb__pointer_map_get(&t->inside, branch) >= 0) return branch;
-    if (!read_numbers(t, path, at, &rank, number)) return NULL;
+    if (!lora_file_read_numbers(t, path, at, &rank, number)) return NULL;
     wb_layer *made = wb__lora_empty(branch, rank, number[0], number[1]);
     if (!made)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: does not fit the model: \"%.200s\": %s", t->path,
@@ -193,7 +193,7 @@ static bool tie_and_compare(loading *t, void *model)
     return true;
 }
 
-static int freeze_others(const wb__leaf *leaf, void *ctx)
+static int lora_file_freeze_others(const wb__leaf *leaf, void *ctx)
 {
     const loading *t = ctx;
     if (leaf->x->op == WB__OP_variable && wb__pointer_map_get(&t->trained, leaf->x) < 0)
@@ -202,7 +202,7 @@ static int freeze_others(const wb__leaf *leaf, void *ctx)
 }
 
 /* Copies the values of the file to the model, which they fit, and freezes the rest. */
-static bool load_values(loading *t, void *model)
+static bool lora_file_load_values(loading *t, void *model)
 {
     for (int i = 0; i < t->file.n; i++) {
         const wb__entry *e = &t->file.entries[i];
@@ -214,12 +214,13 @@ static bool load_values(loading *t, void *model)
         wb__free(block);
         if (status) return false;
     }
-    return !wb__walk("load_lora", model, NULL, WB__DISTINCT | WB__NAMELESS, freeze_others, t);
+    return !wb__walk("load_lora", model, NULL, WB__DISTINCT | WB__NAMELESS, lora_file_freeze_others,
+                     t);
 }
 
-static void *load(loading *t, void *model)
+static void *lora_file_load(loading *t, void *model)
 {
-    const char *text = wb__table_note(&t->file, note_name), *reason = NULL;
+    const char *text = wb__table_note(&t->file, lora_file_note_name), *reason = NULL;
     if (!text)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: has no adapters, which wb_save_lora writes",
                              t->path);
@@ -233,11 +234,11 @@ static void *load(loading *t, void *model)
         !wb__json_is(wb__json_get(t->root, "layers"), WB__JSON_OBJECT))
         return wb__fail_null(WB_ERROR_FORMAT, "%s: the description of the adapters lacks "
                              "\"version\" or \"layers\"", t->path);
-    if (wb__json_integer(version) != VERSION)
+    if (wb__json_integer(version) != LORA_FILE_VERSION)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: the adapters are of version %lld; %d is known",
-                             t->path, (long long)wb__json_integer(version), VERSION);
-    void *made = wb__fmap_replacing(model, adapt, t);
-    return made && tie_and_compare(t, made) && load_values(t, made) ? made : NULL;
+                             t->path, (long long)wb__json_integer(version), LORA_FILE_VERSION);
+    void *made = wb__fmap_replacing(model, lora_file_adapt, t);
+    return made && tie_and_compare(t, made) && lora_file_load_values(t, made) ? made : NULL;
 }
 
 void *wb_object_load_lora(const char *path, void *model)
@@ -247,7 +248,7 @@ void *wb_object_load_lora(const char *path, void *model)
     if (!wb__is_model("load_lora", model)) return NULL;
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load_lora: no path");
     if (wb__table_load(path, NULL, true, &t.file)) return NULL;
-    void *made = load(&t, model);
+    void *made = lora_file_load(&t, model);
     wb__table_free(&t.file);
     wb__free(t.root);
     wb__pointer_map_free(&t.inside);

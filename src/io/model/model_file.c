@@ -16,26 +16,26 @@ typedef struct {
     wb__saving *list;
 } gathering;
 
-/* Context of put_part. Values are copied from their device to the file in parts, so that no second
- * copy of a model is needed. */
-typedef struct { wb__writer *w; size_t each; } putting;
+/* Context of model_file_put_part. Values are copied from their device to the file in parts, so that
+ * no second copy of a model is needed. */
+typedef struct { wb__writer *w; size_t each; } model_file_putting;
 
-static int put_part(const void *part, int64_t n, void *ctx)
+static int model_file_put_part(const void *part, int64_t n, void *ctx)
 {
-    const putting *p = ctx;
+    const model_file_putting *p = ctx;
     return wb__writer_put(p->w, part, n * (int64_t)p->each);
 }
 
-static int put_tensor(wb__writer *w, const void *data)
+static int model_file_put_tensor(wb__writer *w, const void *data)
 {
     wb_tensor *x = (wb_tensor *)(uintptr_t)data;
-    putting p = {w, wb__dtype_size((wb_dtype)x->dtype)};
-    return wb__read_in_parts(x, put_part, &p);
+    model_file_putting p = {w, wb__dtype_size((wb_dtype)x->dtype)};
+    return wb__read_in_parts(x, model_file_put_part, &p);
 }
 
 int wb__saving_write(wb__saving *l, const char *path, int n_notes, const wb__note *notes)
 {
-    return wb__st_save(put_tensor, path, l->n, l->tensors, n_notes, notes);
+    return wb__st_save(model_file_put_tensor, path, l->n, l->tensors, n_notes, notes);
 }
 
 int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tensor *x)
@@ -59,7 +59,7 @@ void wb__saving_free(wb__saving *l)
     *l = (wb__saving){0};
 }
 
-static int gather(const wb__leaf *leaf, void *ctx)
+static int model_file_gather(const wb__leaf *leaf, void *ctx)
 {
     gathering *g = ctx;
     return wb__saving_add(g->list, g->prefix, leaf->path, leaf->x);
@@ -69,12 +69,12 @@ int wb__saving_add_model(wb__saving *l, const char *prefix, void *model)
 {
     int status = wb__evaluate_pending();
     gathering g = {prefix, l};
-    return status ? status : wb__walk("save", model, NULL, WB__DISTINCT, gather, &g);
+    return status ? status : wb__walk("save", model, NULL, WB__DISTINCT, model_file_gather, &g);
 }
 
 /* Returns the tensor that is written for a row: l->x, flipped kernels, zeros, or the concatenation
  * of the tensors of l->parts rows. NULL with the error set. */
-static wb_tensor *composed(const wb__name_row *l)
+static wb_tensor *model_file_composed(const wb__name_row *l)
 {
     switch (l->kind) {
     case WB__NAME_FLIPPED: {
@@ -93,7 +93,7 @@ static wb_tensor *composed(const wb__name_row *l)
 }
 
 /* Adds a model's tensors with PyTorch's names. The computed tensors belong to the current scope. */
-static int add_torch(wb__saving *list, void *model)
+static int model_file_add_torch(wb__saving *list, void *model)
 {
     wb__name_map names;
     int status = wb__evaluate_pending();
@@ -102,7 +102,7 @@ static int add_torch(wb__saving *list, void *model)
     for (int i = 0; !status && i < names.n; i++) {
         const wb__name_row *l = &names.rows[i];
         if (l->other || l->part) continue;
-        wb_tensor *x = composed(l);
+        wb_tensor *x = model_file_composed(l);
         status = x ? wb__saving_add(list, "", l->name, x) : (int)wb_error_code();
     }
     wb__name_map_free(&names);
@@ -111,7 +111,7 @@ static int add_torch(wb__saving *list, void *model)
 
 /* `model` is not a model, and the error is set. If `path` is an object, the two were swapped, which
  * the error then names. Returns its code. */
-static int swapped(const char *what, const char *path, const void *model)
+static int model_file_swapped(const char *what, const char *path, const void *model)
 {
     if (!model || !wb__is_object(path)) return wb__error_or(WB_ERROR_ARGUMENT);
     return wb__fail(WB_ERROR_ARGUMENT, "%s: the first argument is a %s, not a path: wb_%s(path, "
@@ -137,7 +137,7 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
     if (!wb__read_options("save", wb_save_options, &o, given, &g) ||
         !wb__ints_read("save", &g, "batch_axes", -1, o.batch_axes, WB_MAX_DIMS))
         return wb_error_code();
-    if (!wb__is_model("save", model)) return swapped("save", path, model);
+    if (!wb__is_model("save", model)) return model_file_swapped("save", path, model);
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "save: no path");
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
     wb__format format = wb__format_named(path);
@@ -160,7 +160,8 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
     if (!scope) return wb_error_code();
     wb__saving list = {0};
     bool torch = o.names == WB_NAMES_TORCH;
-    int status = torch ? add_torch(&list, model) : wb__saving_add_model(&list, "", model);
+    int status = torch ? model_file_add_torch(&list, model)
+                       : wb__saving_add_model(&list, "", model);
     if (!status)
         status = wb__formats[format].save(path, model, &list, torch);
     wb__saving_free(&list);
@@ -179,7 +180,7 @@ static bool ends_in_star(const char *name)
 int wb_load_state_with(const char *path, void *model, const wb_load_state_options *given)
 {
     WB__PUBLIC(wb_load_state_with, wb_error_code());
-    if (!wb__is_model("load_state", model)) return swapped("load_state", path, model);
+    if (!wb__is_model("load_state", model)) return model_file_swapped("load_state", path, model);
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "load_state: no path");
     wb_load_state_options o;
     if (!wb__read_options("load_state", wb_load_state_options, &o, given, NULL))
@@ -219,7 +220,7 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
 /* Called by wb__fmap for each tensor. `ctx` maps a tensor to its entry in the file if the entry has
  * another floating dtype than the tensor. Returns a new tensor of that dtype, or x itself if `ctx`
  * has no entry. NULL with the error set. */
-static wb_tensor *retype(wb_tensor *x, const char *path, void *ctx)
+static wb_tensor *model_file_retype(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path;
     void **at = wb__pointer_map_at(ctx, x);
@@ -228,7 +229,7 @@ static wb_tensor *retype(wb_tensor *x, const char *path, void *ctx)
     return e ? wb_full_array(0, e->dtype, x->ndim, x->dims) : x;
 }
 
-static void *retyped(void *model, const wb__table *file, bool torch)
+static void *model_file_retyped(void *model, const wb__table *file, bool torch)
 {
     wb__name_map names;
     wb__pointer_map other = {0};
@@ -247,7 +248,7 @@ static void *retyped(void *model, const wb__table *file, bool torch)
         failed = !at;
     }
     if (failed) model = NULL;
-    else if (any) model = wb__fmap(model, retype, &other);
+    else if (any) model = wb__fmap(model, model_file_retype, &other);
     wb__pointer_map_free(&other);
     wb__name_map_free(&names);
     return model;
@@ -261,7 +262,7 @@ void *wb__model_from(const char *path, const char *structure, wb__table *file, b
     if (model && !wb__is(model, tree ? &wb__tree_class : &wb__layer_class))
         return wb__fail_null(WB_ERROR_FORMAT, "%s: describes a %s, not a %s: wb_load%s reads it",
                              path, wb__kind(model), tree ? "tree" : "layer", tree ? "" : "_tree");
-    if (model) model = retyped(model, file, torch);
+    if (model) model = model_file_retyped(model, file, torch);
     const wb__state_load how = {.path = path, .names = torch ? WB_NAMES_TORCH : WB_NAMES_WEBER};
     return model && !wb__load_values(file, &how, model) ? model : NULL;
 }

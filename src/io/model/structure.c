@@ -9,27 +9,27 @@
 
 #include <string.h>
 
-enum { VERSION = 2, DEEPEST = 100 };
+enum { STRUCTURE_VERSION = 2, STRUCTURE_DEEPEST = 100 };
 
 /* A described model may have at most TIED_MOST times as many bytes of values as the file, plus
- * LEAST. It may have more bytes than the file, because the file has the values of tied parameters
- * once. */
-enum { TIED_MOST = 32, LEAST = 1 << 20 };
+ * STRUCTURE_LEAST. It may have more bytes than the file, because the file has the values of tied
+ * parameters once. */
+enum { TIED_MOST = 32, STRUCTURE_LEAST = 1 << 20 };
 
-static const char *const modes[] = {"auto", "train", "test"};
+static const char *const structure_modes[] = {"auto", "train", "test"};
 
 /* ---- options --------------------------------------------------------------------------------- */
 
 /* The state of the writer. `nameless` is a list, for the error message, of functions without
  * names. */
-typedef struct { wb__json_out out; wb__text path, nameless; } writing;
+typedef struct { wb__json_out out; wb__text path, nameless; } structure_writing;
 
-static bool is_named(const wb__option *o)
+static bool structure_is_named(const wb__option *o)
 {
     return o->kind == WB__OPTION_FUNCTION || o->kind == WB__OPTION_CONNECTION;
 }
 
-static const char *kind_of(const wb__option *o)
+static const char *structure_kind_of(const wb__option *o)
 {
     return o->kind == WB__OPTION_FUNCTION ? "function" : "connection";
 }
@@ -44,7 +44,7 @@ static void put_blob(wb__json_out *out, const wb__blob *b)
     wb__free(text);
 }
 
-static void put_option(wb__json_out *out, const wb__option *o, const char *at)
+static void structure_put_option(wb__json_out *out, const wb__option *o, const char *at)
 {
     switch (o->kind) {
     case WB__OPTION_BLOB: put_blob(out, *(wb__blob *const *)(const void *)at); break;
@@ -81,7 +81,8 @@ static bool is_default(const wb__option *o, const void *at)
 
 /* Writes options of a layer type or struct. Initialisers, functions that are NULL, and numbers that
  * mean a default, are left out. */
-static void put_options(writing *w, const wb__layer_type *type, const void *options)
+static void structure_put_options(structure_writing *w, const wb__layer_type *type,
+                                  const void *options)
 {
     wb__json_out *out = &w->out;
     if (!type->n_options) return;
@@ -89,21 +90,21 @@ static void put_options(writing *w, const wb__layer_type *type, const void *opti
     wb__json_open(out, '{');
     for (int i = 0; i < type->n_options; i++) {
         const wb__option *o = &type->options[i];
-        const char *at = (const char *)options + o->offset, *kind = kind_of(o);
+        const char *at = (const char *)options + o->offset, *kind = structure_kind_of(o);
         bool set = o->kind != WB__OPTION_INITIALISER;
-        const char *name = is_named(o) ? wb__option_name(o, at, &set) : NULL;
+        const char *name = structure_is_named(o) ? wb__option_name(o, at, &set) : NULL;
         if (!set || (type->defaults && is_default(o, at))) continue;
         wb__json_put_key(out, o->name);
-        if (is_named(o) && !name)
+        if (structure_is_named(o) && !name)
             wb__text_add(&w->nameless, "\n  \"%s\": the %s of a %s: wb_name_%s(\"NAME\", ...)"
                          " gives it one", wb__path(&w->path), kind, type->name, kind);
-        if (is_named(o)) wb__json_put_text(out, name ? name : "");
-        put_option(out, o, at);
+        if (structure_is_named(o)) wb__json_put_text(out, name ? name : "");
+        structure_put_option(out, o, at);
     }
     wb__json_close(out, '}');
 }
 
-static int wrong(const char *file, const wb__layer_type *type, const char *option)
+static int structure_wrong(const char *file, const wb__layer_type *type, const char *option)
 {
     return wb__fail(WB_ERROR_FORMAT, "%s: the option \"%s\" of a %s is wrong", file, option,
                     type->name);
@@ -134,7 +135,7 @@ static bool read_blob(wb__blob **at, const char *text)
     return *at && wb__base64_read(text, (*at)->bytes);
 }
 
-static bool read_value(const wb__option *o, char *at, const wb__json *value)
+static bool structure_read_value(const wb__option *o, char *at, const wb__json *value)
 {
     const char *text = wb__json_text(value);
     switch (o->kind) {
@@ -172,28 +173,29 @@ static bool read_value(const wb__option *o, char *at, const wb__json *value)
     }
 }
 
-static int read_option(const char *file, const wb__layer_type *type, const wb__option *o,
-                       const wb__json *value, char *at)
+static int structure_read_option(const char *file, const wb__layer_type *type, const wb__option *o,
+                                 const wb__json *value, char *at)
 {
-    const char *name = is_named(o) ? wb__json_text(value) : NULL;
+    const char *name = structure_is_named(o) ? wb__json_text(value) : NULL;
     if (name && wb__option_named(o, at, name)) return 0;
     if (name)
         return wb__fail(WB_ERROR_FORMAT,
                         "%s: no %s is named \"%.200s\": name it with wb_name_%s first", file,
-                        kind_of(o), name, kind_of(o));
-    return read_value(o, at, value) ? 0 : wrong(file, type, o->name);
+                        structure_kind_of(o), name, structure_kind_of(o));
+    return structure_read_value(o, at, value) ? 0 : structure_wrong(file, type, o->name);
 }
 
 /* Reads options of a layer type. Missing options keep their defaults; initialisers become
  * wb__init_empty, because the values are loaded later. */
-static int read_options(const char *file, const wb__layer_type *type, const wb__json *object,
-                        char *options)
+static int structure_read_options(const char *file, const wb__layer_type *type,
+                                  const wb__json *object, char *options)
 {
     const wb__json *value;
     if (type->defaults) memcpy(options, type->defaults, type->options_size);
     else if (type->options_size && !wb__own_struct(type))
         memcpy(options, &type->options_size, sizeof type->options_size);
-    if (object && !wb__json_is(object, WB__JSON_OBJECT)) return wrong(file, type, "options");
+    if (object && !wb__json_is(object, WB__JSON_OBJECT))
+        return structure_wrong(file, type, "options");
     WB__JSON_EACH_MEMBER(object, value, member) {
         const char *key = wb__json_key(value);
         const wb__option *o = NULL;
@@ -203,11 +205,11 @@ static int read_options(const char *file, const wb__layer_type *type, const wb__
         if (!o || o->kind == WB__OPTION_INITIALISER)
             return wb__fail(WB_ERROR_FORMAT, "%s: %s has no option \"%.100s\"", file, type->name,
                             key);
-        const int status = read_option(file, type, o, value, options + o->offset);
+        const int status = structure_read_option(file, type, o, value, options + o->offset);
         if (status) return status;
     }
     for (int i = 0; wb__own_struct(type) && i < type->n_options; i++)
-        if (!is_named(&type->options[i]) && !wb__json_get(object, type->options[i].name))
+        if (!structure_is_named(&type->options[i]) && !wb__json_get(object, type->options[i].name))
             return wb__fail(WB_ERROR_FORMAT, "%s: %s has no \"%s\", which this program's struct "
                             "has", file, type->name, type->options[i].name);
     wb_initializer empty = wb__init_empty;
@@ -219,9 +221,9 @@ static int read_options(const char *file, const wb__layer_type *type, const wb__
 
 /* ---- to JSON --------------------------------------------------------------------------------- */
 
-static void put_node(writing *w, void *object, const char *name, int depth);
+static void put_node(structure_writing *w, void *object, const char *name, int depth);
 
-static void put_children(writing *w, int n, const wb__child *children, int depth)
+static void put_children(structure_writing *w, int n, const wb__child *children, int depth)
 {
     const size_t length = w->path.length;
     wb__json_put_key(&w->out, "parts");
@@ -242,7 +244,7 @@ static bool is_wrapped(const void *object)
 }
 
 /* Writes the inner layers that the layer has not made itself. */
-static void put_replaced(writing *w, const wb_layer *l, int depth)
+static void put_replaced(structure_writing *w, const wb_layer *l, int depth)
 {
     bool any = false;
     for (int i = 0; !w->out.status && i < l->node.n; i++) {
@@ -259,11 +261,11 @@ static void put_replaced(writing *w, const wb_layer *l, int depth)
     if (any) wb__json_close(&w->out, ']');
 }
 
-static void put_layer(writing *w, wb_layer *l, int depth)
+static void structure_put_layer(structure_writing *w, wb_layer *l, int depth)
 {
     wb__json_put_pair(&w->out, "layer", l->type->name);
-    if (l->mode) wb__json_put_pair(&w->out, "mode", modes[l->mode]);
-    put_options(w, l->type, l->options);
+    if (l->mode) wb__json_put_pair(&w->out, "mode", structure_modes[l->mode]);
+    structure_put_options(w, l->type, l->options);
     wb__child *layers = l->node.children;
     const int n = wb__own_struct(l->type) ? l->node.n : wb__container_layers(l, &layers);
     const size_t length = w->path.length;
@@ -273,7 +275,7 @@ static void put_layer(writing *w, wb_layer *l, int depth)
     wb__path_cut(&w->path, length);
 }
 
-static void put_tensor(wb__json_out *out, const wb_tensor *x)
+static void structure_put_tensor(wb__json_out *out, const wb_tensor *x)
 {
     const bool none = wb_is_none(x);
     wb__json_put_pair(out, "tensor", none ? "none" : wb_dtype_name((wb_dtype)x->dtype));
@@ -287,30 +289,31 @@ static void put_tensor(wb__json_out *out, const wb_tensor *x)
     wb__json_put_bool(out, true);
 }
 
-static void put_tree(writing *w, wb_tree *t, int depth)
+static void put_tree(structure_writing *w, wb_tree *t, int depth)
 {
     wb__json_put_pair(&w->out, "tree",
                       t->type ? t->type->name : t->is_opaque ? "opaque" : "tuple");
     const wb__layer_type *own = t->type ? wb__own_type_of(t->type) : NULL;
-    if (own) put_options(w, own, t->copy);
+    if (own) structure_put_options(w, own, t->copy);
     else if (t->type) w->out.status = wb__error_or(WB_ERROR_MEMORY);
     put_children(w, t->node.n, t->node.children, depth);
 }
 
 /* Writes a layer, tree or tensor as a JSON object. `name` is its name in its parent; NULL: it is
  * the whole model. */
-static void put_node(writing *w, void *object, const char *name, int depth)
+static void put_node(structure_writing *w, void *object, const char *name, int depth)
 {
     wb__json_out *out = &w->out;
-    if (depth > DEEPEST) {
+    if (depth > STRUCTURE_DEEPEST) {
         out->status =
-            wb__fail(WB_ERROR_ARGUMENT, "save: parts are nested deeper than %d", DEEPEST);
+            wb__fail(WB_ERROR_ARGUMENT, "save: parts are nested deeper than %d", STRUCTURE_DEEPEST);
         return;
     }
     wb__json_open(out, '{');
-    if (wb__is(object, &wb__layer_class)) put_layer(w, wb__layer_unnamed(object, NULL), depth);
+    if (wb__is(object, &wb__layer_class))
+        structure_put_layer(w, wb__layer_unnamed(object, NULL), depth);
     else if (wb__is(object, &wb__tree_class)) put_tree(w, object, depth);
-    else put_tensor(out, object);
+    else structure_put_tensor(out, object);
     if (name) wb__json_put_pair(out, "name", name);
     wb__json_close(out, '}');
 }
@@ -331,10 +334,10 @@ static char *ties_text(void *model)
 
 char *wb__structure_text(void *model)
 {
-    writing w = {0};
+    structure_writing w = {0};
     wb__json_open(&w.out, '{');
     wb__json_put_key(&w.out, "version");
-    wb__json_put_integer(&w.out, VERSION);
+    wb__json_put_integer(&w.out, STRUCTURE_VERSION);
     wb__json_put_key(&w.out, "model");
     put_node(&w, model, NULL, 0);
     if (w.path.failed || w.nameless.failed) w.out.status = wb__fail(WB_ERROR_MEMORY, NULL);
@@ -353,11 +356,11 @@ char *wb__structure_text(void *model)
 
 /* ---- from JSON ------------------------------------------------------------------------------- */
 
-static void *build(const char *file, const wb__json *node, int depth);
+static void *structure_build(const char *file, const wb__json *node, int depth);
 
 /* Puts the file's name in front of the message of the current error, which lacks it. Returns
  * NULL. */
-static void *fail_in(const char *file)
+static void *structure_fail_in(const char *file)
 {
     return wb__fail_null((int)wb_error_code(), "%s: %s", file, wb_error());
 }
@@ -365,7 +368,7 @@ static void *fail_in(const char *file)
 /* The parts of a layer or tree, with their names. */
 typedef struct { int n; const char **names; void **objects; } part_list;
 
-static void drop_parts(part_list *p)
+static void structure_drop_parts(part_list *p)
 {
     wb__free(p->names);
     wb__free(p->objects);
@@ -385,7 +388,7 @@ static bool build_parts(const char *file, const char *kind, const wb__json *part
         if (!p->names[i] || !*p->names[i] || strchr(p->names[i], '.'))
             ok = !wb__fail(WB_ERROR_FORMAT, "%s: a part of a %s has no name, or a wrong one", file,
                            kind);
-        if (ok) ok = (p->objects[i] = build(file, part, depth + 1)) != NULL;
+        if (ok) ok = (p->objects[i] = structure_build(file, part, depth + 1)) != NULL;
         if (!ok) break;
     }
     return ok;
@@ -403,7 +406,7 @@ static wb_layer *assemble_container(const char *file, const wb__layer_type *type
 }
 
 /* Sorts the parts of a struct by its fields that are objects. */
-static bool sort_parts(const char *file, const wb_struct_type *of, part_list *p)
+static bool structure_sort_parts(const char *file, const wb_struct_type *of, part_list *p)
 {
     int k = 0;
     for (int i = 0; i < of->n_fields; i++) {
@@ -437,7 +440,7 @@ static bool can_replace(const wb_layer *made, const wb_layer *l)
 }
 
 /* Replaces inner layers of `made` by the parts. */
-static bool replace_inner(const char *file, wb_layer *made, const part_list *p)
+static bool structure_replace_inner(const char *file, wb_layer *made, const part_list *p)
 {
     for (int k = 0; k < p->n; k++) {
         int i = 0;
@@ -465,24 +468,24 @@ static wb_layer *build_layer(const char *file, const wb__json *node, const char 
     if (!options) return NULL;
     wb_layer *made = NULL;
     part_list parts = {0};
-    bool ok = !read_options(file, type, wb__json_get(node, "options"), options);
+    bool ok = !structure_read_options(file, type, wb__json_get(node, "options"), options);
     if (ok)
         ok = build_parts(file, type->name, wb__json_get(node, "parts"), depth, &parts);
-    if (ok && of) ok = sort_parts(file, of, &parts);
+    if (ok && of) ok = structure_sort_parts(file, of, &parts);
     if (ok) {
         made = of               ? wb__own_assemble(type, options, parts.objects)
                : type->assemble ? assemble_container(file, type, options, &parts)
                                 : type->make(options);
-        if (!made) fail_in(file);
+        if (!made) structure_fail_in(file);
     }
-    if (made && !of && !type->assemble && !replace_inner(file, made, &parts)) made = NULL;
-    drop_parts(&parts);
+    if (made && !of && !type->assemble && !structure_replace_inner(file, made, &parts)) made = NULL;
+    structure_drop_parts(&parts);
     wb__blobs_unref(type, options);
     wb__free(options);
     const char *mode = wb__json_text(wb__json_get(node, "mode"));
     if (!made || !mode) return made;
     for (int i = 0; i < 3; i++) {
-        if (strcmp(mode, modes[i])) continue;
+        if (strcmp(mode, structure_modes[i])) continue;
         made->mode = i;
         return made;
     }
@@ -496,7 +499,8 @@ static wb_tree *build_struct(const char *file, const wb__layer_type *own, const 
     char *value = wb__alloc_zero(1, of->size);
     if (!value) return NULL;
     wb_tree *t = NULL;
-    if (sort_parts(file, of, p) && !read_options(file, own, wb__json_get(node, "options"), value)) {
+    if (structure_sort_parts(file, of, p) &&
+        !structure_read_options(file, own, wb__json_get(node, "options"), value)) {
         for (int i = 0, k = 0; i < of->n_fields; i++)
             if (of->fields[i].type == WB_FIELD_OBJECT)
                 memcpy(value + of->fields[i].offset, &p->objects[k++], sizeof(void *));
@@ -517,7 +521,7 @@ static wb_tree *build_tree(const char *file, const wb__json *node, const char *k
     wb_tree *t = NULL;
     if (build_parts(file, kind, wb__json_get(node, "parts"), depth, &p))
         t = own ? build_struct(file, own, node, &p) : wb_named_tuple(p.n, p.names, p.objects);
-    drop_parts(&p);
+    structure_drop_parts(&p);
     return t;
 }
 
@@ -531,7 +535,7 @@ static wb_tensor *build_tensor(const char *file, const wb__json *node, const cha
     wb_dtype dtype;
     if (!strcmp(kind, "none")) return WB_NONE;
     bool ok = wb__json_is(shape, WB__JSON_LIST) && ndim <= WB_MAX_DIMS &&
-              read_value(&type, (char *)&dtype, wb__json_get(node, "tensor"));
+              structure_read_value(&type, (char *)&dtype, wb__json_get(node, "tensor"));
     if (ok) WB__JSON_EACH(shape, size, i) {
         dims[i] = wb__json_integer(size);
         ok &= wb__json_is(size, WB__JSON_INTEGER);
@@ -539,16 +543,16 @@ static wb_tensor *build_tensor(const char *file, const wb__json *node, const cha
     if (!ok)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: the shape or dtype of a tensor is wrong", file);
     wb_tensor *x = wb__parameter("tensor", "tensor", wb__init_empty, dtype, (int)ndim, dims);
-    if (!x) return fail_in(file);
+    if (!x) return structure_fail_in(file);
     if (wb__json_is(wb__json_get(node, "statistic"), WB__JSON_TRUE)) x->flags |= WB__FROZEN;
     return x;
 }
 
-static void *build(const char *file, const wb__json *node, int depth)
+static void *structure_build(const char *file, const wb__json *node, int depth)
 {
-    if (depth > DEEPEST)
+    if (depth > STRUCTURE_DEEPEST)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: layers are nested deeper than %d",
-                             file, DEEPEST);
+                             file, STRUCTURE_DEEPEST);
     const char *layer = wb__json_text(wb__json_get(node, "layer"));
     const char *tree = wb__json_text(wb__json_get(node, "tree"));
     const char *tensor = wb__json_text(wb__json_get(node, "tensor"));
@@ -566,14 +570,15 @@ void *wb__structure_build(const char *file, const char *text, int64_t values)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: the model's description: %s", file, reason);
     void *made = NULL;
     const int64_t version = wb__json_integer(wb__json_get(root, "version"));
-    if (version < 1 || version > VERSION)
+    if (version < 1 || version > STRUCTURE_VERSION)
         wb__fail(WB_ERROR_FORMAT, "%s: the model's description is of version %lld; up to %d are "
-                 "known", file, (long long)version, VERSION);
+                 "known", file, (long long)version, STRUCTURE_VERSION);
     else {
         if (version == 1) wb__structure_update(root);
-        wb__parameters_limit(values > INT64_MAX / (2 * TIED_MOST) ? INT64_MAX
-                                                                  : TIED_MOST * values + LEAST);
-        made = build(file, wb__json_get(root, "model"), 0);
+        wb__parameters_limit(values > INT64_MAX / (2 * TIED_MOST)
+                                 ? INT64_MAX
+                                 : TIED_MOST * values + STRUCTURE_LEAST);
+        made = structure_build(file, wb__json_get(root, "model"), 0);
         wb__parameters_limit(-1);
     }
     if (made && wb__ties_make(file, made, wb__json_get(root, "ties"))) made = NULL;

@@ -6,7 +6,8 @@
 #include <string.h>
 
 /* Adds a row for x at the end, with copies of both names. NULL: out of memory. */
-static wb__name_row *add_row(wb__name_map *l, const char *name, const char *path, wb_tensor *x)
+static wb__name_row *torch_names_add_row(wb__name_map *l, const char *name, const char *path,
+                                         wb_tensor *x)
 {
     if (!wb__reserve(&l->rows, &l->capacity, l->n + 1, sizeof *l->rows)) return NULL;
     wb__name_row *row = &l->rows[l->n];
@@ -27,22 +28,22 @@ void wb__name_map_free(wb__name_map *l)
     *l = (wb__name_map){0};
 }
 
-static int add_leaf(const wb__leaf *leaf, void *ctx)
+static int torch_names_add_leaf(const wb__leaf *leaf, void *ctx)
 {
-    return add_row(ctx, leaf->path, leaf->path, leaf->x) ? 0 : WB_ERROR_MEMORY;
+    return torch_names_add_row(ctx, leaf->path, leaf->path, leaf->x) ? 0 : WB_ERROR_MEMORY;
 }
 
 int wb__name_map_weber(void *model, wb__name_map *out)
 {
     *out = (wb__name_map){0};
-    int status = wb__walk("names", model, NULL, 0, add_leaf, out);
+    int status = wb__walk("names", model, NULL, 0, torch_names_add_leaf, out);
     if (status) wb__name_map_free(out);
     return status;
 }
 
 /* ---- PyTorch --------------------------------------------------------------------------------- */
 
-static const wb__torch_kind *kind_of(const wb_layer *l)
+static const wb__torch_kind *torch_names_kind_of(const wb_layer *l)
 {
     static const wb__torch_kind same_names = {0};
     return l && l->type->torch ? l->type->torch : &same_names;
@@ -50,7 +51,8 @@ static const wb__torch_kind *kind_of(const wb_layer *l)
 
 /* Returns the end of the name `child`, behind the name of its row; NULL: they differ. The end is ""
  * or, in a layer whose kind has a suffix, such as "_l1_reverse". */
-static const char *end_of(const wb__torch_kind *kind, const char *row, const char *child)
+static const char *torch_names_end_of(const wb__torch_kind *kind, const char *row,
+                                      const char *child)
 {
     const size_t n = strlen(row);
     if (strncmp(row, child, n)) return NULL;
@@ -60,28 +62,29 @@ static const char *end_of(const wb__torch_kind *kind, const char *row, const cha
 }
 
 /* Returns the row of a child that has another name in PyTorch; NULL: it has the same name. */
-static const wb__torch_child *torch_child(const wb_layer *l, const char *child)
+static const wb__torch_child *torch_names_child(const wb_layer *l, const char *child)
 {
-    const wb__torch_kind *kind = kind_of(l);
+    const wb__torch_kind *kind = torch_names_kind_of(l);
     for (int i = 0; i < kind->n_children; i++)
-        if (end_of(kind, kind->children[i].child, child)) return &kind->children[i];
+        if (torch_names_end_of(kind, kind->children[i].child, child)) return &kind->children[i];
     return NULL;
 }
 
-static char *join(const char *prefix, const char *name)
+static char *torch_names_join(const char *prefix, const char *name)
 {
     return wb__printf("%s%s%s", prefix, *prefix && *name ? "." : "", name);
 }
 
 /* Returns PyTorch's whole name of a child with the row `other`; `name` is other->name or
  * other->second. The caller frees it; NULL: out of memory. */
-static char *join_row(const wb_layer *l, const char *prefix, const wb__torch_child *other,
-                      const char *name, const char *child)
+static char *torch_names_join_row(const wb_layer *l, const char *prefix,
+                                  const wb__torch_child *other, const char *name, const char *child)
 {
-    const wb__torch_kind *kind = kind_of(l);
-    const char *end = end_of(kind, other->child, child);
+    const wb__torch_kind *kind = torch_names_kind_of(l);
+    const char *end = torch_names_end_of(kind, other->child, child);
     const char *first = kind->suffix && !wb__begins(end, "_l") ? kind->suffix : "";
-    char *own = wb__printf("%s%s%s", name, first, end), *full = own ? join(prefix, own) : NULL;
+    char *own = wb__printf("%s%s%s", name, first, end),
+         *full = own ? torch_names_join(prefix, own) : NULL;
     wb__free(own);
     return full;
 }
@@ -98,54 +101,55 @@ static bool has_module_behind(void *object)
         wb_function f;
         if (o->kind != WB__OPTION_FUNCTION || strcmp(o->name, "activation")) continue;
         memcpy(&f, (const char *)l->options + o->offset, sizeof f);
-        return f && !kind_of(l)->inner_activation;
+        return f && !torch_names_kind_of(l)->inner_activation;
     }
     return false;
 }
 
-typedef struct { wb__name_map *out; bool numbered; } walk;
+typedef struct { wb__name_map *out; bool numbered; } torch_names_walk;
 
-/* name_child, without WeightNorm. */
-static char *plain_child(const walk *w, const wb_layer *owner, const wb__branch *node, int i,
-                        const char *name)
+/* torch_names_name_child, without WeightNorm. */
+static char *torch_names_plain_child(const torch_names_walk *w, const wb_layer *owner,
+                                     const wb__branch *node, int i, const char *name)
 {
     const wb__child *c = &node->children[i];
     const wb_layer *l = wb__is(node, &wb__layer_class) ? (const wb_layer *)node : NULL;
-    const wb__torch_child *other = torch_child(l, c->name);
+    const wb__torch_child *other = torch_names_child(l, c->name);
     int number = i;
     char own[16];
     snprintf(own, sizeof own, "%d", i);
-    if (other) return join_row(l, name, other, other->name, c->name);
-    if (l || !kind_of(owner)->numbered || w->numbered || strcmp(own, c->name))
-        return join(name, c->name);
+    if (other) return torch_names_join_row(l, name, other, other->name, c->name);
+    if (l || !torch_names_kind_of(owner)->numbered || w->numbered || strcmp(own, c->name))
+        return torch_names_join(name, c->name);
     for (int j = 0; j < i; j++) number += has_module_behind(node->children[j].object);
     snprintf(own, sizeof own, "%d", number);
-    return join(name, own);
+    return torch_names_join(name, own);
 }
 
 /* Returns PyTorch's name of child i of `node`; `name` is PyTorch's name of `node`. `owner` is the
  * layer whose child `node` is, or NULL; of WeightNorms one in the other it is the outermost. The
  * numbers in a Sequential count activations too, unless w->numbered is true. The caller frees the
  * result; NULL: out of memory. */
-static char *name_child(const walk *w, const wb_layer *owner, const wb__branch *node, int i,
-                        const char *name)
+static char *torch_names_name_child(const torch_names_walk *w, const wb_layer *owner,
+                                    const wb__branch *node, int i, const char *name)
 {
     const wb_layer *l = wb__is(node, &wb__layer_class) ? (const wb_layer *)node : NULL, *base = l;
     const char *child = node->children[i].name;
     int at = i;
     const bool is_g = !strcmp(child, "g") && l && wb__normed_child(l, &base, &at);
     if (!is_g && !(l && wb__is_normed(owner, child)))
-        return plain_child(w, owner, node, i, name);
-    char *own = plain_child(w, owner, &base->node, at, "");
+        return torch_names_plain_child(w, owner, node, i, name);
+    char *own = torch_names_plain_child(w, owner, &base->node, at, "");
     char *full = own ? wb__printf("%s%sparametrizations.%s.original%d", name, *name ? "." : "", own,
                                   is_g ? 0 : 1) : NULL;
     wb__free(own);
     return full;
 }
 
-static int visit(walk *w, const wb_layer *owner, void *object, const char *name, const char *path);
+static int torch_names_visit(torch_names_walk *w, const wb_layer *owner, void *object,
+                             const char *name, const char *path);
 
-static bool has_child(const wb_layer *l, const char *name)
+static bool torch_names_has_child(const wb_layer *l, const char *name)
 {
     for (int i = 0; l && i < l->node.n; i++)
         if (!strcmp(l->node.children[i].name, name)) return true;
@@ -153,11 +157,11 @@ static bool has_child(const wb_layer *l, const char *name)
 }
 
 /* Adds the row for PyTorch's second bias of a recurrent layer that has one bias in Weber. */
-static int add_second(walk *w, const wb_layer *l, const wb__child *c, const wb__torch_child *other,
-                      const char *name, const char *path)
+static int add_second(torch_names_walk *w, const wb_layer *l, const wb__child *c,
+                      const wb__torch_child *other, const char *name, const char *path)
 {
-    char *full = join_row(l, name, other, other->second, c->name);
-    wb__name_row *row = full ? add_row(w->out, full, path, c->object) : NULL;
+    char *full = torch_names_join_row(l, name, other, other->second, c->name);
+    wb__name_row *row = full ? torch_names_add_row(w->out, full, path, c->object) : NULL;
     if (row) row->kind = WB__NAME_ADDED;
     if (row && other->unused) row->zeros = row->x->dims[0] / other->unused;
     wb__free(full);
@@ -174,17 +178,20 @@ static const wb_layer *owner_inside(const wb_layer *owner, const wb_layer *l)
     return both ? owner : l;
 }
 
-static int visit_child(walk *w, const wb_layer *owner, const wb__branch *node, int i,
-                       const char *name, const char *path)
+static int torch_names_visit_child(torch_names_walk *w, const wb_layer *owner,
+                                   const wb__branch *node, int i, const char *name,
+                                   const char *path)
 {
     const wb__child *c = &node->children[i];
     const wb_layer *l = wb__is(node, &wb__layer_class) ? (const wb_layer *)node : NULL;
-    char *inner_name = name_child(w, owner, node, i, name), *inner_path = join(path, c->name);
-    const wb__torch_child *other = torch_child(l, c->name);
+    char *inner_name = torch_names_name_child(w, owner, node, i, name),
+         *inner_path = torch_names_join(path, c->name);
+    const wb__torch_child *other = torch_names_child(l, c->name);
     int status = WB_ERROR_MEMORY;
     if (inner_name && inner_path)
-        status = visit(w, owner_inside(owner, l), c->object, inner_name, inner_path);
-    if (!status && other && other->second && !wb_is_none(c->object) && !has_child(l, "bias_hidden"))
+        status = torch_names_visit(w, owner_inside(owner, l), c->object, inner_name, inner_path);
+    if (!status && other && other->second && !wb_is_none(c->object) &&
+        !torch_names_has_child(l, "bias_hidden"))
         status = add_second(w, l, c, other, name, inner_path);
     wb__free(inner_name);
     wb__free(inner_path);
@@ -192,7 +199,7 @@ static int visit_child(walk *w, const wb_layer *owner, const wb__branch *node, i
 }
 
 /* Whether the weights or biases of the first three projections of an attention have one shape. */
-static bool one_shape(const wb_layer *l, const char *what)
+static bool torch_names_one_shape(const wb_layer *l, const char *what)
 {
     const wb_tensor *x[3];
     for (int i = 0; i < 3; i++) {
@@ -206,10 +213,10 @@ static bool one_shape(const wb_layer *l, const char *what)
 /* Adds two rows for the weight or bias (`what`) of each of the first three projections of an
  * attention. A file has the three as blocks of one tensor, in_proj_..., or as three tensors. If
  * their shapes differ, they are three tensors, q_proj_weight or q_proj.weight. */
-static int visit_projections(walk *w, const wb_layer *l, const char *what, const char *name,
-                             const char *path)
+static int visit_projections(torch_names_walk *w, const wb_layer *l, const char *what,
+                             const char *name, const char *path)
 {
-    const bool one = one_shape(l, what);
+    const bool one = torch_names_one_shape(l, what);
     int status = 0;
     for (int other = 0; other < 2; other++) {
         for (int i = 0; !status && i < 3; i++) {
@@ -222,8 +229,9 @@ static int visit_projections(walk *w, const wb_layer *l, const char *what, const
                                      what);
             char *place = wb__printf("%s%s%s.%s", path, *path ? "." : "", child, what);
             wb__name_row *row = own && joint && place
-                                 ? add_row(w->out, other ? own : joint, place, at->object)
-                                 : NULL;
+                                    ? torch_names_add_row(w->out, other ? own : joint, place,
+                                                          at->object)
+                                    : NULL;
             if (!row) status = WB_ERROR_MEMORY;
             else if (other) row->other = true;
             else if (one) row->part = i, row->parts = 3;
@@ -235,12 +243,12 @@ static int visit_projections(walk *w, const wb_layer *l, const char *what, const
     return status;
 }
 
-static int visit_count(walk *w, const wb_layer *l, const char *name)
+static int torch_names_visit_count(torch_names_walk *w, const wb_layer *l, const char *name)
 {
     const bool *tracked = l ? wb__layer_option(l->type, l->options, "track_stats") : NULL;
-    if (!kind_of(l)->counts_batches || (tracked && !*tracked)) return 0;
-    char *count = join(name, "num_batches_tracked");
-    wb__name_row *row = count ? add_row(w->out, count, "", NULL) : NULL;
+    if (!torch_names_kind_of(l)->counts_batches || (tracked && !*tracked)) return 0;
+    char *count = torch_names_join(name, "num_batches_tracked");
+    wb__name_row *row = count ? torch_names_add_row(w->out, count, "", NULL) : NULL;
     if (row) row->kind = WB__NAME_COUNT;
     wb__free(count);
     return row ? 0 : WB_ERROR_MEMORY;
@@ -249,17 +257,19 @@ static int visit_count(walk *w, const wb_layer *l, const char *name)
 /* Whether PyTorch has the three projections of the attention as one. */
 static bool is_joined(const wb_layer *l)
 {
-    bool joined = kind_of(l)->joined;
-    for (int i = 0; joined && i < 3; i++) joined = has_child(wb__layer_child(l, i), "weight");
+    bool joined = torch_names_kind_of(l)->joined;
+    for (int i = 0; joined && i < 3; i++)
+        joined = torch_names_has_child(wb__layer_child(l, i), "weight");
     return joined;
 }
 
 /* Adds rows for `object`, whose parent layer is `owner`. */
-static int visit(walk *w, const wb_layer *owner, void *object, const char *name, const char *path)
+static int torch_names_visit(torch_names_walk *w, const wb_layer *owner, void *object,
+                             const char *name, const char *path)
 {
     if (wb_is_none(object)) return 0;
     if (!wb__is_branch(object)) {
-        wb__name_row *row = add_row(w->out, name, path, object);
+        wb__name_row *row = torch_names_add_row(w->out, name, path, object);
         const bool *flip = owner ? wb__layer_option(owner->type, owner->options, "flip") : NULL;
         if (row && flip && *flip && row->x->ndim >= 3) row->kind = WB__NAME_FLIPPED;
         return row ? 0 : WB_ERROR_MEMORY;
@@ -271,22 +281,22 @@ static int visit(walk *w, const wb_layer *owner, void *object, const char *name,
     if (joined) status = visit_projections(w, l, "weight", name, path);
     if (joined && !status) status = visit_projections(w, l, "bias", name, path);
     for (int i = joined ? 3 : 0; !status && i < node->n; i++)
-        status = visit_child(w, owner, node, i, name, path);
-    return status ? status : visit_count(w, l, name);
+        status = torch_names_visit_child(w, owner, node, i, name, path);
+    return status ? status : torch_names_visit_count(w, l, name);
 }
 
 int wb__name_map_torch(void *model, bool numbered, wb__name_map *out)
 {
     *out = (wb__name_map){0};
-    walk w = {out, numbered};
-    int status = visit(&w, NULL, model, "", "");
+    torch_names_walk w = {out, numbered};
+    int status = torch_names_visit(&w, NULL, model, "", "");
     if (status) wb__name_map_free(out);
     return status;
 }
 
 char *wb__torch_name(void *model, const char *path, bool numbered)
 {
-    const walk w = {NULL, numbered};
+    const torch_names_walk w = {NULL, numbered};
     const wb_layer *owner = NULL;
     void *object = model;
     char *name = wb__strdup("");
@@ -298,14 +308,14 @@ char *wb__torch_name(void *model, const char *path, bool numbered)
                (strncmp(node->children[i].name, path, n) || node->children[i].name[n]))
             i++;
         if (i == node->n) break;
-        char *longer = name_child(&w, owner, node, i, name);
+        char *longer = torch_names_name_child(&w, owner, node, i, name);
         wb__free(name);
         name = longer;
         owner = owner_inside(owner, wb__is(object, &wb__layer_class) ? object : NULL);
         object = node->children[i].object;
         path += n + (path[n] == '.');
     }
-    char *whole = name ? join(name, path) : NULL;
+    char *whole = name ? torch_names_join(name, path) : NULL;
     wb__free(name);
     return whole;
 }

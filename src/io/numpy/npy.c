@@ -19,7 +19,7 @@ enum { LONGEST_HEADER = 1 << 16 };
 
 /* NumPy's names of dtypes. */
 static const struct { const char *name; uint8_t bytes; wb_dtype dtype; wb__narrow_int narrow;
-} types[] = {
+} npy_types[] = {
     {"<f4", 4, WB_F32, 0}, {"<f8", 8, WB_F64, 0},  {"<f2", 2, WB_F16, 0}, {"|i1", 1, WB_I8, 0},
     {"|u1", 1, WB_U8, 0},  {"|b1", 1, WB_BOOL, 0}, {"<i4", 4, WB_I32, 0}, {"<i8", 8, WB_I64, 0},
     {"<i2", 2, WB_I32, WB__NARROW_I16}, {"<u2", 2, WB_I32, WB__NARROW_U16},
@@ -37,7 +37,7 @@ typedef struct {
     const char *lacks;                  /* why Weber cannot hold the array; NULL: it can */
 } cursor;
 
-static bool wrong(const cursor *c, const char *reason)
+static bool npy_wrong(const cursor *c, const char *reason)
 {
     char text[96];
     snprintf(text, sizeof text, "the header: %s", reason);
@@ -45,14 +45,14 @@ static bool wrong(const cursor *c, const char *reason)
     return false;
 }
 
-static void blank(cursor *c)
+static void npy_blank(cursor *c)
 {
     while (*c->at == ' ' || *c->at == '\n' || *c->at == '\t' || *c->at == '\r') c->at++;
 }
 
-static bool take(cursor *c, const char *what)
+static bool npy_take(cursor *c, const char *what)
 {
-    blank(c);
+    npy_blank(c);
     size_t n = strlen(what);
     if (strncmp(c->at, what, n) != 0) return false;
     c->at += n;
@@ -60,14 +60,14 @@ static bool take(cursor *c, const char *what)
 }
 
 /* Reads a string in single or double quotes into `to`, which has room for `bytes` bytes. */
-static bool quoted(cursor *c, char *to, size_t bytes)
+static bool npy_quoted(cursor *c, char *to, size_t bytes)
 {
-    blank(c);
+    npy_blank(c);
     char quote = *c->at;
-    if (quote != '\'' && quote != '"') return wrong(c, "a string is expected");
+    if (quote != '\'' && quote != '"') return npy_wrong(c, "a string is expected");
     const char *end = strchr(c->at + 1, quote);
     if (!end || (size_t)(end - c->at) > bytes)
-        return wrong(c, "a string has no end, or is too long");
+        return npy_wrong(c, "a string has no end, or is too long");
     size_t n = (size_t)(end - c->at - 1);
     memcpy(to, c->at + 1, n);
     to[n] = 0;
@@ -77,15 +77,15 @@ static bool quoted(cursor *c, char *to, size_t bytes)
 
 /* Reads the dimensions up to the closing parenthesis. If Weber cannot hold the array, returns the
  * reason, else NULL. If the text is no shape, sets *failed to true and sets the error. */
-static const char *dimensions(cursor *c, bool *failed)
+static const char *npy_dimensions(cursor *c, bool *failed)
 {
     wb__npy *h = c->h;
     int64_t size = 1;                   /* like h->size, but with 1 for dimensions of 0 */
     h->size = 1;
     h->ndim = 0;
-    while (!take(c, ")")) {
+    while (!npy_take(c, ")")) {
         *failed = *c->at < '0' || *c->at > '9';
-        if (*failed) return wrong(c, "a dimension is expected"), NULL;
+        if (*failed) return npy_wrong(c, "a dimension is expected"), NULL;
         int64_t n = 0;
         for (; *c->at >= '0' && *c->at <= '9'; c->at++)
             if ((n = 10 * n + (*c->at - '0')) > WB__MAX_DIM)
@@ -96,20 +96,20 @@ static const char *dimensions(cursor *c, bool *failed)
         h->dims[h->ndim++] = n;
         h->size *= n;
         size *= WB__MAX(n, 1);
-        if (take(c, ",")) continue;
-        if (take(c, ")")) break;
+        if (npy_take(c, ",")) continue;
+        if (npy_take(c, ")")) break;
         *failed = true;
-        return wrong(c, "a comma is expected"), NULL;
+        return npy_wrong(c, "a comma is expected"), NULL;
     }
     return NULL;
 }
 
-static bool shape(cursor *c)
+static bool npy_shape(cursor *c)
 {
-    if (!take(c, "(")) return wrong(c, "a shape in parentheses is expected");
+    if (!npy_take(c, "(")) return npy_wrong(c, "a shape in parentheses is expected");
     bool failed = false;
-    const char *lacks = dimensions(c, &failed);
-    if (failed || (lacks && !c->any)) return failed ? false : wrong(c, lacks);
+    const char *lacks = npy_dimensions(c, &failed);
+    if (failed || (lacks && !c->any)) return failed ? false : npy_wrong(c, lacks);
     c->has_shape = true;
     if (!lacks) return true;
     c->lacks = c->h->axes > 0 ? c->h->type : "too large";
@@ -117,18 +117,18 @@ static bool shape(cursor *c)
     for (; *c->at && *c->at != ')'; c->at++)            /* "3, 4)" */
         if (c->h->axes > 0 && *c->at == ',' && c->at[1 + strspn(c->at + 1, " ")] != ')')
             c->h->axes++;
-    return take(c, ")") || wrong(c, "a shape has no end");
+    return npy_take(c, ")") || npy_wrong(c, "a shape has no end");
 }
 
 /* Skips the list of fields of a record dtype. Without c->any a record dtype is an error. */
-static bool record(cursor *c)
+static bool npy_record(cursor *c)
 {
-    if (!c->any) return wrong(c, "records are not read");
+    if (!c->any) return npy_wrong(c, "records are not read");
     int depth = 0;
     do {
         char at = *c->at;
         const char *end = at == '\'' || at == '"' ? strchr(c->at + 1, at) : c->at;
-        if (!at || !end) return wrong(c, "a list has no end");
+        if (!at || !end) return npy_wrong(c, "a list has no end");
         depth += (at == '[' || at == '(') - (at == ']' || at == ')');
         c->at = end + 1;
     } while (depth > 0);
@@ -137,71 +137,72 @@ static bool record(cursor *c)
     return c->has_type = true;
 }
 
-static bool same_type(const char *name, const char *known, int bytes)
+static bool npy_same_type(const char *name, const char *known, int bytes)
 {
     if (strcmp(name + 1, known + 1) != 0) return false;
     return *name == *known || (*name == '=' && *known == '<') ||
            (bytes == 1 && strchr("<>=|", *name));
 }
 
-static bool descr(cursor *c)
+static bool npy_descr(cursor *c)
 {
     wb__npy *h = c->h;
     char name[16];
-    blank(c);
-    if (*c->at == '[') return record(c);
-    if (!quoted(c, name, sizeof name)) return false;
+    npy_blank(c);
+    if (*c->at == '[') return npy_record(c);
+    if (!npy_quoted(c, name, sizeof name)) return false;
     memcpy(h->type, name, sizeof name);
     c->has_type = true;
-    for (size_t i = 0; *name && i < WB__COUNT(types); i++) {
-        if (!same_type(name, types[i].name, types[i].bytes)) continue;
-        h->dtype = types[i].dtype;
-        h->width = types[i].bytes;
-        h->narrow = types[i].narrow;
+    for (size_t i = 0; *name && i < WB__COUNT(npy_types); i++) {
+        if (!npy_same_type(name, npy_types[i].name, npy_types[i].bytes)) continue;
+        h->dtype = npy_types[i].dtype;
+        h->width = npy_types[i].bytes;
+        h->narrow = npy_types[i].narrow;
         return true;
     }
     char reason[64];
     snprintf(reason, sizeof reason, "elements of type '%s' are not read%s", name,
              *name == '>' ? ": big-endian" : "");
-    if (!c->any) return wrong(c, reason);
+    if (!c->any) return npy_wrong(c, reason);
     c->lacks = h->type;
     return true;
 }
 
-static bool parse(cursor *c)
+static bool npy_parse(cursor *c)
 {
     char key[16];
-    if (!take(c, "{")) return wrong(c, "'{' is expected");
-    while (!take(c, "}")) {
-        if (!quoted(c, key, sizeof key)) return false;
-        if (!take(c, ":")) return wrong(c, "':' is expected");
+    if (!npy_take(c, "{")) return npy_wrong(c, "'{' is expected");
+    while (!npy_take(c, "}")) {
+        if (!npy_quoted(c, key, sizeof key)) return false;
+        if (!npy_take(c, ":")) return npy_wrong(c, "':' is expected");
         if (!strcmp(key, "descr")) {
-            if (!descr(c)) return false;
+            if (!npy_descr(c)) return false;
         } else if (!strcmp(key, "shape")) {
-            if (!shape(c)) return false;
+            if (!npy_shape(c)) return false;
         } else if (!strcmp(key, "fortran_order")) {
-            c->h->fortran = take(c, "True");
-            if (!c->h->fortran && !take(c, "False")) return wrong(c, "True or False is expected");
+            c->h->fortran = npy_take(c, "True");
+            if (!c->h->fortran && !npy_take(c, "False"))
+                return npy_wrong(c, "True or False is expected");
             c->has_order = true;
         } else {
-            return wrong(c, "an unknown key");
+            return npy_wrong(c, "an unknown key");
         }
-        if (take(c, ",")) continue;
-        if (take(c, "}")) break;
-        return wrong(c, "',' is expected");
+        if (npy_take(c, ",")) continue;
+        if (npy_take(c, "}")) break;
+        return npy_wrong(c, "',' is expected");
     }
-    blank(c);
-    if (*c->at) return wrong(c, "something follows it");
+    npy_blank(c);
+    if (*c->at) return npy_wrong(c, "something follows it");
     if (!c->has_type || !c->has_order || !c->has_shape)
-        return wrong(c, "descr, fortran_order or shape is missing");
+        return npy_wrong(c, "descr, fortran_order or shape is missing");
     if (!c->lacks) return true;
     c->h->dtype = WB_DTYPE_DEFAULT;
     if (c->lacks != c->h->type) snprintf(c->h->type, sizeof c->h->type, "%s", c->lacks);
     return true;
 }
 
-static int fail(wb__npy_source *s, int64_t offset, const char *format, ...) WB__PRINTF(3, 4);
-static int fail(wb__npy_source *s, int64_t offset, const char *format, ...)
+static int npy_fail(wb__npy_source *s, int64_t offset, const char *format, ...) WB__PRINTF(3, 4);
+static int npy_fail(wb__npy_source *s, int64_t offset, const char *format, ...)
 {
     char reason[160];
     va_list arguments;
@@ -213,13 +214,13 @@ static int fail(wb__npy_source *s, int64_t offset, const char *format, ...)
 
 static int too_short(wb__npy_source *s, int64_t at, int64_t n, int64_t got, const char *what)
 {
-    return fail(s, at, "%s ends after %lld of the %lld bytes of %s", s->what, (long long)got,
-                (long long)n, what);
+    return npy_fail(s, at, "%s ends after %lld of the %lld bytes of %s", s->what, (long long)got,
+                    (long long)n, what);
 }
 
 /* Reads up to n bytes. Returns the number of bytes read, which is less than n only at the end of
  * the source; -1 with the error set. */
-static int64_t next(wb__npy_source *s, void *to, int64_t n)
+static int64_t npy_next(wb__npy_source *s, void *to, int64_t n)
 {
     const int64_t got = s->read(s->ctx, to, n);
     s->offset += WB__MAX(got, 0);
@@ -227,9 +228,9 @@ static int64_t next(wb__npy_source *s, void *to, int64_t n)
     return got;
 }
 
-static int exact(wb__npy_source *s, void *to, int64_t n)
+static int npy_exact(wb__npy_source *s, void *to, int64_t n)
 {
-    const int64_t at = s->offset, got = next(s, to, n);
+    const int64_t at = s->offset, got = npy_next(s, to, n);
     if (got < 0) return wb_error_code();
     return got == n ? 0 : too_short(s, at, n, got, "the header");
 }
@@ -238,26 +239,27 @@ int wb__npy_header(wb__npy_source *s, bool any, wb__npy *h)
 {
     unsigned char start[12];
     *h = (wb__npy){.size = 0};
-    int status = exact(s, start, 10);
+    int status = npy_exact(s, start, 10);
     if (status) return status;
     int version = start[6];
-    if (memcmp(start, "\x93NUMPY", 6) != 0) return fail(s, 0, "not an NPY file");
-    if (version < 1 || version > 3) return fail(s, 6, "version %d is unknown", version);
+    if (memcmp(start, "\x93NUMPY", 6) != 0) return npy_fail(s, 0, "not an NPY file");
+    if (version < 1 || version > 3) return npy_fail(s, 6, "version %d is unknown", version);
     int64_t length = start[8] | start[9] << 8;
     if (version > 1) {
-        if ((status = exact(s, start + 10, 2))) return status;
+        if ((status = npy_exact(s, start + 10, 2))) return status;
         length |= (int64_t)start[10] << 16 | (int64_t)start[11] << 24;
     }
     if (length > LONGEST_HEADER)
-        return fail(s, 8, "a header of %lld bytes; at most %d", (long long)length, LONGEST_HEADER);
+        return npy_fail(s, 8, "a header of %lld bytes; at most %d", (long long)length,
+                        LONGEST_HEADER);
     cursor c = {.s = s, .h = h, .offset = s->offset, .any = any};
     char *text = wb__alloc((size_t)length + 1);
     if (!text) return WB_ERROR_MEMORY;
-    bool good = !exact(s, text, length);
+    bool good = !npy_exact(s, text, length);
     if (good) {
         text[length] = 0;
         c.text = c.at = text;
-        good = strlen(text) == (size_t)length ? parse(&c) : wrong(&c, "a zero byte");
+        good = strlen(text) == (size_t)length ? npy_parse(&c) : npy_wrong(&c, "a zero byte");
     }
     wb__free(text);
     return good ? 0 : (int)wb_error_code();
@@ -266,7 +268,7 @@ int wb__npy_header(wb__npy_source *s, bool any, wb__npy *h)
 /* ---- elements -------------------------------------------------------------------------------- */
 
 /* Reads exactly n bytes into a new block; NULL with the error set. */
-static void *block(wb__npy_source *s, int64_t n)
+static void *npy_block(wb__npy_source *s, int64_t n)
 {
     const int64_t at = s->offset;
     if (n > s->left) return too_short(s, at, n, WB__MAX(s->left, 0), "elements"), NULL;
@@ -281,7 +283,7 @@ static void *block(wb__npy_source *s, int64_t n)
             if (!(block = larger)) return NULL;
             capacity = more;
         }
-        const int64_t some = next(s, block + got, capacity - got);
+        const int64_t some = npy_next(s, block + got, capacity - got);
         if (some == capacity - got) {
             got = capacity;
             continue;
@@ -310,7 +312,7 @@ static void make_row_major(char *to, const char *from, const wb__npy *h, size_t 
 }
 
 /* Whether the elements need neither widening nor a change of their order. */
-static bool plain(const wb__npy *h) { return !h->narrow && (!h->fortran || h->ndim < 2); }
+static bool npy_plain(const wb__npy *h) { return !h->narrow && (!h->fortran || h->ndim < 2); }
 
 /* Makes every bool 0 or 1, in place; in files any byte other than 0 is true. Returns `data`. */
 static void *normalise_bools(void *data, const wb__npy *h)
@@ -320,7 +322,7 @@ static void *normalise_bools(void *data, const wb__npy *h)
 }
 
 /* Returns a new block with a file's elements, widened and row-major; NULL: out of memory. */
-static void *converted(const void *from, const wb__npy *h)
+static void *npy_converted(const void *from, const wb__npy *h)
 {
     const size_t bytes = wb__dtype_size(h->dtype), all = (size_t)h->size * bytes;
     const bool column_major = h->fortran && h->ndim > 1;
@@ -336,9 +338,9 @@ static void *converted(const void *from, const wb__npy *h)
 
 void *wb__npy_values(wb__npy_source *s, const wb__npy *h)
 {
-    void *data = block(s, wb__npy_bytes(h));
-    if (!data || plain(h)) return normalise_bools(data, h);
-    void *to = converted(data, h);
+    void *data = npy_block(s, wb__npy_bytes(h));
+    if (!data || npy_plain(h)) return normalise_bools(data, h);
+    void *to = npy_converted(data, h);
     wb__free(data);
     return to;
 }
@@ -388,9 +390,9 @@ wb_tensor *wb_load_npy(const char *path)
     const uint8_t *data = NULL;
     wb_tensor *x = NULL;
     if (!read_in_place(m, false, &h, &begin, &data)) {
-        const bool copy = m->mapped || !plain(&h) || begin % h.width;
+        const bool copy = m->mapped || !npy_plain(&h) || begin % h.width;
         void *values =
-            copy ? converted(data, &h) : normalise_bools((void *)(uintptr_t)data, &h);
+            copy ? npy_converted(data, &h) : normalise_bools((void *)(uintptr_t)data, &h);
         if (copy) x = wb__borrow_block(values, h.dtype, h.ndim, h.dims);
         else if ((x = wb_borrow(values, h.dtype, h.ndim, h.dims, wb__free_mapping, m))) return x;
     }
@@ -409,7 +411,7 @@ void wb__npy_describe(const wb__npy *h, wb__entry *e)
 }
 
 /* Fills the entry of the array. Elements that need no conversion stay in the mapping. */
-static int fill_entry(wb__mapping *m, bool values, wb__entry *e)
+static int npy_fill_entry(wb__mapping *m, bool values, wb__entry *e)
 {
     wb__npy h;
     const uint8_t *data = NULL;
@@ -419,8 +421,8 @@ static int fill_entry(wb__mapping *m, bool values, wb__entry *e)
     if (!h.dtype) e->bytes = m->bytes - e->begin;
     if (!h.dtype || !values) return 0;
     e->data = data;
-    if (plain(&h)) return 0;
-    e->data = converted(data, &h);
+    if (npy_plain(&h)) return 0;
+    e->data = npy_converted(data, &h);
     e->owned = true;
     return e->data ? 0 : WB_ERROR_MEMORY;
 }
@@ -429,7 +431,7 @@ int wb__npy_table(wb__mapping *m, bool values, wb__table *out)
 {
     *out = (wb__table){0};
     wb__entry *e = wb__table_add(out, "0");
-    int status = e ? fill_entry(m, values, e) : WB_ERROR_MEMORY;
+    int status = e ? npy_fill_entry(m, values, e) : WB_ERROR_MEMORY;
     if (status) wb__table_free(out);
     else out->mapping = m;
     return status;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *name_of(wb_dtype t)
+static const char *npy_write_name_of(wb_dtype t)
 {
     switch (t) {
     case WB_F64: return "<f8";
@@ -32,7 +32,7 @@ static int write_header(char *to, size_t size, const wb_tensor *x)
                               (long long)wb_dim(x, i));
     int length = snprintf(to + 10, size - 10,
                           "{'descr': '%s', 'fortran_order': False, 'shape': (%s%s), }",
-                          name_of(wb_dtype_of(x)), dims, wb_ndim(x) == 1 ? "," : "");
+                          npy_write_name_of(wb_dtype_of(x)), dims, wb_ndim(x) == 1 ? "," : "");
     int total = (10 + length + 1 + 63) / 64 * 64;
     memset(to + 10 + length, ' ', (size_t)(total - 10 - length));
     to[total - 1] = '\n';
@@ -42,11 +42,11 @@ static int write_header(char *to, size_t size, const wb_tensor *x)
     return total;
 }
 
-typedef struct { wb__npy_put put; void *ctx; wb_dtype dtype; } writing;
+typedef struct { wb__npy_put put; void *ctx; wb_dtype dtype; } npy_writing;
 
-static int write_part(const void *part, int64_t n, void *ctx)
+static int npy_write_part(const void *part, int64_t n, void *ctx)
 {
-    const writing *to = ctx;
+    const npy_writing *to = ctx;
     int status = 0;
     if (to->dtype != WB_BF16)
         return to->put(to->ctx, part, n * (int64_t)wb__dtype_size(to->dtype));
@@ -62,12 +62,12 @@ static int write_part(const void *part, int64_t n, void *ctx)
 int wb__npy_write(wb_tensor *x, wb__npy_put put, void *ctx)
 {
     char text[512];
-    writing to = {put, ctx, wb_dtype_of(x)};
+    npy_writing to = {put, ctx, wb_dtype_of(x)};
     int status = put(ctx, text, write_header(text, sizeof text, x));
-    return status ? status : wb__read_in_parts(x, write_part, &to);
+    return status ? status : wb__read_in_parts(x, npy_write_part, &to);
 }
 
-static int to_writer(void *w, const void *data, int64_t bytes)
+static int npy_write_to_writer(void *w, const void *data, int64_t bytes)
 {
     return wb__writer_put(w, data, bytes);
 }
@@ -80,7 +80,7 @@ int wb_save_npy(const char *path, wb_tensor *x)
     if (status) return status;
     wb__writer *w = wb__writer_open(path);
     if (!w) return wb_error_code();
-    status = wb__npy_write(x, to_writer, w);
+    status = wb__npy_write(x, npy_write_to_writer, w);
     if (!status) return wb__writer_close(w);
     wb__writer_drop(w);
     return status;

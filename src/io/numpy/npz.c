@@ -16,7 +16,7 @@
 
 #ifndef WB_HAVE_ZIP
 
-static int read_archive(wb__mapping *m, bool values, wb__table *out)
+static int npz_read_archive(wb__mapping *m, bool values, wb__table *out)
 {
     (void)values;
     (void)out;
@@ -31,26 +31,26 @@ typedef struct {
     wb__mapping *m;
     zip_t *zip;
     int64_t decompressed;                   /* bytes decompressed so far, of all members together */
-} archive;
+} npz_archive;
 
 typedef struct {
-    archive *a;
+    npz_archive *a;
     const char *name;
     zip_file_t *file;
     int64_t offset, size;               /* size: from the directory */
     bool compressed;
-} member;
+} npz_member;
 
 /* ---- a member as a wb__npy_source ------------------------------------------------------------ */
 
 static int member_fail(void *ctx, int64_t offset, const char *reason)
 {
-    const member *f = ctx;
+    const npz_member *f = ctx;
     return wb__fail(WB_ERROR_FORMAT, "%s: member \"%.200s\": byte %lld: %s", f->a->m->path, f->name,
                     (long long)offset, reason);
 }
 
-static int damaged(member *f, zip_error_t *e)
+static int npz_damaged(npz_member *f, zip_error_t *e)
 {
     if (zip_error_code_zip(e) == ZIP_ER_MEMORY) return wb__zip_fail(f->a->m, e);
     char reason[160];
@@ -58,7 +58,7 @@ static int damaged(member *f, zip_error_t *e)
     return member_fail(f, f->offset, reason);
 }
 
-static int over_limit(const archive *a)
+static int over_limit(const npz_archive *a)
 {
     return wb__fail(WB_ERROR_FORMAT,
                     "%s: more than %lld bytes when decompressed: the limit of "
@@ -70,11 +70,11 @@ static int over_limit(const archive *a)
  * the member; -1 with the error set. */
 static int64_t member_read(void *ctx, void *to, int64_t n)
 {
-    member *f = ctx;
+    npz_member *f = ctx;
     int64_t done = 0;
     while (done < n) {
         int64_t got = zip_fread(f->file, (char *)to + done, (zip_uint64_t)(n - done));
-        if (got < 0) return damaged(f, zip_file_get_error(f->file)), -1;
+        if (got < 0) return npz_damaged(f, zip_file_get_error(f->file)), -1;
         if (got == 0) break;
         done += got;
         f->offset += got;
@@ -85,7 +85,7 @@ static int64_t member_read(void *ctx, void *to, int64_t n)
 }
 
 /* Checks that no bytes follow. libzip compares the checksum when it reaches the end. */
-static int member_end(member *f)
+static int member_end(npz_member *f)
 {
     char more;
     const int64_t at = f->offset, got = member_read(f, &more, 1);
@@ -95,7 +95,7 @@ static int member_end(member *f)
 
 /* ---- an array -------------------------------------------------------------------------------- */
 
-static int read_array(member *f, bool values, wb__entry *e)
+static int npz_read_array(npz_member *f, bool values, wb__entry *e)
 {
     wb__npy_source s = {member_read, member_fail, f, "it", 0, f->size,
                         f->compressed ? FIRST_BLOCK : f->a->m->bytes};
@@ -120,7 +120,7 @@ static int read_array(member *f, bool values, wb__entry *e)
     return member_end(f);
 }
 
-static const char *unreadable(const zip_stat_t *s)
+static const char *npz_unreadable(const zip_stat_t *s)
 {
     if (s->encryption_method != ZIP_EM_NONE) return "it is encrypted";
     if (s->comp_method != ZIP_CM_STORE && s->comp_method != ZIP_CM_DEFLATE)
@@ -128,20 +128,21 @@ static const char *unreadable(const zip_stat_t *s)
     return s->size > INT64_MAX / 2 ? "its size is impossible" : NULL;
 }
 
-static int open_member(archive *a, uint64_t i, const zip_stat_t *s, bool values, wb__entry *e)
+static int open_member(npz_archive *a, uint64_t i, const zip_stat_t *s, bool values, wb__entry *e)
 {
-    member f = {.a = a, .name = s->name, .size = (int64_t)s->size,
-                .compressed = s->comp_method != ZIP_CM_STORE};
-    const char *reason = unreadable(s);
+    npz_member f = {.a = a, .name = s->name, .size = (int64_t)s->size,
+                    .compressed = s->comp_method != ZIP_CM_STORE};
+    const char *reason = npz_unreadable(s);
     if (reason) return member_fail(&f, 0, reason);
     f.file = zip_fopen_index(a->zip, i, 0);
-    if (!f.file) return damaged(&f, zip_get_error(a->zip));
-    int status = read_array(&f, values, e);
+    if (!f.file) return npz_damaged(&f, zip_get_error(a->zip));
+    int status = npz_read_array(&f, values, e);
     zip_fclose(f.file);
     return status;
 }
 
-static int read_member(archive *a, uint64_t i, const zip_stat_t *s, bool values, wb__table *out)
+static int npz_read_member(npz_archive *a, uint64_t i, const zip_stat_t *s, bool values,
+                           wb__table *out)
 {
     const size_t n = strlen(s->name);
     if (n && s->name[n - 1] == '/') return 0;       /* a folder */
@@ -165,7 +166,7 @@ static int read_member(archive *a, uint64_t i, const zip_stat_t *s, bool values,
 
 /* Checks the sizes that the directory has, before the first member is read. A size that no
  * compression could reach is wrong, which reading shows. */
-static int check_sizes(const archive *a)
+static int npz_check_sizes(const npz_archive *a)
 {
     enum { RATIO = 1032, MORE = 1000 };             /* of deflate */
     const uint64_t limit = (uint64_t)wb__unpack_limit();
@@ -183,7 +184,7 @@ static int check_sizes(const archive *a)
     return 0;
 }
 
-static int read_members(archive *a, bool values, wb__table *out)
+static int read_members(npz_archive *a, bool values, wb__table *out)
 {
     const int64_t n = zip_get_num_entries(a->zip, 0);
     uint64_t held = 0;
@@ -199,7 +200,7 @@ static int read_members(archive *a, bool values, wb__table *out)
                             "others have",
                             a->m->path, (long long)i);
         held += s.comp_size;
-        int status = read_member(a, (uint64_t)i, &s, values, out);
+        int status = npz_read_member(a, (uint64_t)i, &s, values, out);
         if (status) return status;
     }
     wb__table_sort(out);
@@ -210,11 +211,11 @@ static int read_members(archive *a, bool values, wb__table *out)
     return 0;
 }
 
-static int read_archive(wb__mapping *m, bool values, wb__table *out)
+static int npz_read_archive(wb__mapping *m, bool values, wb__table *out)
 {
-    archive a = {.m = m, .zip = wb__zip_open(m)};
+    npz_archive a = {.m = m, .zip = wb__zip_open(m)};
     if (!a.zip) return wb_error_code();
-    int status = values ? check_sizes(&a) : 0;
+    int status = values ? npz_check_sizes(&a) : 0;
     if (!status) status = read_members(&a, values, out);
     zip_discard(a.zip);
     return status;
@@ -230,7 +231,7 @@ int wb__npz_table(wb__mapping *m, bool values, wb__table *out)
         return wb__map_fail(m, 0, "not an NPZ file");
     if (m->bytes < 22)
         return wb__map_fail(m, m->bytes, "an archive that is cut off: copy or download it again");
-    int status = read_archive(m, values, out);
+    int status = npz_read_archive(m, values, out);
     if (status) wb__table_free(out);
     else out->mapping = m;
     return status;

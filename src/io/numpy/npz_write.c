@@ -20,9 +20,9 @@
 uint32_t wb__npz_limit = UINT32_MAX;
 
 enum {
-    LOCAL = 0x04034b50, ENTRY = 0x02014b50, END = 0x06054b50, END_64 = 0x06064b50,
-    WHERE_64 = 0x07064b50,
-    VERSION = 20, VERSION_64 = 45,
+    LOCAL = 0x04034b50, NPZ_WRITE_ENTRY = 0x02014b50, NPZ_WRITE_END = 0x06054b50,
+    END_64 = 0x06064b50, WHERE_64 = 0x07064b50,
+    NPZ_WRITE_VERSION = 20, VERSION_64 = 45,
     NAME_IN_UTF8 = 1 << 11,
     FIRST_DAY = 1 << 5 | 1              /* 1 January 1980, so that equal values give equal files */
 };
@@ -32,161 +32,163 @@ typedef struct {
     wb_tensor *x;
     uint32_t crc;
     uint64_t bytes, at;
-} member;
+} npz_write_member;
 
 /* ---- little-endian numbers ------------------------------------------------------------------- */
 
-typedef struct { uint8_t bytes[128]; int n; } record;
+typedef struct { uint8_t bytes[128]; int n; } npz_write_record;
 
-static void add(record *r, uint64_t value, int n)
+static void npz_write_add(npz_write_record *r, uint64_t value, int n)
 {
     for (int i = 0; i < n; i++) r->bytes[r->n++] = (uint8_t)(value >> (8 * i));
 }
 
-static bool large(uint64_t value) { return value >= wb__npz_limit; }
-static void add_32(record *r, uint64_t value) { add(r, large(value) ? UINT32_MAX : value, 4); }
+static bool npz_write_large(uint64_t value) { return value >= wb__npz_limit; }
+static void add_32(npz_write_record *r, uint64_t value) {
+    npz_write_add(r, npz_write_large(value) ? UINT32_MAX : value, 4);
+}
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-static int sum_up(void *ctx, const void *data, int64_t bytes)
+static int npz_write_sum_up(void *ctx, const void *data, int64_t bytes)
 {
-    member *f = ctx;
+    npz_write_member *f = ctx;
     f->crc = wb__crc32(f->crc, data, (size_t)bytes);
     f->bytes += (uint64_t)bytes;
     return 0;
 }
 
-static int to_writer(void *w, const void *data, int64_t bytes)
+static int npz_write_to_writer(void *w, const void *data, int64_t bytes)
 {
     return wb__writer_put(w, data, bytes);
 }
 
-static uint64_t name_bytes(const member *f) { return strlen(f->name) + 4; }
+static uint64_t npz_write_name_bytes(const npz_write_member *f) { return strlen(f->name) + 4; }
 
 /* Adds the fields that a local header and a directory entry share, from the version to the length
  * of the name. */
-static void add_common(record *r, const member *f, bool long_form)
+static void add_common(npz_write_record *r, const npz_write_member *f, bool long_form)
 {
     bool plain = true;
     for (const char *c = f->name; *c; c++) plain &= (unsigned char)*c < 128;
-    add(r, long_form ? VERSION_64 : VERSION, 2);
-    add(r, plain ? 0 : NAME_IN_UTF8, 2);
-    add(r, 0, 2);                       /* not compressed */
-    add(r, 0, 2);
-    add(r, FIRST_DAY, 2);
-    add(r, f->crc, 4);
-    add(r, long_form && large(f->bytes) ? UINT32_MAX : f->bytes, 4);
-    add(r, long_form && large(f->bytes) ? UINT32_MAX : f->bytes, 4);
-    add(r, name_bytes(f), 2);
+    npz_write_add(r, long_form ? VERSION_64 : NPZ_WRITE_VERSION, 2);
+    npz_write_add(r, plain ? 0 : NAME_IN_UTF8, 2);
+    npz_write_add(r, 0, 2);             /* not compressed */
+    npz_write_add(r, 0, 2);
+    npz_write_add(r, FIRST_DAY, 2);
+    npz_write_add(r, f->crc, 4);
+    npz_write_add(r, long_form && npz_write_large(f->bytes) ? UINT32_MAX : f->bytes, 4);
+    npz_write_add(r, long_form && npz_write_large(f->bytes) ? UINT32_MAX : f->bytes, 4);
+    npz_write_add(r, npz_write_name_bytes(f), 2);
 }
 
-static int put_name(wb__writer *w, const member *f)
+static int npz_write_put_name(wb__writer *w, const npz_write_member *f)
 {
     wb__writer_put(w, f->name, (int64_t)strlen(f->name));
     return wb__writer_put(w, ".npy", 4);
 }
 
-static int put_member(wb__writer *w, member *f)
+static int put_member(wb__writer *w, npz_write_member *f)
 {
-    const bool long_form = large(f->bytes);
-    record r = {.n = 0}, extra = {.n = 0};
+    const bool long_form = npz_write_large(f->bytes);
+    npz_write_record r = {.n = 0}, extra = {.n = 0};
     f->at = (uint64_t)wb__writer_offset(w);
     if (long_form) {
-        add(&extra, 1, 2);
-        add(&extra, 16, 2);
-        add(&extra, f->bytes, 8);
-        add(&extra, f->bytes, 8);
+        npz_write_add(&extra, 1, 2);
+        npz_write_add(&extra, 16, 2);
+        npz_write_add(&extra, f->bytes, 8);
+        npz_write_add(&extra, f->bytes, 8);
     }
-    add(&r, LOCAL, 4);
+    npz_write_add(&r, LOCAL, 4);
     add_common(&r, f, long_form);
-    add(&r, (uint64_t)extra.n, 2);
+    npz_write_add(&r, (uint64_t)extra.n, 2);
     wb__writer_put(w, r.bytes, r.n);
-    put_name(w, f);
+    npz_write_put_name(w, f);
     int status = wb__writer_put(w, extra.bytes, extra.n);
-    return status ? status : wb__npy_write(f->x, to_writer, w);
+    return status ? status : wb__npy_write(f->x, npz_write_to_writer, w);
 }
 
 /* ---- the directory --------------------------------------------------------------------------- */
 
-static int put_entry(wb__writer *w, const member *f)
+static int npz_write_put_entry(wb__writer *w, const npz_write_member *f)
 {
-    record r = {.n = 0}, extra = {.n = 0};
-    if (large(f->bytes)) {
-        add(&extra, f->bytes, 8);
-        add(&extra, f->bytes, 8);
+    npz_write_record r = {.n = 0}, extra = {.n = 0};
+    if (npz_write_large(f->bytes)) {
+        npz_write_add(&extra, f->bytes, 8);
+        npz_write_add(&extra, f->bytes, 8);
     }
-    if (large(f->at)) add(&extra, f->at, 8);
-    add(&r, ENTRY, 4);
-    add(&r, extra.n ? VERSION_64 : VERSION, 2);
+    if (npz_write_large(f->at)) npz_write_add(&extra, f->at, 8);
+    npz_write_add(&r, NPZ_WRITE_ENTRY, 4);
+    npz_write_add(&r, extra.n ? VERSION_64 : NPZ_WRITE_VERSION, 2);
     add_common(&r, f, extra.n > 0);
-    add(&r, extra.n ? (uint64_t)extra.n + 4 : 0, 2);
-    add(&r, 0, 2);                      /* no comment */
-    add(&r, 0, 2);                      /* the first disk */
-    add(&r, 0, 2 + 4);                  /* attributes */
+    npz_write_add(&r, extra.n ? (uint64_t)extra.n + 4 : 0, 2);
+    npz_write_add(&r, 0, 2);            /* no comment */
+    npz_write_add(&r, 0, 2);            /* the first disk */
+    npz_write_add(&r, 0, 2 + 4);        /* attributes */
     add_32(&r, f->at);
     wb__writer_put(w, r.bytes, r.n);
-    int status = put_name(w, f);
+    int status = npz_write_put_name(w, f);
     if (!extra.n) return status;
-    record head = {.n = 0};
-    add(&head, 1, 2);
-    add(&head, (uint64_t)extra.n, 2);
+    npz_write_record head = {.n = 0};
+    npz_write_add(&head, 1, 2);
+    npz_write_add(&head, (uint64_t)extra.n, 2);
     wb__writer_put(w, head.bytes, head.n);
     return wb__writer_put(w, extra.bytes, extra.n);
 }
 
-static int put_end(wb__writer *w, uint64_t n, uint64_t at, uint64_t bytes)
+static int npz_write_put_end(wb__writer *w, uint64_t n, uint64_t at, uint64_t bytes)
 {
-    record r = {.n = 0};
+    npz_write_record r = {.n = 0};
     const bool many = n >= WB__MIN(wb__npz_limit, (uint32_t)UINT16_MAX);
-    if (many || large(at) || large(bytes)) {
+    if (many || npz_write_large(at) || npz_write_large(bytes)) {
         const uint64_t here = at + bytes;
-        add(&r, END_64, 4);
-        add(&r, 44, 8);                 /* bytes of this record behind this field */
-        add(&r, VERSION_64, 2);
-        add(&r, VERSION_64, 2);
-        add(&r, 0, 4 + 4);
-        add(&r, n, 8);
-        add(&r, n, 8);
-        add(&r, bytes, 8);
-        add(&r, at, 8);
-        add(&r, WHERE_64, 4);
-        add(&r, 0, 4);
-        add(&r, here, 8);
-        add(&r, 1, 4);
+        npz_write_add(&r, END_64, 4);
+        npz_write_add(&r, 44, 8);       /* bytes of this record behind this field */
+        npz_write_add(&r, VERSION_64, 2);
+        npz_write_add(&r, VERSION_64, 2);
+        npz_write_add(&r, 0, 4 + 4);
+        npz_write_add(&r, n, 8);
+        npz_write_add(&r, n, 8);
+        npz_write_add(&r, bytes, 8);
+        npz_write_add(&r, at, 8);
+        npz_write_add(&r, WHERE_64, 4);
+        npz_write_add(&r, 0, 4);
+        npz_write_add(&r, here, 8);
+        npz_write_add(&r, 1, 4);
     }
-    add(&r, END, 4);
-    add(&r, 0, 2 + 2);
-    add(&r, many ? UINT16_MAX : n, 2);
-    add(&r, many ? UINT16_MAX : n, 2);
+    npz_write_add(&r, NPZ_WRITE_END, 4);
+    npz_write_add(&r, 0, 2 + 2);
+    npz_write_add(&r, many ? UINT16_MAX : n, 2);
+    npz_write_add(&r, many ? UINT16_MAX : n, 2);
     add_32(&r, bytes);
     add_32(&r, at);
-    add(&r, 0, 2);
+    npz_write_add(&r, 0, 2);
     return wb__writer_put(w, r.bytes, r.n);
 }
 
-static int put_directory(wb__writer *w, int n, const member *members)
+static int put_directory(wb__writer *w, int n, const npz_write_member *members)
 {
     const int64_t at = wb__writer_offset(w);
     int status = 0;
-    for (int i = 0; i < n && !status; i++) status = put_entry(w, &members[i]);
+    for (int i = 0; i < n && !status; i++) status = npz_write_put_entry(w, &members[i]);
     if (status) return status;
-    return put_end(w, (uint64_t)n, (uint64_t)at, (uint64_t)(wb__writer_offset(w) - at));
+    return npz_write_put_end(w, (uint64_t)n, (uint64_t)at, (uint64_t)(wb__writer_offset(w) - at));
 }
 
 /* ---- the whole archive ----------------------------------------------------------------------- */
 
-static int by_name(const void *a, const void *b)
+static int npz_write_by_name(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static int check_names(int n, const member *members)
+static int npz_write_check_names(int n, const npz_write_member *members)
 {
     const char **names = wb__alloc(((size_t)n + 1) * sizeof *names);
     if (!names) return WB_ERROR_MEMORY;
     int status = 0;
     for (int i = 0; i < n; i++) names[i] = members[i].name;
-    if (n) qsort(names, (size_t)n, sizeof *names, by_name);
+    if (n) qsort(names, (size_t)n, sizeof *names, npz_write_by_name);
     for (int i = 0; i < n && !status; i++) {
         if (strlen(names[i]) > UINT16_MAX - 4)
             status = wb__fail(WB_ERROR_ARGUMENT,
@@ -199,7 +201,7 @@ static int check_names(int n, const member *members)
     return status;
 }
 
-static int write_all(const char *path, int n, member *members)
+static int npz_write_all(const char *path, int n, npz_write_member *members)
 {
     wb__writer *w = wb__writer_open(path);
     if (!w) return wb_error_code();
@@ -213,16 +215,16 @@ static int write_all(const char *path, int n, member *members)
 
 int wb__npz_save(const char *path, wb__saving *list)
 {
-    member *members = wb__alloc_zero((size_t)list->n + 1, sizeof *members);
+    npz_write_member *members = wb__alloc_zero((size_t)list->n + 1, sizeof *members);
     if (!members) return WB_ERROR_MEMORY;
     for (int i = 0; i < list->n; i++) {
         members[i].name = list->tensors[i].name;
         members[i].x = (wb_tensor *)(uintptr_t)list->tensors[i].data;
     }
-    int status = check_names(list->n, members);
+    int status = npz_write_check_names(list->n, members);
     for (int i = 0; i < list->n && !status; i++)
-        status = wb__npy_write(members[i].x, sum_up, &members[i]);
-    if (!status) status = write_all(path, list->n, members);
+        status = wb__npy_write(members[i].x, npz_write_sum_up, &members[i]);
+    if (!status) status = npz_write_all(path, list->n, members);
     wb__free(members);
     return status;
 }

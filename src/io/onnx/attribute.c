@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 /* The type of the value in each field, or 0 */
-static const uint8_t values[ATTR_FIELDS] = {
+static const uint8_t onnx_attr_values[ATTR_FIELDS] = {
     [ATTR_FLOAT] = WB__ONNX_IS_FLOAT, [ATTR_INT] = WB__ONNX_IS_INT,
     [ATTR_STRING] = WB__ONNX_IS_STRING, [ATTR_TENSOR] = WB__ONNX_IS_TENSOR,
     [ATTR_GRAPH] = WB__ONNX_IS_GRAPH, [ATTR_FLOATS] = WB__ONNX_IS_FLOATS,
@@ -12,13 +12,19 @@ static const uint8_t values[ATTR_FIELDS] = {
     [ATTR_TENSORS] = WB__ONNX_IS_TENSORS, [ATTR_GRAPHS] = WB__ONNX_IS_GRAPHS,
     [ATTR_SPARSE] = WB__ONNX_IS_SPARSE, [ATTR_SPARSES] = WB__ONNX_IS_SPARSES,
     [ATTR_TYPE_PROTO] = WB__ONNX_IS_TYPE, [ATTR_TYPE_PROTOS] = WB__ONNX_IS_TYPES};
-static const char *const type_names[] = {
+static const char *const onnx_attr_type_names[] = {
     "undefined", "float", "int", "string", "tensor", "graph", "floats", "ints", "strings",
     "tensors", "graphs", "sparse tensor", "sparse tensors", "type", "types"};
 
-static bool is_type(int64_t type) { return type > 0 && type < (int64_t)WB__COUNT(type_names); }
+static bool onnx_attr_is_type(int64_t type)
+{
+    return type > 0 && type < (int64_t)WB__COUNT(onnx_attr_type_names);
+}
 
-const char *wb__onnx_attr_type_name(int64_t type) { return type_names[is_type(type) ? type : 0]; }
+const char *wb__onnx_attr_type_name(int64_t type)
+{
+    return onnx_attr_type_names[onnx_attr_is_type(type) ? type : 0];
+}
 
 /* An attribute that is being read */
 typedef struct {
@@ -29,10 +35,11 @@ typedef struct {
     wb__span name, ref;
     int64_t type, n;                    /* n: elements of a list */
     unsigned seen;                      /* a bit for each type that has a value */
-} reading;
+} onnx_attr_reading;
 
-static int fail(const reading *x, int code, const char *format, ...) WB__PRINTF(3, 4);
-static int fail(const reading *x, int code, const char *format, ...)
+static int onnx_attr_fail(const onnx_attr_reading *x, int code, const char *format, ...)
+    WB__PRINTF(3, 4);
+static int onnx_attr_fail(const onnx_attr_reading *x, int code, const char *format, ...)
 {
     char reason[400], text[400];
     va_list arguments;
@@ -44,56 +51,57 @@ static int fail(const reading *x, int code, const char *format, ...)
                          (int)WB__MIN(x->name.n, 100), x->name.at, reason);
 }
 
-static wb__wire_kind kind_of(uint32_t field)
+static wb__wire_kind onnx_attr_kind_of(uint32_t field)
 {
     return field == ATTR_FLOATS ? WB__WIRE_FIXED32 : WB__WIRE_VARINT;
 }
 
 /* Reads name, type and the reference, and counts the values. */
-static int read_head(reading *x)
+static int onnx_attr_read_head(onnx_attr_reading *x)
 {
     wb__wire in = x->in, list;
     wb__wire_field f;
     while (wb__wire_next(&in, &f)) {
-        const int type = f.number < ATTR_FIELDS ? values[f.number] : 0;
+        const int type = f.number < ATTR_FIELDS ? onnx_attr_values[f.number] : 0;
         if (type) x->seen |= 1u << type;
         if (f.number == ATTR_NAME) wb__wire_text(&in, &f, &x->name);
         else if (f.number == ATTR_TYPE) wb__wire_int(&in, &f, &x->type);
         else if (f.number == ATTR_REF) wb__wire_text(&in, &f, &x->ref);
         else if (f.number == ATTR_STRINGS) x->n++;
         else if ((f.number == ATTR_FLOATS || f.number == ATTR_INTS) &&
-                 wb__wire_list(&in, &f, kind_of(f.number), &list))
-            x->n += wb__wire_count(&list, kind_of(f.number));
+                 wb__wire_list(&in, &f, onnx_attr_kind_of(f.number), &list))
+            x->n += wb__wire_count(&list, onnx_attr_kind_of(f.number));
     }
     if (in.status) return in.status;
-    return x->name.n ? 0 : fail(x, WB_ERROR_FORMAT, "it has no name");
+    return x->name.n ? 0 : onnx_attr_fail(x, WB_ERROR_FORMAT, "it has no name");
 }
 
 /* A file of the first version of the format has no types; the value's field has it then. */
-static int check_type(reading *x)
+static int onnx_attr_check_type(onnx_attr_reading *x)
 {
-    for (int type = 1; !x->type && type < (int)WB__COUNT(type_names); type++)
+    for (int type = 1; !x->type && type < (int)WB__COUNT(onnx_attr_type_names); type++)
         if (x->seen == 1u << type) x->type = type;
-    if (!is_type(x->type))
-        return fail(x, WB_ERROR_FORMAT, "it has type %lld, which is none of ONNX's",
-                    (long long)x->type);
+    if (!onnx_attr_is_type(x->type))
+        return onnx_attr_fail(x, WB_ERROR_FORMAT, "it has type %lld, which is none of ONNX's",
+                              (long long)x->type);
     if (x->seen & ~(1u << x->type))
-        return fail(x, WB_ERROR_FORMAT, "its type is %s, and it has a value of another type",
-                    type_names[x->type]);
+        return onnx_attr_fail(x, WB_ERROR_FORMAT,
+                              "its type is %s, and it has a value of another type",
+                              onnx_attr_type_names[x->type]);
     if (x->type == WB__ONNX_IS_SPARSE || x->type == WB__ONNX_IS_SPARSES)
-        return fail(x, WB_ERROR_UNSUPPORTED, "a sparse tensor (SparseTensorProto), which is not "
-                    "read");
+        return onnx_attr_fail(x, WB_ERROR_UNSUPPORTED,
+                              "a sparse tensor (SparseTensorProto), which is not " "read");
     if ((x->type == WB__ONNX_IS_TENSOR || x->type == WB__ONNX_IS_GRAPH) && !x->seen)
-        return fail(x, WB_ERROR_FORMAT, "it has no value");
+        return onnx_attr_fail(x, WB_ERROR_FORMAT, "it has no value");
     return 0;
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* The lists, with room for x->n elements; `at` is where the next one goes. */
-typedef struct { int64_t *ints; float *floats; const char **strings; int64_t at; } lists;
+typedef struct { int64_t *ints; float *floats; const char **strings; int64_t at; } onnx_attr_lists;
 
-static int make_lists(reading *x, lists *l, wb__onnx_attr *to)
+static int onnx_attr_make_lists(onnx_attr_reading *x, onnx_attr_lists *l, wb__onnx_attr *to)
 {
     wb__onnx_model *m = x->b->r->m;
     const size_t n = (size_t)x->n;
@@ -108,12 +116,12 @@ static int make_lists(reading *x, lists *l, wb__onnx_attr *to)
     return list ? 0 : (int)wb_error_code();
 }
 
-static void put_numbers(wb__wire *in, const wb__wire_field *f, lists *l)
+static void onnx_attr_put_numbers(wb__wire *in, const wb__wire_field *f, onnx_attr_lists *l)
 {
     wb__wire list;
     uint64_t value;
-    if (!wb__wire_list(in, f, kind_of(f->number), &list)) return;
-    while (wb__wire_number(&list, kind_of(f->number), &value)) {
+    if (!wb__wire_list(in, f, onnx_attr_kind_of(f->number), &list)) return;
+    while (wb__wire_number(&list, onnx_attr_kind_of(f->number), &value)) {
         const uint32_t bits = (uint32_t)value;
         if (l->ints) l->ints[l->at++] = (int64_t)value;
         else memcpy(&l->floats[l->at++], &bits, sizeof bits);
@@ -121,7 +129,7 @@ static void put_numbers(wb__wire *in, const wb__wire_field *f, lists *l)
     if (list.status) in->status = list.status;
 }
 
-static int put_string(reading *x, wb__wire *in, const wb__wire_field *f, const char **to)
+static int put_string(onnx_attr_reading *x, wb__wire *in, const wb__wire_field *f, const char **to)
 {
     wb__span text;
     if (!wb__wire_text(in, f, &text)) return in->status;
@@ -129,7 +137,7 @@ static int put_string(reading *x, wb__wire *in, const wb__wire_field *f, const c
     return *to ? 0 : (int)wb_error_code();
 }
 
-static int read_tensor(reading *x, wb__wire in, wb__onnx_attr *to)
+static int onnx_attr_read_tensor(onnx_attr_reading *x, wb__wire in, wb__onnx_attr *to)
 {
     wb__onnx_tensor *t = wb__onnx_alloc(x->b->r->m, 1, sizeof *t);
     to->t = t;
@@ -137,8 +145,8 @@ static int read_tensor(reading *x, wb__wire in, wb__onnx_attr *to)
 }
 
 /* Reads one value into the attribute. */
-static void read_value(reading *x, wb__wire *in, const wb__wire_field *f, lists *l,
-                       wb__onnx_attr *to)
+static void onnx_attr_read_value(onnx_attr_reading *x, wb__wire *in, const wb__wire_field *f,
+                                 onnx_attr_lists *l, wb__onnx_attr *to)
 {
     wb__wire inside;
     wb__span text;
@@ -152,7 +160,8 @@ static void read_value(reading *x, wb__wire *in, const wb__wire_field *f, lists 
         break;
     case ATTR_TENSOR:
         if (to->t) wb__wire_fail(in, f->at, "an attribute has two tensors");
-        else if (wb__wire_message(in, f, &inside)) in->status = read_tensor(x, inside, to);
+        else if (wb__wire_message(in, f, &inside))
+            in->status = onnx_attr_read_tensor(x, inside, to);
         break;
     case ATTR_GRAPH:
         if (to->g) wb__wire_fail(in, f->at, "an attribute has two graphs");
@@ -160,27 +169,27 @@ static void read_value(reading *x, wb__wire *in, const wb__wire_field *f, lists 
             in->status = wb__onnx_read_graph(x->b->r, inside, x->scope, x->b, &to->g);
         break;
     case ATTR_FLOATS:
-    case ATTR_INTS: put_numbers(in, f, l); break;
+    case ATTR_INTS: onnx_attr_put_numbers(in, f, l); break;
     case ATTR_STRINGS: in->status = put_string(x, in, f, &l->strings[l->at++]); break;
     default: break;
     }
 }
 
-static int read_values(reading *x, wb__onnx_attr *to)
+static int onnx_attr_read_values(onnx_attr_reading *x, wb__onnx_attr *to)
 {
-    lists l = {0};
+    onnx_attr_lists l = {0};
     wb__wire in = x->in;
     wb__wire_field f;
-    int status = make_lists(x, &l, to);
+    int status = onnx_attr_make_lists(x, &l, to);
     if (status) return status;
     to->s = "";
-    while (wb__wire_next(&in, &f)) read_value(x, &in, &f, &l, to);
+    while (wb__wire_next(&in, &f)) onnx_attr_read_value(x, &in, &f, &l, to);
     return in.status;
 }
 
 /* Reads the attribute of the call, or the default, to which this one refers.  *none: there is
  * neither, or that of the call refers to one that is not there. */
-static int read_either(reading *x, bool is_default, wb__onnx_attr *to, bool *none)
+static int read_either(onnx_attr_reading *x, bool is_default, wb__onnx_attr *to, bool *none)
 {
     wb__span message;
     const wb__onnx_scope *scope;
@@ -193,32 +202,35 @@ static int read_either(reading *x, bool is_default, wb__onnx_attr *to, bool *non
 }
 
 /* The attribute keeps its own name. */
-static int read_referred(reading *x, wb__onnx_attr *to, bool *none)
+static int read_referred(onnx_attr_reading *x, wb__onnx_attr *to, bool *none)
 {
     if (!x->scope)
-        return fail(x, WB_ERROR_FORMAT, "it refers to attribute \"%.*s\" of a function, and is in "
-                    "none", (int)WB__MIN(x->ref.n, 100), x->ref.at);
+        return onnx_attr_fail(x, WB_ERROR_FORMAT,
+                              "it refers to attribute \"%.*s\" of a function, and is in " "none",
+                              (int)WB__MIN(x->ref.n, 100), x->ref.at);
     int status = read_either(x, false, to, none);
     if (!status && *none) status = read_either(x, true, to, none);
     if (status || *none) return status;
     if (x->type && x->type != to->type)
-        return fail(x, WB_ERROR_FORMAT, "its type is %s, and that of \"%.*s\", to which it refers, "
-                    "is %s", wb__onnx_attr_type_name(x->type), (int)WB__MIN(x->ref.n, 100),
-                    x->ref.at, wb__onnx_attr_type_name(to->type));
+        return onnx_attr_fail(x, WB_ERROR_FORMAT,
+                              "its type is %s, and that of \"%.*s\", to which it refers, " "is %s",
+                              wb__onnx_attr_type_name(x->type), (int)WB__MIN(x->ref.n, 100),
+                              x->ref.at, wb__onnx_attr_type_name(to->type));
     return (to->name = wb__onnx_copy(x->b->r->m, x->name)) ? 0 : (int)wb_error_code();
 }
 
 int wb__onnx_read_attr(wb__onnx_building *b, const wb__onnx_node *node, wb__wire in,
                        const wb__onnx_scope *scope, wb__onnx_attr *to, bool *none)
 {
-    reading x = {.b = b, .node = node, .scope = scope, .in = in, .name = {"", 0}, .ref = {"", 0}};
+    onnx_attr_reading x = {.b = b, .node = node, .scope = scope, .in = in, .name = {"", 0},
+                           .ref = {"", 0}};
     *to = (wb__onnx_attr){0};
     *none = false;
-    int status = read_head(&x);
+    int status = onnx_attr_read_head(&x);
     if (!status && x.ref.n) return read_referred(&x, to, none);
-    if (!status) status = check_type(&x);
+    if (!status) status = onnx_attr_check_type(&x);
     if (status) return status;
     to->type = (wb__onnx_attr_type)x.type;
     if (!(to->name = wb__onnx_copy(b->r->m, x.name))) return wb_error_code();
-    return read_values(&x, to);
+    return onnx_attr_read_values(&x, to);
 }

@@ -13,9 +13,10 @@ typedef struct {
     const char *tensor;
     wb__span location;
     int64_t offset, length;             /* length -1: as the shape needs */
-} place;
+} onnx_external_place;
 
-static int fail(const wb__onnx_reader *r, const place *p, const char *reason)
+static int onnx_external_fail(const wb__onnx_reader *r, const onnx_external_place *p,
+                              const char *reason)
 {
     return wb__onnx_fail(r, WB_ERROR_FORMAT, "tensor \"%.200s\": its values are in the file "
                          "\"%.*s\" (external data): %s", p->tensor,
@@ -23,7 +24,7 @@ static int fail(const wb__onnx_reader *r, const place *p, const char *reason)
 }
 
 /* Reads a number in digits. */
-static bool read_digits(wb__span text, int64_t *value)
+static bool onnx_external_read_digits(wb__span text, int64_t *value)
 {
     *value = 0;
     for (size_t i = 0; i < text.n; i++) {
@@ -34,7 +35,7 @@ static bool read_digits(wb__span text, int64_t *value)
     return text.n > 0;
 }
 
-static int read_entry(const wb__onnx_reader *r, wb__wire in, place *p)
+static int onnx_external_read_entry(const wb__onnx_reader *r, wb__wire in, onnx_external_place *p)
 {
     wb__wire_field f;
     wb__span key = {"", 0}, value = {"", 0};
@@ -46,25 +47,25 @@ static int read_entry(const wb__onnx_reader *r, wb__wire in, place *p)
     if (wb__span_is(key, "location")) p->location = value;
     const bool is_offset = wb__span_is(key, "offset");
     if (!is_offset && !wb__span_is(key, "length")) return 0;
-    if (read_digits(value, is_offset ? &p->offset : &p->length)) return 0;
+    if (onnx_external_read_digits(value, is_offset ? &p->offset : &p->length)) return 0;
     return wb__onnx_fail(r, WB_ERROR_FORMAT, "tensor \"%.200s\": its %s in external data is "
                          "\"%.*s\", which is no number", p->tensor,
                          is_offset ? "offset" : "length", (int)WB__MIN(value.n, 40), value.at);
 }
 
-static int read_place(const wb__onnx_reader *r, wb__wire in, place *p)
+static int onnx_external_read_place(const wb__onnx_reader *r, wb__wire in, onnx_external_place *p)
 {
     wb__wire_field f;
     wb__wire entry;
     while (wb__wire_next(&in, &f))
         if (f.number == TENSOR_EXTERNAL && wb__wire_message(&in, &f, &entry))
-            in.status = read_entry(r, entry, p);
+            in.status = onnx_external_read_entry(r, entry, p);
     if (in.status) return in.status;
-    return p->location.n ? 0 : fail(r, p, "there is no entry \"location\"");
+    return p->location.n ? 0 : onnx_external_fail(r, p, "there is no entry \"location\"");
 }
 
 /* Whether a part of the path is "..". */
-static bool leaves(wb__span path)
+static bool onnx_external_leaves(wb__span path)
 {
     size_t from = 0;
     for (size_t i = 0; i <= path.n; i++) {
@@ -76,7 +77,7 @@ static bool leaves(wb__span path)
 }
 
 /* Sets r->folder. */
-static int find_folder(wb__onnx_reader *r, const place *p)
+static int onnx_external_find_folder(wb__onnx_reader *r, const onnx_external_place *p)
 {
     const char *path = r->file.path, *end = strrchr(path, '/');
     char real[WB__OS_PATH];
@@ -85,13 +86,13 @@ static int find_folder(wb__onnx_reader *r, const place *p)
     if (!folder) return wb_error_code();
     const bool found = wb__os_real_path(folder, real);
     wb__free(folder);
-    if (!found) return fail(r, p, "the model's folder cannot be found");
+    if (!found) return onnx_external_fail(r, p, "the model's folder cannot be found");
     r->folder = wb__onnx_copy(r->m, wb__span_of(real));
     return r->folder ? 0 : (int)wb_error_code();
 }
 
 /* Maps the file, or finds its mapping. */
-static int map_file(wb__onnx_reader *r, const place *p, const char *real)
+static int map_file(wb__onnx_reader *r, const onnx_external_place *p, const char *real)
 {
     wb__mapping *m = wb__onnx_find_mapping(r->m, real);
     if (!m) {
@@ -105,46 +106,47 @@ static int map_file(wb__onnx_reader *r, const place *p, const char *real)
     return 0;
 }
 
-static int open_file(wb__onnx_reader *r, const place *p)
+static int onnx_external_open_file(wb__onnx_reader *r, const onnx_external_place *p)
 {
     char real[WB__OS_PATH];
     if (r->located && r->location.n == p->location.n &&
         !memcmp(r->location.at, p->location.at, p->location.n)) return 0;
-    if (r->bare) return fail(r, p, "a model in memory has no folder");
-    if (p->location.at[0] == '/' || leaves(p->location))
-        return fail(r, p, "its path must be inside the model's folder");
-    int status = find_folder(r, p);
+    if (r->bare) return onnx_external_fail(r, p, "a model in memory has no folder");
+    if (p->location.at[0] == '/' || onnx_external_leaves(p->location))
+        return onnx_external_fail(r, p, "its path must be inside the model's folder");
+    int status = onnx_external_find_folder(r, p);
     if (status) return status;
     char *path = wb__printf("%s/%.*s", r->folder, (int)WB__MIN(p->location.n, WB__OS_PATH),
                             p->location.at);
     if (!path) return wb_error_code();
     const bool found = wb__os_real_path(path, real);
     wb__free(path);
-    if (!found) return fail(r, p, "it is not there; it belongs beside the model");
+    if (!found) return onnx_external_fail(r, p, "it is not there; it belongs beside the model");
     const size_t n = strcmp(r->folder, "/") ? strlen(r->folder) : 0;
     if (strncmp(real, r->folder, n) != 0 || real[n] != '/')
-        return fail(r, p, "a link leads out of the model's folder: copy the file into the folder");
+        return onnx_external_fail(
+            r, p, "a link leads out of the model's folder: copy the file into the folder");
     return map_file(r, p, real);
 }
 
 int wb__onnx_external(wb__onnx_reader *r, wb__wire in, int64_t bytes, wb__onnx_tensor *t)
 {
     char reason[200];
-    place p = {.tensor = t->name, .location = {"", 0}, .length = -1};
-    int status = read_place(r, in, &p);
+    onnx_external_place p = {.tensor = t->name, .location = {"", 0}, .length = -1};
+    int status = onnx_external_read_place(r, in, &p);
     if (status) return status;
     if (p.length >= 0 && p.length != bytes) {
         snprintf(reason, sizeof reason, "its length is %lld; shape and type need %lld bytes",
                  (long long)p.length, (long long)bytes);
-        return fail(r, &p, reason);
+        return onnx_external_fail(r, &p, reason);
     }
     if (!bytes) return 0;
-    if ((status = open_file(r, &p))) return status;
+    if ((status = onnx_external_open_file(r, &p))) return status;
     if (p.offset > r->located->bytes || bytes > r->located->bytes - p.offset) {
         snprintf(reason, sizeof reason, "it has %lld bytes, and the values are %lld bytes at "
                  "offset %lld", (long long)r->located->bytes, (long long)bytes,
                  (long long)p.offset);
-        return fail(r, &p, reason);
+        return onnx_external_fail(r, &p, reason);
     }
     t->data = r->located->data + p.offset;
     r->external += bytes;
@@ -152,5 +154,5 @@ int wb__onnx_external(wb__onnx_reader *r, wb__wire in, int64_t bytes, wb__onnx_t
     snprintf(reason, sizeof reason, "its file and others have %lld bytes, and the tensors in them "
              "more than %lld besides, since they overlap: the limit of wb_set_unpack_limit",
              (long long)r->mapped, (long long)wb__unpack_limit());
-    return fail(r, &p, reason);
+    return onnx_external_fail(r, &p, reason);
 }

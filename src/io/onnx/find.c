@@ -34,8 +34,8 @@ typedef struct {
     const wb__onnx_node *nodes[NODES];
     int n;
     const wb__onnx_operator *other;
-} missing;
-typedef struct { int n, further; missing list[OPERATORS]; } misses;
+} onnx_find_missing;
+typedef struct { int n, further; onnx_find_missing list[OPERATORS]; } misses;
 
 static void add_missing(misses *m, const wb__onnx_node *n)
 {
@@ -47,7 +47,7 @@ static void add_missing(misses *m, const wb__onnx_node *n)
         m->further++;
         return;
     }
-    missing *o = &m->list[i];
+    onnx_find_missing *o = &m->list[i];
     if (i == m->n) m->n++;
     o->other = find_any(n->domain, n->op);
     if (o->n < NODES) o->nodes[o->n] = n;
@@ -55,7 +55,7 @@ static void add_missing(misses *m, const wb__onnx_node *n)
 }
 
 /* Returns 0 or an error code. */
-static int find_in(misses *m, const wb__onnx_model *model, const wb__onnx_graph *g)
+static int onnx_find_in(misses *m, const wb__onnx_model *model, const wb__onnx_graph *g)
 {
     int status = 0;
     for (int i = 0; !status && i < g->n_nodes; i++) {
@@ -64,12 +64,12 @@ static int find_in(misses *m, const wb__onnx_model *model, const wb__onnx_graph 
         if (n->operator) status = wb__onnx_check_form(model, g, n);
         else add_missing(m, n);
         for (int k = 0; !status && k < n->n_attrs; k++)
-            if (n->attrs[k].g) status = find_in(m, model, n->attrs[k].g);
+            if (n->attrs[k].g) status = onnx_find_in(m, model, n->attrs[k].g);
     }
     return status;
 }
 
-static void add_clause(wb__text *t, const missing *o)
+static void add_clause(wb__text *t, const onnx_find_missing *o)
 {
     const wb__onnx_node *first = o->nodes[0];
     if (!is_onnx(first->domain)) {
@@ -100,7 +100,7 @@ int wb__onnx_find_operators(const wb__onnx_model *model)
 {
     misses *m = wb__alloc_zero(1, sizeof *m);
     if (!m) return WB_ERROR_MEMORY;
-    int status = find_in(m, model, model->graph);
+    int status = onnx_find_in(m, model, model->graph);
     wb__text t = {0};
     for (int i = 0; i < m->n; i++) {
         wb__text_add(&t, i ? ", " : "");

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { TEXT = 500 };
+enum { ONNX_FORM_TEXT = 500 };
 
 /* The ports in the opset.  find.c has found that there are some. */
 static const wb__onnx_ports *ports_of(const wb__onnx_operator *o, int64_t opset)
@@ -45,11 +45,12 @@ int wb__onnx_word_in(const char *words, const char *text)
 
 /* Fails with "FILE: node 3 (Clip): " and the reason.  since: the first opset whose operator has
  * what this one lacks, or 0 */
-static int fail(const wb__onnx_model *m, const wb__onnx_node *n, int since, const char *format, ...)
-    WB__PRINTF(4, 5);
-static int fail(const wb__onnx_model *m, const wb__onnx_node *n, int since, const char *format, ...)
+static int onnx_form_fail(const wb__onnx_model *m, const wb__onnx_node *n, int since,
+                          const char *format, ...) WB__PRINTF(4, 5);
+static int onnx_form_fail(const wb__onnx_model *m, const wb__onnx_node *n, int since,
+                          const char *format, ...)
 {
-    char node[TEXT];
+    char node[ONNX_FORM_TEXT];
     va_list arguments;
     wb__text t = {0};
     wb__text_add(&t, "%s: %s: ", m->path, wb__onnx_node_text(n, node, sizeof node));
@@ -77,26 +78,28 @@ static int since_ports(const wb__onnx_operator *o, bool is_in, int count)
     return 0;
 }
 
-static int check_most(const wb__onnx_model *m, const wb__onnx_node *n, const wb__onnx_ports *p,
-                      bool is_in)
+static int onnx_form_check_most(const wb__onnx_model *m, const wb__onnx_node *n,
+                                const wb__onnx_ports *p, bool is_in)
 {
     const int most = (is_in ? p->in : p->out)[1], count = is_in ? n->n_in : n->n_out;
     if (count <= most || most == WB__ONNX_ANY) return 0;
-    return fail(m, n, since_ports(n->operator, is_in, count), "has %d %s%s, which %s of opset %lld "
-                "does not take: it has %d at most", count, is_in ? "input" : "output",
-                count > 1 ? "s" : "", n->op, (long long)n->opset, most);
+    return onnx_form_fail(m, n, since_ports(n->operator, is_in, count),
+                          "has %d %s%s, which %s of opset %lld " "does not take: it has %d at most",
+                          count, is_in ? "input" : "output", count > 1 ? "s" : "", n->op,
+                          (long long)n->opset, most);
 }
 
-static int check_least(const wb__onnx_model *m, const wb__onnx_node *n, const wb__onnx_ports *p,
-                       bool is_in)
+static int onnx_form_check_least(const wb__onnx_model *m, const wb__onnx_node *n,
+                                 const wb__onnx_ports *p, bool is_in)
 {
     const int least = (is_in ? p->in : p->out)[0], count = is_in ? n->n_in : n->n_out;
     const int *list = is_in ? n->in : n->out;
     for (int i = 0; i < least; i++)
         if (i >= count || list[i] < 0)
-            return fail(m, n, 0, i < count ? "its %s %d has no name, and %s of opset %lld needs it"
-                                           : "has no %s %d, which %s of opset %lld needs",
-                        is_in ? "input" : "output", i, n->op, (long long)n->opset);
+            return onnx_form_fail(m, n, 0,
+                                  i < count ? "its %s %d has no name, and %s of opset %lld needs it"
+                                            : "has no %s %d, which %s of opset %lld needs",
+                                  is_in ? "input" : "output", i, n->op, (long long)n->opset);
     return 0;
 }
 
@@ -115,12 +118,15 @@ static int check_value(const wb__onnx_model *m, const wb__onnx_node *n, const wb
 {
     char known[160];
     if (a->type != row->type)
-        return fail(m, n, 0, "its attribute '%.100s' is of type %s, which in %s of opset %lld is "
-                    "of type %s", a->name, wb__onnx_attr_type_name(a->type), n->op,
-                    (long long)n->opset, wb__onnx_attr_type_name(row->type));
+        return onnx_form_fail(m, n, 0,
+                              "its attribute '%.100s' is of type %s, which in %s of opset %lld is "
+                              "of type %s",
+                              a->name, wb__onnx_attr_type_name(a->type), n->op, (long long)n->opset,
+                              wb__onnx_attr_type_name(row->type));
     if (!row->words || wb__onnx_word_in(row->words, a->s) >= 0) return 0;
     wb__list_words(known, sizeof known, row->words);
-    return fail(m, n, 0, "its attribute '%.100s' is \"%.60s\"; it is %s", a->name, a->s, known);
+    return onnx_form_fail(m, n, 0, "its attribute '%.100s' is \"%.60s\"; it is %s", a->name, a->s,
+                          known);
 }
 
 static int check_given(const wb__onnx_model *m, const wb__onnx_node *n)
@@ -131,9 +137,10 @@ static int check_given(const wb__onnx_model *m, const wb__onnx_node *n)
         const wb__onnx_attr_row *row = wb__onnx_attr_row_of(n->operator, a->name, n->opset);
         if (wb__begins(a->name, "__")) continue;
         if (!row || !wb__onnx_in_opset(row, n->opset))
-            return fail(m, n, row ? WB__MAX(row->from, n->operator->ports[0].since) : 0,
-                        "has the attribute '%.100s', which %s of opset %lld does not have", a->name,
-                        n->op, (long long)n->opset);
+            return onnx_form_fail(
+                m, n, row ? WB__MAX(row->from, n->operator->ports[0].since) : 0,
+                "has the attribute '%.100s', which %s of opset %lld does not have", a->name, n->op,
+                (long long)n->opset);
         status = check_value(m, n, a, row);
     }
     return status;
@@ -143,22 +150,25 @@ static int check_needed(const wb__onnx_model *m, const wb__onnx_node *n)
 {
     for (const wb__onnx_attr_row *a = n->operator->attributes; a && a->type; a++)
         if (a->is_needed && wb__onnx_in_opset(a, n->opset) && !attribute_of(n, a->name))
-            return fail(m, n, 0, "has no attribute '%s', which %s of opset %lld needs", a->name,
-                        n->op, (long long)n->opset);
+            return onnx_form_fail(m, n, 0, "has no attribute '%s', which %s of opset %lld needs",
+                                  a->name, n->op, (long long)n->opset);
     return 0;
 }
 
 /* The types of the first output that attributes name and that the graph declares are the same. */
-static int check_type(const wb__onnx_model *m, const wb__onnx_graph *g, const wb__onnx_node *n)
+static int onnx_form_check_type(const wb__onnx_model *m, const wb__onnx_graph *g,
+                                const wb__onnx_node *n)
 {
     static const char *const names[] = {"to", "dtype", "output_datatype", "output_dtype"};
     const wb__onnx_value *v = n->n_out && n->out[0] >= 0 ? &g->values[n->out[0]] : NULL;
     for (size_t i = 0; v && v->type && i < WB__COUNT(names); i++) {
         const wb__onnx_attr *a = attribute_of(n, names[i]);
         if (a && a->type == WB__ONNX_IS_INT && a->i && a->i != (int64_t)v->type)
-            return fail(m, n, 0, "its attribute '%s' says that \"%.200s\" is %s, and the graph "
-                        "that it is %s", names[i], v->name,
-                        wb__onnx_type_name(wb__onnx_type_of(a->i)), wb__onnx_type_name(v->type));
+            return onnx_form_fail(m, n, 0,
+                                  "its attribute '%s' says that \"%.200s\" is %s, and the graph "
+                                  "that it is %s",
+                                  names[i], v->name, wb__onnx_type_name(wb__onnx_type_of(a->i)),
+                                  wb__onnx_type_name(v->type));
     }
     return 0;
 }
@@ -166,11 +176,11 @@ static int check_type(const wb__onnx_model *m, const wb__onnx_graph *g, const wb
 int wb__onnx_check_form(const wb__onnx_model *m, const wb__onnx_graph *g, const wb__onnx_node *n)
 {
     const wb__onnx_ports *p = ports_of(n->operator, n->opset);
-    int status = check_most(m, n, p, true);
-    if (!status) status = check_most(m, n, p, false);
+    int status = onnx_form_check_most(m, n, p, true);
+    if (!status) status = onnx_form_check_most(m, n, p, false);
     if (!status) status = check_given(m, n);
-    if (!status) status = check_least(m, n, p, true);
-    if (!status) status = check_least(m, n, p, false);
+    if (!status) status = onnx_form_check_least(m, n, p, true);
+    if (!status) status = onnx_form_check_least(m, n, p, false);
     if (!status) status = check_needed(m, n);
-    return status ? status : check_type(m, g, n);
+    return status ? status : onnx_form_check_type(m, g, n);
 }

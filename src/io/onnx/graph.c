@@ -4,13 +4,13 @@
 
 #include <stdio.h>
 
-enum { TEXT = 500 };
+enum { ONNX_GRAPH_TEXT = 500 };
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* Adds a value, unless the graph has one of this name (then *is_new is false).  -1: out of
  * memory. */
-static int define(wb__onnx_building *b, wb__span name, bool *is_new)
+static int onnx_graph_define(wb__onnx_building *b, wb__span name, bool *is_new)
 {
     const int i = wb__name_set_add(b->r->m, &b->names, name, is_new);
     if (i < 0 || !*is_new) return i;
@@ -24,14 +24,14 @@ static int define(wb__onnx_building *b, wb__span name, bool *is_new)
 }
 
 /* The number of a value of this graph or an outer one; -1: there is none; -2: out of memory. */
-static int resolve(wb__onnx_building *b, wb__span name)
+static int onnx_graph_resolve(wb__onnx_building *b, wb__span name)
 {
     bool is_new;
     int i = wb__name_set_find(&b->names, name);
     if (i >= 0 || !b->outer) return i;
-    const int outer = resolve(b->outer, name);
+    const int outer = onnx_graph_resolve(b->outer, name);
     if (outer < 0) return outer;
-    if ((i = define(b, name, &is_new)) < 0) return -2;
+    if ((i = onnx_graph_define(b, name, &is_new)) < 0) return -2;
     wb__onnx_value *v = &b->g->values[i];
     const char *own = v->name;
     *v = b->outer->g->values[outer];
@@ -60,7 +60,7 @@ static int read_dim(wb__onnx_building *b, wb__wire in, wb__onnx_value *v)
     return 0;
 }
 
-static int read_shape(wb__onnx_building *b, wb__wire in, wb__onnx_value *v)
+static int onnx_graph_read_shape(wb__onnx_building *b, wb__wire in, wb__onnx_value *v)
 {
     wb__wire_field f;
     wb__wire dim;
@@ -85,7 +85,7 @@ static int read_tensor_type(wb__onnx_building *b, wb__wire in, wb__onnx_value *v
     while (wb__wire_next(&in, &f)) {
         if (f.number == TENSOR_TYPE_ELEMENT) wb__wire_int(&in, &f, &type);
         else if (f.number == TENSOR_TYPE_SHAPE && wb__wire_message(&in, &f, &shape))
-            in.status = read_shape(b, shape, v);
+            in.status = onnx_graph_read_shape(b, shape, v);
     }
     if (in.status) return in.status;
     v->type = wb__onnx_type_of(type);
@@ -95,14 +95,15 @@ static int read_tensor_type(wb__onnx_building *b, wb__wire in, wb__onnx_value *v
 }
 
 /* Fails because an input or output of a graph is no tensor. */
-static int refuse_kind(const wb__onnx_building *b, const char *port, const wb__onnx_value *v)
+static int onnx_graph_refuse_kind(const wb__onnx_building *b, const char *port,
+                                  const wb__onnx_value *v)
 {
     return wb__onnx_fail(b->r, WB_ERROR_UNSUPPORTED, "%s \"%.200s\" of a graph is %s; only tensors "
                          "are read", port, v->name, v->kind);
 }
 
 /* Reads a TypeProto. */
-static int read_type(wb__onnx_building *b, wb__wire in, wb__onnx_value *v)
+static int onnx_graph_read_type(wb__onnx_building *b, wb__wire in, wb__onnx_value *v)
 {
     static const char *const kinds[TYPE_FIELDS] = {
         [TYPE_SEQUENCE] = "a sequence", [TYPE_MAP] = "a map", [TYPE_OPAQUE] = "opaque",
@@ -144,7 +145,7 @@ static int read_initializer(wb__onnx_building *b, wb__wire in, wb__onnx_tensor *
     if (status) return status;
     if (!*t->name) return wb__wire_fail(&in, in.at, "an initializer has no name");
     wb__span name = wb__onnx_name(b->r, b->scope, wb__span_of(t->name));
-    const int i = name.at ? define(b, name, &is_new) : -1;
+    const int i = name.at ? onnx_graph_define(b, name, &is_new) : -1;
     if (i < 0) return wb_error_code();
     if (!is_new)
         return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "two initializers are named \"%.200s\"",
@@ -162,8 +163,8 @@ static int read_initializer(wb__onnx_building *b, wb__wire in, wb__onnx_tensor *
 static int read_again(wb__onnx_building *b, wb__wire type, wb__onnx_value *v)
 {
     wb__onnx_value again = {.name = v->name};
-    if (!v->type) return read_type(b, type, v);
-    const int status = read_type(b, type, &again);
+    if (!v->type) return onnx_graph_read_type(b, type, v);
+    const int status = onnx_graph_read_type(b, type, &again);
     if (status || !again.type || again.type == v->type) return status;
     return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "the elements of \"%.200s\" are %s in one place "
                          "and %s in another", v->name, wb__onnx_type_name(v->type),
@@ -171,23 +172,23 @@ static int read_again(wb__onnx_building *b, wb__wire type, wb__onnx_value *v)
 }
 
 /* An input that is an initializer too, as all are in files of version 3, is no input of a call. */
-static int read_input(wb__onnx_building *b, wb__wire in, int *inputs)
+static int onnx_graph_read_input(wb__onnx_building *b, wb__wire in, int *inputs)
 {
     wb__span name;
     wb__wire type;
     bool is_new;
     int status = read_info(b, in, &name, &type);
     if (status) return status;
-    const int i = define(b, name, &is_new);
+    const int i = onnx_graph_define(b, name, &is_new);
     if (i < 0) return wb_error_code();
     if (!is_new && b->g->values[i].initializer) return read_again(b, type, &b->g->values[i]);
     if (!is_new)
         return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "two inputs are named \"%.200s\"",
                              b->g->values[i].name);
     inputs[b->g->n_inputs++] = i;
-    status = read_type(b, type, &b->g->values[i]);
+    status = onnx_graph_read_type(b, type, &b->g->values[i]);
     if (status || !b->g->values[i].kind) return status;
-    return refuse_kind(b, "input", &b->g->values[i]);
+    return onnx_graph_refuse_kind(b, "input", &b->g->values[i]);
 }
 
 /* Sets what an output or value_info adds to a value of this graph; other names are not looked
@@ -236,8 +237,8 @@ const char *wb__onnx_node_text(const wb__onnx_node *node, char *to, size_t n)
 }
 
 /* Adds a node, and its results to the values. */
-static int add_node(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *scope,
-                    const wb__node_head *h)
+static int onnx_graph_add_node(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *scope,
+                               const wb__node_head *h)
 {
     wb__wire_field f;
     bool is_new = true;
@@ -246,7 +247,7 @@ static int add_node(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *sco
         wb__span name;
         if (f.number != NODE_OUTPUT || !wb__wire_text(&in, &f, &name) || !name.n) continue;
         name = wb__onnx_name(b->r, scope, name);
-        const int i = name.at ? define(b, name, &is_new) : -1;
+        const int i = name.at ? onnx_graph_define(b, name, &is_new) : -1;
         if (i < 0) return wb_error_code();
         if (!is_new)
             return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "node \"%.*s\" (%.*s, number %d) computes "
@@ -263,7 +264,7 @@ static int add_node(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *sco
 }
 
 /* Adds a node; for a call of a function of the file, the function's nodes instead. */
-static int collect(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *scope)
+static int onnx_graph_collect(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *scope)
 {
     wb__node_head h;
     wb__wire_field f;
@@ -273,22 +274,22 @@ static int collect(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *scop
     int status = wb__onnx_read_head(in, &h);
     if (!status) status = wb__onnx_called(b->r, &h, &called);
     if (status) return status;
-    if (!called) return add_node(b, in, scope, &h);
+    if (!called) return onnx_graph_add_node(b, in, scope, &h);
     if ((status = wb__onnx_enter(b->r, called, in, scope, &inner))) return status;
     wb__wire body = wb__wire_of(&b->r->file, called->at, (size_t)(called->end - called->at));
     while (wb__wire_next(&body, &f))
         if (f.number == FUNCTION_NODE && wb__wire_message(&body, &f, &node))
-            body.status = collect(b, node, inner);
+            body.status = onnx_graph_collect(b, node, inner);
     return body.status;
 }
 
 /* Sets the node's inputs and outputs. */
-static int connect(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *scope,
-                   wb__onnx_node *node, int *list[2])
+static int onnx_graph_connect(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *scope,
+                              wb__onnx_node *node, int *list[2])
 {
     wb__wire_field f;
     int n[2] = {0, 0};
-    char text[TEXT];
+    char text[ONNX_GRAPH_TEXT];
     while (wb__wire_next(&in, &f)) {
         wb__span name;
         const bool is_in = f.number == NODE_INPUT, is_out = f.number == NODE_OUTPUT;
@@ -296,7 +297,7 @@ static int connect(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *scop
         const int at = n[is_out]++;
         name = wb__onnx_name(b->r, scope, name);
         if (!name.at) return wb_error_code();
-        const int i = name.n ? resolve(b, name) : -1;
+        const int i = name.n ? onnx_graph_resolve(b, name) : -1;
         if (i == -2) return wb_error_code();
         if (i < 0 && name.n)
             return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "%s: input %d is \"%.*s\", which no node "
@@ -310,7 +311,7 @@ static int connect(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *scop
 
 static int find_opset(wb__onnx_building *b, const wb__onnx_scope *scope, wb__onnx_node *node)
 {
-    char text[TEXT];
+    char text[ONNX_GRAPH_TEXT];
     const wb__opsets *own = scope ? &scope->function->opsets : &b->r->opsets;
     const wb__span domain = wb__span_of(node->domain);
     int i = wb__name_set_find(&own->domains, domain);
@@ -328,7 +329,7 @@ static int read_attrs(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *s
     enum { MOST_ATTRS = 256 };
     wb__wire_field f;
     wb__wire inside;
-    char text[TEXT];
+    char text[ONNX_GRAPH_TEXT];
     bool none;
     while (wb__wire_next(&in, &f)) {
         wb__onnx_attr *a = &attrs[node->n_attrs];
@@ -366,7 +367,7 @@ static int read_node(wb__onnx_building *b, int index)
     if (!list[0] || !list[1] || !attrs || !node->op || !node->domain || !node->name)
         return wb_error_code();
     status = find_opset(b, raw->scope, node);
-    if (!status) status = connect(b, in, raw->scope, node, list);
+    if (!status) status = onnx_graph_connect(b, in, raw->scope, node, list);
     return status ? status : read_attrs(b, in, raw->scope, node, attrs);
 }
 
@@ -396,8 +397,8 @@ static int count_fields(wb__onnx_building *b, wb__wire in, counts *n)
 }
 
 /* Makes room for what the message has; more values are added as they are found. */
-static int allocate(wb__onnx_building *b, const counts *n, wb__onnx_tensor **tensors, int **inputs,
-                    int **outputs)
+static int onnx_graph_allocate(wb__onnx_building *b, const counts *n, wb__onnx_tensor **tensors,
+                               int **inputs, int **outputs)
 {
     wb__onnx_model *m = b->r->m;
     const int64_t values = (int64_t)n->nodes + n->initializers + n->inputs;
@@ -417,16 +418,16 @@ static int allocate(wb__onnx_building *b, const counts *n, wb__onnx_tensor **ten
 }
 
 /* Reads the fields of one number. */
-static int read_fields(wb__onnx_building *b, wb__wire in, uint32_t number, wb__onnx_tensor *tensors,
-                       int *inputs)
+static int onnx_graph_read_fields(wb__onnx_building *b, wb__wire in, uint32_t number,
+                                  wb__onnx_tensor *tensors, int *inputs)
 {
     wb__wire_field f;
     wb__wire inside;
     while (wb__wire_next(&in, &f)) {
         if (f.number != number || !wb__wire_message(&in, &f, &inside)) continue;
         if (number == GRAPH_INITIALIZER) in.status = read_initializer(b, inside, tensors++);
-        else if (number == GRAPH_INPUT) in.status = read_input(b, inside, inputs);
-        else if (number == GRAPH_NODE) in.status = collect(b, inside, b->scope);
+        else if (number == GRAPH_INPUT) in.status = onnx_graph_read_input(b, inside, inputs);
+        else if (number == GRAPH_NODE) in.status = onnx_graph_collect(b, inside, b->scope);
         else in.status = read_value_type(b, inside);
     }
     return in.status;
@@ -440,14 +441,14 @@ static int read_outputs(wb__onnx_building *b, wb__wire in, int *outputs)
     while (wb__wire_next(&in, &f)) {
         if (f.number != GRAPH_OUTPUT || !wb__wire_message(&in, &f, &inside)) continue;
         if ((in.status = read_info(b, inside, &name, &type))) break;
-        const int i = resolve(b, name);
+        const int i = onnx_graph_resolve(b, name);
         if (i == -2) return wb_error_code();
         if (i < 0)
             return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "output \"%.*s\" of graph \"%.100s\": no "
                                  "node computes it, and it is no input or initializer",
                                  (int)WB__MIN(name.n, 200), name.at, b->g->name);
         wb__onnx_value *v = &b->g->values[i];
-        if (v->kind && (in.status = refuse_kind(b, "output", v))) break;
+        if (v->kind && (in.status = onnx_graph_refuse_kind(b, "output", v))) break;
         outputs[b->g->n_outputs++] = i;
     }
     return in.status;
@@ -491,9 +492,9 @@ int wb__onnx_read_graph(wb__onnx_reader *r, wb__wire in, const wb__onnx_scope *s
     if (!b.g) return wb_error_code();
     b.g->outer = outer ? outer->g : NULL;
     int status = count_fields(&b, in, &n);
-    if (!status) status = allocate(&b, &n, &tensors, &inputs, &outputs);
+    if (!status) status = onnx_graph_allocate(&b, &n, &tensors, &inputs, &outputs);
     for (size_t i = 0; !status && i < WB__COUNT(order); i++)
-        status = read_fields(&b, in, order[i], tensors, inputs);
+        status = onnx_graph_read_fields(&b, in, order[i], tensors, inputs);
     if (!status) status = read_nodes(&b);
     if (!status) status = read_outputs(&b, in, outputs);
     return status ? status : wb__onnx_order(r, b.g);

@@ -93,7 +93,7 @@ static wb__onnx_trace *trace_new(const wb_device *d, int n, wb_tensor *const *in
     return t;
 }
 
-static bool same_key(const wb__onnx_trace *a, const wb__onnx_trace *b)
+static bool onnx_known_same_key(const wb__onnx_trace *a, const wb__onnx_trace *b)
 {
     return a->device == b->device && a->n_key == b->n_key &&
            !memcmp(a->key, b->key, (size_t)a->n_key * sizeof *a->key);
@@ -106,7 +106,7 @@ wb__onnx_trace *wb__trace_take(wb__onnx_state *s, const wb_device *d, int n,
     if (!made) return NULL;
     wb__mutex_lock(&s->lock);
     for (int i = 0; i < WB__ONNX_TRACES && !found; i++) {
-        if (!s->traces[i] || !same_key(s->traces[i], made)) continue;
+        if (!s->traces[i] || !onnx_known_same_key(s->traces[i], made)) continue;
         found = s->traces[i];
         s->traces[i] = NULL;
     }
@@ -122,7 +122,8 @@ void wb__trace_give(wb__onnx_state *s, wb__onnx_trace *t)
     wb__mutex_lock(&s->lock);
     int to = -1;
     for (int i = 0; i < WB__ONNX_TRACES; i++)
-        if (s->traces[i] && same_key(s->traces[i], t)) to = i;      /* another thread's call */
+        if (s->traces[i] && onnx_known_same_key(s->traces[i], t)) to = i; /* another thread's
+                                                                           * call */
         else if (!s->traces[i] && to < 0) to = i;
     if (to < 0) {
         to = s->next_trace;
@@ -160,7 +161,7 @@ void wb__trace_forget(wb__onnx_trace *t) { forget_from(t, --t->at); }
 /* ---- values that do not vary ----------------------------------------------------------------- */
 
 /* Evaluates x apart.  False with the error set. */
-static bool evaluate(wb_tensor *x)
+static bool onnx_known_evaluate(wb_tensor *x)
 {
     if (x->storage) return true;
     if (wb__evaluate(1, &x, NULL)) return false;
@@ -172,7 +173,7 @@ wb_tensor *wb__onnx_evaluated_on(wb_tensor *x, const wb_device *d)
     wb__apart a;
     wb_tensor *y = NULL;
     wb__apart_begin(&a, &wb__cpu);
-    if (evaluate(x))
+    if (onnx_known_evaluate(x))
         y = x->storage->device == d ? wb__as_constant(x) : wb__copied(x, d);
     wb__apart_end(&a);
     return y;
@@ -183,7 +184,7 @@ const void *wb__onnx_host(wb_tensor *x)
     wb__apart a;
     const char *values = NULL;
     wb__apart_begin(&a, &wb__cpu);
-    if (evaluate(x)) values = wb__storage_read(x->storage);
+    if (onnx_known_evaluate(x)) values = wb__storage_read(x->storage);
     wb__apart_end(&a);
     return values ? values + x->offset : NULL;
 }

@@ -15,19 +15,19 @@ typedef struct {
     char file[128];                     /* the name of the file, for messages */
     wb__blob *graph;                    /* `made` is its wb__onnx_state */
 } onnx_options;
-#define OPTIONS(X) X(onnx_options, file, TEXT, 128) X(onnx_options, graph, BLOB, 1)
-static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+#define ONNX_LAYER_OPTIONS(X) X(onnx_options, file, TEXT, 128) X(onnx_options, graph, BLOB, 1)
+static const wb__option onnx_layer_table[] = {ONNX_LAYER_OPTIONS(WB__OPTION_ROW)};
 
 extern const wb__layer_type wb__onnx_model_type;
 
-static wb__onnx_state *state_of(const wb_layer *l)
+static wb__onnx_state *onnx_layer_state_of(const wb_layer *l)
 {
     return ((const onnx_options *)l->options)->graph->made;
 }
 
 /* ---- the state ------------------------------------------------------------------------------- */
 
-static void state_free(void *made)
+static void onnx_layer_state_free(void *made)
 {
     wb__onnx_state *s = made;
     wb__onnx_state_clear(s);
@@ -54,7 +54,7 @@ static void find_frozen(wb__onnx_state *s, const wb__onnx_graph *g)
 }
 
 /* Makes the list of parameters from what the initializers are.  Returns 0 or an error code. */
-static int list_parameters(wb__onnx_state *s, const wb__onnx_part *parts)
+static int onnx_layer_list_parameters(wb__onnx_state *s, const wb__onnx_part *parts)
 {
     const wb__onnx_model *m = s->model;
     wb__onnx_graph *g = m->graph;
@@ -79,7 +79,7 @@ static int list_parameters(wb__onnx_state *s, const wb__onnx_part *parts)
 }
 
 /* Checks what a layer can have.  Returns 0 or an error code. */
-static int check_graph(const wb__onnx_model *m)
+static int onnx_layer_check_graph(const wb__onnx_model *m)
 {
     const wb__onnx_graph *g = m->graph;
     if (g->n_outputs > WB__OUTPUTS)
@@ -102,17 +102,17 @@ static int check_graph(const wb__onnx_model *m)
 }
 
 /* Sets `parts` to what each initializer of the model is, after the checks of the model. */
-static int look_at(const wb__onnx_model *m, wb__onnx_part **parts)
+static int onnx_layer_look_at(const wb__onnx_model *m, wb__onnx_part **parts)
 {
     *parts = wb__alloc_zero((size_t)m->n_tensors + 1, sizeof **parts);
     if (!*parts) return WB_ERROR_MEMORY;
     int status = wb__onnx_find_operators(m);
-    if (!status) status = check_graph(m);
+    if (!status) status = onnx_layer_check_graph(m);
     return status ? status : wb__onnx_find_parameters(m, *parts);
 }
 
 /* Makes the state of a graph, unless it has one.  Returns 0 or an error code. */
-static int make_state(wb__blob *graph, const char *file)
+static int onnx_layer_make_state(wb__blob *graph, const char *file)
 {
     wb__onnx_part *parts = NULL;
     if (graph->made) return 0;
@@ -121,11 +121,11 @@ static int make_state(wb__blob *graph, const char *file)
     if (!wb__onnx_state_init(s)) return wb__free(s), WB_ERROR_MEMORY;
     snprintf(s->file, sizeof s->file, "%s", file);
     int status = wb__onnx_read(NULL, graph->bytes, graph->n, &s->model);
-    if (!status) status = look_at(s->model, &parts);
-    if (!status) status = list_parameters(s, parts);
+    if (!status) status = onnx_layer_look_at(s->model, &parts);
+    if (!status) status = onnx_layer_list_parameters(s, parts);
     wb__free(parts);
-    if (status) return state_free(s), status;
-    graph->drop = state_free;
+    if (status) return onnx_layer_state_free(s), status;
+    graph->drop = onnx_layer_state_free;
     graph->made = s;
     return 0;
 }
@@ -133,11 +133,11 @@ static int make_state(wb__blob *graph, const char *file)
 /* ---- creation -------------------------------------------------------------------------------- */
 
 /* Makes the layer, with parameters whose values are not set.  NULL with the error set. */
-static wb_layer *make(const void *options)
+static wb_layer *onnx_layer_make(const void *options)
 {
     const onnx_options *o = options;
     if (!o->graph) return wb__fail_null(WB_ERROR_FORMAT, "Onnx: has no graph");
-    if (make_state(o->graph, o->file)) return NULL;
+    if (onnx_layer_make_state(o->graph, o->file)) return NULL;
     const wb__onnx_state *s = o->graph->made;
     wb_layer *l = wb__layer_new(&wb__onnx_model_type, o, s->n_parameters);
     if (l) l->node.owns_names = true;
@@ -155,7 +155,7 @@ static wb_layer *make(const void *options)
 }
 
 /* Sets the values of the parameters to those of the file.  Returns 0 or an error code. */
-static int set_values(wb_layer *l, const wb__onnx_model *m, const wb__onnx_part *parts)
+static int onnx_layer_set_values(wb_layer *l, const wb__onnx_model *m, const wb__onnx_part *parts)
 {
     for (int i = 0, k = 0; i < m->n_tensors; i++) {
         if (parts[i] != WB__ONNX_PARAMETER) continue;
@@ -168,7 +168,7 @@ static int set_values(wb_layer *l, const wb__onnx_model *m, const wb__onnx_part 
 }
 
 /* The name of the file without its folder, if it is a text that a file may have */
-static void set_file(onnx_options *o, const char *path)
+static void onnx_layer_set_file(onnx_options *o, const char *path)
 {
     const char *slash = strrchr(path, '/');
     snprintf(o->file, sizeof o->file, "%s", slash ? slash + 1 : path);
@@ -178,12 +178,12 @@ static void set_file(onnx_options *o, const char *path)
 /* Makes the layer of a model, whose bytes are `data`.  `make` reads the bytes that are kept; both
  * reads find the same parameters in the same order, since values do not decide what a parameter
  * is. */
-static wb_layer *layer_of(wb__onnx_model *m, const wb__onnx_part *parts, const void *data,
-                          size_t bytes)
+static wb_layer *onnx_layer_of(wb__onnx_model *m, const wb__onnx_part *parts, const void *data,
+                               size_t bytes)
 {
     wb__wire_out kept;
     onnx_options o = {.size = sizeof o};
-    set_file(&o, m->path);
+    onnx_layer_set_file(&o, m->path);
     const bool ok = !wb__onnx_put_without_parameters(m, parts, data, bytes, &kept);
     if (ok && kept.n > INT32_MAX)
         wb__fail(WB_ERROR_UNSUPPORTED, "%s: has %zu bytes of constants, which are not trained; a "
@@ -192,9 +192,9 @@ static wb_layer *layer_of(wb__onnx_model *m, const wb__onnx_part *parts, const v
         o.graph = wb__blob_new(kept.n);
     if (o.graph && kept.n) memcpy(o.graph->bytes, kept.data, kept.n);
     wb__wire_free(&kept);
-    wb_layer *l = o.graph ? make(&o) : NULL;
+    wb_layer *l = o.graph ? onnx_layer_make(&o) : NULL;
     wb__blob_unref(o.graph);
-    if (!l || !set_values(l, m, parts)) return l;
+    if (!l || !onnx_layer_set_values(l, m, parts)) return l;
     wb_object_free(l);
     return NULL;
 }
@@ -207,7 +207,8 @@ wb_layer *wb__onnx_load(const wb__mapping *file, const wb_load_options *o)
         return wb__fail_null(WB_ERROR_ARGUMENT, "load: %s: only BSON has .%s", file->path,
                              o->key ? "key" : "substitute");
     if (wb__onnx_read(file->path, file->data, (size_t)file->bytes, &m)) return NULL;
-    wb_layer *l = look_at(m, &parts) ? NULL : layer_of(m, parts, file->data, (size_t)file->bytes);
+    wb_layer *l = onnx_layer_look_at(m, &parts) ? NULL : onnx_layer_of(m, parts, file->data,
+                                                                       (size_t)file->bytes);
     wb__free(parts);
     wb__onnx_free(m);
     return l;
@@ -241,9 +242,9 @@ static void add_ports(wb__text *t, const wb__onnx_graph *g, int n, const int *va
 }
 
 /* Fails with a reason, and with the inputs of the file. */
-static bool refuse_inputs(const wb__onnx_state *s, int code, const char *format, ...)
+static bool onnx_layer_refuse_inputs(const wb__onnx_state *s, int code, const char *format, ...)
     WB__PRINTF(3, 4);
-static bool refuse_inputs(const wb__onnx_state *s, int code, const char *format, ...)
+static bool onnx_layer_refuse_inputs(const wb__onnx_state *s, int code, const char *format, ...)
 {
     const wb__onnx_graph *g = s->model->graph;
     wb__text t = {0};
@@ -264,17 +265,19 @@ typedef struct { const char *name; int64_t size; int input; } named_size;
 typedef struct { int n, capacity; named_size *list; } named_sizes;
 
 /* Checks a size with the name `name`.  False with the error set. */
-static bool check_named(const wb__onnx_state *s, named_sizes *all, const char *name, int64_t size,
-                        int input)
+static bool onnx_layer_check_named(const wb__onnx_state *s, named_sizes *all, const char *name,
+                                   int64_t size, int input)
 {
     int i = 0;
     while (i < all->n && strcmp(all->list[i].name, name)) i++;
     if (i < all->n && all->list[i].size != size) {
         const wb__onnx_graph *g = s->model->graph;
-        return refuse_inputs(s, WB_ERROR_SHAPE, "%.100s is %lld in input %.100s and %lld in "
-                             "input %.100s", name, (long long)all->list[i].size,
-                             g->values[g->inputs[all->list[i].input]].name, (long long)size,
-                             g->values[g->inputs[input]].name);
+        return onnx_layer_refuse_inputs(s, WB_ERROR_SHAPE,
+                                        "%.100s is %lld in input %.100s and %lld in "
+                                        "input %.100s",
+                                        name, (long long)all->list[i].size,
+                                        g->values[g->inputs[all->list[i].input]].name,
+                                        (long long)size, g->values[g->inputs[input]].name);
     }
     if (i < all->n) return true;
     if (!wb__reserve(&all->list, &all->capacity, all->n + 1, sizeof *all->list)) return false;
@@ -282,47 +285,50 @@ static bool check_named(const wb__onnx_state *s, named_sizes *all, const char *n
     return true;
 }
 
-static bool check_input(const wb__onnx_state *s, named_sizes *all, int i, const wb_tensor *x)
+static bool onnx_layer_check_input(const wb__onnx_state *s, named_sizes *all, int i,
+                                   const wb_tensor *x)
 {
     const wb__onnx_value *v = &s->model->graph->values[s->model->graph->inputs[i]];
     const wb_dtype dtype = wb__onnx_dtype(v->type);
     if (v->type && dtype != (wb_dtype)x->dtype)
-        return refuse_inputs(s, WB_ERROR_DTYPE, "input %.100s is %s, got %s: inputs are not "
-                             "converted (wb_astype converts)", v->name, wb_dtype_name(dtype),
-                             wb_describe(x));
+        return onnx_layer_refuse_inputs(s, WB_ERROR_DTYPE,
+                                        "input %.100s is %s, got %s: inputs are not "
+                                        "converted (wb_astype converts)",
+                                        v->name, wb_dtype_name(dtype), wb_describe(x));
     if (v->ndim >= 0 && v->ndim != x->ndim)
-        return refuse_inputs(s, WB_ERROR_SHAPE, "input %.100s has %d dimensions, got %s", v->name,
-                             v->ndim, wb_describe(x));
+        return onnx_layer_refuse_inputs(s, WB_ERROR_SHAPE, "input %.100s has %d dimensions, got %s",
+                                        v->name, v->ndim, wb_describe(x));
     for (int a = 0; a < v->ndim; a++) {
         if (v->dims[a] >= 0 && v->dims[a] != x->dims[a])
-            return refuse_inputs(s, WB_ERROR_SHAPE, "size %d of input %.100s is %lld, got %s", a,
-                                 v->name, (long long)v->dims[a], wb_describe(x));
+            return onnx_layer_refuse_inputs(s, WB_ERROR_SHAPE,
+                                            "size %d of input %.100s is %lld, got %s", a, v->name,
+                                            (long long)v->dims[a], wb_describe(x));
         if (v->dims[a] < 0 && v->dim_names[a] &&
-            !check_named(s, all, v->dim_names[a], x->dims[a], i))
+            !onnx_layer_check_named(s, all, v->dim_names[a], x->dims[a], i))
             return false;
     }
     return true;
 }
 
-static bool check_inputs(const wb__onnx_state *s, int n, wb_tensor *const *inputs)
+static bool onnx_layer_check_inputs(const wb__onnx_state *s, int n, wb_tensor *const *inputs)
 {
     named_sizes all = {0};
     if (n != s->model->graph->n_inputs)
-        return refuse_inputs(s, WB_ERROR_ARGUMENT, "takes %d input%s, got %d",
-                             s->model->graph->n_inputs,
-                             s->model->graph->n_inputs == 1 ? "" : "s", n);
+        return onnx_layer_refuse_inputs(s, WB_ERROR_ARGUMENT, "takes %d input%s, got %d",
+                                        s->model->graph->n_inputs,
+                                        s->model->graph->n_inputs == 1 ? "" : "s", n);
     bool ok = true;
-    for (int i = 0; ok && i < n; i++) ok = check_input(s, &all, i, inputs[i]);
+    for (int i = 0; ok && i < n; i++) ok = onnx_layer_check_input(s, &all, i, inputs[i]);
     wb__free(all.list);
     return ok;
 }
 
 /* ---- the type -------------------------------------------------------------------------------- */
 
-static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
+static int onnx_layer_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
-    wb__onnx_state *s = state_of(l);
-    if (!check_inputs(s, n, inputs)) return -1;
+    wb__onnx_state *s = onnx_layer_state_of(l);
+    if (!onnx_layer_check_inputs(s, n, inputs)) return -1;
     wb_tensor **parameters = wb__alloc(((size_t)l->node.n + 1) * sizeof *parameters);
     if (!parameters) return -1;
     for (int i = 0; i < l->node.n; i++) parameters[i] = wb__layer_child(l, i);
@@ -335,7 +341,7 @@ static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **output
 static bool has_constant(const wb_layer *l, const char *name, wb_dtype dtype, size_t bytes,
                          const void *value)
 {
-    const wb__onnx_model *m = state_of(l)->model;
+    const wb__onnx_model *m = onnx_layer_state_of(l)->model;
     const wb__onnx_tensor *t = m->tensors, *const end = t + m->n_tensors;
     while (t < end && strcmp(t->name, name)) t++;
     if (t == end) return false;
@@ -345,11 +351,11 @@ static bool has_constant(const wb_layer *l, const char *name, wb_dtype dtype, si
 }
 
 /* Prints "Onnx(resnet18.onnx: x [batch,3,224,224] f32 => y [batch,1000] f32)". */
-static void print(const wb_layer *l, wb__text *t)
+static void onnx_layer_print(const wb_layer *l, wb__text *t)
 {
-    const wb__onnx_graph *g = state_of(l)->model->graph;
+    const wb__onnx_graph *g = onnx_layer_state_of(l)->model->graph;
     wb__text_add(t, "Onnx(");
-    wb__text_foreign(t, state_of(l)->file);
+    wb__text_foreign(t, onnx_layer_state_of(l)->file);
     wb__text_add(t, ": ");
     add_ports(t, g, g->n_inputs, g->inputs);
     wb__text_add(t, " => ");
@@ -358,5 +364,6 @@ static void print(const wb_layer *l, wb__text *t)
 }
 
 const wb__layer_type wb__onnx_model_type = {
-    .name = "Onnx", WB__LAYER_OPTIONS(onnx_options, option_table), .call_many = call,
-    .print = print, .make = make, .without_inputs = true, .has_constant = has_constant};
+    .name = "Onnx", WB__LAYER_OPTIONS(onnx_options, onnx_layer_table), .call_many = onnx_layer_call,
+    .print = onnx_layer_print, .make = onnx_layer_make, .without_inputs = true,
+    .has_constant = has_constant};

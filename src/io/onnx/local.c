@@ -9,8 +9,8 @@
 enum { EXPANDED_MOST = 64 << 20 };
 
 /* Adds a message by its name. */
-static int put(wb__onnx_model *m, wb__name_set *s, wb__span **list, wb__span name, wb__span message,
-               bool *is_new)
+static int onnx_local_put(wb__onnx_model *m, wb__name_set *s, wb__span **list, wb__span name,
+                          wb__span message, bool *is_new)
 {
     int capacity = s->capacity;
     const int i = wb__name_set_add(m, s, name, is_new);
@@ -30,7 +30,7 @@ static int put_attr(wb__onnx_reader *r, wb__name_set *s, wb__span **list, wb__wi
     bool is_new = true;
     while (wb__wire_next(&in, &f))
         if (f.number == ATTR_NAME) wb__wire_text(&in, &f, &name);
-    int status = in.status ? in.status : put(r->m, s, list, name, message, &is_new);
+    int status = in.status ? in.status : onnx_local_put(r->m, s, list, name, message, &is_new);
     if (status || is_new) return status;
     return wb__onnx_fail(r, WB_ERROR_FORMAT, "byte %lld: two attributes are named \"%.*s\"",
                          (long long)((const uint8_t *)message.at - r->file.data),
@@ -40,7 +40,7 @@ static int put_attr(wb__onnx_reader *r, wb__name_set *s, wb__span **list, wb__wi
 /* ---- the functions --------------------------------------------------------------------------- */
 
 /* What names a function, as one text that the caller frees; NULL: out of memory. */
-static char *key_of(wb__span domain, wb__span name, wb__span overload)
+static char *onnx_local_key_of(wb__span domain, wb__span name, wb__span overload)
 {
     return wb__printf("%.*s\n%.*s\n%.*s", (int)domain.n, domain.at, (int)name.n, name.at,
                       (int)overload.n, overload.at);
@@ -57,8 +57,8 @@ static int add_formal(wb__onnx_reader *r, wb__local *f, wb__wire *in, const wb__
 }
 
 /* Reads everything but outputs and nodes. */
-static int read_head(wb__onnx_reader *r, wb__wire in, wb__local *to, wb__span *domain,
-                     wb__span *name, wb__span *overload)
+static int onnx_local_read_head(wb__onnx_reader *r, wb__wire in, wb__local *to, wb__span *domain,
+                                wb__span *name, wb__span *overload)
 {
     wb__wire_field f;
     wb__wire inside;
@@ -92,13 +92,13 @@ int wb__onnx_read_local(wb__onnx_reader *r, wb__wire in)
     int64_t opset;
     bool is_new;
     *to = (wb__local){.at = in.at, .end = in.end};
-    int status = read_head(r, in, to, &domain, &name, &overload);
+    int status = onnx_local_read_head(r, in, to, &domain, &name, &overload);
     while (!status && wb__wire_next(&in, &f))
         if (f.number == FUNCTION_OUTPUT) status = add_formal(r, to, &in, &f);
     if (!status) status = in.status;
     if (!status) status = wb__onnx_check_opset(r, &to->opsets, &opset);
     if (status) return status;
-    char *key = key_of(domain, name, overload);
+    char *key = onnx_local_key_of(domain, name, overload);
     const int i = key ? wb__name_set_add(r->m, &r->functions, wb__span_of(key), &is_new) : -1;
     wb__free(key);
     if (i < 0 || !(to->name = wb__onnx_copy(r->m, name))) return wb_error_code();
@@ -110,7 +110,7 @@ int wb__onnx_called(wb__onnx_reader *r, const wb__node_head *h, const wb__local 
 {
     *f = NULL;
     if (r->functions.n) {
-        char *key = key_of(h->domain, h->op, h->overload);
+        char *key = onnx_local_key_of(h->domain, h->op, h->overload);
         if (!key) return wb_error_code();
         const int i = wb__name_set_find(&r->functions, wb__span_of(key));
         wb__free(key);
@@ -134,7 +134,8 @@ int wb__onnx_count_expanded(wb__onnx_reader *r, size_t bytes)
 }
 
 /* Sets the names for the formals, in `actual`, and the attributes. */
-static int read_call(wb__onnx_reader *r, wb__onnx_scope *s, wb__span *actual, wb__wire in)
+static int onnx_local_read_call(wb__onnx_reader *r, wb__onnx_scope *s, wb__span *actual,
+                                wb__wire in)
 {
     const wb__local *called = s->function;
     int next[2] = {0, called->n_inputs};
@@ -176,7 +177,7 @@ int wb__onnx_enter(wb__onnx_reader *r, const wb__local *f, wb__wire node,
     for (int i = 0; i < f->formals.n; i++) actual[i] = (wb__span){"", 0};
     *s = (wb__onnx_scope){.function = f, .outer = outer, .depth = depth, .prefix = prefix,
                           .actual = actual};
-    return read_call(r, s, actual, node);
+    return onnx_local_read_call(r, s, actual, node);
 }
 
 wb__span wb__onnx_prefixed(wb__onnx_reader *r, const wb__onnx_scope *scope, wb__span name)

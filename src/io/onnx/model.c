@@ -9,24 +9,28 @@
 
 enum {
     FIRST_IR = 3, LAST_IR = 14, FIRST_OPSET = 1, LAST_OPSET = 28, LAST_ML = 5,
-    BLOCK_LEAST = 4 << 10, BLOCK_MOST = 256 << 10, ALIGN = 16,
+    BLOCK_LEAST = 4 << 10, BLOCK_MOST = 256 << 10, ONNX_MODEL_ALIGN = 16,
     MOST_TIMES = 96, MOST_MORE = 512 << 10, MOST_OF_FUNCTIONS = 32 << 20
 };
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-typedef struct block { struct block *next; size_t used, size; } block;
+typedef struct onnx_model_block { struct onnx_model_block *next; size_t used,
+                                  size; } onnx_model_block;
 
 struct wb__onnx_arena {
-    block *blocks;
+    onnx_model_block *blocks;
     size_t held, most;                  /* bytes of all blocks, and their limit */
     wb__mapping **files;                /* external data */
     int n_files, file_capacity;
 };
 
-enum { HEADER = (sizeof(block) + ALIGN - 1) / ALIGN * ALIGN };
+enum {
+    ONNX_MODEL_HEADER = (sizeof(onnx_model_block) + ONNX_MODEL_ALIGN - 1) / ONNX_MODEL_ALIGN *
+                        ONNX_MODEL_ALIGN
+};
 
-static block *add_block(wb__onnx_model *m, size_t bytes)
+static onnx_model_block *onnx_model_add_block(wb__onnx_model *m, size_t bytes)
 {
     struct wb__onnx_arena *a = m->arena;
     size_t size = WB__MIN(WB__MAX(a->held / 2, BLOCK_LEAST), BLOCK_MOST);
@@ -36,9 +40,9 @@ static block *add_block(wb__onnx_model *m, size_t bytes)
                  "of its size does", m->path, a->most);
         return NULL;
     }
-    block *b = wb__alloc(HEADER + size);
+    onnx_model_block *b = wb__alloc(ONNX_MODEL_HEADER + size);
     if (!b) return NULL;
-    *b = (block){a->blocks, 0, size};
+    *b = (onnx_model_block){a->blocks, 0, size};
     a->blocks = b;
     a->held += size;
     return b;
@@ -49,11 +53,11 @@ void *wb__onnx_alloc(wb__onnx_model *m, size_t n, size_t size)
     if (size && n > SIZE_MAX / 4 / size)
         return wb__fail_null(WB_ERROR_MEMORY, "%s: out of memory: %zu times %zu bytes asked for",
                              m->path, n, size);
-    const size_t bytes = (n * size + ALIGN - 1) / ALIGN * ALIGN;
-    block *b = m->arena->blocks;
-    if (!b || bytes > b->size - b->used) b = add_block(m, bytes);
+    const size_t bytes = (n * size + ONNX_MODEL_ALIGN - 1) / ONNX_MODEL_ALIGN * ONNX_MODEL_ALIGN;
+    onnx_model_block *b = m->arena->blocks;
+    if (!b || bytes > b->size - b->used) b = onnx_model_add_block(m, bytes);
     if (!b) return NULL;
-    void *result = (char *)b + HEADER + b->used;
+    void *result = (char *)b + ONNX_MODEL_HEADER + b->used;
     b->used += bytes;
     return memset(result, 0, bytes);
 }
@@ -101,7 +105,7 @@ void wb__onnx_free(wb__onnx_model *m)
     if (!m) return;
     struct wb__onnx_arena *a = m->arena;
     for (int i = 0; a && i < a->n_files; i++) wb__unmap(a->files[i]);
-    for (block *b = a ? a->blocks : NULL, *next; b; b = next) {
+    for (onnx_model_block *b = a ? a->blocks : NULL, *next; b; b = next) {
         next = b->next;
         wb__free(b);
     }
@@ -113,7 +117,7 @@ void wb__onnx_free(wb__onnx_model *m)
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /* The set's own address goes in, so that no file can be made whose names all collide. */
-static int place_of(const wb__name_set *s, wb__span text)
+static int onnx_model_place_of(const wb__name_set *s, wb__span text)
 {
     int i = wb__name_hash((uint64_t)(uintptr_t)s->table, text) & (s->size - 1);
     while (s->table[i] && !wb__span_is(text, s->list[s->table[i] - 1])) i = (i + 1) & (s->size - 1);
@@ -122,10 +126,10 @@ static int place_of(const wb__name_set *s, wb__span text)
 
 int wb__name_set_find(const wb__name_set *s, wb__span text)
 {
-    return s->n ? s->table[place_of(s, text)] - 1 : -1;
+    return s->n ? s->table[onnx_model_place_of(s, text)] - 1 : -1;
 }
 
-static bool widen(wb__onnx_model *m, wb__name_set *s)
+static bool onnx_model_widen(wb__onnx_model *m, wb__name_set *s)
 {
     if (2 * (s->n + 1) <= s->size) return true;
     if (s->size > INT32_MAX / 4)
@@ -135,7 +139,8 @@ static bool widen(wb__onnx_model *m, wb__name_set *s)
     if (!table) return false;
     s->table = table;
     s->size = size;
-    for (int i = 0; i < s->n; i++) s->table[place_of(s, wb__span_of(s->list[i]))] = i + 1;
+    for (int i = 0; i < s->n; i++)
+        s->table[onnx_model_place_of(s, wb__span_of(s->list[i]))] = i + 1;
     return true;
 }
 
@@ -144,11 +149,12 @@ int wb__name_set_add(wb__onnx_model *m, wb__name_set *s, wb__span text, bool *is
     int i = wb__name_set_find(s, text);
     *is_new = i < 0;
     if (i >= 0) return i;
-    if (!widen(m, s) || !wb__onnx_reserve(m, &s->list, &s->capacity, s->n + 1, sizeof *s->list))
+    if (!onnx_model_widen(m, s) ||
+        !wb__onnx_reserve(m, &s->list, &s->capacity, s->n + 1, sizeof *s->list))
         return -1;
     const char *copy = wb__onnx_copy(m, text);
     if (!copy) return -1;
-    i = place_of(s, text);
+    i = onnx_model_place_of(s, text);
     s->list[s->n] = copy;
     s->table[i] = ++s->n;
     return s->n - 1;
@@ -218,7 +224,7 @@ int wb__onnx_check_opset(const wb__onnx_reader *r, const wb__opsets *s, int64_t 
 /* ---- the model ------------------------------------------------------------------------------- */
 
 /* Reads everything but functions and the graph; *n_functions is their number. */
-static int read_head(wb__onnx_reader *r, wb__wire in, wb__wire *graph, int *n_functions)
+static int onnx_model_read_head(wb__onnx_reader *r, wb__wire in, wb__wire *graph, int *n_functions)
 {
     wb__wire_field f;
     wb__wire inside;
@@ -245,7 +251,7 @@ static int read_head(wb__onnx_reader *r, wb__wire in, wb__wire *graph, int *n_fu
     return wb__onnx_check_opset(r, &r->opsets, &r->m->opset);
 }
 
-static int read_functions(wb__onnx_reader *r, wb__wire in, int n)
+static int onnx_model_read_functions(wb__onnx_reader *r, wb__wire in, int n)
 {
     wb__wire_field f;
     wb__wire inside;
@@ -259,12 +265,12 @@ static int read_functions(wb__onnx_reader *r, wb__wire in, int n)
     return in.status;
 }
 
-static int read_model(wb__onnx_reader *r, wb__wire in)
+static int onnx_model_read(wb__onnx_reader *r, wb__wire in)
 {
     wb__wire graph;
     int n_functions = 0;
-    int status = read_head(r, in, &graph, &n_functions);
-    if (!status) status = read_functions(r, in, n_functions);
+    int status = onnx_model_read_head(r, in, &graph, &n_functions);
+    if (!status) status = onnx_model_read_functions(r, in, n_functions);
     if (!status) status = wb__onnx_read_graph(r, graph, NULL, NULL, &r->m->graph);
     if (!status && !r->m->graph->n_outputs)
         status = wb__onnx_fail(r, WB_ERROR_FORMAT, "the graph has no outputs");
@@ -287,7 +293,7 @@ int wb__onnx_read(const char *path, const void *data, size_t bytes, wb__onnx_mod
                                      bytes)
                      : 0;
     if (!status && !(m->path = wb__onnx_copy(m, wb__span_of(name)))) status = wb_error_code();
-    if (!status) status = read_model(&r, wb__wire_of(&r.file, data, bytes));
+    if (!status) status = onnx_model_read(&r, wb__wire_of(&r.file, data, bytes));
     if (status) return wb__onnx_free(m), status;
     m->arena->most = SIZE_MAX;          /* what is taken later has its own limits */
     *model = m;

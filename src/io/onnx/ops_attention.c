@@ -15,7 +15,7 @@ typedef struct {
     int64_t queries, keys, past;        /* past: keys before the queries */
     double scale, softcap;
     bool packed;                        /* inputs and result are [N, T, H d] */
-} attention;
+} onnx_attn_attention;
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
@@ -35,16 +35,16 @@ static wb_tensor *with_heads(const wb__onnx_call *c, wb_tensor *x, const char *n
 }
 
 /* Returns x behind the tokens of a cache, input i, if there is one. */
-static wb_tensor *behind(const wb__onnx_call *c, int i, wb_tensor *x)
+static wb_tensor *onnx_attn_behind(const wb__onnx_call *c, int i, wb_tensor *x)
 {
     wb_tensor *past = wb__onnx_in(c, i);
     return past && x ? wb_concat(2, past, x) : x;
 }
 
-static bool read_inputs(wb__onnx_call *c, attention *a)
+static bool onnx_attn_read_inputs(wb__onnx_call *c, onnx_attn_attention *a)
 {
     const wb_tensor *q = c->in[0];
-    *a = (attention){.packed = q->ndim == 3, .softcap = wb__onnx_real(c, "softcap")};
+    *a = (onnx_attn_attention){.packed = q->ndim == 3, .softcap = wb__onnx_real(c, "softcap")};
     for (int i = 0; i < 3; i++)
         if (!wb__onnx_floating(c, i) || c->in[i]->ndim != q->ndim || (q->ndim != 3 && q->ndim != 4))
             return wb__onnx_refuse(c, WB_ERROR_SHAPE, "input %d is %s", i, wb_describe(c->in[i]));
@@ -53,8 +53,8 @@ static bool read_inputs(wb__onnx_call *c, attention *a)
     if (wb__onnx_in(c, 4) && wb__onnx_in(c, 6))
         return wb__onnx_refuse(c, WB_ERROR_FORMAT, "nonpad_kv_seqlen with past_key");
     a->q = with_heads(c, c->in[0], "q_num_heads");
-    a->k = behind(c, 4, with_heads(c, c->in[1], "kv_num_heads"));
-    a->v = behind(c, 5, with_heads(c, c->in[2], "kv_num_heads"));
+    a->k = onnx_attn_behind(c, 4, with_heads(c, c->in[1], "kv_num_heads"));
+    a->v = onnx_attn_behind(c, 5, with_heads(c, c->in[2], "kv_num_heads"));
     if (!a->q || !a->k || !a->v) return false;
     if (wb__onnx_wants(c, 1)) c->out[1] = a->k;
     if (wb__onnx_wants(c, 2)) c->out[2] = a->v;
@@ -79,14 +79,14 @@ static bool read_inputs(wb__onnx_call *c, attention *a)
 
 /* ---- masks ----------------------------------------------------------------------------------- */
 
-static bool allow(attention *a, wb_tensor *mask)
+static bool onnx_attn_allow(onnx_attn_attention *a, wb_tensor *mask)
 {
     a->allowed = a->allowed ? wb_and(a->allowed, mask) : mask;
     return a->allowed;
 }
 
 /* Returns the numbers of sequences, i64 [N], as [N, 1, 1, 1]. */
-static wb_tensor *lengths(const wb__onnx_call *c)
+static wb_tensor *onnx_attn_lengths(const wb__onnx_call *c)
 {
     wb_tensor *x = wb__as(c->in[6], WB_I64);
     return x ? wb_reshape_array(x, 4, (int64_t[]){x->size, 1, 1, 1}) : NULL;
@@ -94,17 +94,18 @@ static wb_tensor *lengths(const wb__onnx_call *c)
 
 /* Returns how many positions each key is behind its query, [Tq, Tk] or [N, 1, Tq, Tk]: negative for
  * keys after it. */
-static wb_tensor *distances(const wb__onnx_call *c, const attention *a)
+static wb_tensor *onnx_attn_distances(const wb__onnx_call *c, const onnx_attn_attention *a)
 {
     wb_tensor *query = wb_unsqueeze(wb_arange(a->queries, WB_I64), 1);
     if (wb__onnx_in(c, 6))
-        query = wb_add(query, wb_sub(lengths(c), wb__literal((double)a->queries, WB_I64)));
+        query = wb_add(query,
+                       wb_sub(onnx_attn_lengths(c), wb__literal((double)a->queries, WB_I64)));
     else if (a->past)
         query = wb_add(query, wb__literal((double)a->past, WB_I64));
     return wb_sub(query, wb_arange(a->keys, WB_I64));
 }
 
-static bool read_places(const wb__onnx_call *c, attention *a)
+static bool read_places(const wb__onnx_call *c, onnx_attn_attention *a)
 {
     const int64_t left = wb__onnx_int(c, "left_window_size");
     const int64_t right = wb__onnx_int(c, "right_window_size");
@@ -114,19 +115,22 @@ static bool read_places(const wb__onnx_call *c, attention *a)
         return wb__onnx_refuse(c, WB_ERROR_ARGUMENT, "windows of %lld and %lld", (long long)left,
                                (long long)right);
     if (causal && !a->past && !wb__onnx_in(c, 6)) {
-        if (!allow(a, wb_causal_mask(a->queries, a->keys))) return false;
-    } else if (causal && !allow(a, wb_ge(distances(c, a), zero))) {
+        if (!onnx_attn_allow(a, wb_causal_mask(a->queries, a->keys))) return false;
+    } else if (causal && !onnx_attn_allow(a, wb_ge(onnx_attn_distances(c, a), zero))) {
         return false;
     }
-    if (left >= 0 && !allow(a, wb_le(distances(c, a), wb__literal((double)left, WB_I64))))
+    if (left >= 0 &&
+        !onnx_attn_allow(a, wb_le(onnx_attn_distances(c, a), wb__literal((double)left, WB_I64))))
         return false;
-    if (right >= 0 && !allow(a, wb_ge(distances(c, a), wb__literal(-(double)right, WB_I64))))
+    if (right >= 0 &&
+        !onnx_attn_allow(a, wb_ge(onnx_attn_distances(c, a), wb__literal(-(double)right, WB_I64))))
         return false;
-    return !wb__onnx_in(c, 6) || allow(a, wb_lt(wb_arange(a->keys, WB_I64), lengths(c)));
+    return !wb__onnx_in(c, 6) ||
+           onnx_attn_allow(a, wb_lt(wb_arange(a->keys, WB_I64), onnx_attn_lengths(c)));
 }
 
 /* The mask of the node, which may have fewer keys: the others are masked. */
-static bool read_mask(const wb__onnx_call *c, attention *a)
+static bool read_mask(const wb__onnx_call *c, onnx_attn_attention *a)
 {
     wb_tensor *mask = wb__onnx_in(c, 3);
     if (!mask) return true;
@@ -138,7 +142,7 @@ static bool read_mask(const wb__onnx_call *c, attention *a)
     const wb_pad_options o = WB__OPTIONS(wb_pad_options, .value = is_bool ? 0 : -INFINITY);
     if (more) mask = wb_pad_with(mask, mask->ndim - 1, 0, more, &o);
     if (!mask) return false;
-    if (is_bool) return allow(a, mask);
+    if (is_bool) return onnx_attn_allow(a, mask);
     a->bias = wb__as(mask, (wb_dtype)a->q->dtype);
     return a->bias;
 }
@@ -146,14 +150,15 @@ static bool read_mask(const wb__onnx_call *c, attention *a)
 /* ---- the operator ---------------------------------------------------------------------------- */
 
 /* Returns x with -inf where a key is masked. */
-static wb_tensor *masked(const attention *a, wb_tensor *x)
+static wb_tensor *onnx_attn_masked(const onnx_attn_attention *a, wb_tensor *x)
 {
     if (a->bias) x = wb_add(x, a->bias);
     return a->allowed ? wb_where(a->allowed, x, wb__number_of(-INFINITY)) : x;
 }
 
 /* Returns the weights of keys for scores with masks: 0 for a query without keys. */
-static wb_tensor *weights(const wb__onnx_call *c, const attention *a, wb_tensor *scores)
+static wb_tensor *onnx_attn_weights(const wb__onnx_call *c, const onnx_attn_attention *a,
+                                    wb_tensor *scores)
 {
     const wb_dtype t = (wb_dtype)a->q->dtype;
     const wb__onnx_type type = (wb__onnx_type)wb__onnx_int(c, "softmax_precision");
@@ -167,7 +172,7 @@ static wb_tensor *weights(const wb__onnx_call *c, const attention *a, wb_tensor 
     wb_tensor *y = wb__as(scores, precision), *zero = wb__literal(0, precision);
     y = y ? wb_softmax(y) : NULL;
     if (y && (a->bias || a->allowed)) {
-        wb_tensor *mask = masked(a, wb__literal(0, t));
+        wb_tensor *mask = onnx_attn_masked(a, wb__literal(0, t));
         mask = mask ? wb__reduce(WB__OP_max, mask, 1u << (mask->ndim - 1), true) : NULL;
         y = wb_where(wb_eq(mask, wb__number_of(-INFINITY)), zero, y);
     }
@@ -175,7 +180,7 @@ static wb_tensor *weights(const wb__onnx_call *c, const attention *a, wb_tensor 
 }
 
 /* Computes the steps, and output 3 if the node has it: the scores, or the weights. */
-static wb_tensor *steps_of(wb__onnx_call *c, const attention *a)
+static wb_tensor *onnx_attn_steps_of(wb__onnx_call *c, const onnx_attn_attention *a)
 {
     const int64_t mode = wb__onnx_int(c, "qk_matmul_output_mode");
     wb_tensor *root = wb__literal(sqrt(a->scale), (wb_dtype)a->q->dtype), *stage[4];
@@ -188,8 +193,8 @@ static wb_tensor *steps_of(wb__onnx_call *c, const attention *a)
     if (a->softcap > 0)
         stage[1] = wb_mul(wb_tanh(wb_div(stage[0], wb__number_of(a->softcap))),
                           wb__number_of(a->softcap));
-    stage[2] = masked(a, stage[1]);
-    stage[3] = stage[2] ? weights(c, a, stage[2]) : NULL;
+    stage[2] = onnx_attn_masked(a, stage[1]);
+    stage[3] = stage[2] ? onnx_attn_weights(c, a, stage[2]) : NULL;
     if (!stage[3]) return NULL;
     if (wb__onnx_wants(c, 3) && !(c->out[3] = wb__as(stage[mode], (wb_dtype)c->in[0]->dtype)))
         return NULL;
@@ -198,8 +203,8 @@ static wb_tensor *steps_of(wb__onnx_call *c, const attention *a)
 
 bool wb__onnx_attention(wb__onnx_call *c)
 {
-    attention a;
-    if (!read_inputs(c, &a) || !read_mask(c, &a) || !read_places(c, &a))
+    onnx_attn_attention a;
+    if (!onnx_attn_read_inputs(c, &a) || !read_mask(c, &a) || !read_places(c, &a))
         return false;
     const wb_dtype t = (wb_dtype)a.q->dtype;
     const bool is_plain = !a.bias && a.softcap == 0 && !wb__onnx_wants(c, 3) &&
@@ -211,7 +216,7 @@ bool wb__onnx_attention(wb__onnx_call *c)
         if (fabs(factor - 1) > 1e-6) q = wb_mul(q, wb__literal(factor, t));
         y = wb_attention(q, a.k, a.v, a.allowed ? a.allowed : WB_NONE);
     } else {
-        y = steps_of(c, &a);
+        y = onnx_attn_steps_of(c, &a);
     }
     if (a.packed && y) {
         const int64_t dims[3] = {y->dims[0], y->dims[2], y->dims[1] * y->dims[3]};
@@ -225,7 +230,8 @@ bool wb__onnx_attention(wb__onnx_call *c)
 
 /* Returns the table of input i, [N, T, n], with an axis of size 1 for the heads; with position_ids
  * it has the rows of [.., n] that they name. */
-static wb_tensor *angles(const wb__onnx_call *c, int i, const wb_tensor *x, int axis, int64_t n)
+static wb_tensor *onnx_attn_angles(const wb__onnx_call *c, int i, const wb_tensor *x, int axis,
+                                   int64_t n)
 {
     wb_tensor *y = c->in[i], *places = wb__onnx_in(c, 3);
     const int steps = axis == 1 ? 2 : 1;
@@ -240,7 +246,7 @@ static wb_tensor *angles(const wb__onnx_call *c, int i, const wb_tensor *x, int 
 }
 
 /* Returns x [..., 2 n] with its halves, or if `pairs` its neighbours, rotated. */
-static wb_tensor *rotated(wb_tensor *x, wb_tensor *cosine, wb_tensor *sine, bool pairs)
+static wb_tensor *onnx_attn_rotated(wb_tensor *x, wb_tensor *cosine, wb_tensor *sine, bool pairs)
 {
     const int64_t n = x->dims[x->ndim - 1];
     wb_tensor *a = pairs ? wb_slice(x, -1, 0, n, 2) : wb_slice(x, -1, 0, n / 2);
@@ -271,10 +277,11 @@ bool wb__onnx_rotary_embedding(wb__onnx_call *c)
     if (n < 2 || n % 2 || n > all)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "rotary_embedding_dim is %lld, of %lld features",
                                (long long)n, (long long)all);
-    wb_tensor *cosine = angles(c, 1, y, axis, n / 2), *sine = angles(c, 2, y, axis, n / 2);
+    wb_tensor *cosine = onnx_attn_angles(c, 1, y, axis, n / 2),
+              *sine = onnx_attn_angles(c, 2, y, axis, n / 2);
     wb_tensor *part = n < all ? wb_slice(y, 3, 0, n) : y;
     if (!cosine || !sine || !part) return false;
-    part = rotated(part, cosine, sine, wb__onnx_int(c, "interleaved"));
+    part = onnx_attn_rotated(part, cosine, sine, wb__onnx_int(c, "interleaved"));
     if (part && n < all) part = wb_concat(3, part, wb_slice(y, 3, n, all));
     return wb__onnx_give(c, part ? wb_reshape_array(part, x->ndim, x->dims) : NULL);
 }

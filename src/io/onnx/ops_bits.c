@@ -11,9 +11,9 @@
 typedef bool integer_function(int64_t x, int64_t y, int bits, int64_t *z);
 typedef struct { integer_function *f; const char *fault; } integer_op;
 
-enum { CHUNK = 256 };
+enum { ONNX_BITS_CHUNK = 256 };
 
-static int64_t elements(const wb_host_array *a)
+static int64_t onnx_bits_elements(const wb_host_array *a)
 {
     int64_t n = 1;
     for (int i = 0; i < a->ndim; i++) n *= a->dims[i];
@@ -24,11 +24,11 @@ static int64_t elements(const wb_host_array *a)
 static int run_integers(int n, const wb_host_array *in, const wb_host_array *out, void *ctx)
 {
     const integer_op *op = ctx;
-    const int64_t size = elements(out);
+    const int64_t size = onnx_bits_elements(out);
     const size_t bytes = wb_dtype_bytes(out->dtype);
-    int64_t x[CHUNK], y[CHUNK];
-    for (int64_t at = 0; at < size; at += CHUNK) {
-        const int64_t m = WB__MIN(CHUNK, size - at);
+    int64_t x[ONNX_BITS_CHUNK], y[ONNX_BITS_CHUNK];
+    for (int64_t at = 0; at < size; at += ONNX_BITS_CHUNK) {
+        const int64_t m = WB__MIN(ONNX_BITS_CHUNK, size - at);
         const size_t from = (size_t)at * bytes;
         wb__convert(x, WB_I64, (const char *)in[0].data + from, out->dtype, m);
         wb__convert(y, WB_I64, (const char *)in[n - 1].data + from, out->dtype, m);
@@ -41,7 +41,7 @@ static int run_integers(int n, const wb_host_array *in, const wb_host_array *out
 }
 
 /* Sets xy[] to the two inputs, broadcast to one shape. */
-static bool both(wb__onnx_call *c, wb_tensor *xy[2])
+static bool onnx_bits_both(wb__onnx_call *c, wb_tensor *xy[2])
 {
     int ndim;
     int64_t dims[WB_MAX_DIMS];
@@ -54,7 +54,7 @@ static bool both(wb__onnx_call *c, wb_tensor *xy[2])
 }
 
 /* Gives the result of n operands, of integers, which have one shape. */
-static bool integers(wb__onnx_call *c, const integer_op *op, int n, wb_tensor *const *x)
+static bool onnx_bits_integers(wb__onnx_call *c, const integer_op *op, int n, wb_tensor *const *x)
 {
     const wb_dtype t = (wb_dtype)x[0]->dtype;
     if (wb__dtype_float(t) || t == WB_BOOL)
@@ -68,25 +68,25 @@ static bool integers(wb__onnx_call *c, const integer_op *op, int n, wb_tensor *c
 static bool of_two(wb__onnx_call *c, const integer_op *op)
 {
     wb_tensor *xy[2];
-    return both(c, xy) && integers(c, op, 2, xy);
+    return onnx_bits_both(c, xy) && onnx_bits_integers(c, op, 2, xy);
 }
 
 /* ---- bits ------------------------------------------------------------------------------------ */
 
 #define WB__UNUSED __attribute__((unused))
-#define BITS(name, value)                                                                          \
+#define ONNX_BITS_BITS(name, value)                                                                \
     static bool name(int64_t x, WB__UNUSED int64_t y, WB__UNUSED int bits, int64_t *z)             \
     {                                                                                              \
         *z = value;                                                                                \
         return true;                                                                               \
     }
-BITS(bits_and, x & y)
-BITS(bits_or, x | y)
-BITS(bits_xor, x ^ y)
-BITS(bits_not, ~x)
+ONNX_BITS_BITS(bits_and, x & y)
+ONNX_BITS_BITS(bits_or, x | y)
+ONNX_BITS_BITS(bits_xor, x ^ y)
+ONNX_BITS_BITS(bits_not, ~x)
 /* A shift by a negative number, or by all bits or more, moves all bits out. */
-BITS(shift_left, y < 0 || y >= bits ? 0 : (int64_t)((uint64_t)x << y))
-BITS(shift_right, y < 0 || y >= bits ? x < 0 ? -1 : 0 : x >> y)
+ONNX_BITS_BITS(shift_left, y < 0 || y >= bits ? 0 : (int64_t)((uint64_t)x << y))
+ONNX_BITS_BITS(shift_right, y < 0 || y >= bits ? x < 0 ? -1 : 0 : x >> y)
 
 #define OF_TWO(name, function)                                                                     \
     bool wb__onnx_##name(wb__onnx_call *c)                                                         \
@@ -101,7 +101,7 @@ OF_TWO(bitwise_xor, bits_xor)
 bool wb__onnx_bitwise_not(wb__onnx_call *c)
 {
     static const integer_op op = {bits_not, NULL};
-    return integers(c, &op, 1, c->in);
+    return onnx_bits_integers(c, &op, 1, c->in);
 }
 
 bool wb__onnx_bit_shift(wb__onnx_call *c)
@@ -112,7 +112,7 @@ bool wb__onnx_bit_shift(wb__onnx_call *c)
 
 /* ---- powers ---------------------------------------------------------------------------------- */
 
-static bool power(int64_t x, int64_t y, WB__UNUSED int bits, int64_t *z)
+static bool onnx_bits_power(int64_t x, int64_t y, WB__UNUSED int bits, int64_t *z)
 {
     uint64_t factor = (uint64_t)x, product = 1;
     if (y < 0) return false;
@@ -127,7 +127,7 @@ static bool power(int64_t x, int64_t y, WB__UNUSED int bits, int64_t *z)
 /* The power has x's dtype.  In i64 each y of another dtype is held. */
 bool wb__onnx_integer_power(wb__onnx_call *c)
 {
-    static const integer_op op = {power, "Pow: an integer to a negative power"};
+    static const integer_op op = {onnx_bits_power, "Pow: an integer to a negative power"};
     int ndim;
     int64_t dims[WB_MAX_DIMS];
     wb_tensor *x = c->in[0], *y = c->in[1];
@@ -135,7 +135,7 @@ bool wb__onnx_integer_power(wb__onnx_call *c)
     if (!wb__broadcast("Pow", x, y, &ndim, dims)) return false;
     wb_tensor *xy[2] = {wb_expand_array(wb__as(x, WB_I64), ndim, dims),
                         wb_expand_array(wb__as(y, WB_I64), ndim, dims)};
-    if (!xy[0] || !xy[1] || !integers(c, &op, 2, xy)) return false;
+    if (!xy[0] || !xy[1] || !onnx_bits_integers(c, &op, 2, xy)) return false;
     return wb__onnx_give(c, wb__as(c->out[0], dtype));
 }
 
@@ -155,11 +155,11 @@ static double remainder_of(double x, double y, bool of_x)
 static int run_remainder(int n, const wb_host_array *in, const wb_host_array *out, void *ctx)
 {
     (void)n;
-    const int64_t size = elements(out);
+    const int64_t size = onnx_bits_elements(out);
     const size_t bytes = wb_dtype_bytes(out->dtype);
-    double x[CHUNK], y[CHUNK];
-    for (int64_t at = 0; at < size; at += CHUNK) {
-        const int64_t m = WB__MIN(CHUNK, size - at);
+    double x[ONNX_BITS_CHUNK], y[ONNX_BITS_CHUNK];
+    for (int64_t at = 0; at < size; at += ONNX_BITS_CHUNK) {
+        const int64_t m = WB__MIN(ONNX_BITS_CHUNK, size - at);
         const size_t from = (size_t)at * bytes;
         wb__convert(x, WB_F64, (const char *)in[0].data + from, out->dtype, m);
         wb__convert(y, WB_F64, (const char *)in[1].data + from, out->dtype, m);
@@ -183,13 +183,13 @@ static int remainder_gradient(wb_tensor *g, wb_tensor *r, int n, wb_tensor *cons
 
 /* The gradient needs no memory that is to be freed; that it has a function for this makes it one of
  * the library. */
-static void nothing(void *ctx) { (void)ctx; }
+static void onnx_bits_nothing(void *ctx) { (void)ctx; }
 
 bool wb__onnx_mod(wb__onnx_call *c)
 {
     static const char yes = 1;
     wb_tensor *xy[2];
-    if (!both(c, xy)) return false;
+    if (!onnx_bits_both(c, xy)) return false;
     const bool of_x = wb__onnx_int(c, "fmod") != 0;
     wb_tensor *x = xy[0], *y = xy[1];
     if (!wb__dtype_float((wb_dtype)x->dtype)) {
@@ -200,6 +200,6 @@ bool wb__onnx_mod(wb__onnx_call *c)
     }
     wb_tensor *r = wb_host_operation(run_remainder, of_x ? (void *)&yes : NULL, (wb_dtype)x->dtype,
                                      x->ndim, x->dims, 2, xy);
-    if (r) r = wb__custom_gradient(r, remainder_gradient, NULL, nothing, 2, xy);
+    if (r) r = wb__custom_gradient(r, remainder_gradient, NULL, onnx_bits_nothing, 2, xy);
     return wb__onnx_give(c, r);
 }

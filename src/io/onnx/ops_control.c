@@ -10,8 +10,8 @@
 /* ---- If -------------------------------------------------------------------------------------- */
 
 /* Sets *yes to the one element of x.  False with the error set. */
-static bool truth(wb__onnx_call *c, const wb__onnx_value *value, wb_tensor *x,
-                  wb__onnx_known known, bool *yes)
+static bool onnx_control_truth(wb__onnx_call *c, const wb__onnx_value *value, wb_tensor *x,
+                               wb__onnx_known known, bool *yes)
 {
     const int64_t *list;
     const int n = wb__onnx_numbers(c, "the condition", value, x, known, &list);
@@ -24,7 +24,7 @@ static bool truth(wb__onnx_call *c, const wb__onnx_value *value, wb_tensor *x,
 }
 
 /* Returns the graph that is the attribute's value.  NULL with the error set. */
-static const wb__onnx_graph *graph_of(wb__onnx_call *c, const char *name)
+static const wb__onnx_graph *onnx_control_graph_of(wb__onnx_call *c, const char *name)
 {
     const wb__onnx_attr *a = wb__onnx_attribute(c, name);
     if (a && a->g) return a->g;
@@ -36,7 +36,7 @@ bool wb__onnx_if(wb__onnx_call *c)
 {
     int64_t yes = 0;
     if (!wb__onnx_input_int(c, 0, &yes)) return false;
-    const wb__onnx_graph *g = graph_of(c, yes ? "then_branch" : "else_branch");
+    const wb__onnx_graph *g = onnx_control_graph_of(c, yes ? "then_branch" : "else_branch");
     if (!g) return false;
     if (g->n_outputs != c->n_out)
         return wb__onnx_refuse(c, WB_ERROR_FORMAT, "has %d outputs, and its graph '%.100s' %d",
@@ -65,10 +65,10 @@ typedef struct {
     wb_tensor **scanned;                /* [done][n_scans] */
     wb__onnx_known *scanned_known;
     int capacity, known_capacity;       /* of these two lists */
-} loop;
+} onnx_control_loop;
 
 /* An i64 or bool of no dimensions, on the CPU */
-static wb_tensor *number(int64_t value, wb_dtype dtype)
+static wb_tensor *onnx_control_number(int64_t value, wb_dtype dtype)
 {
     wb__apart a;
     const uint8_t byte = value != 0;
@@ -79,7 +79,7 @@ static wb_tensor *number(int64_t value, wb_dtype dtype)
 }
 
 /* Reads the trip count and the condition, and checks the numbers of inputs and outputs. */
-static bool loop_begin(wb__onnx_call *c, loop *l)
+static bool loop_begin(wb__onnx_call *c, onnx_control_loop *l)
 {
     int64_t yes = 1;
     const wb__onnx_graph *g = l->body;
@@ -107,18 +107,18 @@ static bool loop_begin(wb__onnx_call *c, loop *l)
 }
 
 /* Calls the body once. */
-static bool iterate(wb__onnx_call *c, loop *l)
+static bool onnx_control_iterate(wb__onnx_call *c, onnx_control_loop *l)
 {
     const wb__onnx_graph *g = l->body;
     if (++c->run->iterations > ITERATIONS)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "the loops of a call have more than %d "
                                "iterations, which are unrolled", ITERATIONS);
-    l->in[0] = number(l->done, WB_I64);
-    l->in[1] = number(l->goes_on, WB_BOOL);
+    l->in[0] = onnx_control_number(l->done, WB_I64);
+    l->in[1] = onnx_control_number(l->goes_on, WB_BOOL);
     l->in_known[0] = l->in_known[1] = l->known;
     if (!l->in[0] || !l->in[1]) return false;
     if (!wb__onnx_subgraph(c, g, g->n_inputs, l->in, l->in_known, l->out, l->out_known) ||
-        !truth(c, &g->values[g->outputs[0]], l->out[0], l->out_known[0], &l->goes_on))
+        !onnx_control_truth(c, &g->values[g->outputs[0]], l->out[0], l->out_known[0], &l->goes_on))
         return false;
     l->known = WB__MIN(l->known, l->out_known[0]);
     for (int i = 0; i < l->n; i++) {
@@ -139,7 +139,7 @@ static bool iterate(wb__onnx_call *c, loop *l)
 }
 
 /* The collected output of a loop without iterations: of size 0 along the new axis. */
-static wb_tensor *nothing(wb__onnx_call *c, const wb__onnx_value *value)
+static wb_tensor *onnx_control_nothing(wb__onnx_call *c, const wb__onnx_value *value)
 {
     const wb_dtype dtype = wb__onnx_dtype(value->type);
     int64_t dims[WB_MAX_DIMS] = {0};
@@ -154,12 +154,13 @@ static wb_tensor *nothing(wb__onnx_call *c, const wb__onnx_value *value)
 
 /* Returns collected output i.  The results of the iterations may be on several devices, if some of
  * them do not vary; then all go to the device of the call. */
-static wb_tensor *collected(wb__onnx_call *c, const loop *l, int i, wb__onnx_known *known)
+static wb_tensor *onnx_control_collected(wb__onnx_call *c, const onnx_control_loop *l, int i,
+                                         wb__onnx_known *known)
 {
     const wb__onnx_value *value = &l->body->values[l->body->outputs[1 + l->n + i]];
     wb__apart a;
     *known = l->known;
-    if (!l->done) return nothing(c, value);
+    if (!l->done) return onnx_control_nothing(c, value);
     wb_tensor **list = wb__alloc((size_t)l->done * sizeof *list);
     if (!list) return NULL;
     for (int64_t k = 0; k < l->done; k++)
@@ -179,17 +180,18 @@ static wb_tensor *collected(wb__onnx_call *c, const loop *l, int i, wb__onnx_kno
     return x;
 }
 
-static bool run_loop(wb__onnx_call *c, loop *l)
+static bool run_loop(wb__onnx_call *c, onnx_control_loop *l)
 {
     if (!loop_begin(c, l)) return false;
     while (l->goes_on && l->done < l->most)
-        if (!iterate(c, l)) return false;
+        if (!onnx_control_iterate(c, l)) return false;
     for (int i = 0; i < c->n_out; i++) {
         wb__onnx_known *known = &c->run->out_known[i];
         if (i < l->n) {
             c->out[i] = l->in[2 + i];
             *known = WB__MIN(l->known, l->in_known[2 + i]);
-        } else if (wb__onnx_wants(c, i) && !(c->out[i] = collected(c, l, i - l->n, known))) {
+        } else if (wb__onnx_wants(c, i) && !(c->out[i] = onnx_control_collected(c, l, i - l->n,
+                                                                                known))) {
             return false;
         }
     }
@@ -198,7 +200,7 @@ static bool run_loop(wb__onnx_call *c, loop *l)
 
 bool wb__onnx_loop(wb__onnx_call *c)
 {
-    loop l = {.body = graph_of(c, "body")};
+    onnx_control_loop l = {.body = onnx_control_graph_of(c, "body")};
     if (!l.body) return false;
     const size_t n = (size_t)WB__MAX(l.body->n_inputs, c->n_in) + 2;
     const size_t n_out = (size_t)l.body->n_outputs + 1;
@@ -220,7 +222,7 @@ bool wb__onnx_loop(wb__onnx_call *c)
 /* ---- constants ------------------------------------------------------------------------------- */
 
 /* Makes the constant of an attribute other than `value`. */
-static wb_tensor *listed(wb__onnx_call *c, const wb__onnx_attr *a)
+static wb_tensor *onnx_control_listed(wb__onnx_call *c, const wb__onnx_attr *a)
 {
     const int64_t n = a->n;
     if (!strcmp(a->name, "value_int") && a->type == WB__ONNX_IS_INT)
@@ -245,7 +247,8 @@ bool wb__onnx_constant_node(wb__onnx_call *c)
     const wb__onnx_attr *a = c->node->attrs;
     if (!strcmp(a->name, "value") && a->t) return wb__onnx_give(c, wb__onnx_constant(c, a->t));
     wb_tensor *kept = wb__onnx_cached(c->run->state, wb_default_device(), a);
-    if (!kept) kept = wb__onnx_cache(c->run->state, wb_default_device(), a, listed(c, a));
+    if (!kept)
+        kept = wb__onnx_cache(c->run->state, wb_default_device(), a, onnx_control_listed(c, a));
     return wb__onnx_give(c, kept);
 }
 
@@ -298,7 +301,7 @@ bool wb__onnx_size(wb__onnx_call *c)
 
 /* ---- Cast ------------------------------------------------------------------------------------ */
 
-static bool cast(wb__onnx_call *c, wb_dtype dtype)
+static bool onnx_control_cast(wb__onnx_call *c, wb_dtype dtype)
 {
     wb_tensor *x = c->in[0];
     if (!dtype) return false;
@@ -308,12 +311,12 @@ static bool cast(wb__onnx_call *c, wb_dtype dtype)
 /* The attributes `saturate` and `round_mode` are about float8, which Weber lacks. */
 bool wb__onnx_cast(wb__onnx_call *c)
 {
-    return cast(c, wb__onnx_dtype_in(c, "to", 0));
+    return onnx_control_cast(c, wb__onnx_dtype_in(c, "to", 0));
 }
 
 bool wb__onnx_cast_like(wb__onnx_call *c)
 {
-    return cast(c, (wb_dtype)c->in[1]->dtype);
+    return onnx_control_cast(c, (wb_dtype)c->in[1]->dtype);
 }
 
 /* ---- Range and EyeLike ----------------------------------------------------------------------- */

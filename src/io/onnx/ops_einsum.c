@@ -4,30 +4,34 @@
 
 #include <string.h>
 
-enum { LETTERS = 128, OPERANDS = 32 };
+enum { ONNX_EINSUM_LETTERS = 128, OPERANDS = 32 };
 
 /* Letters for the axes of "...", of which an operand with fewer axes there has the last ones. */
 typedef struct {
     int n;
     char letter[WB_MAX_DIMS];
     int64_t size[WB_MAX_DIMS];
-    bool used[LETTERS];                 /* the equation has the letter */
+    bool used[ONNX_EINSUM_LETTERS];     /* the equation has the letter */
 } ellipsis;
 
 /* An operand's part of the equation. */
-typedef struct { const char *text, *dots; int length, letters, before; } term;
+typedef struct { const char *text, *dots; int length, letters, before; } onnx_einsum_term;
 
-static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+static bool onnx_einsum_is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
 
 /* Reads the letters from `text` on, up to a comma, "->" or the end, into *t; `before` are those
  * before the dots. */
-static bool read_term(const wb__onnx_call *c, const char *text, ellipsis *e, term *t)
+static bool onnx_einsum_read_term(const wb__onnx_call *c, const char *text, ellipsis *e,
+                                  onnx_einsum_term *t)
 {
-    *t = (term){.text = text};
+    *t = (onnx_einsum_term){.text = text};
     const char *at = text;
     for (; *at && *at != ',' && *at != '-'; at++) {
-        if (is_letter(*at)) e->used[(int)*at] = true;
-        if (is_letter(*at)) t->letters++;
+        if (onnx_einsum_is_letter(*at)) e->used[(int)*at] = true;
+        if (onnx_einsum_is_letter(*at)) t->letters++;
         if (*at != '.') continue;
         if (t->dots || !wb__begins(at, "..."))
             return wb__onnx_refuse(c, WB_ERROR_FORMAT, "the dots in \"%s\"", text);
@@ -40,11 +44,11 @@ static bool read_term(const wb__onnx_call *c, const char *text, ellipsis *e, ter
 }
 
 /* Reads the terms of all operands; *rest is the text behind them. */
-static bool read_terms(const wb__onnx_call *c, const char *text, ellipsis *e, term *terms,
-                       const char **rest)
+static bool read_terms(const wb__onnx_call *c, const char *text, ellipsis *e,
+                       onnx_einsum_term *terms, const char **rest)
 {
     for (int i = 0; i < c->n_in; i++) {
-        if (!read_term(c, text, e, &terms[i])) return false;
+        if (!onnx_einsum_read_term(c, text, e, &terms[i])) return false;
         text += terms[i].length;
         if (i + 1 < c->n_in ? *text != ',' : *text == ',')
             return wb__onnx_refuse(c, WB_ERROR_FORMAT, "the equation \"%s\" is not for %d inputs",
@@ -56,13 +60,13 @@ static bool read_terms(const wb__onnx_call *c, const char *text, ellipsis *e, te
 }
 
 /* Chooses the letters of the dots, and finds the sizes to which these axes broadcast. */
-static bool choose_letters(const wb__onnx_call *c, const term *terms, ellipsis *e)
+static bool choose_letters(const wb__onnx_call *c, const onnx_einsum_term *terms, ellipsis *e)
 {
     for (int i = 0; i < c->n_in; i++)
         if (terms[i].dots) e->n = WB__MAX(e->n, c->in[i]->ndim - terms[i].letters);
     int n = 0;
     for (int k = 'z'; n < e->n && k >= 'A'; k--)
-        if (is_letter((char)k) && !e->used[k]) e->letter[n++] = (char)k;
+        if (onnx_einsum_is_letter((char)k) && !e->used[k]) e->letter[n++] = (char)k;
     if (n < e->n) return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "the equation uses all letters");
     for (int i = 0; i < e->n; i++) e->size[i] = 1;
     for (int i = 0; i < c->n_in; i++) {
@@ -76,7 +80,8 @@ static bool choose_letters(const wb__onnx_call *c, const term *terms, ellipsis *
 }
 
 /* Returns operand i with the axes of its dots broadcast. */
-static wb_tensor *broadcast(const wb__onnx_call *c, const term *t, const ellipsis *e, int i)
+static wb_tensor *onnx_einsum_broadcast(const wb__onnx_call *c, const onnx_einsum_term *t,
+                                        const ellipsis *e, int i)
 {
     wb_tensor *x = c->in[i];
     const int m = x->ndim - t->letters;
@@ -87,7 +92,7 @@ static wb_tensor *broadcast(const wb__onnx_call *c, const term *t, const ellipsi
 }
 
 /* Appends a term in which the last m letters replace the dots. */
-static char *add_term(char *to, const term *t, const ellipsis *e, int m)
+static char *add_term(char *to, const onnx_einsum_term *t, const ellipsis *e, int m)
 {
     for (const char *at = t->text; at < t->text + t->length; at++) {
         if (at == t->dots) {
@@ -101,15 +106,15 @@ static char *add_term(char *to, const term *t, const ellipsis *e, int m)
 
 /* Appends the result: the letters of the file, or those of the dots and then the letters that occur
  * once, in alphabetical order.  NULL with the error set. */
-static char *add_result(const wb__onnx_call *c, char *to, const char *rest, const term *terms,
-                        ellipsis *e)
+static char *onnx_einsum_add_result(const wb__onnx_call *c, char *to, const char *rest,
+                                    const onnx_einsum_term *terms, ellipsis *e)
 {
-    term result;
+    onnx_einsum_term result;
     *to++ = '-';
     *to++ = '>';
     if (*rest) {
-        if (rest[1] == '>' && read_term(c, rest + 2, e, &result) && !rest[2 + result.length] &&
-            (result.dots || !e->n))
+        if (rest[1] == '>' && onnx_einsum_read_term(c, rest + 2, e, &result) &&
+            !rest[2 + result.length] && (result.dots || !e->n))
             return add_term(to, &result, e, e->n);
         wb__onnx_refuse(c, WB_ERROR_FORMAT, "the result \"%s\" of its equation", rest);
         return NULL;
@@ -120,7 +125,7 @@ static char *add_result(const wb__onnx_call *c, char *to, const char *rest, cons
         int uses = 0;
         for (int i = 0; i < c->n_in; i++)
             for (int j = 0; j < terms[i].length; j++) uses += terms[i].text[j] == k;
-        if (is_letter((char)k) && uses == 1) *to++ = (char)k;
+        if (onnx_einsum_is_letter((char)k) && uses == 1) *to++ = (char)k;
     }
     return to;
 }
@@ -130,10 +135,11 @@ static char *add_result(const wb__onnx_call *c, char *to, const char *rest, cons
 static char *without_dots(const wb__onnx_call *c, const char *text, wb_tensor **operands)
 {
     ellipsis e = {0};
-    term terms[OPERANDS];
+    onnx_einsum_term terms[OPERANDS];
     const char *rest = "";
     if (!read_terms(c, text, &e, terms, &rest) || !choose_letters(c, terms, &e)) return NULL;
-    char *made = wb__alloc(strlen(text) + (OPERANDS + 2) * WB_MAX_DIMS + LETTERS), *to = made;
+    char *made = wb__alloc(strlen(text) + (OPERANDS + 2) * WB_MAX_DIMS + ONNX_EINSUM_LETTERS),
+         *to = made;
     for (int i = 0; made && i < c->n_in; i++) {
         const int m = c->in[i]->ndim - terms[i].letters;
         if (terms[i].dots ? m < 0 : m != 0) {
@@ -141,11 +147,12 @@ static char *without_dots(const wb__onnx_call *c, const char *text, wb_tensor **
                             wb_describe(c->in[i]));
             return wb__free(made), NULL;
         }
-        if (!(operands[i] = broadcast(c, &terms[i], &e, i))) return wb__free(made), NULL;
+        if (!(operands[i] = onnx_einsum_broadcast(c, &terms[i], &e, i)))
+            return wb__free(made), NULL;
         if (i) *to++ = ',';
         to = add_term(to, &terms[i], &e, terms[i].dots ? m : 0);
     }
-    to = made ? add_result(c, to, rest, terms, &e) : NULL;
+    to = made ? onnx_einsum_add_result(c, to, rest, terms, &e) : NULL;
     if (to) *to = 0;
     else wb__free(made);
     return to ? made : NULL;

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-static wb_tensor *number(double v) { return wb__number_of(v); }
+static wb_tensor *onnx_elementwise_number(double v) { return wb__number_of(v); }
 
 /* ---- Clip ------------------------------------------------------------------------------------ */
 
@@ -16,8 +16,8 @@ bool wb__onnx_clip(wb__onnx_call *c)
         if (wb__onnx_in(c, 1) && !(low = wb__onnx_number(c, 1))) return false;
         if (wb__onnx_in(c, 2) && !(high = wb__onnx_number(c, 2))) return false;
     } else {
-        if (wb__onnx_attribute(c, "min")) low = number(wb__onnx_real(c, "min"));
-        if (wb__onnx_attribute(c, "max")) high = number(wb__onnx_real(c, "max"));
+        if (wb__onnx_attribute(c, "min")) low = onnx_elementwise_number(wb__onnx_real(c, "min"));
+        if (wb__onnx_attribute(c, "max")) high = onnx_elementwise_number(wb__onnx_real(c, "max"));
     }
     if (low) y = wb_maximum(y, low);
     if (high) y = wb_minimum(y, high);
@@ -28,7 +28,7 @@ bool wb__onnx_clip(wb__onnx_call *c)
 
 /* Returns x to a power that is computed by few products, which is right for integers too.  NULL:
  * there are none, or out of memory. */
-static wb_tensor *products(wb_tensor *x, double power)
+static wb_tensor *onnx_elementwise_products(wb_tensor *x, double power)
 {
     if (power == 1) return wb__unchanged(x);
     if (power == 2) return wb_square(x);
@@ -55,7 +55,7 @@ bool wb__onnx_pow(wb__onnx_call *c)
     double power = INFINITY;
     if (y->size == 1 && y->ndim <= x->ndim && wb__onnx_is_fixed(c, 1)) {
         if (!wb__onnx_input_real(c, 1, &power)) return false;
-        wb_tensor *z = products(x, power);
+        wb_tensor *z = onnx_elementwise_products(x, power);
         if (z) return wb__onnx_give(c, z);
     }
     if (!wb__dtype_float(dtype) && !wb__dtype_float(of_y)) return wb__onnx_integer_power(c);
@@ -74,8 +74,11 @@ bool wb__onnx_shrink(wb__onnx_call *c)
     const bool wide = dtype == WB_I32 || dtype == WB_I64;
     wb_tensor *x = c->in[0];
     if (!wb__dtype_float(dtype)) x = wb__as(x, wide ? WB_F64 : WB_F32);
-    wb_tensor *above = wb_where(wb_gt(x, number(lambda)), wb_sub(x, number(bias)), number(0));
-    wb_tensor *y = wb_where(wb_lt(x, number(-lambda)), wb_add(x, number(bias)), above);
+    wb_tensor *above = wb_where(wb_gt(x, onnx_elementwise_number(lambda)),
+                                wb_sub(x, onnx_elementwise_number(bias)),
+                                onnx_elementwise_number(0));
+    wb_tensor *y = wb_where(wb_lt(x, onnx_elementwise_number(-lambda)),
+                            wb_add(x, onnx_elementwise_number(bias)), above);
     return wb__onnx_give(c, wb__as(y, dtype));
 }
 
@@ -92,5 +95,5 @@ bool wb__onnx_prelu(wb__onnx_call *c)
     if (!fits)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "the slope %s does not broadcast to %s",
                                wb_describe(slope), wb_describe(x));
-    return wb__onnx_give(c, wb_where(wb_gt(x, number(0)), x, wb_mul(x, slope)));
+    return wb__onnx_give(c, wb_where(wb_gt(x, onnx_elementwise_number(0)), x, wb_mul(x, slope)));
 }

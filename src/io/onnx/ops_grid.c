@@ -8,14 +8,14 @@
 
 #include <string.h>
 
-typedef enum { LINEAR, NEAREST, CUBIC } interpolation;
-typedef enum { ZEROS, BORDER, REFLECTION } outside;
+typedef enum { ONNX_GRID_LINEAR, ONNX_GRID_NEAREST, ONNX_GRID_CUBIC } onnx_grid_interpolation;
+typedef enum { ONNX_GRID_ZEROS, BORDER, REFLECTION } onnx_grid_outside;
 
 typedef struct {
     int axes;
     int64_t batch, size[3];
-    interpolation mode;
-    outside padding;
+    onnx_grid_interpolation mode;
+    onnx_grid_outside padding;
     bool corners;                       /* -1 and 1 are the centres of the outermost elements */
     wb_dtype index;
     wb_tensor *rows;                    /* [N S, C] */
@@ -24,38 +24,41 @@ typedef struct {
 
 /* ---- positions ------------------------------------------------------------------------------- */
 
-static wb_tensor *plus(wb_tensor *x, double v) { return wb_add(x, wb__number_of(v)); }
-static wb_tensor *times(wb_tensor *x, double v) { return wb_mul(x, wb__number_of(v)); }
+static wb_tensor *onnx_grid_plus(wb_tensor *x, double v) { return wb_add(x, wb__number_of(v)); }
+static wb_tensor *onnx_grid_times(wb_tensor *x, double v) { return wb_mul(x, wb__number_of(v)); }
 
 /* Returns x reflected at the borders of an axis of n elements until it is between them: with a
  * period of twice their distance. */
-static wb_tensor *reflected(const sampler *s, wb_tensor *x, int64_t n)
+static wb_tensor *onnx_grid_reflected(const sampler *s, wb_tensor *x, int64_t n)
 {
     const double low = s->corners ? 0 : -0.5, width = (double)(s->corners ? n - 1 : n);
-    if (width == 0) return times(x, 0);
-    wb_tensor *turns = wb_stop_gradient(wb_floor(times(plus(x, -low), 0.5 / width)));
-    wb_tensor *rest = wb_sub(plus(x, -low), times(turns, 2 * width));
-    return plus(wb_minimum(rest, plus(wb_neg(rest), 2 * width)), low);
+    if (width == 0) return onnx_grid_times(x, 0);
+    wb_tensor *turns = wb_stop_gradient(
+        wb_floor(onnx_grid_times(onnx_grid_plus(x, -low), 0.5 / width)));
+    wb_tensor *rest = wb_sub(onnx_grid_plus(x, -low), onnx_grid_times(turns, 2 * width));
+    return onnx_grid_plus(wb_minimum(rest, onnx_grid_plus(wb_neg(rest), 2 * width)), low);
 }
 
-static wb_tensor *limited(wb_tensor *x, int64_t n)
+static wb_tensor *onnx_grid_limited(wb_tensor *x, int64_t n)
 {
     return wb_minimum(wb_maximum(x, wb__number_of(0)), wb__number_of((double)(n - 1)));
 }
 
 /* Sets floor and rest of the positions along axis i of space, of which `grid` has the numbers.
  * Cubic interpolation beyond a border reads the elements there, as in PyTorch. */
-static bool find(sampler *s, wb_tensor *grid, int i)
+static bool onnx_grid_find(sampler *s, wb_tensor *grid, int i)
 {
     const int64_t n = s->size[i], at = s->axes - 1 - i;
     const double low = s->corners ? 0 : -0.5, high = (double)(n - 1) - low;
     wb_tensor *p = wb_squeeze(wb_slice(grid, -1, at, at + 1), -1);
-    p = plus(p, 1);
-    p = s->corners ? times(p, (double)(n - 1) / 2) : plus(times(p, (double)n / 2), -0.5);
-    if (s->mode == NEAREST) p = wb__onnx_rounded(wb_stop_gradient(p));
-    if (s->padding == REFLECTION || (s->padding == BORDER && s->mode != CUBIC)) {
+    p = onnx_grid_plus(p, 1);
+    p = s->corners ? onnx_grid_times(p, (double)(n - 1) / 2)
+                   : onnx_grid_plus(onnx_grid_times(p, (double)n / 2), -0.5);
+    if (s->mode == ONNX_GRID_NEAREST) p = wb__onnx_rounded(wb_stop_gradient(p));
+    if (s->padding == REFLECTION || (s->padding == BORDER && s->mode != ONNX_GRID_CUBIC)) {
         wb_tensor *out = wb_or(wb_lt(p, wb__number_of(low)), wb_gt(p, wb__number_of(high)));
-        p = wb_where(out, s->padding == BORDER ? limited(p, n) : reflected(s, p, n), p);
+        p = wb_where(
+            out, s->padding == BORDER ? onnx_grid_limited(p, n) : onnx_grid_reflected(s, p, n), p);
     }
     s->floor[i] = p ? wb_stop_gradient(wb_floor(p)) : NULL;
     s->rest[i] = wb_sub(p, s->floor[i]);
@@ -65,26 +68,29 @@ static bool find(sampler *s, wb_tensor *grid, int i)
 /* ---- elements -------------------------------------------------------------------------------- */
 
 /* Returns the weight of the element at floor + t, where the position is at floor + rest. */
-static wb_tensor *weight(const sampler *s, int i, int t)
+static wb_tensor *onnx_grid_weight(const sampler *s, int i, int t)
 {
     const double a = -0.75;
-    wb_tensor *r = s->rest[i], *d = t > 0 ? plus(wb_neg(r), t) : plus(r, -t);
-    if (s->mode == LINEAR) return plus(wb_neg(d), 1);
+    wb_tensor *r = s->rest[i], *d = t > 0 ? onnx_grid_plus(wb_neg(r), t) : onnx_grid_plus(r, -t);
+    if (s->mode == ONNX_GRID_LINEAR) return onnx_grid_plus(wb_neg(d), 1);
     if (t == 0 || t == 1)
-        return plus(wb_mul(plus(times(d, a + 2), -(a + 3)), wb_square(d)), 1);
-    return plus(wb_mul(plus(wb_mul(plus(times(d, a), -5 * a), d), 8 * a), d), -4 * a);
+        return onnx_grid_plus(
+            wb_mul(onnx_grid_plus(onnx_grid_times(d, a + 2), -(a + 3)), wb_square(d)), 1);
+    return onnx_grid_plus(
+        wb_mul(onnx_grid_plus(wb_mul(onnx_grid_plus(onnx_grid_times(d, a), -5 * a), d), 8 * a), d),
+        -4 * a);
 }
 
 /* Returns the rows of x at floor + t[i] along each axis, [N, ..., C]. */
-static wb_tensor *elements(const sampler *s, const int *t)
+static wb_tensor *onnx_grid_elements(const sampler *s, const int *t)
 {
     wb_tensor *inside = NULL, *at = NULL;
     int64_t each = 1;
     for (int i = 0; i < s->axes; i++) {
         const int64_t n = s->size[i];
-        wb_tensor *j = plus(s->floor[i], t[i]);
-        if (s->padding == REFLECTION) j = reflected(s, j, n);
-        if (s->padding != ZEROS) j = limited(j, n);
+        wb_tensor *j = onnx_grid_plus(s->floor[i], t[i]);
+        if (s->padding == REFLECTION) j = onnx_grid_reflected(s, j, n);
+        if (s->padding != ONNX_GRID_ZEROS) j = onnx_grid_limited(j, n);
         wb_tensor *in = wb_and(wb_ge(j, wb__number_of(0)), wb_lt(j, wb__number_of((double)n)));
         j = wb__as(wb_where(in, j, wb__number_of(0)), s->index);
         at = at ? wb_add(wb_mul(at, wb__literal((double)n, s->index)), j) : j;
@@ -100,19 +106,20 @@ static wb_tensor *elements(const sampler *s, const int *t)
 }
 
 /* Returns the weighted sum over the axes from i on; t has the elements along those before. */
-static wb_tensor *sampled(const sampler *s, int i, int *t)
+static wb_tensor *onnx_grid_sampled(const sampler *s, int i, int *t)
 {
     wb_tensor *sum = NULL;
-    if (i == s->axes) return elements(s, t);
-    if (s->mode == NEAREST) {
+    if (i == s->axes) return onnx_grid_elements(s, t);
+    if (s->mode == ONNX_GRID_NEAREST) {
         t[i] = 0;
-        return sampled(s, i + 1, t);
+        return onnx_grid_sampled(s, i + 1, t);
     }
-    const int first = s->mode == LINEAR ? 0 : -1, last = s->mode == LINEAR ? 1 : 2;
+    const int first = s->mode == ONNX_GRID_LINEAR ? 0 : -1,
+              last = s->mode == ONNX_GRID_LINEAR ? 1 : 2;
     for (int k = first; k <= last; k++) {
         t[i] = k;
-        wb_tensor *w = weight(s, i, k);
-        wb_tensor *part = wb_mul(sampled(s, i + 1, t), w ? wb_unsqueeze(w, -1) : NULL);
+        wb_tensor *w = onnx_grid_weight(s, i, k);
+        wb_tensor *part = wb_mul(onnx_grid_sampled(s, i + 1, t), w ? wb_unsqueeze(w, -1) : NULL);
         sum = sum ? wb_add(sum, part) : part;
         if (!sum) return NULL;
     }
@@ -123,8 +130,8 @@ static bool read_sampler(const wb__onnx_call *c, sampler *s)
 {
     const wb_tensor *x = c->in[0], *grid = c->in[1];
     *s = (sampler){.axes = x->ndim - 2, .batch = x->ndim ? x->dims[0] : 0,
-                   .mode = (interpolation)wb__onnx_word(c, "mode"),
-                   .padding = (outside)wb__onnx_word(c, "padding_mode"),
+                   .mode = (onnx_grid_interpolation)wb__onnx_word(c, "mode"),
+                   .padding = (onnx_grid_outside)wb__onnx_word(c, "padding_mode"),
                    .corners = wb__onnx_int(c, "align_corners")};
     if (s->axes < 1 || s->axes > 3 || grid->ndim != x->ndim || !x->size ||
         grid->dims[0] != x->dims[0] || grid->dims[grid->ndim - 1] != s->axes)
@@ -150,8 +157,8 @@ bool wb__onnx_grid_sample(wb__onnx_call *c)
         s.rows = wb_reshape_array(s.rows, 2, (int64_t[]){x->size / x->dims[1], x->dims[1]});
     wb_tensor *grid = wb__as(c->in[1], (wb_dtype)wide->dtype);
     for (int i = 0; i < s.axes; i++)
-        if (!s.rows || !grid || !find(&s, grid, i)) return false;
-    wb_tensor *y = sampled(&s, 0, t);
+        if (!s.rows || !grid || !onnx_grid_find(&s, grid, i)) return false;
+    wb_tensor *y = onnx_grid_sampled(&s, 0, t);
     order[1] = n - 1;
     for (int i = 2; i < n; i++) order[i] = i - 1;
     y = y ? wb_permute_array(y, n, order) : NULL;

@@ -10,10 +10,10 @@
 /* The dtype of places among n elements. */
 static wb_dtype places_in(int64_t n) { return n > INT32_MAX ? WB_I64 : WB_I32; }
 
-static wb_tensor *number(int64_t v, wb_dtype t) { return wb__literal((double)v, t); }
+static wb_tensor *onnx_index_number(int64_t v, wb_dtype t) { return wb__literal((double)v, t); }
 
 /* Whether input i is of integers; else sets the error. */
-static bool has_index(const wb__onnx_call *c, int i)
+static bool onnx_index_has_index(const wb__onnx_call *c, int i)
 {
     const wb_dtype t = (wb_dtype)c->in[i]->dtype;
     if (!wb__dtype_float(t) && t != WB_BOOL) return true;
@@ -23,7 +23,7 @@ static bool has_index(const wb__onnx_call *c, int i)
 
 /* Whether the indices, input 1, are in range if they are fixed: index i is one of n[i % k]
  * elements.  Else sets the error. */
-static bool in_range(const wb__onnx_call *c, int k, const int64_t *n)
+static bool onnx_index_in_range(const wb__onnx_call *c, int k, const int64_t *n)
 {
     const int64_t *list;
     if (!wb__onnx_is_fixed(c, 1)) return true;
@@ -36,30 +36,32 @@ static bool in_range(const wb__onnx_call *c, int k, const int64_t *n)
 }
 
 /* Returns the index into n elements, counted from the start. */
-static wb_tensor *from_start(wb_tensor *index, int64_t n)
+static wb_tensor *onnx_index_from_start(wb_tensor *index, int64_t n)
 {
     if (!index || index->dtype == WB_U8) return index;
     if (index->dtype != WB_I64) index = wb__as(index, places_in(n));
     if (!index) return NULL;
     const wb_dtype t = (wb_dtype)index->dtype;
-    return wb_where(wb_lt(index, number(0, t)), wb_add(index, number(n, t)), index);
+    return wb_where(wb_lt(index, onnx_index_number(0, t)), wb_add(index, onnx_index_number(n, t)),
+                    index);
 }
 
 /* Sets *at to index · step + *at in the dtype t, and *inside to whether the index is in 0 to n - 1
  * and *inside, if it is not NULL, holds. */
-static void add_place(wb_tensor *index, int64_t n, int64_t step, wb_dtype t, wb_tensor **at,
-                      wb_tensor **inside)
+static void onnx_index_add_place(wb_tensor *index, int64_t n, int64_t step, wb_dtype t,
+                                 wb_tensor **at, wb_tensor **inside)
 {
-    index = wb__as(from_start(index, n), WB_I64);
-    wb_tensor *in = wb_and(wb_ge(index, number(0, WB_I64)), wb_lt(index, number(n, WB_I64)));
+    index = wb__as(onnx_index_from_start(index, n), WB_I64);
+    wb_tensor *in = wb_and(wb_ge(index, onnx_index_number(0, WB_I64)),
+                           wb_lt(index, onnx_index_number(n, WB_I64)));
     *inside = *inside ? wb_and(*inside, in) : in;
-    *at = wb_add(wb_mul(wb__as(index, t), number(step, t)), *at);
+    *at = wb_add(wb_mul(wb__as(index, t), onnx_index_number(step, t)), *at);
 }
 
 /* ---- Gather ---------------------------------------------------------------------------------- */
 
 /* The element of one fixed index: a slice, which costs nothing. */
-static bool gather_one(wb__onnx_call *c, int axis)
+static bool onnx_index_gather_one(wb__onnx_call *c, int axis)
 {
     int64_t at = 0, dims[2 * WB_MAX_DIMS];
     wb_tensor *x = c->in[0];
@@ -76,18 +78,18 @@ static bool gather_one(wb__onnx_call *c, int axis)
 
 bool wb__onnx_gather(wb__onnx_call *c)
 {
-    if (!has_index(c, 1)) return false;
+    if (!onnx_index_has_index(c, 1)) return false;
     wb_tensor *x = c->in[0];
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
-    if (axis < 0 || !in_range(c, 1, &x->dims[axis])) return false;
-    if (c->in[1]->size == 1 && wb__onnx_is_fixed(c, 1)) return gather_one(c, axis);
-    return wb__onnx_give(c, wb_take(x, from_start(c->in[1], x->dims[axis]), axis));
+    if (axis < 0 || !onnx_index_in_range(c, 1, &x->dims[axis])) return false;
+    if (c->in[1]->size == 1 && wb__onnx_is_fixed(c, 1)) return onnx_index_gather_one(c, axis);
+    return wb__onnx_give(c, wb_take(x, onnx_index_from_start(c->in[1], x->dims[axis]), axis));
 }
 
 /* Along the other axes the indices may have fewer elements than x, of which the first are used. */
 bool wb__onnx_gather_elements(wb__onnx_call *c)
 {
-    if (!has_index(c, 1)) return false;
+    if (!onnx_index_has_index(c, 1)) return false;
     wb_tensor *x = c->in[0], *index = c->in[1];
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
     if (axis < 0) return false;
@@ -100,8 +102,8 @@ bool wb__onnx_gather_elements(wb__onnx_call *c)
     if (!fits)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "indices %s do not fit %s along axis %d",
                                wb_describe(index), wb_describe(x), axis);
-    if (!in_range(c, 1, &x->dims[axis])) return false;
-    wb_tensor *at = from_start(index, x->dims[axis]);
+    if (!onnx_index_in_range(c, 1, &x->dims[axis])) return false;
+    wb_tensor *at = onnx_index_from_start(index, x->dims[axis]);
     return wb__onnx_give(c, wb_take_along(wb__onnx_place(x, start, dims), at, axis));
 }
 
@@ -113,15 +115,16 @@ typedef struct {
     int first, k;
     int64_t batches, rows, row, count;  /* products of the sizes of x before, along and behind these
                                            axes; number of the indices */
-} rows_of;
+} onnx_index_rows_of;
 
 /* Reads the sizes of x and the index, of which the first `first` are the same. */
-static bool read_rows(const wb__onnx_call *c, int first, rows_of *r)
+static bool onnx_index_read_rows(const wb__onnx_call *c, int first, onnx_index_rows_of *r)
 {
     const wb_tensor *x = c->in[0], *index = c->in[1];
     const int64_t k = index->ndim ? index->dims[index->ndim - 1] : 0;
     bool fits = k > 0 && first >= 0 && first < index->ndim && first + k <= x->ndim;
-    *r = (rows_of){.first = first, .k = (int)k, .batches = 1, .rows = 1, .row = 1, .count = 1};
+    *r = (onnx_index_rows_of){.first = first, .k = (int)k, .batches = 1, .rows = 1, .row = 1,
+                              .count = 1};
     for (int i = 0; fits && i < first; i++) fits = x->dims[i] == index->dims[i];
     if (!fits)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "indices %s do not fit %s after %d axes of "
@@ -129,19 +132,19 @@ static bool read_rows(const wb__onnx_call *c, int first, rows_of *r)
     for (int i = 0; i < x->ndim; i++)
         *(i < first ? &r->batches : i < first + k ? &r->rows : &r->row) *= x->dims[i];
     for (int i = 0; i < index->ndim - 1; i++) r->count *= index->dims[i];
-    return in_range(c, r->k, x->dims + first);
+    return onnx_index_in_range(c, r->k, x->dims + first);
 }
 
 /* Returns the positions of the rows among the rows of x, [count]; -1: it has no such row. */
-static wb_tensor *row_places(const wb__onnx_call *c, const rows_of *r)
+static wb_tensor *row_places(const wb__onnx_call *c, const onnx_index_rows_of *r)
 {
     const wb_tensor *x = c->in[0];
     const wb_dtype t = places_in(r->batches * r->rows);
     const int64_t each = r->batches ? r->count / r->batches : 0;
     wb_tensor *index = wb_reshape_array(c->in[1], 2, (int64_t[]){r->count, r->k});
-    wb_tensor *at = number(0, t), *inside = NULL;
+    wb_tensor *at = onnx_index_number(0, t), *inside = NULL;
     if (r->first) {
-        at = wb_mul(wb_arange(r->batches, t), number(r->rows, t));
+        at = wb_mul(wb_arange(r->batches, t), onnx_index_number(r->rows, t));
         at = wb_repeat(at, 0, each);
     }
     int64_t step = r->rows;
@@ -149,29 +152,30 @@ static wb_tensor *row_places(const wb__onnx_call *c, const rows_of *r)
         const int64_t n = x->dims[r->first + i];
         step = n ? step / n : 0;
         wb_tensor *numbers = wb_reshape_array(wb_slice(index, 1, i, i + 1), 1, &r->count);
-        add_place(numbers, n, step, t, &at, &inside);
+        onnx_index_add_place(numbers, n, step, t, &at, &inside);
     }
-    return index ? wb_where(inside, at, number(-1, t)) : NULL;
+    return index ? wb_where(inside, at, onnx_index_number(-1, t)) : NULL;
 }
 
 /* x as rows, [n, row], or [n] if each is one element without axes. */
-static wb_tensor *as_rows(wb_tensor *x, const rows_of *r, int64_t n, bool single)
+static wb_tensor *onnx_index_as_rows(wb_tensor *x, const onnx_index_rows_of *r, int64_t n,
+                                     bool single)
 {
     return wb_reshape_array(x, single ? 1 : 2, (int64_t[]){n, r->row});
 }
 
 bool wb__onnx_gather_nd(wb__onnx_call *c)
 {
-    rows_of r;
-    if (!has_index(c, 1)) return false;
+    onnx_index_rows_of r;
+    if (!onnx_index_has_index(c, 1)) return false;
     const int64_t first = wb__onnx_int(c, "batch_dims");
-    if (!read_rows(c, (int)WB__MAX(WB__MIN(first, WB_MAX_DIMS), -1), &r)) return false;
+    if (!onnx_index_read_rows(c, (int)WB__MAX(WB__MIN(first, WB_MAX_DIMS), -1), &r)) return false;
     wb_tensor *x = c->in[0], *index = c->in[1];
     int64_t dims[2 * WB_MAX_DIMS];
     int ndim = 0;
     for (int i = 0; i < index->ndim - 1; i++) dims[ndim++] = index->dims[i];
     for (int i = r.first + r.k; i < x->ndim; i++) dims[ndim++] = x->dims[i];
-    wb_tensor *y = wb_take(as_rows(x, &r, r.batches * r.rows, false), row_places(c, &r));
+    wb_tensor *y = wb_take(onnx_index_as_rows(x, &r, r.batches * r.rows, false), row_places(c, &r));
     return wb__onnx_give(c, y ? wb_reshape_array(y, ndim, dims) : NULL);
 }
 
@@ -190,23 +194,23 @@ static wb_scatter_options reduction_of(const wb__onnx_call *c)
 static wb_tensor *element_places(const wb_tensor *x, wb_tensor *index, int axis)
 {
     const wb_dtype t = places_in(x->size);
-    wb_tensor *at = number(0, t), *inside = NULL;
+    wb_tensor *at = onnx_index_number(0, t), *inside = NULL;
     int64_t step = 1, along[WB_MAX_DIMS], of_axis = 1;
     for (int i = x->ndim - 1; i >= 0; step *= x->dims[i--]) {
         if (i == axis) of_axis = step;
         if (i == axis) continue;
         for (int k = 0; k < x->ndim; k++) along[k] = k == i ? index->dims[i] : 1;
         wb_tensor *here = wb_reshape_array(wb_arange(index->dims[i], t), x->ndim, along);
-        at = wb_add(at, wb_mul(here, number(step, t)));
+        at = wb_add(at, wb_mul(here, onnx_index_number(step, t)));
     }
-    add_place(index, x->dims[axis], of_axis, t, &at, &inside);
-    return wb_where(inside, at, number(-1, t));
+    onnx_index_add_place(index, x->dims[axis], of_axis, t, &at, &inside);
+    return wb_where(inside, at, onnx_index_number(-1, t));
 }
 
 bool wb__onnx_scatter_elements(wb__onnx_call *c)
 {
     const wb_scatter_options o = reduction_of(c);
-    if (!has_index(c, 1) || !wb__onnx_alike(c, 2)) return false;
+    if (!onnx_index_has_index(c, 1) || !wb__onnx_alike(c, 2)) return false;
     wb_tensor *x = c->in[0], *index = c->in[1], *updates = c->in[2];
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
     if (axis < 0) return false;
@@ -216,7 +220,7 @@ bool wb__onnx_scatter_elements(wb__onnx_call *c)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "indices %s and updates %s do not fit %s along "
                                "axis %d", wb_describe(index), wb_describe(updates), wb_describe(x),
                                axis);
-    if (!in_range(c, 1, &x->dims[axis])) return false;
+    if (!onnx_index_in_range(c, 1, &x->dims[axis])) return false;
     if (!updates->size) return wb__onnx_give(c, wb__unchanged(x));
     wb_tensor *at = element_places(x, index, axis);
     at = at ? wb_reshape_array(at, 1, &at->size) : NULL;
@@ -228,8 +232,9 @@ bool wb__onnx_scatter_elements(wb__onnx_call *c)
 bool wb__onnx_scatter_nd(wb__onnx_call *c)
 {
     const wb_scatter_options o = reduction_of(c);
-    rows_of r;
-    if (!has_index(c, 1) || !wb__onnx_alike(c, 2) || !read_rows(c, 0, &r)) return false;
+    onnx_index_rows_of r;
+    if (!onnx_index_has_index(c, 1) || !wb__onnx_alike(c, 2) || !onnx_index_read_rows(c, 0, &r))
+        return false;
     wb_tensor *x = c->in[0], *updates = c->in[2];
     const wb_tensor *index = c->in[1];
     const int leading = index->ndim - 1;
@@ -241,8 +246,8 @@ bool wb__onnx_scatter_nd(wb__onnx_call *c)
                                wb_describe(updates), wb_describe(index), wb_describe(x));
     if (!updates->size) return wb__onnx_give(c, wb__unchanged(x));
     const bool single = r.k == x->ndim;
-    wb_tensor *y = wb_scatter_with(as_rows(x, &r, r.rows, single), row_places(c, &r),
-                                   as_rows(updates, &r, r.count, single), &o);
+    wb_tensor *y = wb_scatter_with(onnx_index_as_rows(x, &r, r.rows, single), row_places(c, &r),
+                                   onnx_index_as_rows(updates, &r, r.count, single), &o);
     return wb__onnx_give(c, y ? wb_reshape_array(y, x->ndim, x->dims) : NULL);
 }
 
@@ -266,7 +271,8 @@ bool wb__onnx_one_hot(wb__onnx_call *c)
     const wb_dtype of = (wb_dtype)index->dtype;
     const wb_dtype t = !wb__dtype_float(of) ? WB_I64 : of == WB_F64 ? WB_F64 : WB_F32;
     index = wb_unsqueeze(wb__as(index, t), axis);
-    index = wb_where(wb_lt(index, number(0, t)), wb_add(index, number(depth, t)), index);
+    index = wb_where(wb_lt(index, onnx_index_number(0, t)),
+                     wb_add(index, onnx_index_number(depth, t)), index);
     wb_tensor *here = wb_eq(wb_reshape_array(wb_arange(depth, t), ndim, dims), index);
     wb_tensor *off = wb_reshape_array(wb_slice(values, 0, 0, 1), 0, NULL);
     wb_tensor *on = wb_reshape_array(wb_slice(values, 0, 1, 2), 0, NULL);

@@ -73,7 +73,7 @@ typedef struct {
     wb_tensor *q, *k, *v, *decay, *beta, *state;
     int64_t steps, repeats;
     double scale;
-} linear;
+} onnx_language_linear;
 
 /* Returns x [N, T, heads n] as [N, heads, T, n] in the dtype of the computation. */
 static wb_tensor *heads_of(wb_tensor *x, int64_t heads)
@@ -84,7 +84,7 @@ static wb_tensor *heads_of(wb_tensor *x, int64_t heads)
 }
 
 /* Sets *decays and *corrects to what the update rule has. */
-static bool read_rule(const wb__onnx_call *c, bool *decays, bool *corrects)
+static bool onnx_language_read_rule(const wb__onnx_call *c, bool *decays, bool *corrects)
 {
     const int rule = wb__onnx_word(c, "update_rule");
     *decays = rule < 2;
@@ -96,13 +96,13 @@ static bool read_rule(const wb__onnx_call *c, bool *decays, bool *corrects)
                            *corrects ? "has" : "has no");
 }
 
-static bool read_linear(const wb__onnx_call *c, linear *a)
+static bool read_linear(const wb__onnx_call *c, onnx_language_linear *a)
 {
     const int64_t heads = wb__onnx_int(c, "q_num_heads");
     const int64_t of_keys = wb__onnx_int(c, "kv_num_heads");
     const wb_tensor *q = c->in[0];
     bool decays, corrects, fits = heads >= 1 && of_keys >= 1 && heads % of_keys == 0;
-    if (!read_rule(c, &decays, &corrects)) return false;
+    if (!onnx_language_read_rule(c, &decays, &corrects)) return false;
     for (int i = 0; i < 6 && fits; i++) {
         const wb_tensor *x = wb__onnx_in(c, i);
         if (i == 3 || !x) continue;
@@ -115,10 +115,11 @@ static bool read_linear(const wb__onnx_call *c, linear *a)
                                wb_describe(q), wb_describe(c->in[1]), (long long)heads,
                                (long long)of_keys);
     const int64_t beta = corrects ? WB__MIN(c->in[5]->dims[2], of_keys) : 0;
-    *a = (linear){heads_of(c->in[0], heads), heads_of(c->in[1], of_keys),
-                  heads_of(c->in[2], of_keys), decays ? heads_of(c->in[4], of_keys) : NULL,
-                  corrects ? heads_of(c->in[5], beta) : NULL, wb__onnx_in(c, 3), q->dims[1],
-                  heads / of_keys, wb__onnx_real(c, "scale")};
+    *a = (onnx_language_linear){heads_of(c->in[0], heads), heads_of(c->in[1], of_keys),
+                                heads_of(c->in[2], of_keys), decays ? heads_of(c->in[4],
+                                                                               of_keys) : NULL,
+                                corrects ? heads_of(c->in[5], beta) : NULL, wb__onnx_in(c, 3),
+                                q->dims[1], heads / of_keys, wb__onnx_real(c, "scale")};
     if (!a->q || !a->k || !a->v || (decays && !a->decay) || (corrects && !a->beta)) return false;
     if (a->scale == 0) a->scale = 1 / sqrt((double)a->q->dims[3]);
     const int64_t dims[4] = {q->dims[0], of_keys, a->k->dims[3], a->v->dims[3]};
@@ -128,24 +129,26 @@ static bool read_linear(const wb__onnx_call *c, linear *a)
 }
 
 /* Returns step t of x [N, heads, T, n], as [N, heads, 1, n]. */
-static wb_tensor *at_step(wb_tensor *x, int64_t t) { return wb_slice(x, 2, t, t + 1); }
+static wb_tensor *onnx_language_at_step(wb_tensor *x, int64_t t) { return wb_slice(x, 2, t,
+                                                                                   t + 1); }
 
 /* Computes a step, S = exp(decay) S + kᵀ v.  With beta, v is beta (v - k S) first.  Returns q S
  * times the scale, [N, H, 1, e]. */
-static wb_tensor *linear_step(linear *a, int64_t t)
+static wb_tensor *linear_step(onnx_language_linear *a, int64_t t)
 {
-    wb_tensor *k = at_step(a->k, t), *v = at_step(a->v, t), *s = a->state;
-    if (a->decay) s = wb_mul(s, wb_exp(wb_transpose(at_step(a->decay, t))));
-    if (a->beta) v = wb_mul(at_step(a->beta, t), wb_sub(v, wb_matmul(k, s)));
+    wb_tensor *k = onnx_language_at_step(a->k, t), *v = onnx_language_at_step(a->v, t),
+              *s = a->state;
+    if (a->decay) s = wb_mul(s, wb_exp(wb_transpose(onnx_language_at_step(a->decay, t))));
+    if (a->beta) v = wb_mul(onnx_language_at_step(a->beta, t), wb_sub(v, wb_matmul(k, s)));
     a->state = s = wb_add(s, wb_mul(wb_transpose(k), v));
     if (a->repeats > 1) s = wb_repeat(s, 1, a->repeats);
-    return wb_mul(wb_matmul(at_step(a->q, t), s), wb__number_of(a->scale));
+    return wb_mul(wb_matmul(onnx_language_at_step(a->q, t), s), wb__number_of(a->scale));
 }
 
 /* chunk_size has no effect on the result. */
 bool wb__onnx_linear_attention(wb__onnx_call *c)
 {
-    linear a = {.steps = 0};
+    onnx_language_linear a = {.steps = 0};
     if (!read_linear(c, &a)) return false;
     const wb_tensor *q = c->in[0], *past = wb__onnx_in(c, 3);
     wb_tensor **rows = wb__alloc((size_t)a.steps * sizeof *rows), *y = NULL;

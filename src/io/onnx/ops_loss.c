@@ -9,7 +9,7 @@ typedef wb_tensor *over_axis(wb_tensor *x, int axis);
 
 /* Applies f along the attribute's axis.  Before opset 13 x counts as a matrix, whose columns are
  * the elements of this axis and of all behind it. */
-static bool apply(wb__onnx_call *c, over_axis *f)
+static bool onnx_loss_apply(wb__onnx_call *c, over_axis *f)
 {
     wb_tensor *x = c->in[0];
     const bool flat = c->node->opset < 13;
@@ -23,12 +23,12 @@ static bool apply(wb__onnx_call *c, over_axis *f)
     return wb__onnx_give(c, y ? wb_reshape_array(y, x->ndim, x->dims) : NULL);
 }
 
-bool wb__onnx_softmax(wb__onnx_call *c) { return apply(c, wb_softmax_over); }
+bool wb__onnx_softmax(wb__onnx_call *c) { return onnx_loss_apply(c, wb_softmax_over); }
 
-bool wb__onnx_log_softmax(wb__onnx_call *c) { return apply(c, wb_logsoftmax_over); }
+bool wb__onnx_log_softmax(wb__onnx_call *c) { return onnx_loss_apply(c, wb_logsoftmax_over); }
 
 /* 1 at the first greatest element, else 0 */
-static wb_tensor *hardmax(wb_tensor *x, int axis)
+static wb_tensor *onnx_loss_hardmax(wb_tensor *x, int axis)
 {
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) dims[i] = i == axis ? x->dims[i] : 1;
@@ -37,11 +37,11 @@ static wb_tensor *hardmax(wb_tensor *x, int axis)
     return at ? wb_astype(at, (wb_dtype)x->dtype) : NULL;
 }
 
-bool wb__onnx_hardmax(wb__onnx_call *c) { return apply(c, hardmax); }
+bool wb__onnx_hardmax(wb__onnx_call *c) { return onnx_loss_apply(c, onnx_loss_hardmax); }
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-typedef enum { MEAN, NONE, SUM } reduction;
+typedef enum { ONNX_LOSS_MEAN, ONNX_LOSS_NONE, ONNX_LOSS_SUM } onnx_loss_reduction;
 
 /* Whether `target` has an integer for each row of x, [N, C, ...], and `weight` a number for each
  * class. */
@@ -58,7 +58,7 @@ static bool loss_fits(const wb__onnx_call *c, const wb_tensor *x, const wb_tenso
                                    weight ? wb_describe(weight) : "none");
 }
 
-static wb_tensor *sum_of(wb_tensor *x)
+static wb_tensor *onnx_loss_sum_of(wb_tensor *x)
 {
     return x ? wb__reduce(WB__OP_sum, x, (1u << x->ndim) - 1, false) : NULL;
 }
@@ -67,7 +67,7 @@ static wb_tensor *sum_of(wb_tensor *x)
  * times their weights.  The mean is weighted too.  Elements of ignore_index have the weight 0. */
 static bool give_loss(wb__onnx_call *c, wb_tensor *x, wb_tensor *target, wb_tensor *weight)
 {
-    const reduction r = (reduction)wb__onnx_word(c, "reduction");
+    const onnx_loss_reduction r = (onnx_loss_reduction)wb__onnx_word(c, "reduction");
     if (!x || !loss_fits(c, x, target, weight)) return false;
     const wb_dtype t = (wb_dtype)x->dtype, index = (wb_dtype)target->dtype;
     const double ignore = (double)wb__onnx_int(c, "ignore_index");
@@ -83,10 +83,10 @@ static bool give_loss(wb__onnx_call *c, wb_tensor *x, wb_tensor *target, wb_tens
     if (ignored) factor = wb_where(ignored, zero, factor ? factor : wb__literal(1, t));
     if (factor) loss = wb_mul(loss, factor);
     if (ignored) loss = wb_where(ignored, zero, loss);
-    if (!loss || r == NONE) return wb__onnx_give(c, loss);
-    if (r == SUM) return wb__onnx_give(c, sum_of(loss));
+    if (!loss || r == ONNX_LOSS_NONE) return wb__onnx_give(c, loss);
+    if (r == ONNX_LOSS_SUM) return wb__onnx_give(c, onnx_loss_sum_of(loss));
     if (!factor) return wb__onnx_give(c, wb__mean(loss, (1u << loss->ndim) - 1, false));
-    return wb__onnx_give(c, wb_div(sum_of(loss), sum_of(factor)));
+    return wb__onnx_give(c, wb_div(onnx_loss_sum_of(loss), onnx_loss_sum_of(factor)));
 }
 
 bool wb__onnx_negative_log_likelihood_loss(wb__onnx_call *c)

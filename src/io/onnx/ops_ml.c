@@ -12,7 +12,7 @@
 /* ---- attributes ------------------------------------------------------------------------------ */
 
 /* Returns the numbers of a list or of a tensor, [n], as a constant.  NULL with the error set. */
-static wb_tensor *numbers_in(const wb__onnx_call *c, const wb__onnx_attr *a)
+static wb_tensor *onnx_ml_numbers_in(const wb__onnx_call *c, const wb__onnx_attr *a)
 {
     const wb_device *d = wb_default_device();
     const int64_t n = a->n;
@@ -28,7 +28,7 @@ static wb_tensor *numbers_in(const wb__onnx_call *c, const wb__onnx_attr *a)
 
 /* Returns the numbers of the attribute WHAT_int64s, WHAT_floats or WHAT_tensor.  NULL with the
  * error set: none of them is there, or the attribute is WHAT_strings. */
-static wb_tensor *numbers_of(const wb__onnx_call *c, const char *what)
+static wb_tensor *onnx_ml_numbers_of(const wb__onnx_call *c, const char *what)
 {
     static const char *const kinds[] = {"int64s", "floats", "tensor", "strings"};
     char name[40];
@@ -36,7 +36,7 @@ static wb_tensor *numbers_of(const wb__onnx_call *c, const char *what)
         snprintf(name, sizeof name, "%s_%s", what, kinds[i]);
         const wb__onnx_attr *a = wb__onnx_attribute(c, name);
         if (!a || (!a->n && !a->t)) continue;
-        if (a->type != WB__ONNX_IS_STRINGS) return numbers_in(c, a);
+        if (a->type != WB__ONNX_IS_STRINGS) return onnx_ml_numbers_in(c, a);
         wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its attribute '%s' has texts, which Weber lacks; "
                         "train the model with integers in their place", name);
         return NULL;
@@ -57,7 +57,7 @@ static bool read_floats(const wb__onnx_call *c, const char *name, int64_t n, boo
     if (a->n != n && !(one && a->n == 1))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its attribute '%s' has %d numbers; %lld are "
                                "needed for %s", name, a->n, (long long)n, wb_describe(c->in[0]));
-    *list = wb__as(numbers_in(c, a), t);
+    *list = wb__as(onnx_ml_numbers_in(c, a), t);
     return *list != NULL;
 }
 
@@ -69,14 +69,14 @@ static wb_dtype real_dtype(const wb_tensor *x) { return x->dtype == WB_F64 ? WB_
 static bool give_f32(wb__onnx_call *c, wb_tensor *y) { return wb__onnx_give(c, wb__as(y, WB_F32)); }
 
 /* Whether input 0 is [N, F] or [F]; else sets the error. */
-static bool has_features(const wb__onnx_call *c)
+static bool onnx_ml_has_features(const wb__onnx_call *c)
 {
     if (c->in[0]->ndim == 1 || c->in[0]->ndim == 2) return true;
     return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input is %s; it must be [N,F] or [F]",
                            wb_describe(c->in[0]));
 }
 
-static int64_t features(const wb_tensor *x) { return x->ndim ? x->dims[x->ndim - 1] : 1; }
+static int64_t onnx_ml_features(const wb_tensor *x) { return x->ndim ? x->dims[x->ndim - 1] : 1; }
 
 /* ---- preparation of numbers ------------------------------------------------------------------ */
 
@@ -85,7 +85,7 @@ bool wb__onnx_scaler(wb__onnx_call *c)
 {
     wb_tensor *offset, *scale;
     const wb_dtype t = real_dtype(c->in[0]);
-    const int64_t n = c->in[0]->ndim <= 2 ? features(c->in[0]) : 1;
+    const int64_t n = c->in[0]->ndim <= 2 ? onnx_ml_features(c->in[0]) : 1;
     wb_tensor *y = wb__as(c->in[0], t);
     if (!read_floats(c, "offset", n, true, t, &offset) ||
         !read_floats(c, "scale", n, true, t, &scale))
@@ -99,7 +99,7 @@ bool wb__onnx_scaler(wb__onnx_call *c)
 bool wb__onnx_normalizer(wb__onnx_call *c)
 {
     const int norm = wb__onnx_word(c, "norm");
-    if (!has_features(c)) return false;
+    if (!onnx_ml_has_features(c)) return false;
     wb_tensor *x = wb__as(c->in[0], real_dtype(c->in[0]));
     if (!x) return false;
     const int axis = x->ndim - 1;
@@ -123,10 +123,10 @@ bool wb__onnx_binarizer(wb__onnx_call *c)
  * feature, or the only imputed value. */
 bool wb__onnx_imputer(wb__onnx_call *c)
 {
-    wb_tensor *x = c->in[0], *value = numbers_of(c, "imputed_value");
+    wb_tensor *x = c->in[0], *value = onnx_ml_numbers_of(c, "imputed_value");
     const wb_dtype t = (wb_dtype)x->dtype;
     if (!value) return false;
-    if (value->size != 1 && value->size != features(x))
+    if (value->size != 1 && value->size != onnx_ml_features(x))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "has %lld imputed values for %s",
                                (long long)value->size, wb_describe(x));
     if (wb__dtype_float((wb_dtype)value->dtype) != wb__dtype_float(t))
@@ -146,7 +146,7 @@ bool wb__onnx_feature_vectorizer(wb__onnx_call *c)
     const int64_t *sizes;
     wb_tensor *y = NULL;
     const int n = wb__onnx_ints(c, "inputdimensions", &sizes);
-    if (!has_features(c)) return false;
+    if (!onnx_ml_has_features(c)) return false;
     if (n >= 0 && n != c->n_in)
         return wb__onnx_refuse(c, WB_ERROR_FORMAT, "has %d inputs, and the sizes of %d", c->n_in,
                                n);
@@ -189,7 +189,7 @@ static wb_tensor *equal_keys(wb_tensor *x, wb_tensor *keys)
  * 0, y is NaN for an x that is no category. */
 bool wb__onnx_one_hot_encoder(wb__onnx_call *c)
 {
-    wb_tensor *x = c->in[0], *cats = numbers_of(c, "cats");
+    wb_tensor *x = c->in[0], *cats = onnx_ml_numbers_of(c, "cats");
     if (!cats) return false;
     x = wb_unsqueeze(x, -1);
     wb_tensor *here = wb_eq(wb__as(x, WB_I64), cats);
@@ -208,7 +208,8 @@ static wb_tensor *default_of(const wb__onnx_call *c, const wb_tensor *values)
 {
     const wb__onnx_attr *a = wb__onnx_attribute(c, "default_tensor");
     const wb_dtype t = (wb_dtype)values->dtype;
-    if (a && a->t && wb__onnx_dtype(a->t->type) == t && a->t->size == 1) return numbers_in(c, a);
+    if (a && a->t && wb__onnx_dtype(a->t->type) == t && a->t->size == 1)
+        return onnx_ml_numbers_in(c, a);
     const double whole = (double)wb__onnx_int(c, "default_int64");
     const double real = wb__onnx_real(c, "default_float");
     return wb_full_array(wb__dtype_float(t) ? real : whole, t, 1, (int64_t[]){1});
@@ -217,8 +218,8 @@ static wb_tensor *default_of(const wb__onnx_call *c, const wb_tensor *values)
 /* The value for each element of x, which is a key.  The last one of equal keys counts. */
 bool wb__onnx_label_encoder(wb__onnx_call *c)
 {
-    wb_tensor *x = c->in[0], *keys = numbers_of(c, "keys");
-    wb_tensor *values = keys ? numbers_of(c, "values") : NULL;
+    wb_tensor *x = c->in[0], *keys = onnx_ml_numbers_of(c, "keys");
+    wb_tensor *values = keys ? onnx_ml_numbers_of(c, "values") : NULL;
     if (!values) return false;
     if (keys->size != values->size || keys->dtype != x->dtype)
         return wb__onnx_refuse(c, WB_ERROR_DTYPE, "has %lld keys of %s and %lld values for %s",
@@ -238,8 +239,8 @@ bool wb__onnx_zip_map(wb__onnx_call *c)
 {
     const wb__onnx_attr *a = wb__onnx_attribute(c, "classlabels_int64s");
     if (!a) a = wb__onnx_attribute(c, "classlabels_strings");
-    if (!has_features(c)) return false;
-    if (!a || a->n != features(c->in[0]))
+    if (!onnx_ml_has_features(c)) return false;
+    if (!a || a->n != onnx_ml_features(c->in[0]))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "has %d classes for %s", a ? a->n : 0,
                                wb_describe(c->in[0]));
     return give_f32(c, c->in[0]);
@@ -248,11 +249,11 @@ bool wb__onnx_zip_map(wb__onnx_call *c)
 /* ---- linear models --------------------------------------------------------------------------- */
 
 /* Returns x·Wᵀ + b, [N, n], with `n` rows of coefficients.  NULL with the error set. */
-static wb_tensor *linear(const wb__onnx_call *c, int64_t n)
+static wb_tensor *onnx_ml_linear(const wb__onnx_call *c, int64_t n)
 {
     wb_tensor *x = c->in[0], *w, *b;
     const wb_dtype t = real_dtype(x);
-    const int64_t dims[2] = {n, features(x)};
+    const int64_t dims[2] = {n, onnx_ml_features(x)};
     if (!read_floats(c, "coefficients", n * dims[1], false, t, &w) ||
         !read_floats(c, "intercepts", n, false, t, &b))
         return NULL;
@@ -261,8 +262,8 @@ static wb_tensor *linear(const wb__onnx_call *c, int64_t n)
     return wb_linear(x, wb_reshape_array(w, 2, dims), b ? b : WB_NONE);
 }
 
-static wb_tensor *same(wb_tensor *x) { return x; }
-static wb_tensor *softmax(wb_tensor *x) { return wb_softmax_over(x, -1); }
+static wb_tensor *onnx_ml_same(wb_tensor *x) { return x; }
+static wb_tensor *onnx_ml_softmax(wb_tensor *x) { return wb_softmax_over(x, -1); }
 
 /* The softmax in which elements within 1e-7 of 0 are x exp(-max) in place of exp(x - max) */
 static wb_tensor *softmax_zero(wb_tensor *x)
@@ -276,7 +277,7 @@ static wb_tensor *softmax_zero(wb_tensor *x)
 
 /* √2 erf⁻¹(2x - 1) as ONNX Runtime and the package onnx have it: by Winitzki's approximation of
  * erf⁻¹, which is off by a few thousandths. */
-static wb_tensor *probit(wb_tensor *x)
+static wb_tensor *onnx_ml_probit(wb_tensor *x)
 {
     const double a = 0.147, pi = 3.14159265358979323846;
     wb_tensor *u = wb_sub(wb_mul(x, wb__number_of(2)), wb__number_of(1)), *one = wb__number_of(1);
@@ -290,21 +291,22 @@ static wb_tensor *probit(wb_tensor *x)
 enum { LOGISTIC = 2 };
 
 /* Returns the scores after post_transform.  NULL with the error set. */
-static wb_tensor *transformed(const wb__onnx_call *c, wb_tensor *scores)
+static wb_tensor *onnx_ml_transformed(const wb__onnx_call *c, wb_tensor *scores)
 {
-    static wb_tensor *(*const transforms[])(wb_tensor *x) = {same, softmax, wb_sigmoid,
-                                                             softmax_zero, probit};
+    static wb_tensor *(*const transforms[])(wb_tensor *x) = {onnx_ml_same, onnx_ml_softmax,
+                                                             wb_sigmoid, softmax_zero,
+                                                             onnx_ml_probit};
     return transforms[wb__onnx_word(c, "post_transform")](scores);
 }
 
 bool wb__onnx_linear_regressor(wb__onnx_call *c)
 {
-    if (!has_features(c)) return false;
+    if (!onnx_ml_has_features(c)) return false;
     const int64_t n = wb__onnx_int(c, "targets");
     if (n < 1 || n > INT32_MAX)
         return wb__onnx_refuse(c, WB_ERROR_FORMAT, "has %lld targets", (long long)n);
-    wb_tensor *y = linear(c, n);
-    return y && give_f32(c, transformed(c, y));
+    wb_tensor *y = onnx_ml_linear(c, n);
+    return y && give_f32(c, onnx_ml_transformed(c, y));
 }
 
 /* The class of the greatest score, and the scores.  Classes that are strings are not computed: a
@@ -313,21 +315,21 @@ bool wb__onnx_linear_regressor(wb__onnx_call *c)
  * refused. */
 bool wb__onnx_linear_classifier(wb__onnx_call *c)
 {
-    if (!has_features(c)) return false;
+    if (!onnx_ml_has_features(c)) return false;
     const wb__onnx_attr *ints = wb__onnx_attribute(c, "classlabels_ints");
     const wb__onnx_attr *texts = wb__onnx_attribute(c, "classlabels_strings");
     const wb__onnx_attr *w = wb__onnx_attribute(c, "coefficients");
     const int n = ints && ints->n ? ints->n : texts ? texts->n : 0;
-    const bool one_row = w && w->n == features(c->in[0]);
+    const bool one_row = w && w->n == onnx_ml_features(c->in[0]);
     if (n < 2 || (one_row && (n > 2 || wb__onnx_word(c, "post_transform") != LOGISTIC)))
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "has %d classes and %d coefficients for "
                                "%s; a row of coefficients for each of two or more classes is done, "
                                "and one for two classes with LOGISTIC", n, w ? w->n : 0,
                                wb_describe(c->in[0]));
-    wb_tensor *scores = linear(c, one_row ? 1 : n);
+    wb_tensor *scores = onnx_ml_linear(c, one_row ? 1 : n);
     if (one_row) scores = wb_concat(1, wb_neg(scores), scores);
-    wb_tensor *y = scores ? transformed(c, scores) : NULL;
+    wb_tensor *y = scores ? onnx_ml_transformed(c, scores) : NULL;
     if (!y || (wb__onnx_wants(c, 1) && !(c->out[1] = wb__as(y, WB_F32)))) return false;
     if (!ints || !ints->n) return true;
-    return wb__onnx_give(c, wb_take(numbers_in(c, ints), wb_argmax(scores, -1)));
+    return wb__onnx_give(c, wb_take(onnx_ml_numbers_in(c, ints), wb_argmax(scores, -1)));
 }

@@ -11,7 +11,7 @@ static wb_tensor *per_channel(wb_tensor *v, const wb_tensor *x)
 }
 
 /* Whether input 0 is floating with at least `least` axes. */
-static bool is_input(const wb__onnx_call *c, int least)
+static bool onnx_norm_is_input(const wb__onnx_call *c, int least)
 {
     const wb_tensor *x = c->in[0];
     if (wb__dtype_float((wb_dtype)x->dtype) && x->ndim >= least) return true;
@@ -20,7 +20,7 @@ static bool is_input(const wb__onnx_call *c, int least)
 }
 
 /* Whether input i has one number for each channel of input 0. */
-static bool has_channels(const wb__onnx_call *c, int i)
+static bool onnx_norm_has_channels(const wb__onnx_call *c, int i)
 {
     const wb_tensor *x = c->in[0], *v = c->in[i];
     if (v->ndim == 1 && v->dims[0] == x->dims[1]) return true;
@@ -28,7 +28,7 @@ static bool has_channels(const wb__onnx_call *c, int i)
                            wb_describe(v), wb_describe(x), (long long)x->dims[1]);
 }
 
-static double epsilon(const wb__onnx_call *c) { return wb__onnx_real(c, "epsilon"); }
+static double onnx_norm_epsilon(const wb__onnx_call *c) { return wb__onnx_real(c, "epsilon"); }
 
 /* stash_type is the type of the statistics: 1, f32, or a wider one. */
 static bool is_stashed_wide(const wb__onnx_call *c)
@@ -45,7 +45,7 @@ static bool is_stashed_wide(const wb__onnx_call *c)
  * opset 7 is_test is needed; before opset 9 `spatial` may be 0, for statistics of each element. */
 bool wb__onnx_batch_normalization(wb__onnx_call *c)
 {
-    if (!is_input(c, 2)) return false;
+    if (!onnx_norm_is_input(c, 2)) return false;
     if (!wb__onnx_int(c, "spatial"))
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "spatial 0");
     bool trains = wb__onnx_int(c, "training_mode");
@@ -55,11 +55,11 @@ bool wb__onnx_batch_normalization(wb__onnx_call *c)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "training_mode: the model is exported for "
                                "training; export it in test mode");
     for (int i = 1; i < 5; i++)
-        if (!has_channels(c, i)) return false;
+        if (!onnx_norm_has_channels(c, i)) return false;
     wb_tensor *x = c->in[0], *v[5];
     const wb_dtype dtype = (wb_dtype)x->dtype, t = wb__computed_in(dtype);
     for (int i = 1; i < 5; i++) v[i] = wb__as(c->in[i], t);
-    wb_tensor *factor = wb_rsqrt(wb_add(v[4], wb__number_of(epsilon(c))));
+    wb_tensor *factor = wb_rsqrt(wb_add(v[4], wb__number_of(onnx_norm_epsilon(c))));
     factor = wb_mul(v[1], factor);
     wb_tensor *shift = wb_sub(v[2], wb_mul(v[3], factor));
     wb_tensor *y = wb_mul(wb__as(x, t), per_channel(factor, x));
@@ -70,10 +70,10 @@ bool wb__onnx_batch_normalization(wb__onnx_call *c)
 
 bool wb__onnx_instance_normalization(wb__onnx_call *c)
 {
-    if (!is_input(c, 3) || !has_channels(c, 1) || !has_channels(c, 2))
+    if (!onnx_norm_is_input(c, 3) || !onnx_norm_has_channels(c, 1) || !onnx_norm_has_channels(c, 2))
         return false;
     wb_tensor *x = c->in[0];
-    wb_tensor *y = wb__normalise(x, ((1u << x->ndim) - 1) & ~3u, epsilon(c));
+    wb_tensor *y = wb__normalise(x, ((1u << x->ndim) - 1) & ~3u, onnx_norm_epsilon(c));
     y = wb_mul(y, per_channel(c->in[1], x));
     return wb__onnx_give(c, wb_add(y, per_channel(c->in[2], x)));
 }
@@ -88,7 +88,7 @@ static bool read_last_axes(wb__onnx_call *c, unsigned *mask)
 }
 
 /* Whether y, to which scale and bias were broadcast, still has the shape of x. */
-static bool give_as(wb__onnx_call *c, const wb_tensor *x, wb_tensor *y)
+static bool onnx_norm_give_as(wb__onnx_call *c, const wb_tensor *x, wb_tensor *y)
 {
     if (y && !wb__same_dims(x, y))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its scale or bias does not broadcast to %s",
@@ -99,10 +99,10 @@ static bool give_as(wb__onnx_call *c, const wb_tensor *x, wb_tensor *y)
 bool wb__onnx_layer_normalization(wb__onnx_call *c)
 {
     unsigned mask;
-    if (!is_input(c, 1) || !is_stashed_wide(c) || !read_last_axes(c, &mask))
+    if (!onnx_norm_is_input(c, 1) || !is_stashed_wide(c) || !read_last_axes(c, &mask))
         return false;
     wb_tensor *x = c->in[0], *bias = wb__onnx_in(c, 2);
-    const double eps = epsilon(c);
+    const double eps = onnx_norm_epsilon(c);
     if (wb__onnx_wants(c, 1) || wb__onnx_wants(c, 2)) {
         wb_tensor *wide = wb__wide(x), *mean = wb__mean(wide, mask, true);
         wb_tensor *variance = wb__mean(wb_square(wb_sub(wide, mean)), mask, true);
@@ -111,24 +111,24 @@ bool wb__onnx_layer_normalization(wb__onnx_call *c)
         if (wb__onnx_wants(c, 2) && !(c->out[2] = wb__as(factor, WB_F32))) return false;
     }
     wb_tensor *y = wb_mul(wb__normalise(x, mask, eps), c->in[1]);
-    return give_as(c, x, bias ? wb_add(y, bias) : y);
+    return onnx_norm_give_as(c, x, bias ? wb_add(y, bias) : y);
 }
 
 bool wb__onnx_rms_normalization(wb__onnx_call *c)
 {
     unsigned mask;
-    if (!is_input(c, 1) || !is_stashed_wide(c) || !read_last_axes(c, &mask))
+    if (!onnx_norm_is_input(c, 1) || !is_stashed_wide(c) || !read_last_axes(c, &mask))
         return false;
     wb_tensor *x = c->in[0], *wide = wb__wide(x);
     wb_tensor *mean = wb__mean(wb_square(wide), mask, true);
-    wb_tensor *y = wb_mul(wide, wb_rsqrt(wb_add(mean, wb__number_of(epsilon(c)))));
-    return give_as(c, x, wb_mul(wb__as(y, (wb_dtype)x->dtype), c->in[1]));
+    wb_tensor *y = wb_mul(wide, wb_rsqrt(wb_add(mean, wb__number_of(onnx_norm_epsilon(c)))));
+    return onnx_norm_give_as(c, x, wb_mul(wb__as(y, (wb_dtype)x->dtype), c->in[1]));
 }
 
 /* Scale and bias have a number for each group before opset 21, and for each channel since then. */
 bool wb__onnx_group_normalization(wb__onnx_call *c)
 {
-    if (!is_input(c, 2) || !is_stashed_wide(c)) return false;
+    if (!onnx_norm_is_input(c, 2) || !is_stashed_wide(c)) return false;
     wb_tensor *x = c->in[0], *scale = c->in[1], *bias = c->in[2];
     const int64_t groups = wb__onnx_int(c, "num_groups"), channels = x->dims[1];
     const bool by_channel = c->node->opset >= 21;
@@ -143,7 +143,7 @@ bool wb__onnx_group_normalization(wb__onnx_call *c)
                                    (long long)(by_channel ? channels : groups),
                                    by_channel ? "channels" : "groups");
     const int64_t three[3] = {x->dims[0], groups, x->size / (x->dims[0] * groups)};
-    wb_tensor *y = wb__normalise(wb_reshape_array(x, 3, three), 1u << 2, epsilon(c));
+    wb_tensor *y = wb__normalise(wb_reshape_array(x, 3, three), 1u << 2, onnx_norm_epsilon(c));
     if (by_channel) {
         y = y ? wb_reshape_array(y, x->ndim, x->dims) : NULL;
         y = wb_mul(y, per_channel(scale, x));
@@ -159,7 +159,7 @@ bool wb__onnx_mean_variance_normalization(wb__onnx_call *c)
     static const int64_t otherwise[] = {0, 2, 3};
     const int64_t *axes = otherwise;
     unsigned mask = 0;
-    if (!is_input(c, 1)) return false;
+    if (!onnx_norm_is_input(c, 1)) return false;
     wb_tensor *x = c->in[0];
     int n = wb__onnx_ints(c, "axes", &axes);
     if (n < 0) n = 3, axes = otherwise;
@@ -184,7 +184,7 @@ wb_tensor *wb__onnx_over_norm(wb_tensor *x, int p, int axis)
 
 bool wb__onnx_lp_normalization(wb__onnx_call *c)
 {
-    if (!is_input(c, 1)) return false;
+    if (!onnx_norm_is_input(c, 1)) return false;
     wb_tensor *x = c->in[0], *wide = wb__wide(x);
     const int64_t p = wb__onnx_int(c, "p");
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
@@ -198,7 +198,7 @@ bool wb__onnx_lp_normalization(wb__onnx_call *c)
  * The channels are pooled as the rows of pictures, by windows that end where no channel is left. */
 bool wb__onnx_lrn(wb__onnx_call *c)
 {
-    if (!is_input(c, 3)) return false;
+    if (!onnx_norm_is_input(c, 3)) return false;
     wb_tensor *x = c->in[0], *wide = wb__wide(x);
     const double alpha = wb__onnx_real(c, "alpha"), beta = wb__onnx_real(c, "beta");
     const int64_t size = wb__onnx_int(c, "size"), channels = x->dims[1];

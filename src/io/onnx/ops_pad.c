@@ -7,18 +7,18 @@
 
 /* ---- Pad ------------------------------------------------------------------------------------- */
 
-typedef enum { CONSTANT, REFLECT, EDGE, WRAP } padding_mode;
+typedef enum { CONSTANT, REFLECT, ONNX_PAD_EDGE, WRAP } onnx_pad_mode;
 
 /* The elements that Pad adds along each axis (a negative number removes some), and with which
  * values.  value: of the mode constant; NULL: 0. */
 typedef struct {
     int64_t before[WB_MAX_DIMS], after[WB_MAX_DIMS];
-    padding_mode mode;
+    onnx_pad_mode mode;
     wb_tensor *value;                   /* without axes */
-} padding;
+} onnx_pad_padding;
 
 /* Reads the numbers of elements, two for each axis. */
-static bool read_pads(wb__onnx_call *c, padding *p)
+static bool onnx_pad_read(wb__onnx_call *c, onnx_pad_padding *p)
 {
     const wb_tensor *x = c->in[0];
     const int64_t *pads;
@@ -50,7 +50,7 @@ static bool read_pads(wb__onnx_call *c, padding *p)
 }
 
 /* Reads the value of the mode constant. */
-static bool read_value(wb__onnx_call *c, padding *p)
+static bool onnx_pad_read_value(wb__onnx_call *c, onnx_pad_padding *p)
 {
     if (c->node->opset < 11)
         p->value = wb__literal(wb__onnx_real(c, "value"), (wb_dtype)c->in[0]->dtype);
@@ -64,7 +64,7 @@ static bool read_value(wb__onnx_call *c, padding *p)
 }
 
 /* n copies of the value, in the shape of x but for the size along the axis. */
-static wb_tensor *margin(const wb_tensor *x, int axis, int64_t n, wb_tensor *value)
+static wb_tensor *onnx_pad_margin(const wb_tensor *x, int axis, int64_t n, wb_tensor *value)
 {
     int64_t dims[WB_MAX_DIMS];
     memcpy(dims, x->dims, sizeof dims);
@@ -77,14 +77,14 @@ static wb_tensor *with_margins(wb_tensor *x, int axis, int64_t before, int64_t a
 {
     wb_tensor *part[3];
     int n = 0;
-    if (before) part[n++] = margin(x, axis, before, value);
+    if (before) part[n++] = onnx_pad_margin(x, axis, before, value);
     part[n++] = x;
-    if (after) part[n++] = margin(x, axis, after, value);
+    if (after) part[n++] = onnx_pad_margin(x, axis, after, value);
     return wb_concat_array(axis, n, part);
 }
 
 /* The elements mirrored at both ends, again and again if there are fewer than are added. */
-static wb_tensor *mirrored(wb_tensor *x, int axis, int64_t before, int64_t after)
+static wb_tensor *onnx_pad_mirrored(wb_tensor *x, int axis, int64_t before, int64_t after)
 {
     const bool single = x->dims[axis] == 1;
     const wb_pad_options o = WB__OPTIONS(wb_pad_options,
@@ -100,7 +100,7 @@ static wb_tensor *mirrored(wb_tensor *x, int axis, int64_t before, int64_t after
 }
 
 /* The elements periodically continued: a slice of copies of x side by side. */
-static wb_tensor *wrapped(wb_tensor *x, int axis, int64_t before, int64_t after)
+static wb_tensor *onnx_pad_wrapped(wb_tensor *x, int axis, int64_t before, int64_t after)
 {
     const wb_pad_options o = WB__OPTIONS(wb_pad_options, .mode = WB_PAD_CIRCULAR);
     const int64_t n = x->dims[axis], from = (n - before % n) % n, size = before + n + after;
@@ -111,7 +111,8 @@ static wb_tensor *wrapped(wb_tensor *x, int axis, int64_t before, int64_t after)
     return y ? wb_slice(y, axis, from, from + size) : NULL;
 }
 
-static wb_tensor *padded(const wb__onnx_call *c, const padding *p, wb_tensor *x, int axis)
+static wb_tensor *onnx_pad_padded(const wb__onnx_call *c, const onnx_pad_padding *p, wb_tensor *x,
+                                  int axis)
 {
     const int64_t before = WB__MAX(p->before[axis], 0), after = WB__MAX(p->after[axis], 0);
     wb_pad_options o = WB__OPTIONS(wb_pad_options);
@@ -122,18 +123,18 @@ static wb_tensor *padded(const wb__onnx_call *c, const padding *p, wb_tensor *x,
                         wb_describe(x));
         return NULL;
     }
-    if (p->mode == REFLECT) return mirrored(x, axis, before, after);
-    if (p->mode == WRAP) return wrapped(x, axis, before, after);
+    if (p->mode == REFLECT) return onnx_pad_mirrored(x, axis, before, after);
+    if (p->mode == WRAP) return onnx_pad_wrapped(x, axis, before, after);
     o.mode = WB_PAD_REPLICATE;
     return wb_pad_with(x, axis, before, after, &o);
 }
 
 bool wb__onnx_pad(wb__onnx_call *c)
 {
-    padding p = {.mode = (padding_mode)wb__onnx_word(c, "mode")};
-    if (!read_pads(c, &p)) return false;
+    onnx_pad_padding p = {.mode = (onnx_pad_mode)wb__onnx_word(c, "mode")};
+    if (!onnx_pad_read(c, &p)) return false;
     const bool constant = p.mode == CONSTANT;
-    if (constant && !read_value(c, &p)) return false;
+    if (constant && !onnx_pad_read_value(c, &p)) return false;
     const bool zeros = constant && !p.value;
     wb_tensor *x = c->in[0];
     int64_t start[WB_MAX_DIMS], dims[WB_MAX_DIMS];
@@ -143,7 +144,7 @@ bool wb__onnx_pad(wb__onnx_call *c)
     }
     const int ndim = x->ndim;
     x = wb__onnx_place(x, start, dims);
-    for (int i = 0; i < ndim && x && !zeros; i++) x = padded(c, &p, x, i);
+    for (int i = 0; i < ndim && x && !zeros; i++) x = onnx_pad_padded(c, &p, x, i);
     return wb__onnx_give(c, x);
 }
 
@@ -177,15 +178,15 @@ bool wb__onnx_center_crop_pad(wb__onnx_call *c)
 
 /* ---- Col2Im ---------------------------------------------------------------------------------- */
 
-enum { SPACE = WB_MAX_DIMS - 2 };
+enum { ONNX_PAD_SPACE = WB_MAX_DIMS - 2 };
 
 /* The windows of Col2Im, whose elements are added up.  Axes of space: 0 to n - 1. */
 typedef struct {
     int n;
     const int64_t *image, *block;
-    int64_t stride[SPACE], dilation[SPACE], before[SPACE];
-    int64_t places[SPACE];              /* of windows along each axis */
-    int64_t size[SPACE];                /* of the image with its padding */
+    int64_t stride[ONNX_PAD_SPACE], dilation[ONNX_PAD_SPACE], before[ONNX_PAD_SPACE];
+    int64_t places[ONNX_PAD_SPACE];     /* of windows along each axis */
+    int64_t size[ONNX_PAD_SPACE];       /* of the image with its padding */
     int64_t windows, elements, total;   /* the products of places, of block and of size */
 } windows;
 
@@ -207,12 +208,12 @@ static bool per_axis(wb__onnx_call *c, const char *name, int n, int64_t otherwis
 static bool read_windows(wb__onnx_call *c, windows *w)
 {
     const int64_t *image, *block;
-    int64_t pads[2 * SPACE];
+    int64_t pads[2 * ONNX_PAD_SPACE];
     *w = (windows){.windows = 1, .elements = 1, .total = 1};
     w->n = wb__onnx_input_ints(c, 1, &image);
     const int m = w->n < 0 ? -2 : wb__onnx_input_ints(c, 2, &block);
     if (m < 0) return false;
-    if (w->n != m || m < 1 || m > SPACE)
+    if (w->n != m || m < 1 || m > ONNX_PAD_SPACE)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "an image of %d axes, and blocks of %d",
                                w->n, m);
     w->image = image;

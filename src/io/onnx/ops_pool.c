@@ -5,11 +5,11 @@
 
 #include <math.h>
 
-typedef wb_tensor *combine(wb_tensor *x, wb_tensor *y);
+typedef wb_tensor *onnx_pool_combine(wb_tensor *x, wb_tensor *y);
 
 /* Reads the windows of a pool.  Padding is smaller than a window, so that each window has elements
  * of x. */
-static bool read_pool(wb__onnx_call *c, wb__onnx_windows *s)
+static bool onnx_pool_read(wb__onnx_call *c, wb__onnx_windows *s)
 {
     if (!wb__onnx_windows_read(c, c->in[0], NULL, s)) return false;
     for (int i = 0; i < s->axes; i++)
@@ -28,8 +28,8 @@ static bool is_dilated(const wb__onnx_windows *s)
 }
 
 /* A pool of Weber, without dilations. */
-static wb_tensor *plain(wb_tensor *(*pool)(wb_tensor *, const wb_pool_options *), wb_tensor *x,
-                        const wb__onnx_windows *s)
+static wb_tensor *onnx_pool_plain(wb_tensor *(*pool)(wb_tensor *, const wb_pool_options *),
+                                  wb_tensor *x, const wb__onnx_windows *s)
 {
     wb_pool_options o = WB__OPTIONS(wb_pool_options);
     int64_t pad[6];
@@ -41,7 +41,7 @@ static wb_tensor *plain(wb_tensor *(*pool)(wb_tensor *, const wb_pool_options *)
 }
 
 /* Returns x with `value` around it, so that all windows fit. */
-static wb_tensor *padded(wb_tensor *x, const wb__onnx_windows *s, double value)
+static wb_tensor *onnx_pool_padded(wb_tensor *x, const wb__onnx_windows *s, double value)
 {
     const wb_pad_options o = WB__OPTIONS(wb_pad_options, .value = value);
     for (int i = 0; i < s->axes && x; i++) x = wb_pad_with(x, 2 + i, s->before[i], s->end[i], &o);
@@ -49,7 +49,7 @@ static wb_tensor *padded(wb_tensor *x, const wb__onnx_windows *s, double value)
 }
 
 /* Returns element p of each window along axis i of space; x is padded. */
-static wb_tensor *element(wb_tensor *x, const wb__onnx_windows *s, int i, int64_t p)
+static wb_tensor *onnx_pool_element(wb_tensor *x, const wb__onnx_windows *s, int i, int64_t p)
 {
     const int64_t start = p * s->dilation[i];
     return wb_slice(x, 2 + i, start, start + (s->out[i] - 1) * s->stride[i] + 1, s->stride[i]);
@@ -77,15 +77,15 @@ static bool is_near(const wb__onnx_call *c, const wb__onnx_windows *s, int i)
 }
 
 /* Combines the elements of each window; `value` is that of the padding. */
-static wb_tensor *combined(const wb__onnx_call *c, wb_tensor *x, const wb__onnx_windows *s,
-                           combine *f, double value)
+static wb_tensor *onnx_pool_combined(const wb__onnx_call *c, wb_tensor *x,
+                                     const wb__onnx_windows *s, onnx_pool_combine *f, double value)
 {
     for (int i = 0; i < s->axes; i++)
         if (!is_few(c, (double)s->kernel[i]) || !is_near(c, s, i)) return NULL;
-    x = padded(x, s, value);
+    x = onnx_pool_padded(x, s, value);
     for (int i = 0; i < s->axes && x; i++) {
-        wb_tensor *y = element(x, s, i, 0);
-        for (int64_t p = 1; p < s->kernel[i] && y; p++) y = f(y, element(x, s, i, p));
+        wb_tensor *y = onnx_pool_element(x, s, i, 0);
+        for (int64_t p = 1; p < s->kernel[i] && y; p++) y = f(y, onnx_pool_element(x, s, i, p));
         x = y;
     }
     return x;
@@ -93,14 +93,15 @@ static wb_tensor *combined(const wb__onnx_call *c, wb_tensor *x, const wb__onnx_
 
 /* ---- MaxPool --------------------------------------------------------------------------------- */
 
-static double lowest(wb_dtype t)
+static double onnx_pool_lowest(wb_dtype t)
 {
     return wb__dtype_float(t) ? -INFINITY : t == WB_I8 ? INT8_MIN : 0;
 }
 
 /* Returns the positions of element p of each window along axis i of space, i64 [1, ..., out, ...]:
  * from -before to beyond the last element of x. */
-static wb_tensor *positions(const wb_tensor *x, const wb__onnx_windows *s, int i, int64_t p)
+static wb_tensor *onnx_pool_positions(const wb_tensor *x, const wb__onnx_windows *s, int i,
+                                      int64_t p)
 {
     int64_t dims[WB_MAX_DIMS];
     for (int k = 0; k < x->ndim; k++) dims[k] = k == 2 + i ? s->out[i] : 1;
@@ -118,7 +119,7 @@ typedef struct {
     wb_tensor *value;
 } window_element;
 
-static bool next(window_element *e, const wb__onnx_windows *s)
+static bool onnx_pool_next(window_element *e, const wb__onnx_windows *s)
 {
     for (int i = s->axes - 1; i >= 0; i--) {
         if (++e->digit[i] < s->kernel[i]) return true;
@@ -128,18 +129,18 @@ static bool next(window_element *e, const wb__onnx_windows *s)
 }
 
 /* Sets inside, offset and value.  `wide` is the padded x. */
-static bool look_at(window_element *e, const wb_tensor *x, wb_tensor *wide,
-                    const wb__onnx_windows *s)
+static bool onnx_pool_look_at(window_element *e, const wb_tensor *x, wb_tensor *wide,
+                              const wb__onnx_windows *s)
 {
     e->inside = NULL;
     e->offset = 0;
     e->value = wide;
     for (int i = 0; i < s->axes && e->value; i++) {
         const int64_t p = e->digit[i], first = p * s->dilation[i] - s->before[i];
-        e->value = element(e->value, s, i, p);
+        e->value = onnx_pool_element(e->value, s, i, p);
         e->offset += p * s->dilation[i] * e->step[i];
         if (first >= 0 && first + (s->out[i] - 1) * s->stride[i] < s->in[i]) continue;
-        wb_tensor *at = positions(x, s, i, p);
+        wb_tensor *at = onnx_pool_positions(x, s, i, p);
         at = wb_and(wb_ge(at, wb__literal(0, WB_I64)),
                     wb_lt(at, wb__literal((double)s->in[i], WB_I64)));
         e->inside = e->inside ? wb_and(e->inside, at) : at;
@@ -157,13 +158,14 @@ static wb_tensor *first_places(const wb_tensor *x, const wb__onnx_windows *s, co
     wb_tensor *y = wb_reshape_array(wb_arange(x->dims[0] * x->dims[1], WB_I64), x->ndim, dims);
     y = wb_mul(y, wb__literal((double)each, WB_I64));
     for (int i = 0; i < s->axes; i++)
-        y = wb_add(y, wb_mul(positions(x, s, i, 0), wb__literal((double)step[i], WB_I64)));
+        y = wb_add(y,
+                   wb_mul(onnx_pool_positions(x, s, i, 0), wb__literal((double)step[i], WB_I64)));
     return y;
 }
 
 /* Returns the place of the first greatest element of each window among the elements of x, i64.
  * With `columns` the axes of space are counted from the first one on, as in column-major arrays. */
-static wb_tensor *places(wb_tensor *x, const wb__onnx_windows *s, bool columns)
+static wb_tensor *onnx_pool_places(wb_tensor *x, const wb__onnx_windows *s, bool columns)
 {
     window_element e = {{0}, {0}, NULL, 0, NULL};
     for (int i = 0; i < s->axes; i++) {
@@ -171,10 +173,11 @@ static wb_tensor *places(wb_tensor *x, const wb__onnx_windows *s, bool columns)
         for (int k = 0; k < s->axes; k++)
             if (columns ? k < i : k > i) e.step[i] *= s->in[k];
     }
-    wb_tensor *wide = padded(x, s, lowest((wb_dtype)x->dtype)), *y = first_places(x, s, e.step);
+    wb_tensor *wide = onnx_pool_padded(x, s, onnx_pool_lowest((wb_dtype)x->dtype)),
+              *y = first_places(x, s, e.step);
     wb_tensor *best = NULL, *offset = NULL, *found = NULL;      /* found: NULL: in all windows */
     do {
-        if (!look_at(&e, x, wide, s)) return NULL;
+        if (!onnx_pool_look_at(&e, x, wide, s)) return NULL;
         wb_tensor *here = wb__literal((double)e.offset, WB_I64);
         if (!best) {
             best = e.value, offset = here, found = e.inside;
@@ -187,28 +190,28 @@ static wb_tensor *places(wb_tensor *x, const wb__onnx_windows *s, bool columns)
         offset = wb_where(better, here, offset);
         found = !found || !e.inside ? NULL : wb_or(found, e.inside);
         if (!best || !offset) return NULL;
-    } while (next(&e, s));
+    } while (onnx_pool_next(&e, s));
     return wb_add(y, offset);
 }
 
 bool wb__onnx_max_pool(wb__onnx_call *c)
 {
     wb__onnx_windows s;
-    if (!read_pool(c, &s)) return false;
+    if (!onnx_pool_read(c, &s)) return false;
     wb_tensor *x = c->in[0];
     const wb_dtype t = (wb_dtype)x->dtype;
     if (!wb__dtype_float(t) && t != WB_I8 && t != WB_U8)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its input is %s", wb_describe(x));
     const bool is_plain = wb__dtype_float(t) && !is_dilated(&s);
-    wb_tensor *y = is_plain ? plain(wb_maxpool_with, x, &s)
-                            : combined(c, x, &s, wb_maximum, lowest(t));
+    wb_tensor *y = is_plain ? onnx_pool_plain(wb_maxpool_with, x, &s)
+                            : onnx_pool_combined(c, x, &s, wb_maximum, onnx_pool_lowest(t));
     if (y && wb__onnx_wants(c, 1)) {
         double n = 1;
         for (int i = 0; i < s.axes; i++) n *= (double)s.kernel[i];
         for (int i = 0; i < s.axes; i++)
             if (!is_near(c, &s, i)) return false;
         if (!is_few(c, n)) return false;
-        wb_tensor *at = places(wb_stop_gradient(x), &s, wb__onnx_int(c, "storage_order"));
+        wb_tensor *at = onnx_pool_places(wb_stop_gradient(x), &s, wb__onnx_int(c, "storage_order"));
         if (!at) return false;
         c->out[1] = wb_expand_array(at, y->ndim, y->dims);
         if (!c->out[1]) return false;
@@ -275,9 +278,9 @@ bool wb__onnx_max_unpool(wb__onnx_call *c)
 static wb_tensor *mean_of_all(const wb__onnx_call *c, wb_tensor *x, const wb__onnx_windows *s)
 {
     double n = 1;
-    if (!is_dilated(s)) return plain(wb_meanpool_with, x, s);
+    if (!is_dilated(s)) return onnx_pool_plain(wb_meanpool_with, x, s);
     for (int i = 0; i < s->axes; i++) n *= (double)s->kernel[i];
-    return wb_mul(combined(c, x, s, wb_add, 0), wb__number_of(1 / n));
+    return wb_mul(onnx_pool_combined(c, x, s, wb_add, 0), wb__number_of(1 / n));
 }
 
 /* The number of elements of a window whose first one is at `first` that are at low to high - 1 */
@@ -292,7 +295,7 @@ static int64_t count_within(const wb__onnx_windows *s, int i, int64_t first, int
 
 /* Returns y divided by the share of the elements of each window that count, along axis i of space:
  * those of x, and with `padding` those of the padding of the file. */
-static wb_tensor *over_count(wb_tensor *y, const wb__onnx_windows *s, int i, bool padding)
+static wb_tensor *onnx_pool_over_count(wb_tensor *y, const wb__onnx_windows *s, int i, bool padding)
 {
     const int64_t low = padding ? -s->before[i] : 0;
     const int64_t high = s->in[i] + (padding ? s->after[i] : 0);
@@ -313,12 +316,12 @@ static wb_tensor *over_count(wb_tensor *y, const wb__onnx_windows *s, int i, boo
 bool wb__onnx_average_pool(wb__onnx_call *c)
 {
     wb__onnx_windows s;
-    if (!read_pool(c, &s)) return false;
+    if (!onnx_pool_read(c, &s)) return false;
     const bool padding = wb__onnx_int(c, "count_include_pad");
     wb_tensor *x = c->in[0];
     if (!wb__floating("AveragePool", x)) return false;
     wb_tensor *y = mean_of_all(c, wb__wide(x), &s);
-    for (int i = 0; i < s.axes && y; i++) y = over_count(y, &s, i, padding);
+    for (int i = 0; i < s.axes && y; i++) y = onnx_pool_over_count(y, &s, i, padding);
     return wb__onnx_give(c, wb__as(y, (wb_dtype)x->dtype));
 }
 
@@ -346,7 +349,7 @@ bool wb__onnx_lp_pool(wb__onnx_call *c)
     wb__onnx_windows s;
     int64_t p;
     double n = 1;
-    if (!read_pool(c, &s) || !read_p(c, &p)) return false;
+    if (!onnx_pool_read(c, &s) || !read_p(c, &p)) return false;
     for (int i = 0; i < s.axes; i++) n *= (double)s.kernel[i];
     wb_tensor *x = c->in[0];
     if (!wb__floating("LpPool", x)) return false;
@@ -358,7 +361,7 @@ bool wb__onnx_lp_pool(wb__onnx_call *c)
 /* ---- pools over all of space ----------------------------------------------------------------- */
 
 /* Returns x, and sets *mask to its axes of space; NULL with the error set. */
-static wb_tensor *whole(const wb__onnx_call *c, unsigned *mask)
+static wb_tensor *onnx_pool_whole(const wb__onnx_call *c, unsigned *mask)
 {
     wb_tensor *x = c->in[0];
     *mask = ((1u << x->ndim) - 1) & ~3u;
@@ -371,14 +374,14 @@ static wb_tensor *whole(const wb__onnx_call *c, unsigned *mask)
 bool wb__onnx_global_average_pool(wb__onnx_call *c)
 {
     unsigned mask;
-    wb_tensor *x = whole(c, &mask);
+    wb_tensor *x = onnx_pool_whole(c, &mask);
     return wb__onnx_give(c, x ? wb__mean(x, mask, true) : NULL);
 }
 
 bool wb__onnx_global_max_pool(wb__onnx_call *c)
 {
     unsigned mask;
-    wb_tensor *x = whole(c, &mask);
+    wb_tensor *x = onnx_pool_whole(c, &mask);
     return wb__onnx_give(c, x ? wb__reduce(WB__OP_max, x, mask, true) : NULL);
 }
 
@@ -386,7 +389,7 @@ bool wb__onnx_global_lp_pool(wb__onnx_call *c)
 {
     unsigned mask;
     int64_t p;
-    wb_tensor *x = whole(c, &mask);
+    wb_tensor *x = onnx_pool_whole(c, &mask);
     if (!x || !read_p(c, &p)) return false;
     wb_tensor *y = wb__reduce(WB__OP_sum, power_of(wb__wide(x), p), mask, true);
     return wb__onnx_give(c, wb__as(root_of(y, p), (wb_dtype)x->dtype));

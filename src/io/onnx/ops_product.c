@@ -22,7 +22,7 @@ static bool have_inner_size(const wb__onnx_call *c, const wb_tensor *a, const wb
     return wb__onnx_refuse(c, WB_ERROR_SHAPE, "%s · %s", wb_describe(a), wb_describe(b));
 }
 
-static wb_tensor *product(const wb__onnx_call *c, wb_tensor *a, wb_tensor *b)
+static wb_tensor *onnx_product(const wb__onnx_call *c, wb_tensor *a, wb_tensor *b)
 {
     if (!a || !b) return NULL;
     if (wb__dtype_float((wb_dtype)a->dtype)) return wb_matmul(a, b);
@@ -31,11 +31,11 @@ static wb_tensor *product(const wb__onnx_call *c, wb_tensor *a, wb_tensor *b)
 
 bool wb__onnx_mat_mul(wb__onnx_call *c)
 {
-    return wb__onnx_give(c, product(c, c->in[0], c->in[1]));
+    return wb__onnx_give(c, onnx_product(c, c->in[0], c->in[1]));
 }
 
 /* x times a number, which is rounded to x's dtype if that has integers. */
-static wb_tensor *times(const wb__onnx_call *c, wb_tensor *x, double factor)
+static wb_tensor *onnx_product_times(const wb__onnx_call *c, wb_tensor *x, double factor)
 {
     if (!x || factor == 1) return x;
     const wb_dtype t = (wb_dtype)x->dtype;
@@ -59,11 +59,11 @@ bool wb__onnx_gemm(wb__onnx_call *c)
         return wb__onnx_give(c, wb_linear(a, b, sum));
     wb_tensor *y = wb__dtype_float((wb_dtype)a->dtype)
                        ? wb__matmul(a, b, ta, tb)
-                       : product(c, ta ? wb_transpose(a) : a, tb ? wb_transpose(b) : b);
-    y = times(c, y, alpha);
+                       : onnx_product(c, ta ? wb_transpose(a) : a, tb ? wb_transpose(b) : b);
+    y = onnx_product_times(c, y, alpha);
     if (!y || !sum || beta == 0) return wb__onnx_give(c, y);
     const int64_t dims[2] = {y->dims[0], y->dims[1]};
-    y = wb_add(y, times(c, sum, beta));
+    y = wb_add(y, onnx_product_times(c, sum, beta));
     if (y && (y->ndim != 2 || y->dims[0] != dims[0] || y->dims[1] != dims[1]))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "%s does not broadcast to [%lld,%lld]",
                                wb_describe(sum), (long long)dims[0], (long long)dims[1]);

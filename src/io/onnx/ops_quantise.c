@@ -8,7 +8,7 @@
 static bool is_byte(const wb_tensor *x) { return x->dtype == WB_U8 || x->dtype == WB_I8; }
 
 /* Whether input i is u8 or i8. */
-static bool has_bytes(const wb__onnx_call *c, int i)
+static bool onnx_quantise_has_bytes(const wb__onnx_call *c, int i)
 {
     if (is_byte(c->in[i])) return true;
     return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "input %d is %s; u8 and i8 are done", i,
@@ -17,7 +17,7 @@ static bool has_bytes(const wb__onnx_call *c, int i)
 
 /* Returns round(x) + zero, limited to the numbers of t; `zero` has integers, or is NULL for 0.  NaN
  * becomes the least number, as in ONNX Runtime; ONNX does not define it. */
-static wb_tensor *saturated(wb_tensor *x, wb_tensor *zero, wb_dtype t)
+static wb_tensor *onnx_quantise_saturated(wb_tensor *x, wb_tensor *zero, wb_dtype t)
 {
     wb_tensor *y = wb__onnx_rounded(x), *least = wb__number_of(t == WB_I8 ? -128 : 0);
     if (zero && y) y = wb_add(y, wb__as(zero, (wb_dtype)y->dtype));
@@ -54,7 +54,7 @@ static bool read_granularity(const wb__onnx_call *c, granularity *g)
 }
 
 /* Returns a scale or zero point in a shape that broadcasts to x. */
-static wb_tensor *spread(wb_tensor *v, const wb_tensor *x, const granularity *g)
+static wb_tensor *onnx_quantise_spread(wb_tensor *v, const wb_tensor *x, const granularity *g)
 {
     int64_t dims[WB_MAX_DIMS];
     if (!v) return NULL;
@@ -102,9 +102,9 @@ bool wb__onnx_quantize_linear(wb__onnx_call *c)
         (!wb__dtype_float((wb_dtype)x->dtype) && x->dtype != WB_I32))
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its input is %s, its scale %s",
                                wb_describe(x), wb_describe(scale));
-    wb_tensor *y = wb__wide(wb_div(wb__as(x, in), wb__as(spread(scale, x, &g), in)));
-    if (!y || (zero && !(zero = spread(zero, x, &g)))) return false;
-    return wb__onnx_give(c, saturated(y, zero, t));
+    wb_tensor *y = wb__wide(wb_div(wb__as(x, in), wb__as(onnx_quantise_spread(scale, x, &g), in)));
+    if (!y || (zero && !(zero = onnx_quantise_spread(zero, x, &g)))) return false;
+    return wb__onnx_give(c, onnx_quantise_saturated(y, zero, t));
 }
 
 bool wb__onnx_dequantize_linear(wb__onnx_call *c)
@@ -119,9 +119,9 @@ bool wb__onnx_dequantize_linear(wb__onnx_call *c)
     const wb_dtype wide = wb__computed_in(t);
     if (!read_float_type(c, "output_dtype", &t)) return false;
     wb_tensor *y = wb__as(x, wide);
-    if (zero && !(zero = spread(zero, x, &g))) return false;
+    if (zero && !(zero = onnx_quantise_spread(zero, x, &g))) return false;
     if (zero) y = wb_sub(y, wb__as(zero, wide));
-    y = wb_mul(y, wb__as(spread(scale, x, &g), wide));
+    y = wb_mul(y, wb__as(onnx_quantise_spread(scale, x, &g), wide));
     return wb__onnx_give(c, wb__as(y, t));
 }
 
@@ -141,7 +141,7 @@ bool wb__onnx_dynamic_quantize_linear(wb__onnx_call *c)
     wb_tensor *scale = wb_div(range, most);
     wb_tensor *first = wb_neg(wb_div(low, scale));
     first = wb__onnx_rounded(wb_minimum(wb_maximum(first, zero), most));
-    wb_tensor *y = saturated(wb_div(x, scale), first, WB_U8);
+    wb_tensor *y = onnx_quantise_saturated(wb_div(x, scale), first, WB_U8);
     if (!y) return false;
     if (wb__onnx_wants(c, 1)) c->out[1] = scale;
     if (wb__onnx_wants(c, 2) && !(c->out[2] = wb_astype(first, WB_U8))) return false;
@@ -178,13 +178,13 @@ static wb_tensor *byte_product(const wb__onnx_call *c, wb_tensor *a, wb_tensor *
 
 bool wb__onnx_mat_mul_integer(wb__onnx_call *c)
 {
-    if (!has_bytes(c, 0) || !has_bytes(c, 1)) return false;
+    if (!onnx_quantise_has_bytes(c, 0) || !onnx_quantise_has_bytes(c, 1)) return false;
     wb_tensor *y = byte_product(c, c->in[0], wb__onnx_in(c, 2), c->in[1], wb__onnx_in(c, 3));
     return wb__onnx_give(c, y ? wb_astype(y, WB_I32) : NULL);
 }
 
 /* Returns a scale of one number, or of one for each index along `axis` of y. */
-static wb_tensor *scale_along(wb_tensor *scale, const wb_tensor *y, int axis)
+static wb_tensor *onnx_quantise_scale_along(wb_tensor *scale, const wb_tensor *y, int axis)
 {
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i < y->ndim; i++) dims[i] = i == axis ? y->dims[i] : 1;
@@ -202,19 +202,21 @@ static bool give_rescaled(wb__onnx_call *c, wb_tensor *y, int first, int axis)
     if (c->in[6]->size != 1 || zero->size != 1)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "the scale of the result is %s; one number "
                                "is done", wb_describe(c->in[6]));
-    wb_tensor *factor = wb_mul(scale_along(c->in[1], y, first), scale_along(c->in[4], y, axis));
-    factor = wb_div(factor, scale_along(c->in[6], y, axis));
+    wb_tensor *factor = wb_mul(onnx_quantise_scale_along(c->in[1], y, first),
+                               onnx_quantise_scale_along(c->in[4], y, axis));
+    factor = wb_div(factor, onnx_quantise_scale_along(c->in[6], y, axis));
     zero = wb_reshape_array(zero, 0, NULL);
     if (!zero) return false;
     y = wb_mul(y, wb__as(factor, WB_F64));
-    return wb__onnx_give(c, saturated(y, zero, (wb_dtype)zero->dtype));
+    return wb__onnx_give(c, onnx_quantise_saturated(y, zero, (wb_dtype)zero->dtype));
 }
 
 /* Whether the inputs of a QLinear operator are there: x, scale, zero, w, scale, zero, and scale and
  * zero of the result. */
-static bool has_operands(const wb__onnx_call *c)
+static bool onnx_quantise_has_operands(const wb__onnx_call *c)
 {
-    if (!has_bytes(c, 0) || !has_bytes(c, 3) || !has_bytes(c, 7))
+    if (!onnx_quantise_has_bytes(c, 0) || !onnx_quantise_has_bytes(c, 3) ||
+        !onnx_quantise_has_bytes(c, 7))
         return false;
     for (int i = 1; i < 8; i += i == 1 ? 3 : 2)
         if (!wb__dtype_float((wb_dtype)c->in[i]->dtype))
@@ -225,7 +227,7 @@ static bool has_operands(const wb__onnx_call *c)
 
 bool wb__onnx_q_linear_mat_mul(wb__onnx_call *c)
 {
-    if (!has_operands(c)) return false;
+    if (!onnx_quantise_has_operands(c)) return false;
     wb_tensor *y = byte_product(c, c->in[0], c->in[2], c->in[3], c->in[5]);
     if (!y) return false;
     return give_rescaled(c, wb__as(y, WB_F64), y->ndim - 2, y->ndim - 1);
@@ -245,7 +247,7 @@ static wb_tensor *byte_conv(const wb__onnx_call *c, int x, int x_zero, int w, in
 
 bool wb__onnx_conv_integer(wb__onnx_call *c)
 {
-    if (!has_bytes(c, 0) || !has_bytes(c, 1)) return false;
+    if (!onnx_quantise_has_bytes(c, 0) || !onnx_quantise_has_bytes(c, 1)) return false;
     const wb_tensor *zero = wb__onnx_in(c, 2);
     if (zero && zero->size != 1)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "the zero point of x is %s", wb_describe(zero));
@@ -255,7 +257,7 @@ bool wb__onnx_conv_integer(wb__onnx_call *c)
 
 bool wb__onnx_q_linear_conv(wb__onnx_call *c)
 {
-    if (!has_operands(c)) return false;
+    if (!onnx_quantise_has_operands(c)) return false;
     if (c->in[1]->size != 1 || c->in[2]->size != 1)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "scale and zero point of x are %s and %s",
                                wb_describe(c->in[1]), wb_describe(c->in[2]));

@@ -13,27 +13,29 @@ static bool without_seed(wb__onnx_call *c)
 }
 
 /* Returns x scale + shift. */
-static wb_tensor *scaled(wb_tensor *x, double scale, double shift)
+static wb_tensor *onnx_random_scaled(wb_tensor *x, double scale, double shift)
 {
     if (x && scale != 1) x = wb_mul(x, wb_scalar(scale));
     return x && shift != 0 ? wb_add(x, wb_scalar(shift)) : x;
 }
 
-static bool normal(wb__onnx_call *c, wb_dtype dtype, int ndim, const int64_t *dims)
+static bool onnx_random_normal(wb__onnx_call *c, wb_dtype dtype, int ndim, const int64_t *dims)
 {
     const double mean = wb__onnx_real(c, "mean"), scale = wb__onnx_real(c, "scale");
-    return dtype && wb__onnx_give(c, scaled(wb_randn_array(dtype, ndim, dims), scale, mean));
+    return dtype &&
+           wb__onnx_give(c, onnx_random_scaled(wb_randn_array(dtype, ndim, dims), scale, mean));
 }
 
-static bool uniform(wb__onnx_call *c, wb_dtype dtype, int ndim, const int64_t *dims)
+static bool onnx_random_uniform(wb__onnx_call *c, wb_dtype dtype, int ndim, const int64_t *dims)
 {
     const double low = wb__onnx_real(c, "low"), high = wb__onnx_real(c, "high");
-    return dtype && wb__onnx_give(c, scaled(wb_rand_array(dtype, ndim, dims), high - low, low));
+    return dtype &&
+           wb__onnx_give(c, onnx_random_scaled(wb_rand_array(dtype, ndim, dims), high - low, low));
 }
 
 /* Sets *dims to the attribute `shape`; returns the number of dimensions, or -1 with the error
  * set. */
-static int shape_of(wb__onnx_call *c, const int64_t **dims)
+static int onnx_random_shape_of(wb__onnx_call *c, const int64_t **dims)
 {
     const int n = wb__onnx_ints(c, "shape", dims);
     if (n >= 0 && n <= WB_MAX_DIMS) return n;
@@ -45,30 +47,32 @@ bool wb__onnx_random_normal(wb__onnx_call *c)
 {
     const int64_t *dims;
     if (!without_seed(c)) return false;
-    const int n = shape_of(c, &dims);
-    return n >= 0 && normal(c, wb__onnx_dtype_in(c, "dtype", WB_F32), n, dims);
+    const int n = onnx_random_shape_of(c, &dims);
+    return n >= 0 && onnx_random_normal(c, wb__onnx_dtype_in(c, "dtype", WB_F32), n, dims);
 }
 
 bool wb__onnx_random_uniform(wb__onnx_call *c)
 {
     const int64_t *dims;
     if (!without_seed(c)) return false;
-    const int n = shape_of(c, &dims);
-    return n >= 0 && uniform(c, wb__onnx_dtype_in(c, "dtype", WB_F32), n, dims);
+    const int n = onnx_random_shape_of(c, &dims);
+    return n >= 0 && onnx_random_uniform(c, wb__onnx_dtype_in(c, "dtype", WB_F32), n, dims);
 }
 
 bool wb__onnx_random_normal_like(wb__onnx_call *c)
 {
     if (!without_seed(c)) return false;
     const wb_tensor *x = c->in[0];
-    return normal(c, wb__onnx_dtype_in(c, "dtype", (wb_dtype)x->dtype), x->ndim, x->dims);
+    return onnx_random_normal(c, wb__onnx_dtype_in(c, "dtype", (wb_dtype)x->dtype), x->ndim,
+                              x->dims);
 }
 
 bool wb__onnx_random_uniform_like(wb__onnx_call *c)
 {
     if (!without_seed(c)) return false;
     const wb_tensor *x = c->in[0];
-    return uniform(c, wb__onnx_dtype_in(c, "dtype", (wb_dtype)x->dtype), x->ndim, x->dims);
+    return onnx_random_uniform(c, wb__onnx_dtype_in(c, "dtype", (wb_dtype)x->dtype), x->ndim,
+                               x->dims);
 }
 
 bool wb__onnx_bernoulli(wb__onnx_call *c)
@@ -82,7 +86,7 @@ bool wb__onnx_bernoulli(wb__onnx_call *c)
 /* ---- Dropout --------------------------------------------------------------------------------- */
 
 /* Drops elements with probability p, 0 < p < 1. */
-static bool drop(wb__onnx_call *c, double p)
+static bool onnx_random_drop(wb__onnx_call *c, double p)
 {
     wb_tensor *x = c->in[0];
     if (!wb__floating("Dropout", x)) return false;
@@ -107,7 +111,7 @@ bool wb__onnx_dropout(wb__onnx_call *c)
     if (trains && !wb__onnx_input_real(c, 1, &p)) return false;
     if (!(p >= 0 && p < 1))
         return wb__onnx_refuse(c, WB_ERROR_ARGUMENT, "the ratio is %g; it must be in [0, 1)", p);
-    if (trains && p > 0) return without_seed(c) && drop(c, p);
+    if (trains && p > 0) return without_seed(c) && onnx_random_drop(c, p);
     wb_tensor *x = c->in[0];
     if (wb__onnx_wants(c, 1) &&
         !(c->out[1] = wb_full_array(1, opset >= 10 ? WB_BOOL : (wb_dtype)x->dtype, x->ndim,

@@ -4,9 +4,10 @@
 
 #include <math.h>
 
-typedef enum { SUM, MEAN, MAX, MIN, PROD, L1, L2, LOG_SUM, LOG_SUM_EXP, SUM_SQUARE } reduction;
+typedef enum { ONNX_REDUCE_SUM, ONNX_REDUCE_MEAN, ONNX_REDUCE_MAX, ONNX_REDUCE_MIN, PROD, L1, L2,
+               LOG_SUM, LOG_SUM_EXP, SUM_SQUARE } onnx_reduce_reduction;
 
-static wb_tensor *no_dtype(const wb__onnx_call *c, const wb_tensor *x)
+static wb_tensor *onnx_reduce_no_dtype(const wb__onnx_call *c, const wb_tensor *x)
 {
     wb__onnx_refuse(c, WB_ERROR_DTYPE, "the input is %s, which the operator does not take here",
                     wb_describe(x));
@@ -14,7 +15,7 @@ static wb_tensor *no_dtype(const wb__onnx_call *c, const wb_tensor *x)
 }
 
 /* The options of the reductions that have no form with a mask. */
-static wb_reduce_options over(const wb_tensor *x, unsigned mask, bool keep)
+static wb_reduce_options onnx_reduce_over(const wb_tensor *x, unsigned mask, bool keep)
 {
     wb_reduce_options o = WB__OPTIONS(wb_reduce_options, .keep = keep);
     int64_t axes[WB_MAX_DIMS];
@@ -26,7 +27,7 @@ static wb_reduce_options over(const wb_tensor *x, unsigned mask, bool keep)
 }
 
 /* The number of elements that become one. */
-static int64_t folded(const wb_tensor *x, unsigned mask)
+static int64_t onnx_reduce_folded(const wb_tensor *x, unsigned mask)
 {
     int64_t n = 1;
     for (int i = 0; i < x->ndim; i++)
@@ -35,7 +36,7 @@ static int64_t folded(const wb_tensor *x, unsigned mask)
 }
 
 /* A reduction of no elements, whose results all are `value`. */
-static wb_tensor *of_nothing(const wb_tensor *x, unsigned mask, bool keep, double value)
+static wb_tensor *onnx_reduce_of_nothing(const wb_tensor *x, unsigned mask, bool keep, double value)
 {
     int64_t dims[WB_MAX_DIMS];
     int ndim = 0;
@@ -44,89 +45,93 @@ static wb_tensor *of_nothing(const wb_tensor *x, unsigned mask, bool keep, doubl
     return wb_full_array(value, (wb_dtype)x->dtype, ndim, dims);
 }
 
-static wb_tensor *sum_of(wb_tensor *x, unsigned mask, bool keep)
+static wb_tensor *onnx_reduce_sum_of(wb_tensor *x, unsigned mask, bool keep)
 {
     return mask ? wb__reduce(WB__OP_sum, x, mask, keep) : x;
 }
 
 /* The extreme of no elements is the one that every element changes. */
-static wb_tensor *extreme(wb_tensor *x, unsigned mask, bool keep, bool greatest)
+static wb_tensor *onnx_reduce_extreme(wb_tensor *x, unsigned mask, bool keep, bool greatest)
 {
     if (!x || !mask) return x;
     const wb_dtype dtype = (wb_dtype)x->dtype;
     if (dtype == WB_BOOL)
-        return wb__as(extreme(wb_astype(x, WB_U8), mask, keep, greatest), WB_BOOL);
-    if (folded(x, mask)) return wb__reduce(greatest ? WB__OP_max : WB__OP_min, x, mask, keep);
+        return wb__as(onnx_reduce_extreme(wb_astype(x, WB_U8), mask, keep, greatest), WB_BOOL);
+    if (onnx_reduce_folded(x, mask))
+        return wb__reduce(greatest ? WB__OP_max : WB__OP_min, x, mask, keep);
     const int bits = (int)wb_dtype_bytes(dtype) * 8 - 1;
     double value = greatest ? -INFINITY : INFINITY;
     if (dtype == WB_U8) value = greatest ? 0 : 255;
     else if (!wb__dtype_float(dtype)) value = greatest ? -ldexp(1, bits) : ldexp(1, bits) - 1;
-    return of_nothing(x, mask, keep, value);
+    return onnx_reduce_of_nothing(x, mask, keep, value);
 }
 
 /* The mean of integers is rounded towards 0. */
-static wb_tensor *mean_of(const wb__onnx_call *c, wb_tensor *x, unsigned mask, bool keep)
+static wb_tensor *onnx_reduce_mean_of(const wb__onnx_call *c, wb_tensor *x, unsigned mask,
+                                      bool keep)
 {
     const wb_dtype dtype = (wb_dtype)x->dtype;
-    const int64_t n = folded(x, mask);
+    const int64_t n = onnx_reduce_folded(x, mask);
     if (!mask) return x;
     if (wb__dtype_float(dtype)) return wb__mean(x, mask, keep);
-    if (!n || !wb__holds(dtype, (double)n)) return no_dtype(c, x);
-    return wb_div(sum_of(x, mask, keep), wb__literal((double)n, dtype));
+    if (!n || !wb__holds(dtype, (double)n)) return onnx_reduce_no_dtype(c, x);
+    return wb_div(onnx_reduce_sum_of(x, mask, keep), wb__literal((double)n, dtype));
 }
 
 /* The square root of a sum of integers is rounded towards 0. */
-static wb_tensor *length_of(wb_tensor *x, unsigned mask, bool keep)
+static wb_tensor *onnx_reduce_length_of(wb_tensor *x, unsigned mask, bool keep)
 {
     const wb_dtype dtype = (wb_dtype)x->dtype;
     if (!mask) return wb_abs(x);
     if (wb__dtype_float(dtype)) {
-        const wb_reduce_options o = over(x, mask, keep);
+        const wb_reduce_options o = onnx_reduce_over(x, mask, keep);
         return wb_norm_with(x, 2, &o);
     }
-    wb_tensor *sum = sum_of(wb__as(wb_square(x), WB_I64), mask, keep);
+    wb_tensor *sum = onnx_reduce_sum_of(wb__as(wb_square(x), WB_I64), mask, keep);
     return wb__as(wb_sqrt(wb__as(sum, WB_F64)), dtype);
 }
 
 static wb_tensor *log_sum_exp(wb_tensor *x, unsigned mask, bool keep)
 {
     if (!mask) return x;
-    if (!folded(x, mask)) return of_nothing(x, mask, keep, -INFINITY);
-    const wb_reduce_options o = over(x, mask, keep);
+    if (!onnx_reduce_folded(x, mask)) return onnx_reduce_of_nothing(x, mask, keep, -INFINITY);
+    const wb_reduce_options o = onnx_reduce_over(x, mask, keep);
     return wb_logsumexp_with(x, &o);
 }
 
-static wb_tensor *product_of(wb_tensor *x, unsigned mask, bool keep)
+static wb_tensor *onnx_reduce_product_of(wb_tensor *x, unsigned mask, bool keep)
 {
-    const wb_reduce_options o = over(x, mask, keep);
+    const wb_reduce_options o = onnx_reduce_over(x, mask, keep);
     return mask ? wb_prod_with(x, &o) : x;
 }
 
 /* Without axes (mask 0) each element is a sum of its own.  f16 and bf16 are computed in f32. */
-static wb_tensor *reduced(const wb__onnx_call *c, reduction kind, wb_tensor *x, unsigned mask,
-                          bool keep)
+static wb_tensor *onnx_reduced(const wb__onnx_call *c, onnx_reduce_reduction kind, wb_tensor *x,
+                               unsigned mask, bool keep)
 {
     const wb_dtype dtype = (wb_dtype)x->dtype;
     const bool real = wb__dtype_float(dtype), logs = kind == LOG_SUM || kind == LOG_SUM_EXP;
-    if (dtype == WB_BOOL ? kind != MAX && kind != MIN : logs && !real) return no_dtype(c, x);
+    if (dtype == WB_BOOL ? kind != ONNX_REDUCE_MAX && kind != ONNX_REDUCE_MIN : logs && !real)
+        return onnx_reduce_no_dtype(c, x);
     switch (kind) {
-    case SUM: return sum_of(x, mask, keep);
-    case MEAN: return mean_of(c, x, mask, keep);
-    case MAX: case MIN: return extreme(x, mask, keep, kind == MAX);
-    case PROD: return product_of(x, mask, keep);
-    case L1: return sum_of(wb_abs(x), mask, keep);
-    case L2: return length_of(x, mask, keep);
-    case LOG_SUM: return wb__as(wb_log(sum_of(wb__wide(x), mask, keep)), dtype);
+    case ONNX_REDUCE_SUM: return onnx_reduce_sum_of(x, mask, keep);
+    case ONNX_REDUCE_MEAN: return onnx_reduce_mean_of(c, x, mask, keep);
+    case ONNX_REDUCE_MAX:
+    case ONNX_REDUCE_MIN: return onnx_reduce_extreme(x, mask, keep, kind == ONNX_REDUCE_MAX);
+    case PROD: return onnx_reduce_product_of(x, mask, keep);
+    case L1: return onnx_reduce_sum_of(wb_abs(x), mask, keep);
+    case L2: return onnx_reduce_length_of(x, mask, keep);
+    case LOG_SUM: return wb__as(wb_log(onnx_reduce_sum_of(wb__wide(x), mask, keep)), dtype);
     case LOG_SUM_EXP: return log_sum_exp(x, mask, keep);
     case SUM_SQUARE: break;
     }
-    return wb__as(sum_of(wb_square(wb__wide(x)), mask, keep), dtype);
+    return wb__as(onnx_reduce_sum_of(wb_square(wb__wide(x)), mask, keep), dtype);
 }
 
 /* The axes are an attribute, and since opset 13 (ReduceSum) or 18 an input. */
-static bool reduce(wb__onnx_call *c, reduction kind)
+static bool onnx_reduce(wb__onnx_call *c, onnx_reduce_reduction kind)
 {
-    const int64_t since = kind == SUM ? 13 : 18;
+    const int64_t since = kind == ONNX_REDUCE_SUM ? 13 : 18;
     wb_tensor *x = c->in[0];
     int axes[WB_MAX_DIMS];
     const int n = wb__onnx_axes(c, since, 1, x->ndim, axes);
@@ -135,20 +140,20 @@ static bool reduce(wb__onnx_call *c, reduction kind)
     for (int i = 0; i < n; i++) mask |= 1u << axes[i];
     if (n <= 0 && !wb__onnx_int(c, "noop_with_empty_axes"))
         mask = (1u << x->ndim) - 1;
-    wb_tensor *y = reduced(c, kind, x, mask, wb__onnx_int(c, "keepdims") != 0);
+    wb_tensor *y = onnx_reduced(c, kind, x, mask, wb__onnx_int(c, "keepdims") != 0);
     return wb__onnx_give(c, y == x ? wb__unchanged(x) : y);
 }
 
-bool wb__onnx_reduce_sum(wb__onnx_call *c) { return reduce(c, SUM); }
-bool wb__onnx_reduce_mean(wb__onnx_call *c) { return reduce(c, MEAN); }
-bool wb__onnx_reduce_max(wb__onnx_call *c) { return reduce(c, MAX); }
-bool wb__onnx_reduce_min(wb__onnx_call *c) { return reduce(c, MIN); }
-bool wb__onnx_reduce_prod(wb__onnx_call *c) { return reduce(c, PROD); }
-bool wb__onnx_reduce_l1(wb__onnx_call *c) { return reduce(c, L1); }
-bool wb__onnx_reduce_l2(wb__onnx_call *c) { return reduce(c, L2); }
-bool wb__onnx_reduce_log_sum(wb__onnx_call *c) { return reduce(c, LOG_SUM); }
-bool wb__onnx_reduce_log_sum_exp(wb__onnx_call *c) { return reduce(c, LOG_SUM_EXP); }
-bool wb__onnx_reduce_sum_square(wb__onnx_call *c) { return reduce(c, SUM_SQUARE); }
+bool wb__onnx_reduce_sum(wb__onnx_call *c) { return onnx_reduce(c, ONNX_REDUCE_SUM); }
+bool wb__onnx_reduce_mean(wb__onnx_call *c) { return onnx_reduce(c, ONNX_REDUCE_MEAN); }
+bool wb__onnx_reduce_max(wb__onnx_call *c) { return onnx_reduce(c, ONNX_REDUCE_MAX); }
+bool wb__onnx_reduce_min(wb__onnx_call *c) { return onnx_reduce(c, ONNX_REDUCE_MIN); }
+bool wb__onnx_reduce_prod(wb__onnx_call *c) { return onnx_reduce(c, PROD); }
+bool wb__onnx_reduce_l1(wb__onnx_call *c) { return onnx_reduce(c, L1); }
+bool wb__onnx_reduce_l2(wb__onnx_call *c) { return onnx_reduce(c, L2); }
+bool wb__onnx_reduce_log_sum(wb__onnx_call *c) { return onnx_reduce(c, LOG_SUM); }
+bool wb__onnx_reduce_log_sum_exp(wb__onnx_call *c) { return onnx_reduce(c, LOG_SUM_EXP); }
+bool wb__onnx_reduce_sum_square(wb__onnx_call *c) { return onnx_reduce(c, SUM_SQUARE); }
 
 /* ---- places ---------------------------------------------------------------------------------- */
 

@@ -13,12 +13,13 @@
 typedef enum {
     HALF_PIXEL, HALF_PIXEL_SYMMETRIC, PYTORCH_HALF_PIXEL, ALIGN_CORNERS, ASYMMETRIC, CROP
 } transformation;
-typedef enum { NEAREST, LINEAR, CUBIC } interpolation;
+typedef enum { ONNX_RESIZE_NEAREST, ONNX_RESIZE_LINEAR,
+               ONNX_RESIZE_CUBIC } onnx_resize_interpolation;
 typedef enum { PREFER_FLOOR, PREFER_CEIL, FLOOR, CEIL } rounding;
 
 typedef struct {
     transformation where;
-    interpolation mode;
+    onnx_resize_interpolation mode;
     rounding round;
     bool antialias, exclude_outside, of_pytorch;
     double cubic_a, extrapolation;
@@ -31,7 +32,7 @@ typedef struct {
 
 static bool read_attributes(const wb__onnx_call *c, resize *r)
 {
-    r->mode = (interpolation)wb__onnx_word(c, "mode");
+    r->mode = (onnx_resize_interpolation)wb__onnx_word(c, "mode");
     r->where = (transformation)wb__onnx_word(c, "coordinate_transformation_mode");
     r->round = (rounding)wb__onnx_word(c, "nearest_mode");
     r->of_pytorch = !strcmp(c->run->state->model->producer, "pytorch");
@@ -39,13 +40,13 @@ static bool read_attributes(const wb__onnx_call *c, resize *r)
     r->exclude_outside = wb__onnx_int(c, "exclude_outside");
     r->cubic_a = wb__onnx_real(c, "cubic_coeff_a");
     r->extrapolation = wb__onnx_real(c, "extrapolation_value");
-    if (r->mode == NEAREST && (r->antialias || r->exclude_outside))
+    if (r->mode == ONNX_RESIZE_NEAREST && (r->antialias || r->exclude_outside))
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "%s with mode nearest",
                                r->antialias ? "antialias" : "exclude_outside");
     return true;
 }
 
-static bool read_axes(wb__onnx_call *c, const wb_tensor *x, resize *r)
+static bool onnx_resize_read_axes(wb__onnx_call *c, const wb_tensor *x, resize *r)
 {
     const int64_t *list;
     const int n = wb__onnx_ints(c, "axes", &list);
@@ -64,7 +65,7 @@ static bool read_axes(wb__onnx_call *c, const wb_tensor *x, resize *r)
     return true;
 }
 
-static bool count_fits(const wb__onnx_call *c, const char *what, int count, int n)
+static bool onnx_resize_count_fits(const wb__onnx_call *c, const char *what, int count, int n)
 {
     if (count == n) return true;
     return wb__onnx_refuse(c, WB_ERROR_FORMAT, "%s has %d numbers; it has %d here", what, count, n);
@@ -74,7 +75,7 @@ static bool count_fits(const wb__onnx_call *c, const char *what, int count, int 
 static bool take_scales(const wb__onnx_call *c, const wb_tensor *x, int count, const double *scales,
                         resize *r)
 {
-    if (!count_fits(c, "scales", count, r->n)) return false;
+    if (!onnx_resize_count_fits(c, "scales", count, r->n)) return false;
     for (int i = 0; i < r->n; i++) {
         const double wide = floor((float)scales[i] * (float)x->dims[r->axis[i]]);
         if (!(scales[i] > 0) || !(wide < INT32_MAX))
@@ -87,12 +88,12 @@ static bool take_scales(const wb__onnx_call *c, const wb_tensor *x, int count, c
 
 /* Sets the new sizes, and the scales that follow.  Other policies than "stretch" have one scale for
  * all axes. */
-static bool take_sizes(const wb__onnx_call *c, const wb_tensor *x, int count, const int64_t *sizes,
-                       resize *r)
+static bool onnx_resize_take_sizes(const wb__onnx_call *c, const wb_tensor *x, int count,
+                                   const int64_t *sizes, resize *r)
 {
     const int policy = wb__onnx_word(c, "keep_aspect_ratio_policy");
     double common = 0;
-    if (!count_fits(c, "sizes", count, r->n)) return false;
+    if (!onnx_resize_count_fits(c, "sizes", count, r->n)) return false;
     for (int i = 0; i < r->n; i++) {
         const int64_t in = x->dims[r->axis[i]];
         if (sizes[i] < 1 || sizes[i] > INT32_MAX || in < 1)
@@ -114,7 +115,7 @@ static bool read_roi(wb__onnx_call *c, resize *r)
     const double *roi;
     if (r->where != CROP) return true;
     const int count = wb__onnx_input_reals(c, 1, &roi);
-    if (count < -1 || !count_fits(c, "roi", WB__MAX(count, 0), 2 * r->n)) return false;
+    if (count < -1 || !onnx_resize_count_fits(c, "roi", WB__MAX(count, 0), 2 * r->n)) return false;
     for (int i = 0; i < r->n; i++) r->start[i] = roi[i], r->end[i] = roi[r->n + i];
     return true;
 }
@@ -122,7 +123,7 @@ static bool read_roi(wb__onnx_call *c, resize *r)
 /* ---- positions ------------------------------------------------------------------------------- */
 
 /* Returns the position among the `in` elements of an axis that element i of the result has. */
-static double position(const resize *r, int k, int64_t in, int64_t i)
+static double onnx_resize_position(const resize *r, int k, int64_t in, int64_t i)
 {
     const double at = (double)i, scale = r->scale[k], last = (double)(in - 1);
     const int64_t out = r->out[k];
@@ -142,7 +143,7 @@ static double position(const resize *r, int k, int64_t in, int64_t i)
     }
 }
 
-static double rounded(const resize *r, double x)
+static double onnx_resize_rounded(const resize *r, double x)
 {
     const double down = floor(x), part = x - down;
     switch (r->round) {
@@ -153,16 +154,17 @@ static double rounded(const resize *r, double x)
     }
 }
 
-static double within(double x, int64_t in) { return fmin(fmax(x, 0), (double)(in - 1)); }
+static double onnx_resize_within(double x, int64_t in) { return fmin(fmax(x, 0),
+                                                                     (double)(in - 1)); }
 
 /* Returns y with the extrapolation value where a position is outside of the axis. */
-static wb_tensor *extrapolated(wb_tensor *y, const resize *r, int k, int64_t in)
+static wb_tensor *onnx_resize_extrapolated(wb_tensor *y, const resize *r, int k, int64_t in)
 {
     const int64_t out = r->out[k];
     if (r->where != CROP || !y) return y;
     double *outside = wb__alloc((size_t)out * sizeof *outside);
     for (int64_t i = 0; outside && i < out; i++) {
-        const double x = position(r, k, in, i);
+        const double x = onnx_resize_position(r, k, in, i);
         outside[i] = x < 0 || x > (double)(in - 1);
     }
     wb_tensor *mask = wb__onnx_along(y, outside, WB_BOOL, r->axis[k], out);
@@ -171,15 +173,15 @@ static wb_tensor *extrapolated(wb_tensor *y, const resize *r, int k, int64_t in)
 
 /* ---- the nearest element --------------------------------------------------------------------- */
 
-static wb_tensor *nearest(wb__onnx_call *c, wb_tensor *x, const resize *r, int k)
+static wb_tensor *onnx_resize_nearest(wb__onnx_call *c, wb_tensor *x, const resize *r, int k)
 {
     const int64_t in = x->dims[r->axis[k]], out = r->out[k], times = WB__MAX(out / in, 1);
     double *at = wb__alloc((size_t)out * sizeof *at);
     bool repeats = out == in * times;
     if (!at) return NULL;
     for (int64_t i = 0; i < out; i++) {
-        const double p = position(r, k, in, i);
-        at[i] = within(rounded(r, p), in);
+        const double p = onnx_resize_position(r, k, in, i);
+        at[i] = onnx_resize_within(onnx_resize_rounded(r, p), in);
         repeats &= at[i] == (double)(i / times);
         if (c->node->opset >= 11 || r->scale[k] >= 1 || floor(p) == ceil(p)) continue;
         wb__free(at);
@@ -206,29 +208,29 @@ typedef struct {
     int k;
     int64_t in, out, taps;
     double narrow, *at, *weight;
-} weights;
+} onnx_resize_weights;
 
-static double filter(const resize *r, double distance)
+static double onnx_resize_filter(const resize *r, double distance)
 {
     const double d = fabs(distance), a = r->cubic_a;
-    if (r->mode == LINEAR) return fmax(1 - d, 0);
+    if (r->mode == ONNX_RESIZE_LINEAR) return fmax(1 - d, 0);
     if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
     return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
 }
 
 /* With antialias a filter that shrinks the axis is wider, by 1 / scale. */
-static bool weights_make(weights *w, const resize *r, int k, int64_t in)
+static bool weights_make(onnx_resize_weights *w, const resize *r, int k, int64_t in)
 {
     const double narrow = r->antialias ? fmin(r->scale[k], 1) : 1;
-    const int64_t taps = 2 * (int64_t)ceil((r->mode == LINEAR ? 1 : 2) / narrow);
-    *w = (weights){r, k, in, r->out[k], taps, narrow, NULL, NULL};
+    const int64_t taps = 2 * (int64_t)ceil((r->mode == ONNX_RESIZE_LINEAR ? 1 : 2) / narrow);
+    *w = (onnx_resize_weights){r, k, in, r->out[k], taps, narrow, NULL, NULL};
     w->at = wb__alloc((size_t)taps * sizeof *w->at);
     w->weight = wb__alloc((size_t)taps * sizeof *w->weight);
     return w->at && w->weight;
 }
 
 /* Divides the weights by their sum. */
-static void normalise(weights *w)
+static void onnx_resize_normalise(onnx_resize_weights *w)
 {
     double sum = 0;
     for (int64_t t = 0; t < w->taps; t++) sum += w->weight[t];
@@ -236,26 +238,27 @@ static void normalise(weights *w)
 }
 
 /* Sets the lists to those of element i. */
-static void weigh(weights *w, int64_t i)
+static void onnx_resize_weigh(onnx_resize_weights *w, int64_t i)
 {
     const resize *r = w->r;
-    const double x = position(r, w->k, w->in, i), first = floor(x) + 1 - (double)(w->taps / 2);
+    const double x = onnx_resize_position(r, w->k, w->in, i),
+                 first = floor(x) + 1 - (double)(w->taps / 2);
     for (int64_t t = 0; t < w->taps; t++) {
         w->at[t] = first + (double)t;
-        w->weight[t] = filter(r, (w->at[t] - x) * w->narrow);
+        w->weight[t] = onnx_resize_filter(r, (w->at[t] - x) * w->narrow);
     }
-    if (r->antialias) normalise(w);
+    if (r->antialias) onnx_resize_normalise(w);
     for (int64_t t = 0; t < w->taps; t++) {
         double *at = &w->at[t];
-        if (r->exclude_outside && *at != within(*at, w->in)) w->weight[t] = 0;
-        *at = within(*at, w->in);
+        if (r->exclude_outside && *at != onnx_resize_within(*at, w->in)) w->weight[t] = 0;
+        *at = onnx_resize_within(*at, w->in);
     }
-    if (r->exclude_outside) normalise(w);
+    if (r->exclude_outside) onnx_resize_normalise(w);
 }
 
 /* Whether the matrix of a product, [out, in], is small, or not much larger than what the product
  * reads or makes. */
-static bool fits_matrix(const wb_tensor *x, const weights *w)
+static bool fits_matrix(const wb_tensor *x, const onnx_resize_weights *w)
 {
     enum { SMALL = 1 << 18, TIMES = 2 };
     const int64_t beside = x->size / w->in;
@@ -263,12 +266,12 @@ static bool fits_matrix(const wb_tensor *x, const weights *w)
 }
 
 /* A product with a matrix, [out, in], which is quick for short axes. */
-static wb_tensor *by_matrix(wb_tensor *x, int axis, weights *w)
+static wb_tensor *by_matrix(wb_tensor *x, int axis, onnx_resize_weights *w)
 {
     const int64_t dims[2] = {w->out, w->in};
     double *m = wb__alloc_zero((size_t)(w->out * w->in), sizeof *m);
     for (int64_t i = 0; m && i < w->out; i++) {
-        weigh(w, i);
+        onnx_resize_weigh(w, i);
         for (int64_t t = 0; t < w->taps; t++) m[i * w->in + (int64_t)w->at[t]] += w->weight[t];
     }
     return wb__along_axis(x, axis, wb__onnx_doubles(x, m, (wb_dtype)x->dtype, 2, dims));
@@ -276,14 +279,15 @@ static wb_tensor *by_matrix(wb_tensor *x, int axis, weights *w)
 
 /* Sets *at and *weight to the lists of taps `from` to before `end` of all elements, tap by tap.
  * They are NULL, both, if memory is out. */
-static void list_taps(weights *w, int64_t from, int64_t end, double **at, double **weight)
+static void list_taps(onnx_resize_weights *w, int64_t from, int64_t end, double **at,
+                      double **weight)
 {
     const size_t n = (size_t)((end - from) * w->out);
     *at = wb__alloc(n * sizeof **at);
     *weight = *at ? wb__alloc(n * sizeof **weight) : NULL;
     if (!*weight) wb__free(*at), *at = NULL;
     for (int64_t i = 0; *at && i < w->out; i++) {
-        weigh(w, i);
+        onnx_resize_weigh(w, i);
         for (int64_t t = from; t < end; t++) {
             (*at)[(t - from) * w->out + i] = w->at[t];
             (*weight)[(t - from) * w->out + i] = w->weight[t];
@@ -291,7 +295,7 @@ static void list_taps(weights *w, int64_t from, int64_t end, double **at, double
     }
 }
 
-static wb_tensor *by_index(wb_tensor *x, int axis, weights *w)
+static wb_tensor *onnx_resize_by_index(wb_tensor *x, int axis, onnx_resize_weights *w)
 {
     wb_tensor *y = NULL;
     for (int64_t t = 0; t < w->taps; t++) {
@@ -307,7 +311,7 @@ static wb_tensor *by_index(wb_tensor *x, int axis, weights *w)
 }
 
 /* All elements that have weights, [before, taps, out, behind], times these, as one sum. */
-static wb_tensor *by_sum(wb_tensor *x, int axis, weights *w)
+static wb_tensor *onnx_resize_by_sum(wb_tensor *x, int axis, onnx_resize_weights *w)
 {
     const int64_t all = w->taps * w->out, factors[4] = {1, w->taps, w->out, 1};
     int64_t dims[WB_MAX_DIMS], four[4] = {1, w->taps, w->out, 1};
@@ -326,16 +330,16 @@ static wb_tensor *by_sum(wb_tensor *x, int axis, weights *w)
     return x ? wb_reshape_array(x, ndim, dims) : NULL;
 }
 
-static wb_tensor *interpolated(wb_tensor *x, const resize *r, int k)
+static wb_tensor *onnx_resize_interpolated(wb_tensor *x, const resize *r, int k)
 {
-    weights w;
+    onnx_resize_weights w;
     const int axis = r->axis[k];
     wb_tensor *y = NULL;
     if (weights_make(&w, r, k, x->dims[axis])) {
         const bool is_short = w.in <= 64 * w.taps;
         y = is_short && fits_matrix(x, &w) ? by_matrix(x, axis, &w)
-            : w.taps <= FEW_TAPS           ? by_index(x, axis, &w)
-                                           : by_sum(x, axis, &w);
+            : w.taps <= FEW_TAPS           ? onnx_resize_by_index(x, axis, &w)
+                                           : onnx_resize_by_sum(x, axis, &w);
     }
     wb__free(w.at);
     wb__free(w.weight);
@@ -345,7 +349,7 @@ static wb_tensor *interpolated(wb_tensor *x, const resize *r, int k)
 /* ---- operators ------------------------------------------------------------------------------- */
 
 /* Whether x has elements, and the result as many as a tensor may have; else sets the error. */
-static bool has_result(const wb__onnx_call *c, const resize *r)
+static bool onnx_resize_has_result(const wb__onnx_call *c, const resize *r)
 {
     const wb_tensor *x = c->in[0];
     int64_t dims[WB_MAX_DIMS], size;
@@ -365,20 +369,22 @@ static wb_tensor *resized_along(wb__onnx_call *c, wb_tensor *x, const resize *r,
     const int64_t in = x->dims[r->axis[k]];
     const bool whole = r->where != CROP || (r->start[k] == 0 && r->end[k] == 1);
     if (r->out[k] == in && r->scale[k] == 1 && whole) return x;
-    x = r->mode == NEAREST ? nearest(c, x, r, k) : interpolated(x, r, k);
-    return extrapolated(x, r, k, in);
+    x = r->mode == ONNX_RESIZE_NEAREST ? onnx_resize_nearest(c, x, r, k)
+                                       : onnx_resize_interpolated(x, r, k);
+    return onnx_resize_extrapolated(x, r, k, in);
 }
 
 /* Axes that shrink come first, so that nothing between is larger than x and the result. */
-static bool resized(wb__onnx_call *c, const resize *r)
+static bool onnx_resized(wb__onnx_call *c, const resize *r)
 {
     wb_tensor *x = c->in[0];
     const wb_dtype t = (wb_dtype)x->dtype;
-    if (!has_result(c, r)) return false;
-    if (r->mode != NEAREST) {
+    if (!onnx_resize_has_result(c, r)) return false;
+    if (r->mode != ONNX_RESIZE_NEAREST) {
         if (!wb__dtype_float(t))
             return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "mode %s of %s",
-                                   r->mode == LINEAR ? "linear" : "cubic", wb_describe(x));
+                                   r->mode == ONNX_RESIZE_LINEAR ? "linear" : "cubic",
+                                   wb_describe(x));
         x = wb__wide(x);
     }
     for (int grows = 0; grows < 2; grows++)
@@ -392,12 +398,13 @@ static bool resized(wb__onnx_call *c, const resize *r)
 static bool resized_by_scales(wb__onnx_call *c)
 {
     resize r = {.where = ASYMMETRIC, .round = FLOOR,
-                .mode = (interpolation)wb__onnx_word(c, "mode")};
+                .mode = (onnx_resize_interpolation)wb__onnx_word(c, "mode")};
     const double *scales;
-    if (!read_axes(c, c->in[0], &r)) return false;
-    if (r.mode == CUBIC) return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "mode is \"cubic\"");
+    if (!onnx_resize_read_axes(c, c->in[0], &r)) return false;
+    if (r.mode == ONNX_RESIZE_CUBIC)
+        return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "mode is \"cubic\"");
     const int count = wb__onnx_input_reals(c, 1, &scales);
-    return count >= 0 && take_scales(c, c->in[0], count, scales, &r) && resized(c, &r);
+    return count >= 0 && take_scales(c, c->in[0], count, scales, &r) && onnx_resized(c, &r);
 }
 
 bool wb__onnx_upsample(wb__onnx_call *c) { return resized_by_scales(c); }
@@ -408,7 +415,8 @@ bool wb__onnx_resize(wb__onnx_call *c)
     const double *scales = NULL;
     const int64_t *sizes = NULL;
     if (c->node->opset < 11) return resized_by_scales(c);
-    if (!read_attributes(c, &r) || !read_axes(c, c->in[0], &r) || !read_roi(c, &r)) return false;
+    if (!read_attributes(c, &r) || !onnx_resize_read_axes(c, c->in[0], &r) || !read_roi(c, &r))
+        return false;
     const int n_scales = wb__onnx_input_reals(c, 2, &scales);
     const int n_sizes = n_scales < -1 ? -2 : wb__onnx_input_ints(c, 3, &sizes);
     if (n_scales < -1 || n_sizes < -1) return false;
@@ -417,6 +425,6 @@ bool wb__onnx_resize(wb__onnx_call *c)
         return wb__onnx_refuse(c, WB_ERROR_FORMAT, "it has %s; one of them is given",
                                n_sizes > 0 ? "scales and sizes" : "no scales and no sizes");
     return (n_scales > 0 ? take_scales(c, c->in[0], n_scales, scales, &r)
-                         : take_sizes(c, c->in[0], n_sizes, sizes, &r)) &&
-           resized(c, &r);
+                         : onnx_resize_take_sizes(c, c->in[0], n_sizes, sizes, &r)) &&
+           onnx_resized(c, &r);
 }

@@ -9,7 +9,7 @@
 
 /* Returns the values of x, which is made of input 0, as `dtype`, in a block that the caller frees.
  * NULL: the error is set. */
-static void *values_of(const wb__onnx_call *c, wb_tensor *x, wb_dtype dtype)
+static void *onnx_select_values_of(const wb__onnx_call *c, wb_tensor *x, wb_dtype dtype)
 {
     wb_tensor *y = wb__as(x, dtype);
     void *values = y ? wb__alloc((size_t)y->size * wb_dtype_bytes(dtype) + 1) : NULL;
@@ -48,7 +48,7 @@ bool wb__onnx_non_zero(wb__onnx_call *c)
 {
     wb_tensor *x = c->in[0];
     const int64_t size = x->size;
-    uint8_t *truth = values_of(c, x, WB_BOOL);
+    uint8_t *truth = onnx_select_values_of(c, x, WB_BOOL);
     int64_t n = 0, m = 0, *places = NULL;
     for (int64_t i = 0; truth && i < size; i++) n += truth[i] != 0;
     if (truth) places = wb__alloc((size_t)(n * x->ndim) * sizeof *places + 1);
@@ -70,7 +70,7 @@ bool wb__onnx_non_zero(wb__onnx_call *c)
 /* ---- Unique ---------------------------------------------------------------------------------- */
 
 /* n items of `each` elements; one of both lists is set. */
-typedef struct { int64_t n, each; const double *reals; const int64_t *whole; } items;
+typedef struct { int64_t n, each; const double *reals; const int64_t *whole; } onnx_select_items;
 
 /* NaN is equal to NaN, and greater than numbers. */
 static int compare_reals(double a, double b)
@@ -80,7 +80,7 @@ static int compare_reals(double a, double b)
     return (a > b) - (a < b);
 }
 
-static int compare(const items *t, int64_t i, int64_t k)
+static int onnx_select_compare(const onnx_select_items *t, int64_t i, int64_t k)
 {
     for (int64_t e = 0; e < t->each; e++) {
         const int64_t p = i * t->each + e, q = k * t->each + e;
@@ -92,7 +92,7 @@ static int compare(const items *t, int64_t i, int64_t k)
 }
 
 /* Sorts order[0 .. n-1] by merging runs; equal items keep their order.  spare: n numbers. */
-static void sort_items(const items *t, int64_t *order, int64_t *spare)
+static void sort_items(const onnx_select_items *t, int64_t *order, int64_t *spare)
 {
     for (int64_t i = 0; i < t->n; i++) order[i] = i;
     for (int64_t run = 1; run < t->n; run *= 2) {
@@ -100,7 +100,8 @@ static void sort_items(const items *t, int64_t *order, int64_t *spare)
             const int64_t middle = WB__MIN(low + run, t->n), high = WB__MIN(low + 2 * run, t->n);
             int64_t a = low, b = middle;
             for (int64_t k = low; k < high; k++) {
-                const bool first = b == high || (a < middle && compare(t, order[a], order[b]) <= 0);
+                const bool first = b == high ||
+                                   (a < middle && onnx_select_compare(t, order[a], order[b]) <= 0);
                 spare[k] = order[first ? a++ : b++];
             }
         }
@@ -110,14 +111,14 @@ static void sort_items(const items *t, int64_t *order, int64_t *spare)
 
 /* What is known of the unique items: `count` of them; for each the first item that is equal to it
  * and the number of these; for each item the number of its unique item. */
-typedef struct { int64_t count, *first, *number, *inverse; } unique;
+typedef struct { int64_t count, *first, *number, *inverse; } onnx_select_unique;
 
 /* Finds the unique items, in sorted order.  order: the items sorted. */
-static void find_unique(const items *t, const int64_t *order, unique *u)
+static void find_unique(const onnx_select_items *t, const int64_t *order, onnx_select_unique *u)
 {
     u->count = 0;
     for (int64_t k = 0; k < t->n; k++) {
-        if (!k || compare(t, order[k - 1], order[k])) {
+        if (!k || onnx_select_compare(t, order[k - 1], order[k])) {
             u->first[u->count] = order[k];
             u->number[u->count++] = 0;
         }
@@ -128,7 +129,7 @@ static void find_unique(const items *t, const int64_t *order, unique *u)
 
 /* Puts the unique items into the order of their first occurrences.  An item is a first one if it is
  * that of its unique item.  at, spare: n numbers each. */
-static void by_occurrence(int64_t n, unique *u, int64_t *at, int64_t *spare)
+static void by_occurrence(int64_t n, onnx_select_unique *u, int64_t *at, int64_t *spare)
 {
     int64_t found = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -146,7 +147,8 @@ static void by_occurrence(int64_t n, unique *u, int64_t *at, int64_t *spare)
 }
 
 /* Sets the outputs for x, whose items are along the axis. */
-static bool give_unique(wb__onnx_call *c, wb_tensor *x, int axis, int64_t n, const unique *u)
+static bool give_unique(wb__onnx_call *c, wb_tensor *x, int axis, int64_t n,
+                        const onnx_select_unique *u)
 {
     wb_tensor *first = wb__onnx_from(x, u->first, WB_I64, 1, &u->count);
     c->out[0] = first ? wb_take(x, first, axis) : NULL;
@@ -169,12 +171,14 @@ bool wb__onnx_unique(wb__onnx_call *c)
         if (i != axis) order[k++] = i;
     const int64_t n = x->dims[axis];
     const bool real = wb__dtype_float((wb_dtype)x->dtype);
-    void *values = values_of(c, wb_permute_array(x, x->ndim, order), real ? WB_F64 : WB_I64);
+    void *values = onnx_select_values_of(c, wb_permute_array(x, x->ndim, order),
+                                         real ? WB_F64 : WB_I64);
     int64_t *block = values ? wb__alloc_zero(5 * (size_t)n + 1, sizeof *block) : NULL;
     bool ok = block != NULL;
     if (ok) {
-        const items t = {n, n ? x->size / n : 0, real ? values : NULL, real ? NULL : values};
-        unique u = {0, block, block + n, block + 2 * n};
+        const onnx_select_items t = {n, n ? x->size / n : 0, real ? values : NULL,
+                                     real ? NULL : values};
+        onnx_select_unique u = {0, block, block + n, block + 2 * n};
         sort_items(&t, block + 3 * n, block + 4 * n);
         find_unique(&t, block + 3 * n, &u);
         if (!wb__onnx_int(c, "sorted")) by_occurrence(n, &u, block + 3 * n, block + 4 * n);

@@ -13,7 +13,7 @@
 typedef struct {
     wb_tensor *(*f)(wb_tensor *x, double a, double b);
     double a, b;
-} activation;
+} onnx_rnn_activation;
 
 /* One direction.  `hidden_bias` is added to R·h, in a GRU whose reset gate multiplies that sum;
  * other biases are in W·x already. */
@@ -21,38 +21,38 @@ typedef struct {
     int64_t hidden;
     wb_tensor *recurrent;               /* [G H, H] */
     wb_tensor *hidden_bias, *peepholes; /* [G H], [3 H]; or NULL */
-    activation f[3];
+    onnx_rnn_activation f[3];
     bool resets_product;                /* linear_before_reset */
-} pass;
+} onnx_rnn_pass;
 
 /* A kind of cell.  `step` replaces the states by the new ones; x is W·x + bias, [N, G H]. */
 typedef struct {
     int gates, states, functions;
     const char *by_default[3];          /* its functions */
-    bool (*step)(const pass *p, wb_tensor *x, wb_tensor **states);
-} cell_kind;
+    bool (*step)(const onnx_rnn_pass *p, wb_tensor *x, wb_tensor **states);
+} onnx_rnn_cell_kind;
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
-#define PLAIN(name)                                                                             \
+#define ONNX_RNN_PLAIN(name)                                                                    \
     static wb_tensor *of_##name(wb_tensor *x, double a, double b)                               \
     {                                                                                           \
         (void)a, (void)b;                                                                       \
         return wb_##name(x);                                                                    \
     }
-PLAIN(tanh)
-PLAIN(sigmoid)
-PLAIN(relu)
-PLAIN(softsign)
-PLAIN(softplus)
+ONNX_RNN_PLAIN(tanh)
+ONNX_RNN_PLAIN(sigmoid)
+ONNX_RNN_PLAIN(relu)
+ONNX_RNN_PLAIN(softsign)
+ONNX_RNN_PLAIN(softplus)
 
-static wb_tensor *affine(wb_tensor *x, double a, double b)
+static wb_tensor *onnx_rnn_affine(wb_tensor *x, double a, double b)
 {
     return wb_add(wb_mul(x, wb__number_of(a)), wb__number_of(b));
 }
 static wb_tensor *hard_sigmoid(wb_tensor *x, double a, double b)
 {
-    return wb_clamp(affine(x, a, b), wb__number_of(0), wb__number_of(1));
+    return wb_clamp(onnx_rnn_affine(x, a, b), wb__number_of(0), wb__number_of(1));
 }
 static wb_tensor *scaled_tanh(wb_tensor *x, double a, double b)
 {
@@ -66,27 +66,33 @@ static wb_tensor *thresholded_relu(wb_tensor *x, double a, double b)
 {
     return (void)b, wb_trelu_of(x, a);
 }
-static wb_tensor *elu(wb_tensor *x, double a, double b) { return (void)b, wb_elu_of(x, a); }
+static wb_tensor *onnx_rnn_elu(wb_tensor *x, double a, double b) { return (void)b,
+                                                                   wb_elu_of(x, a); }
 
 /* `numbers`: how many of alpha and beta the activation has; their defaults are in `by_default`. */
-static const struct { const char *name; int numbers; activation by_default; } activations[] = {
-    {"Affine", 2, {affine, 1, 0}},
-    {"Elu", 1, {elu, 1, 0}},
-    {"HardSigmoid", 2, {hard_sigmoid, 0.2, 0.5}},
-    {"LeakyRelu", 1, {leaky_relu, 0.01, 0}},
-    {"Relu", 0, {of_relu, 0, 0}},
-    {"ScaledTanh", 2, {scaled_tanh, 1, 1}},
-    {"Sigmoid", 0, {of_sigmoid, 0, 0}},
-    {"Softplus", 0, {of_softplus, 0, 0}},
-    {"Softsign", 0, {of_softsign, 0, 0}},
-    {"Tanh", 0, {of_tanh, 0, 0}},
-    {"ThresholdedRelu", 1, {thresholded_relu, 1, 0}}};
+static const struct {
+    const char *name;
+    int numbers;
+    onnx_rnn_activation by_default;
+} onnx_rnn_activations[] = {{"Affine", 2, {onnx_rnn_affine, 1, 0}},
+                            {"Elu", 1, {onnx_rnn_elu, 1, 0}},
+                            {"HardSigmoid", 2, {hard_sigmoid, 0.2, 0.5}},
+                            {"LeakyRelu", 1, {leaky_relu, 0.01, 0}},
+                            {"Relu", 0, {of_relu, 0, 0}},
+                            {"ScaledTanh", 2, {scaled_tanh, 1, 1}},
+                            {"Sigmoid", 0, {of_sigmoid, 0, 0}},
+                            {"Softplus", 0, {of_softplus, 0, 0}},
+                            {"Softsign", 0, {of_softsign, 0, 0}},
+                            {"Tanh", 0, {of_tanh, 0, 0}},
+                            {"ThresholdedRelu", 1, {thresholded_relu, 1, 0}}};
 
-static wb_tensor *activated(const activation *f, wb_tensor *x) { return f->f(x, f->a, f->b); }
+static wb_tensor *onnx_rnn_activated(const onnx_rnn_activation *f, wb_tensor *x) {
+    return f->f(x, f->a, f->b);
+}
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
-static wb_tensor *gate(const pass *p, wb_tensor *z, int from, int to)
+static wb_tensor *onnx_rnn_gate(const onnx_rnn_pass *p, wb_tensor *z, int from, int to)
 {
     return z ? wb_slice(z, -1, from * p->hidden, to * p->hidden) : NULL;
 }
@@ -96,66 +102,68 @@ static wb_tensor *hidden_product(wb_tensor *h, wb_tensor *weight, wb_tensor *bia
     return wb_linear(h, weight, bias ? bias : WB_NONE);
 }
 
-static bool rnn_step(const pass *p, wb_tensor *x, wb_tensor **s)
+static bool onnx_rnn_step(const onnx_rnn_pass *p, wb_tensor *x, wb_tensor **s)
 {
-    s[0] = activated(&p->f[0], wb_add(x, hidden_product(s[0], p->recurrent, NULL)));
+    s[0] = onnx_rnn_activated(&p->f[0], wb_add(x, hidden_product(s[0], p->recurrent, NULL)));
     return s[0];
 }
 
 /* Returns gate i of z, plus the cell times its peephole. */
-static wb_tensor *peeping(const pass *p, wb_tensor *z, int i, wb_tensor *cell)
+static wb_tensor *onnx_rnn_peeping(const onnx_rnn_pass *p, wb_tensor *z, int i, wb_tensor *cell)
 {
-    wb_tensor *y = gate(p, z, i, i + 1);
-    return p->peepholes ? wb_add(y, wb_mul(cell, gate(p, p->peepholes, i, i + 1))) : y;
+    wb_tensor *y = onnx_rnn_gate(p, z, i, i + 1);
+    return p->peepholes ? wb_add(y, wb_mul(cell, onnx_rnn_gate(p, p->peepholes, i, i + 1))) : y;
 }
 
 /* Gates are in the order input, output, forget, cell. */
-static bool lstm_step(const pass *p, wb_tensor *x, wb_tensor **s)
+static bool onnx_rnn_lstm_step(const onnx_rnn_pass *p, wb_tensor *x, wb_tensor **s)
 {
     wb_tensor *z = wb_add(x, hidden_product(s[0], p->recurrent, NULL));
-    wb_tensor *in = activated(&p->f[0], peeping(p, z, 0, s[1]));
-    wb_tensor *forget = activated(&p->f[0], peeping(p, z, 2, s[1]));
-    wb_tensor *new = activated(&p->f[1], gate(p, z, 3, 4));
+    wb_tensor *in = onnx_rnn_activated(&p->f[0], onnx_rnn_peeping(p, z, 0, s[1]));
+    wb_tensor *forget = onnx_rnn_activated(&p->f[0], onnx_rnn_peeping(p, z, 2, s[1]));
+    wb_tensor *new = onnx_rnn_activated(&p->f[1], onnx_rnn_gate(p, z, 3, 4));
     wb_tensor *c = wb_add(wb_mul(forget, s[1]), wb_mul(in, new));
-    wb_tensor *out = activated(&p->f[0], peeping(p, z, 1, c));
-    s[0] = wb_mul(out, activated(&p->f[2], c));
+    wb_tensor *out = onnx_rnn_activated(&p->f[0], onnx_rnn_peeping(p, z, 1, c));
+    s[0] = wb_mul(out, onnx_rnn_activated(&p->f[2], c));
     s[1] = c;
     return s[0];
 }
 
 /* Gates are in the order update, reset, hidden. */
-static bool gru_step(const pass *p, wb_tensor *x, wb_tensor **s)
+static bool onnx_rnn_gru_step(const onnx_rnn_pass *p, wb_tensor *x, wb_tensor **s)
 {
-    wb_tensor *h = s[0], *w = p->recurrent, *n = gate(p, x, 2, 3), *product = NULL;
+    wb_tensor *h = s[0], *w = p->recurrent, *n = onnx_rnn_gate(p, x, 2, 3), *product = NULL;
     if (p->resets_product) {
         product = hidden_product(h, w, p->hidden_bias);
     } else {
         w = w ? wb_slice(w, 0, 0, 2 * p->hidden) : NULL;
         product = hidden_product(h, w, NULL);
     }
-    wb_tensor *both = wb_add(gate(p, x, 0, 2), gate(p, product, 0, 2));
-    both = activated(&p->f[0], both);
-    wb_tensor *z = gate(p, both, 0, 1), *r = gate(p, both, 1, 2);
+    wb_tensor *both = wb_add(onnx_rnn_gate(p, x, 0, 2), onnx_rnn_gate(p, product, 0, 2));
+    both = onnx_rnn_activated(&p->f[0], both);
+    wb_tensor *z = onnx_rnn_gate(p, both, 0, 1), *r = onnx_rnn_gate(p, both, 1, 2);
     if (p->resets_product) {
-        n = wb_add(n, wb_mul(r, gate(p, product, 2, 3)));
+        n = wb_add(n, wb_mul(r, onnx_rnn_gate(p, product, 2, 3)));
     } else {
         w = wb_slice(p->recurrent, 0, 2 * p->hidden, 3 * p->hidden);
         n = wb_add(n, hidden_product(wb_mul(r, h), w, NULL));
     }
-    n = activated(&p->f[1], n);
+    n = onnx_rnn_activated(&p->f[1], n);
     s[0] = wb_add(n, wb_mul(z, wb_sub(h, n)));
     return s[0];
 }
 
-static const cell_kind rnn_kind = {1, 1, 1, {"Tanh"}, rnn_step};
-static const cell_kind lstm_kind = {4, 2, 3, {"Sigmoid", "Tanh", "Tanh"}, lstm_step};
-static const cell_kind gru_kind = {3, 1, 2, {"Sigmoid", "Tanh"}, gru_step};
+static const onnx_rnn_cell_kind onnx_rnn_kind = {1, 1, 1, {"Tanh"}, onnx_rnn_step};
+static const onnx_rnn_cell_kind onnx_rnn_lstm_kind = {4, 2, 3, {"Sigmoid", "Tanh", "Tanh"},
+                                                      onnx_rnn_lstm_step};
+static const onnx_rnn_cell_kind onnx_rnn_gru_kind = {3, 1, 2, {"Sigmoid", "Tanh"},
+                                                     onnx_rnn_gru_step};
 
 /* ---- a node ---------------------------------------------------------------------------------- */
 
 /* The inputs after X, W, R, B and sequence_lens; X has the steps first. */
 typedef struct {
-    const cell_kind *kind;
+    const onnx_rnn_cell_kind *kind;
     wb_tensor *x, *lengths;             /* lengths: i64 [N, 1] or NULL */
     wb_tensor *first[2];                /* initial states, [D, N, H] or NULL */
     int directions;
@@ -163,7 +171,7 @@ typedef struct {
     int64_t steps, batch, hidden;
 } recurrent;
 
-static bool refuse_options(const wb__onnx_call *c)
+static bool onnx_rnn_refuse_options(const wb__onnx_call *c)
 {
     if (wb__onnx_attribute(c, "clip")) return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "the "
                                                              "attribute clip is not done");
@@ -173,14 +181,15 @@ static bool refuse_options(const wb__onnx_call *c)
 }
 
 /* Takes the next number of a list for an activation, unless the list has ended. */
-static void take_number(const wb__onnx_attr *list, int *taken, double *number)
+static void onnx_rnn_take_number(const wb__onnx_attr *list, int *taken, double *number)
 {
     if (list && *taken < list->n) *number = (double)list->floats[(*taken)++];
 }
 
 /* Sets the functions of a direction.  The numbers in activation_alpha and activation_beta are those
  * of the functions that have such numbers, in their order over all directions. */
-static bool read_activations(const wb__onnx_call *c, const recurrent *r, int direction, pass *p)
+static bool read_activations(const wb__onnx_call *c, const recurrent *r, int direction,
+                             onnx_rnn_pass *p)
 {
     const wb__onnx_attr *names = wb__onnx_attribute(c, "activations");
     const wb__onnx_attr *alpha = wb__onnx_attribute(c, "activation_alpha");
@@ -193,12 +202,13 @@ static bool read_activations(const wb__onnx_call *c, const recurrent *r, int dir
     for (int i = 0; i < n * (direction + 1); i++) {
         const char *name = names && names->n ? names->strings[i] : r->kind->by_default[i % n];
         size_t k = 0;
-        while (k < WB__COUNT(activations) && strcmp(name, activations[k].name)) k++;
-        if (k == WB__COUNT(activations))
+        while (k < WB__COUNT(onnx_rnn_activations) && strcmp(name, onnx_rnn_activations[k].name))
+            k++;
+        if (k == WB__COUNT(onnx_rnn_activations))
             return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "the activation %s", name);
-        activation f = activations[k].by_default;
-        if (activations[k].numbers > 0) take_number(alpha, &alphas, &f.a);
-        if (activations[k].numbers > 1) take_number(beta, &betas, &f.b);
+        onnx_rnn_activation f = onnx_rnn_activations[k].by_default;
+        if (onnx_rnn_activations[k].numbers > 0) onnx_rnn_take_number(alpha, &alphas, &f.a);
+        if (onnx_rnn_activations[k].numbers > 1) onnx_rnn_take_number(beta, &betas, &f.b);
         p->f[i % n] = f;
     }
     return true;
@@ -224,15 +234,15 @@ static bool shapes_fit(const wb__onnx_call *c, const recurrent *r)
     return has_dims(c, 1, 3, (int64_t[]){d, rows, c->in[0]->dims[2]}) &&
            has_dims(c, 2, 3, (int64_t[]){d, rows, h}) &&
            has_dims(c, 3, 2, (int64_t[]){d, 2 * rows}) && has_dims(c, 4, 1, &n) &&
-           (r->kind != &lstm_kind || has_dims(c, 7, 2, (int64_t[]){d, 3 * h}));
+           (r->kind != &onnx_rnn_lstm_kind || has_dims(c, 7, 2, (int64_t[]){d, 3 * h}));
 }
 
-static bool read_recurrent(wb__onnx_call *c, const cell_kind *kind, recurrent *r)
+static bool read_recurrent(wb__onnx_call *c, const onnx_rnn_cell_kind *kind, recurrent *r)
 {
     const int direction = wb__onnx_word(c, "direction");
     *r = (recurrent){.kind = kind, .backwards = direction == 1,
                      .directions = direction == 2 ? 2 : 1};
-    if (!refuse_options(c)) return false;
+    if (!onnx_rnn_refuse_options(c)) return false;
     wb_tensor *x = c->in[0], *lengths = wb__onnx_in(c, 4);
     if (x->ndim != 3 || c->in[2]->ndim != 3 || !wb__dtype_float((wb_dtype)x->dtype))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "X is %s, and R is %s", wb_describe(x),
@@ -257,16 +267,17 @@ static bool read_recurrent(wb__onnx_call *c, const cell_kind *kind, recurrent *r
 }
 
 /* What a step of the loop gets. */
-typedef struct { const cell_kind *kind; const pass *p; } of_step;
+typedef struct { const onnx_rnn_cell_kind *kind; const onnx_rnn_pass *p; } of_step;
 
 /* Returns x[direction]; NULL: x is NULL, or the call failed. */
-static wb_tensor *part(wb_tensor *x, int direction)
+static wb_tensor *onnx_rnn_part(wb_tensor *x, int direction)
 {
     if (x && x->dims[0] > 1) x = wb_slice(x, 0, direction, direction + 1);
     return x ? wb_squeeze(x, 0) : NULL;
 }
 
-static bool step(const wb__steps *steps, wb_tensor *x, int *n, wb_tensor **states, wb_tensor **y)
+static bool onnx_rnn_scan_step(const wb__steps *steps, wb_tensor *x, int *n, wb_tensor **states,
+                               wb_tensor **y)
 {
     const of_step *now = steps->ctx;
     *n = now->kind->states;
@@ -280,12 +291,13 @@ static bool run_pass(wb__onnx_call *c, const recurrent *r, int direction, wb_ten
 {
     const int64_t dims[2] = {r->batch, r->hidden}, rows = r->kind->gates * r->hidden;
     const wb_dtype t = (wb_dtype)r->x->dtype;
-    wb_tensor *bias = part(wb__onnx_in(c, 3), direction), *weight = part(c->in[1], direction);
-    pass p = {.hidden = r->hidden, .recurrent = part(c->in[2], direction)};
-    p.resets_product = r->kind == &gru_kind && wb__onnx_int(c, "linear_before_reset");
-    if (r->kind == &lstm_kind) p.peepholes = part(wb__onnx_in(c, 7), direction);
+    wb_tensor *bias = onnx_rnn_part(wb__onnx_in(c, 3), direction),
+              *weight = onnx_rnn_part(c->in[1], direction);
+    onnx_rnn_pass p = {.hidden = r->hidden, .recurrent = onnx_rnn_part(c->in[2], direction)};
+    p.resets_product = r->kind == &onnx_rnn_gru_kind && wb__onnx_int(c, "linear_before_reset");
+    if (r->kind == &onnx_rnn_lstm_kind) p.peepholes = onnx_rnn_part(wb__onnx_in(c, 7), direction);
     if (!read_activations(c, r, direction, &p) || (wb__onnx_in(c, 3) && !bias) ||
-        (r->kind == &lstm_kind && wb__onnx_in(c, 7) && !p.peepholes))
+        (r->kind == &onnx_rnn_lstm_kind && wb__onnx_in(c, 7) && !p.peepholes))
         return false;
     if (bias) {
         wb_tensor *of_hidden = wb_slice(bias, 0, rows, 2 * rows);
@@ -295,12 +307,12 @@ static bool run_pass(wb__onnx_call *c, const recurrent *r, int direction, wb_ten
         if (!bias || !of_hidden) return false;
     }
     for (int i = 0; i < r->kind->states; i++) {
-        states[i] = r->first[i] ? part(r->first[i], direction)
+        states[i] = r->first[i] ? onnx_rnn_part(r->first[i], direction)
                                 : wb_expand_array(wb__literal(0, t), 2, dims);
         if (!states[i]) return false;
     }
     const of_step now = {r->kind, &p};
-    const wb__steps steps = {step, &now};
+    const wb__steps steps = {onnx_rnn_scan_step, &now};
     int n = r->kind->states;
     wb_tensor *x = wb_linear(r->x, weight, bias ? bias : WB_NONE);
     wb_tensor **outputs = wb__alloc((size_t)r->steps * sizeof *outputs);
@@ -312,7 +324,7 @@ static bool run_pass(wb__onnx_call *c, const recurrent *r, int direction, wb_ten
     return *y;
 }
 
-static bool run(wb__onnx_call *c, const cell_kind *kind)
+static bool onnx_rnn_run(wb__onnx_call *c, const onnx_rnn_cell_kind *kind)
 {
     recurrent r;
     wb_tensor *y[2], *states[2][2];
@@ -334,8 +346,8 @@ static bool run(wb__onnx_call *c, const cell_kind *kind)
     return true;
 }
 
-bool wb__onnx_rnn(wb__onnx_call *c) { return run(c, &rnn_kind); }
+bool wb__onnx_rnn(wb__onnx_call *c) { return onnx_rnn_run(c, &onnx_rnn_kind); }
 
-bool wb__onnx_lstm(wb__onnx_call *c) { return run(c, &lstm_kind); }
+bool wb__onnx_lstm(wb__onnx_call *c) { return onnx_rnn_run(c, &onnx_rnn_lstm_kind); }
 
-bool wb__onnx_gru(wb__onnx_call *c) { return run(c, &gru_kind); }
+bool wb__onnx_gru(wb__onnx_call *c) { return onnx_rnn_run(c, &onnx_rnn_gru_kind); }

@@ -138,7 +138,7 @@ bool wb__onnx_concat(wb__onnx_call *c)
 
 /* Sets *sizes to the sizes of the parts, from the attribute or the input; their number, -1 if the
  * file has none, or -2 with the error set. */
-static int split_sizes(wb__onnx_call *c, const int64_t **sizes)
+static int onnx_shape_split_sizes(wb__onnx_call *c, const int64_t **sizes)
 {
     return c->node->opset >= 13 ? wb__onnx_input_ints(c, 1, sizes)
                                 : wb__onnx_ints(c, "split", sizes);
@@ -150,7 +150,7 @@ bool wb__onnx_split(wb__onnx_call *c)
     const int64_t opset = c->node->opset, *sizes = NULL;
     wb_tensor *x = c->in[0];
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
-    const int n = axis < 0 ? -2 : split_sizes(c, &sizes);
+    const int n = axis < 0 ? -2 : onnx_shape_split_sizes(c, &sizes);
     const int64_t wanted = wb__onnx_int_or(c, "num_outputs", c->n_out);
     if (n == -2) return false;
     if ((n >= 0 && n != c->n_out) || wanted != c->n_out)
@@ -179,12 +179,12 @@ bool wb__onnx_split(wb__onnx_call *c)
 /* ---- Slice ----------------------------------------------------------------------------------- */
 
 /* What a Slice reads: n starts, ends, axes (or NULL) and steps (or NULL). */
-typedef struct { int n; const int64_t *start, *end, *axis, *step; } slices;
+typedef struct { int n; const int64_t *start, *end, *axis, *step; } onnx_shape_slices;
 
 /* Sets *to to input i, or to the attribute.  Returns false with the error set: it is missing,
  * though needed, or has another length than n, if n is not -1. */
-static bool slice_list(wb__onnx_call *c, int i, const char *name, bool needed, int *n,
-                       const int64_t **to)
+static bool onnx_shape_slice_list(wb__onnx_call *c, int i, const char *name, bool needed, int *n,
+                                  const int64_t **to)
 {
     const int64_t *list = NULL;
     const int m = c->node->opset >= 10 ? wb__onnx_input_ints(c, i, &list)
@@ -200,28 +200,29 @@ static bool slice_list(wb__onnx_call *c, int i, const char *name, bool needed, i
     return true;
 }
 
-static bool read_slices(wb__onnx_call *c, slices *s)
+static bool read_slices(wb__onnx_call *c, onnx_shape_slices *s)
 {
-    *s = (slices){.n = -1};
-    return slice_list(c, 1, "starts", true, &s->n, &s->start) &&
-           slice_list(c, 2, "ends", true, &s->n, &s->end) &&
-           slice_list(c, 3, "axes", false, &s->n, &s->axis) &&
-           (c->node->opset < 10 || slice_list(c, 4, "steps", false, &s->n, &s->step));
+    *s = (onnx_shape_slices){.n = -1};
+    return onnx_shape_slice_list(c, 1, "starts", true, &s->n, &s->start) &&
+           onnx_shape_slice_list(c, 2, "ends", true, &s->n, &s->end) &&
+           onnx_shape_slice_list(c, 3, "axes", false, &s->n, &s->axis) &&
+           (c->node->opset < 10 || onnx_shape_slice_list(c, 4, "steps", false, &s->n, &s->step));
 }
 
 /* Cuts a bound off at 0 and n, or, for a negative step, at -1 and n - 1. */
-static int64_t bounded(int64_t at, int64_t n, bool down)
+static int64_t onnx_shape_bounded(int64_t at, int64_t n, bool down)
 {
     if (at < 0) at += n;
     return WB__MAX(WB__MIN(at, down ? n - 1 : n), down ? -1 : 0);
 }
 
 /* Sets *from, *count and *step of an axis of n elements. */
-static void slice_axis(int64_t n, int64_t start, int64_t end, int64_t *from, int64_t *count,
-                       int64_t *step)
+static void onnx_shape_slice_axis(int64_t n, int64_t start, int64_t end, int64_t *from,
+                                  int64_t *count, int64_t *step)
 {
     const bool down = *step < 0;
-    const int64_t first = bounded(start, n, down), last = bounded(end, n, down);
+    const int64_t first = onnx_shape_bounded(start, n, down),
+                  last = onnx_shape_bounded(end, n, down);
     const int64_t length = down ? first - last : last - first;
     const int64_t size = WB__MAX(WB__MIN(down ? -WB__MAX(*step, -INT64_MAX) : *step, n), 1);
     *count = length > 0 ? (length - 1) / size + 1 : 0;
@@ -231,7 +232,7 @@ static void slice_axis(int64_t n, int64_t start, int64_t end, int64_t *from, int
 
 bool wb__onnx_slice(wb__onnx_call *c)
 {
-    slices s;
+    onnx_shape_slices s;
     int64_t from[WB_MAX_DIMS] = {0}, count[WB_MAX_DIMS], step[WB_MAX_DIMS];
     if (!read_slices(c, &s)) return false;
     wb_tensor *x = c->in[0];
@@ -248,7 +249,8 @@ bool wb__onnx_slice(wb__onnx_call *c)
             return wb__onnx_refuse(c, WB_ERROR_FORMAT, "the step along axis %d is 0", axis);
         seen |= 1u << axis;
         if (s.step) step[axis] = s.step[i];
-        slice_axis(x->dims[axis], s.start[i], s.end[i], &from[axis], &count[axis], &step[axis]);
+        onnx_shape_slice_axis(x->dims[axis], s.start[i], s.end[i], &from[axis], &count[axis],
+                              &step[axis]);
         cut |= count[axis] != x->dims[axis] || step[axis] != 1;
     }
     return wb__onnx_give(c, cut ? wb__slice_at(x, from, count, step) : wb__unchanged(x));
@@ -257,7 +259,7 @@ bool wb__onnx_slice(wb__onnx_call *c)
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* Reads blocksize, and whether it fits x [N, C, H, W].  0 with the error set. */
-static int64_t block_size(wb__onnx_call *c, bool of_space)
+static int64_t onnx_shape_block_size(wb__onnx_call *c, bool of_space)
 {
     const int64_t b = wb__onnx_int(c, "blocksize");
     const wb_tensor *x = c->in[0];
@@ -269,8 +271,8 @@ static int64_t block_size(wb__onnx_call *c, bool of_space)
 }
 
 /* x as a tensor of six axes, whose order then changes, as a tensor of four axes. */
-static wb_tensor *rearranged(wb_tensor *x, const int64_t six[6], const int64_t order[6],
-                             const int64_t four[4])
+static wb_tensor *onnx_shape_rearranged(wb_tensor *x, const int64_t six[6], const int64_t order[6],
+                                        const int64_t four[4])
 {
     x = wb_reshape_array(x, 6, six);
     x = x ? wb_permute_array(x, 6, order) : NULL;
@@ -280,28 +282,28 @@ static wb_tensor *rearranged(wb_tensor *x, const int64_t six[6], const int64_t o
 bool wb__onnx_depth_to_space(wb__onnx_call *c)
 {
     const bool channels_first = wb__onnx_word(c, "mode") == 1;
-    const int64_t b = block_size(c, false);
+    const int64_t b = onnx_shape_block_size(c, false);
     if (!b) return false;
     const int64_t *d = c->in[0]->dims, n = d[1] / (b * b);
     const int64_t four[4] = {d[0], n, d[2] * b, d[3] * b};
     wb_tensor *y = channels_first
-                       ? rearranged(c->in[0], (int64_t[]){d[0], n, b, b, d[2], d[3]},
-                                    (int64_t[]){0, 1, 4, 2, 5, 3}, four)
-                       : rearranged(c->in[0], (int64_t[]){d[0], b, b, n, d[2], d[3]},
-                                    (int64_t[]){0, 3, 4, 1, 5, 2}, four);
+                       ? onnx_shape_rearranged(c->in[0], (int64_t[]){d[0], n, b, b, d[2], d[3]},
+                                               (int64_t[]){0, 1, 4, 2, 5, 3}, four)
+                       : onnx_shape_rearranged(c->in[0], (int64_t[]){d[0], b, b, n, d[2], d[3]},
+                                               (int64_t[]){0, 3, 4, 1, 5, 2}, four);
     return wb__onnx_give(c, y);
 }
 
 bool wb__onnx_space_to_depth(wb__onnx_call *c)
 {
     const bool channels_first = wb__onnx_word(c, "mode") == 1;
-    const int64_t b = block_size(c, true);
+    const int64_t b = onnx_shape_block_size(c, true);
     if (!b) return false;
     const int64_t *d = c->in[0]->dims, h = d[2] / b, w = d[3] / b;
     const int64_t behind[6] = {0, 3, 5, 1, 2, 4}, before[6] = {0, 1, 3, 5, 2, 4};
-    return wb__onnx_give(c, rearranged(c->in[0], (int64_t[]){d[0], d[1], h, b, w, b},
-                                       channels_first ? before : behind,
-                                       (int64_t[]){d[0], d[1] * b * b, h, w}));
+    return wb__onnx_give(c, onnx_shape_rearranged(c->in[0], (int64_t[]){d[0], d[1], h, b, w, b},
+                                                  channels_first ? before : behind,
+                                                  (int64_t[]){d[0], d[1] * b * b, h, w}));
 }
 
 /* ---- triangles, sequences -------------------------------------------------------------------- */

@@ -7,22 +7,23 @@
 #include <math.h>
 #include <string.h>
 
-static const double pi = 3.14159265358979323846;
+static const double onnx_signal_pi = 3.14159265358979323846;
 
 /* ---- transforms ------------------------------------------------------------------------------ */
 
-static wb_stft_options frames_of(int64_t length, int64_t step, wb_tensor *window)
+static wb_stft_options onnx_signal_frames_of(int64_t length, int64_t step, wb_tensor *window)
 {
     return WB__OPTIONS(wb_stft_options, .n_fft = length, .hop_length = step, .window = window,
                        .center = false);
 }
 
 /* Returns the real (0) or the imaginary (1) part of y, [..., 2], as [..., 1]. */
-static wb_tensor *half(wb_tensor *y, int i) { return y ? wb_slice(y, -1, i, i + 1) : NULL; }
+static wb_tensor *onnx_signal_half(wb_tensor *y, int i) { return y ? wb_slice(y, -1, i,
+                                                                              i + 1) : NULL; }
 
-static wb_tensor *conjugate(wb_tensor *y)
+static wb_tensor *onnx_signal_conjugate(wb_tensor *y)
 {
-    return y ? wb_concat(-1, half(y, 0), wb_neg(half(y, 1))) : NULL;
+    return y ? wb_concat(-1, onnx_signal_half(y, 0), wb_neg(onnx_signal_half(y, 1))) : NULL;
 }
 
 /* Returns y, the first n / 2 + 1 of n frequencies of a real signal, [..., 2], so that the last one
@@ -37,26 +38,26 @@ static wb_tensor *with_real_end(wb_tensor *y, int64_t n)
 
 /* Returns all n frequencies of a real signal, [..., n, 2], of which y has the first n / 2 + 1:
  * y[n - f] is the conjugate of y[f]. */
-static wb_tensor *completed(wb_tensor *y, int64_t n)
+static wb_tensor *onnx_signal_completed(wb_tensor *y, int64_t n)
 {
     if (!y || n < 3) return y;
     wb_tensor *turned = wb_flip(wb_slice(y, -2, 1, (n + 1) / 2), -2);
-    return wb_concat(-2, y, conjugate(turned));
+    return wb_concat(-2, y, onnx_signal_conjugate(turned));
 }
 
 /* Returns the transforms of frames of x, [..., L, 1 or 2]: [..., T, F, 2]. */
-static wb_tensor *transformed(wb_tensor *x, const wb_stft_options *o, bool onesided)
+static wb_tensor *onnx_signal_transformed(wb_tensor *x, const wb_stft_options *o, bool onesided)
 {
     wb_tensor *part[2] = {NULL, NULL};
     const int64_t parts = x->dims[x->ndim - 1];
     for (int i = 0; i < parts; i++) {
-        part[i] = with_real_end(wb_stft_with(wb_squeeze(half(x, i), -1), o), o->n_fft);
-        if (!onesided) part[i] = completed(part[i], o->n_fft);
+        part[i] = with_real_end(wb_stft_with(wb_squeeze(onnx_signal_half(x, i), -1), o), o->n_fft);
+        if (!onesided) part[i] = onnx_signal_completed(part[i], o->n_fft);
         if (!part[i]) return NULL;
     }
     if (parts == 1) return part[0];
-    return wb_concat(-1, wb_sub(half(part[0], 0), half(part[1], 1)),
-                     wb_add(half(part[0], 1), half(part[1], 0)));
+    return wb_concat(-1, wb_sub(onnx_signal_half(part[0], 0), onnx_signal_half(part[1], 1)),
+                     wb_add(onnx_signal_half(part[0], 1), onnx_signal_half(part[1], 0)));
 }
 
 /* How many numbers the matrices of wb_stft have for n elements, at the least */
@@ -81,14 +82,14 @@ static wb_tensor *transformed_rows(wb_tensor *x, int64_t n, bool onesided)
     wb_tensor *part[2] = {NULL, NULL};
     double *m = wb__alloc((size_t)(2 * rows * f) * sizeof *m + 1);
     for (int64_t i = 0; m && i < rows * f; i++) {
-        const double angle = 2 * pi / (double)n * (double)(i / f * (i % f) % n);
+        const double angle = 2 * onnx_signal_pi / (double)n * (double)(i / f * (i % f) % n);
         m[2 * i] = cos(angle);
         m[2 * i + 1] = -sin(angle);
     }
     wb_tensor *wide = wb__wide(x);
     wb_tensor *w = wb__onnx_doubles(x, m, wide ? (wb_dtype)wide->dtype : WB_F32, 2, dims);
     for (int64_t i = 0; i < parts; i++) {
-        wb_tensor *y = wb_unsqueeze(wb_squeeze(half(wide, (int)i), -1), -2);
+        wb_tensor *y = wb_unsqueeze(wb_squeeze(onnx_signal_half(wide, (int)i), -1), -2);
         y = wb_unsqueeze(wb_matmul(y, w), -1);
         if (!y) return NULL;
         int64_t shape[WB_MAX_DIMS];
@@ -98,13 +99,13 @@ static wb_tensor *transformed_rows(wb_tensor *x, int64_t n, bool onesided)
         part[i] = wb_reshape_array(y, y->ndim, shape);
     }
     if (parts == 2)
-        part[0] = wb_concat(-1, wb_sub(half(part[0], 0), half(part[1], 1)),
-                            wb_add(half(part[0], 1), half(part[1], 0)));
+        part[0] = wb_concat(-1, wb_sub(onnx_signal_half(part[0], 0), onnx_signal_half(part[1], 1)),
+                            wb_add(onnx_signal_half(part[0], 1), onnx_signal_half(part[1], 0)));
     return wb__as(part[0], (wb_dtype)x->dtype);
 }
 
 /* Returns x with n elements along axis -2: cut off, or with zeros behind it. */
-static wb_tensor *resized(wb_tensor *x, int64_t n)
+static wb_tensor *onnx_signal_resized(wb_tensor *x, int64_t n)
 {
     const int64_t has = x ? x->dims[x->ndim - 2] : 0;
     if (!x || has == n) return x;
@@ -112,7 +113,7 @@ static wb_tensor *resized(wb_tensor *x, int64_t n)
 }
 
 /* Returns x with the axis exchanged with the one before the last. */
-static wb_tensor *exchanged(wb_tensor *x, int axis)
+static wb_tensor *onnx_signal_exchanged(wb_tensor *x, int axis)
 {
     int64_t order[WB_MAX_DIMS];
     if (!x || axis == x->ndim - 2) return x;
@@ -164,16 +165,16 @@ static wb_tensor *transformed_to(wb_tensor *x, int64_t n, bool onesided)
     if (!x) return NULL;
     if (has && has < n && 2 * (double)has * f < matrix_size(n))
         return transformed_rows(x, n, onesided);
-    const wb_stft_options o = frames_of(n, n, NULL);
-    x = resized(x, n);
-    return x ? transformed(x, &o, onesided) : NULL;
+    const wb_stft_options o = onnx_signal_frames_of(n, n, NULL);
+    x = onnx_signal_resized(x, n);
+    return x ? onnx_signal_transformed(x, &o, onesided) : NULL;
 }
 
 /* The inverse of n elements, conj(F(conj(x))) / n. */
-static wb_tensor *inverse(wb_tensor *x, int64_t n)
+static wb_tensor *onnx_signal_inverse(wb_tensor *x, int64_t n)
 {
-    wb_tensor *y = x && x->dims[x->ndim - 1] == 2 ? conjugate(x) : x;
-    y = conjugate(transformed_to(y, n, false));
+    wb_tensor *y = x && x->dims[x->ndim - 1] == 2 ? onnx_signal_conjugate(x) : x;
+    y = onnx_signal_conjugate(transformed_to(y, n, false));
     return wb_mul(y, wb__number_of(1 / (double)n));
 }
 
@@ -189,15 +190,15 @@ bool wb__onnx_dft(wb__onnx_call *c)
     if (onesided && parts != (back ? 2 : 1))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "onesided: its input is %s; it takes a real "
                                "signal, or with inverse a complex one", wb_describe(x));
-    x = exchanged(x, axis);
+    x = onnx_signal_exchanged(x, axis);
     if (back && onesided) {
-        const wb_stft_options o = frames_of(n, n, NULL);
-        x = resized(x, n / 2 + 1);
+        const wb_stft_options o = onnx_signal_frames_of(n, n, NULL);
+        x = onnx_signal_resized(x, n / 2 + 1);
         y = x ? wb_istft_with(wb_unsqueeze(x, -3), &o) : NULL;
-        return wb__onnx_give(c, exchanged(y ? wb_unsqueeze(y, -1) : NULL, axis));
+        return wb__onnx_give(c, onnx_signal_exchanged(y ? wb_unsqueeze(y, -1) : NULL, axis));
     }
-    y = back ? inverse(x, n) : transformed_to(x, n, onesided);
-    return wb__onnx_give(c, exchanged(y ? wb_squeeze(y, -3) : NULL, axis));
+    y = back ? onnx_signal_inverse(x, n) : transformed_to(x, n, onesided);
+    return wb__onnx_give(c, onnx_signal_exchanged(y ? wb_squeeze(y, -3) : NULL, axis));
 }
 
 /* PyTorch exports real signals as [N, L]. */
@@ -216,14 +217,14 @@ bool wb__onnx_stft(wb__onnx_call *c)
     if (window && (window->ndim != 1 || window->dims[0] != length))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its window is %s, and its frames have %lld "
                                "elements", wb_describe(window), (long long)length);
-    const wb_stft_options o = frames_of(length, step, window);
-    return wb__onnx_give(c, transformed(x, &o, onesided));
+    const wb_stft_options o = onnx_signal_frames_of(length, step, window);
+    return wb__onnx_give(c, onnx_signal_transformed(x, &o, onesided));
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
 /* Sets *t to the attribute output_datatype, which is floating. */
-static bool read_type(const wb__onnx_call *c, wb_dtype *t)
+static bool onnx_signal_read_type(const wb__onnx_call *c, wb_dtype *t)
 {
     const wb__onnx_type type = (wb__onnx_type)wb__onnx_int(c, "output_datatype");
     *t = wb__onnx_dtype(type);
@@ -233,33 +234,34 @@ static bool read_type(const wb__onnx_call *c, wb_dtype *t)
 }
 
 /* w[k] = a - b cos(2 pi k / m) + d cos(4 pi k / m); m is n, or n - 1 if it is not periodic. */
-static bool give_window(wb__onnx_call *c, double a, double b, double d)
+static bool onnx_signal_give_window(wb__onnx_call *c, double a, double b, double d)
 {
     int64_t n;
     wb_dtype t;
-    if (!read_length(c, 0, 0, &n) || !read_type(c, &t)) return false;
+    if (!read_length(c, 0, 0, &n) || !onnx_signal_read_type(c, &t)) return false;
     const int64_t m = wb__onnx_int(c, "periodic") ? n : n - 1;
     double *w = wb__alloc((size_t)n * sizeof *w);
     for (int64_t k = 0; w && k < n; k++) {
-        const double angle = m ? 2 * pi * (double)k / (double)m : pi;
+        const double angle = m ? 2 * onnx_signal_pi * (double)k / (double)m : onnx_signal_pi;
         w[k] = a - b * cos(angle) + d * cos(2 * angle);
     }
     return wb__onnx_give(c, wb__onnx_doubles(c->in[0], w, t, 1, &n));
 }
 
-bool wb__onnx_hann_window(wb__onnx_call *c) { return give_window(c, 0.5, 0.5, 0); }
+bool wb__onnx_hann_window(wb__onnx_call *c) { return onnx_signal_give_window(c, 0.5, 0.5, 0); }
 
 bool wb__onnx_hamming_window(wb__onnx_call *c)
 {
-    return give_window(c, 25.0 / 46, 1 - 25.0 / 46, 0);
+    return onnx_signal_give_window(c, 25.0 / 46, 1 - 25.0 / 46, 0);
 }
 
-bool wb__onnx_blackman_window(wb__onnx_call *c) { return give_window(c, 0.42, 0.5, 0.08); }
+bool wb__onnx_blackman_window(wb__onnx_call *c) { return onnx_signal_give_window(c, 0.42, 0.5,
+                                                                                 0.08); }
 
 /* ---- the mel scale --------------------------------------------------------------------------- */
 
-static double to_mel(double hertz) { return 2595 * log10(1 + hertz / 700); }
-static double to_hertz(double mel) { return 700 * (pow(10, mel / 2595) - 1); }
+static double onnx_signal_to_mel(double hertz) { return 2595 * log10(1 + hertz / 700); }
+static double onnx_signal_to_hertz(double mel) { return 700 * (pow(10, mel / 2595) - 1); }
 
 /* Adds filter i, a triangle over three numbers of frequencies, to m, [rows, filters]. */
 static void add_filter(double *m, int64_t rows, int64_t filters, int64_t i, const int64_t *corner)
@@ -279,7 +281,7 @@ bool wb__onnx_mel_weight_matrix(wb__onnx_call *c)
     wb_dtype t;
     if (!read_length(c, 0, 0, &filters) || !read_length(c, 1, 0, &length) ||
         !read_length(c, 2, 0, &rate) || !wb__onnx_input_real(c, 3, &low) ||
-        !wb__onnx_input_real(c, 4, &high) || !read_type(c, &t))
+        !wb__onnx_input_real(c, 4, &high) || !onnx_signal_read_type(c, &t))
         return false;
     if (!(low >= 0 && low <= high && high <= rate))
         return wb__onnx_refuse(c, WB_ERROR_ARGUMENT, "filters from %g to %g hertz of a rate %lld",
@@ -287,12 +289,14 @@ bool wb__onnx_mel_weight_matrix(wb__onnx_call *c)
     const int64_t rows = length / 2 + 1, dims[2] = {rows, filters};
     int64_t size;
     if (!wb__check_dims("result", 2, dims, &size)) return false;
-    const double step = (to_mel(high) - to_mel(low)) / (double)(filters + 2);
+    const double step = (onnx_signal_to_mel(high) - onnx_signal_to_mel(low)) /
+                        (double)(filters + 2);
     double *m = wb__alloc_zero((size_t)size, sizeof *m);
     for (int64_t i = 0; m && i < filters; i++) {
         int64_t corner[3];
         for (int k = 0; k < 3; k++) {
-            const double hertz = to_hertz(to_mel(low) + (double)(i + k) * step);
+            const double hertz = onnx_signal_to_hertz(onnx_signal_to_mel(low) +
+                                                      (double)(i + k) * step);
             corner[k] = (int64_t)floor((double)(length + 1) * hertz / (double)rate);
         }
         add_filter(m, rows, filters, i, corner);

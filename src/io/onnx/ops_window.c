@@ -26,12 +26,12 @@ wb_tensor *wb__onnx_along(const wb_tensor *x, double *values, wb_dtype dtype, in
 
 /* ---- attributes ------------------------------------------------------------------------------ */
 
-enum { MOST = 1 << 30 };                /* of a number, so that sums of products fit in 64 bits */
+enum { ONNX_WINDOW_MOST = 1 << 30 };    /* of a number, so that sums of products fit in 64 bits */
 
-/* Sets `out` to a list of n numbers from `least` to MOST; without the attribute all are
+/* Sets `out` to a list of n numbers from `least` to ONNX_WINDOW_MOST; without the attribute all are
  * `otherwise`. */
-static bool read_list(const wb__onnx_call *c, const char *name, int n, int64_t least,
-                      int64_t otherwise, int64_t *out)
+static bool onnx_window_read_list(const wb__onnx_call *c, const char *name, int n, int64_t least,
+                                  int64_t otherwise, int64_t *out)
 {
     const int64_t *list;
     const int count = wb__onnx_ints(c, name, &list);
@@ -40,21 +40,22 @@ static bool read_list(const wb__onnx_call *c, const char *name, int n, int64_t l
                                n);
     for (int i = 0; i < n; i++) {
         out[i] = count > 0 ? list[i] : otherwise;
-        if (out[i] < least || out[i] > MOST)
+        if (out[i] < least || out[i] > ONNX_WINDOW_MOST)
             return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "%s has %lld; numbers from %lld to "
                                    "2^30 are done", name, (long long)out[i], (long long)least);
     }
     return true;
 }
 
-typedef enum { NOTSET, VALID, SAME_UPPER, SAME_LOWER } padding_mode;
+typedef enum { NOTSET, VALID, SAME_UPPER, SAME_LOWER } onnx_window_padding_mode;
 
 /* Sets *mode to auto_pad, and before and after of each axis to pads. */
-static bool read_pads(const wb__onnx_call *c, wb__onnx_windows *s, padding_mode *mode)
+static bool onnx_window_read_pads(const wb__onnx_call *c, wb__onnx_windows *s,
+                                  onnx_window_padding_mode *mode)
 {
     int64_t pads[6], sum = 0;
-    *mode = (padding_mode)wb__onnx_word(c, "auto_pad");
-    if (!read_list(c, "pads", 2 * s->axes, 0, 0, pads)) return false;
+    *mode = (onnx_window_padding_mode)wb__onnx_word(c, "auto_pad");
+    if (!onnx_window_read_list(c, "pads", 2 * s->axes, 0, 0, pads)) return false;
     for (int a = 0; a < s->axes; a++) {
         s->before[a] = pads[a];
         s->after[a] = pads[s->axes + a];
@@ -66,8 +67,8 @@ static bool read_pads(const wb__onnx_call *c, wb__onnx_windows *s, padding_mode 
 }
 
 /* Sets what does not depend on the padding. */
-static bool read_sizes(const wb__onnx_call *c, const wb_tensor *x, const int64_t *kernel,
-                       wb__onnx_windows *s)
+static bool onnx_window_read_sizes(const wb__onnx_call *c, const wb_tensor *x,
+                                   const int64_t *kernel, wb__onnx_windows *s)
 {
     const int axes = x->ndim - 2;
     *s = (wb__onnx_windows){.axes = axes};
@@ -76,9 +77,9 @@ static bool read_sizes(const wb__onnx_call *c, const wb_tensor *x, const int64_t
                                "[N,C,D,H,W] are done", wb_describe(x));
     const bool given = wb__onnx_attribute(c, "kernel_shape");
     if (!given && !kernel) return wb__onnx_refuse(c, WB_ERROR_FORMAT, "it has no kernel_shape");
-    if (given && !read_list(c, "kernel_shape", axes, 1, 1, s->kernel)) return false;
-    if (!read_list(c, "strides", axes, 1, 1, s->stride) ||
-        !read_list(c, "dilations", axes, 1, 1, s->dilation))
+    if (given && !onnx_window_read_list(c, "kernel_shape", axes, 1, 1, s->kernel)) return false;
+    if (!onnx_window_read_list(c, "strides", axes, 1, 1, s->stride) ||
+        !onnx_window_read_list(c, "dilations", axes, 1, 1, s->dilation))
         return false;
     for (int i = 0; i < axes; i++) {
         if (given && kernel && s->kernel[i] != kernel[i])
@@ -86,7 +87,7 @@ static bool read_sizes(const wb__onnx_call *c, const wb_tensor *x, const int64_t
                                    "%lld", (long long)s->kernel[i], (long long)kernel[i]);
         if (kernel) s->kernel[i] = kernel[i];
         s->in[i] = x->dims[2 + i];
-        if (s->kernel[i] < 1 || s->kernel[i] > MOST || s->in[i] > MOST)
+        if (s->kernel[i] < 1 || s->kernel[i] > ONNX_WINDOW_MOST || s->in[i] > ONNX_WINDOW_MOST)
             return wb__onnx_refuse(c, WB_ERROR_SHAPE, "along axis %d of %s its kernel has %lld "
                                    "elements", 2 + i, wb_describe(x), (long long)s->kernel[i]);
         s->reach[i] = (s->kernel[i] - 1) * s->dilation[i] + 1;
@@ -96,7 +97,8 @@ static bool read_sizes(const wb__onnx_call *c, const wb_tensor *x, const int64_t
 
 /* Divides `total` elements of padding.  With an odd number the greater half is at the end for
  * SAME_UPPER, else at the start. */
-static void divide(int64_t total, padding_mode mode, int64_t *before, int64_t *after)
+static void onnx_window_divide(int64_t total, onnx_window_padding_mode mode, int64_t *before,
+                               int64_t *after)
 {
     *before = mode == SAME_UPPER ? total / 2 : total - total / 2;
     *after = total - *before;
@@ -105,14 +107,16 @@ static void divide(int64_t total, padding_mode mode, int64_t *before, int64_t *a
 bool wb__onnx_windows_read(const wb__onnx_call *c, const wb_tensor *x, const int64_t *kernel,
                            wb__onnx_windows *s)
 {
-    padding_mode mode;
-    if (!read_sizes(c, x, kernel, s) || !read_pads(c, s, &mode)) return false;
+    onnx_window_padding_mode mode;
+    if (!onnx_window_read_sizes(c, x, kernel, s) || !onnx_window_read_pads(c, s, &mode))
+        return false;
     const bool ceil_mode = wb__onnx_int(c, "ceil_mode");
     for (int i = 0; i < s->axes; i++) {
         const int64_t n = s->in[i], stride = s->stride[i], reach = s->reach[i];
         if (mode == SAME_UPPER || mode == SAME_LOWER) {
             const int64_t out = (n + stride - 1) / stride;
-            divide(WB__MAX((out - 1) * stride + reach - n, 0), mode, &s->before[i], &s->after[i]);
+            onnx_window_divide(WB__MAX((out - 1) * stride + reach - n, 0), mode, &s->before[i],
+                               &s->after[i]);
         }
         const int64_t over = n + s->before[i] + s->after[i] - reach;
         if (n < 1 || over < 0)
@@ -129,8 +133,8 @@ bool wb__onnx_windows_read(const wb__onnx_call *c, const wb_tensor *x, const int
 
 /* ---- Conv ------------------------------------------------------------------------------------ */
 
-static wb_conv_options options_of(const wb__onnx_call *c, const wb__onnx_windows *s,
-                                  const int64_t *after, const int64_t *outpad)
+static wb_conv_options onnx_window_options_of(const wb__onnx_call *c, const wb__onnx_windows *s,
+                                              const int64_t *after, const int64_t *outpad)
 {
     wb_conv_options o = WB__OPTIONS(wb_conv_options);
     int64_t pad[6];
@@ -143,7 +147,7 @@ static wb_conv_options options_of(const wb__onnx_call *c, const wb__onnx_windows
     return o;
 }
 
-static bool kernel_fits(const wb__onnx_call *c, const wb_tensor *x, const wb_tensor *w)
+static bool onnx_window_kernel_fits(const wb__onnx_call *c, const wb_tensor *x, const wb_tensor *w)
 {
     if (w->ndim == x->ndim) return true;
     return wb__onnx_refuse(c, WB_ERROR_SHAPE, "the weight of %s is %s", wb_describe(x),
@@ -153,9 +157,10 @@ static bool kernel_fits(const wb__onnx_call *c, const wb_tensor *x, const wb_ten
 wb_tensor *wb__onnx_conv_of(const wb__onnx_call *c, wb_tensor *x, wb_tensor *w, wb_tensor *b)
 {
     wb__onnx_windows s;
-    if (!x || !w || !kernel_fits(c, x, w) || !wb__onnx_windows_read(c, x, w->dims + 2, &s))
+    if (!x || !w || !onnx_window_kernel_fits(c, x, w) ||
+        !wb__onnx_windows_read(c, x, w->dims + 2, &s))
         return NULL;
-    const wb_conv_options o = options_of(c, &s, s.after, NULL);
+    const wb_conv_options o = onnx_window_options_of(c, &s, s.after, NULL);
     return wb_conv_with(x, w, b, &o);
 }
 
@@ -172,18 +177,20 @@ bool wb__onnx_conv(wb__onnx_call *c)
  * negative, there are elements behind them, to which no element of x contributes. */
 static bool read_transposed(const wb__onnx_call *c, wb__onnx_windows *s)
 {
-    padding_mode mode;
+    onnx_window_padding_mode mode;
     int64_t outpad[3], shape[3];
     const int64_t *list;
     const bool has_shape = wb__onnx_ints(c, "output_shape", &list) > 0;
-    if (!read_pads(c, s, &mode) || !read_list(c, "output_padding", s->axes, 0, 0, outpad) ||
-        !read_list(c, "output_shape", s->axes, has_shape, 0, shape))
+    if (!onnx_window_read_pads(c, s, &mode) ||
+        !onnx_window_read_list(c, "output_padding", s->axes, 0, 0, outpad) ||
+        !onnx_window_read_list(c, "output_shape", s->axes, has_shape, 0, shape))
         return false;
     for (int i = 0; i < s->axes; i++) {
         const int64_t full = (s->in[i] - 1) * s->stride[i] + s->reach[i];
         if (has_shape || mode == SAME_UPPER || mode == SAME_LOWER) {
             s->out[i] = has_shape ? shape[i] : s->in[i] * s->stride[i];
-            divide(WB__MAX(full + outpad[i] - s->out[i], 0), mode, &s->before[i], &s->after[i]);
+            onnx_window_divide(WB__MAX(full + outpad[i] - s->out[i], 0), mode, &s->before[i],
+                               &s->after[i]);
         } else {
             s->out[i] = full + outpad[i] - s->before[i] - s->after[i];
         }
@@ -196,8 +203,8 @@ static bool read_transposed(const wb__onnx_call *c, wb__onnx_windows *s)
 }
 
 /* Returns y with `more` zeros behind each axis of space, plus the bias. */
-static wb_tensor *extended(wb_tensor *y, const wb__onnx_windows *s, const int64_t *more,
-                           wb_tensor *b)
+static wb_tensor *onnx_window_extended(wb_tensor *y, const wb__onnx_windows *s, const int64_t *more,
+                                       wb_tensor *b)
 {
     for (int i = 0; i < s->axes && y; i++) y = wb_pad(y, 2 + i, 0, more[i]);
     if (!y || b == WB_NONE) return y;
@@ -210,7 +217,8 @@ bool wb__onnx_conv_transpose(wb__onnx_call *c)
     wb__onnx_windows s;
     wb_tensor *x = c->in[0], *w = c->in[1], *b = wb__onnx_in(c, 2);
     if (!b) b = WB_NONE;
-    if (!kernel_fits(c, x, w) || !read_sizes(c, x, w->dims + 2, &s) || !read_transposed(c, &s))
+    if (!onnx_window_kernel_fits(c, x, w) || !onnx_window_read_sizes(c, x, w->dims + 2, &s) ||
+        !read_transposed(c, &s))
         return false;
     int64_t after[3], more[3];
     bool few = true;                    /* wb_conv_transpose adds fewer elements than the stride */
@@ -219,7 +227,7 @@ bool wb__onnx_conv_transpose(wb__onnx_call *c)
         more[i] = WB__MAX(-s.after[i], 0);
         few &= more[i] < s.stride[i];
     }
-    const wb_conv_options o = options_of(c, &s, after, few ? more : NULL);
+    const wb_conv_options o = onnx_window_options_of(c, &s, after, few ? more : NULL);
     wb_tensor *y = wb_conv_transpose_with(x, w, few ? b : WB_NONE, &o);
-    return wb__onnx_give(c, few ? y : extended(y, &s, more, b));
+    return wb__onnx_give(c, few ? y : onnx_window_extended(y, &s, more, b));
 }

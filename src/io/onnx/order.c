@@ -12,11 +12,11 @@ typedef struct {
     int *state, *next, *path, *order;   /* of each node, while they are sorted */
 } sorting;
 
-enum { NEW, OPEN, DONE };
+enum { NEW, ONNX_ORDER_OPEN, ONNX_ORDER_DONE };
 
 /* Writes the values that a node or a graph in it reads to `to`, unless that is NULL, and returns
  * their number. */
-static size_t values_of(const wb__onnx_node *node, int *to)
+static size_t onnx_order_values_of(const wb__onnx_node *node, int *to)
 {
     size_t n = 0;
     for (int i = 0; i < node->n_in; i++) {
@@ -35,12 +35,12 @@ static size_t values_of(const wb__onnx_node *node, int *to)
     return n;
 }
 
-static bool make_lists(sorting *s)
+static bool onnx_order_make_lists(sorting *s)
 {
     const wb__onnx_graph *g = s->g;
     const size_t nodes = (size_t)g->n_nodes, values = (size_t)g->n_values;
     size_t reads = 0;
-    for (int i = 0; i < g->n_nodes; i++) reads += values_of(&g->nodes[i], NULL);
+    for (int i = 0; i < g->n_nodes; i++) reads += onnx_order_values_of(&g->nodes[i], NULL);
     if (reads > INT32_MAX)
         return wb__fail(WB_ERROR_MEMORY, "%s: out of memory", s->r->m->path), false;
     s->block = wb__alloc_zero(values + 5 * nodes + 1 + reads, sizeof *s->block);
@@ -58,7 +58,7 @@ static bool make_lists(sorting *s)
         for (int k = 0; k < node->n_out; k++)
             if (node->out[k] >= 0) s->producer[node->out[k]] = i;
         s->next[i] = s->first[i];
-        s->first[i + 1] = s->first[i] + (int)values_of(node, s->reads + s->first[i]);
+        s->first[i + 1] = s->first[i] + (int)onnx_order_values_of(node, s->reads + s->first[i]);
     }
     return true;
 }
@@ -83,34 +83,34 @@ static int fail_cycle(const sorting *s, int node, int value)
 
 /* Visits what a node needs before the node, in the order of the file.  `path` are the nodes that
  * were begun and are not done. */
-static int visit(sorting *s, int node, int *n_done)
+static int onnx_order_visit(sorting *s, int node, int *n_done)
 {
     int depth = 0;
-    if (s->state[node] == DONE) return 0;
+    if (s->state[node] == ONNX_ORDER_DONE) return 0;
     s->path[0] = node;
-    s->state[node] = OPEN;
+    s->state[node] = ONNX_ORDER_OPEN;
     while (depth >= 0) {
         const int at = s->path[depth];
         if (s->next[at] == s->first[at + 1]) {
-            s->state[at] = DONE;
+            s->state[at] = ONNX_ORDER_DONE;
             s->order[(*n_done)++] = at;
             depth--;
             continue;
         }
         const int value = s->reads[s->next[at]++], needed = s->producer[value];
-        if (needed < 0 || s->state[needed] == DONE) continue;
-        if (s->state[needed] == OPEN) return fail_cycle(s, at, value);
-        s->state[needed] = OPEN;
+        if (needed < 0 || s->state[needed] == ONNX_ORDER_DONE) continue;
+        if (s->state[needed] == ONNX_ORDER_OPEN) return fail_cycle(s, at, value);
+        s->state[needed] = ONNX_ORDER_OPEN;
         s->path[++depth] = needed;
     }
     return 0;
 }
 
-static int sort(sorting *s, wb__onnx_graph *g)
+static int onnx_order_sort(sorting *s, wb__onnx_graph *g)
 {
     int n_done = 0;
     for (int i = 0; i < g->n_nodes; i++) {
-        const int status = visit(s, i, &n_done);
+        const int status = onnx_order_visit(s, i, &n_done);
         if (status) return status;
     }
     wb__onnx_node *nodes = wb__onnx_alloc(s->r->m, (size_t)g->n_nodes, sizeof *nodes);
@@ -126,8 +126,8 @@ static int sort(sorting *s, wb__onnx_graph *g)
 int wb__onnx_order(const wb__onnx_reader *r, wb__onnx_graph *g)
 {
     sorting s = {.r = r, .g = g};
-    int status = make_lists(&s) ? 0 : WB_ERROR_MEMORY;
-    if (!status && !is_sorted(&s)) status = sort(&s, g);
+    int status = onnx_order_make_lists(&s) ? 0 : WB_ERROR_MEMORY;
+    if (!status && !is_sorted(&s)) status = onnx_order_sort(&s, g);
     wb__free(s.block);
     return status;
 }

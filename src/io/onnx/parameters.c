@@ -10,15 +10,15 @@
 
 /* How a value is used: by a node that is called; as data; as numbers that decide a shape or the
  * like, such as the scales of Resize. */
-enum { READ = 1, DATA = 2, NUMBERS = 4 };
+enum { READ = 1, DATA = 2, ONNX_PARAMS_NUMBERS = 4 };
 
-typedef struct uses {
+typedef struct onnx_params_uses {
     const wb__onnx_graph *graph;
-    struct uses *outer;
+    struct onnx_params_uses *outer;
     uint8_t *of;                        /* for each value */
-} uses;
+} onnx_params_uses;
 
-static void add_use(const uses *u, int v, unsigned use)
+static void onnx_params_add_use(const onnx_params_uses *u, int v, unsigned use)
 {
     const wb__onnx_graph *owner = u->graph;
     v = wb__onnx_owner(&owner, v);
@@ -26,17 +26,17 @@ static void add_use(const uses *u, int v, unsigned use)
     u->of[v] |= (uint8_t)use;
 }
 
-static bool find_uses(uses *u);
+static bool onnx_params_find_uses(onnx_params_uses *u);
 
 /* Adds the uses in the graphs that are attributes of the node. */
-static bool find_inner(uses *u, const wb__onnx_node *n)
+static bool onnx_params_find_inner(onnx_params_uses *u, const wb__onnx_node *n)
 {
     bool ok = true;
     for (int i = 0; ok && i < n->n_attrs; i++) {
         const wb__onnx_graph *g = n->attrs[i].g;
         if (!g) continue;
-        uses inner = {g, u, wb__alloc_zero((size_t)g->n_values + 1, 1)};
-        ok = inner.of && find_uses(&inner);
+        onnx_params_uses inner = {g, u, wb__alloc_zero((size_t)g->n_values + 1, 1)};
+        ok = inner.of && onnx_params_find_uses(&inner);
         wb__free(inner.of);
     }
     return ok;
@@ -44,21 +44,23 @@ static bool find_inner(uses *u, const wb__onnx_node *n)
 
 /* From the outputs back to the inputs: what a node's results are used for, its inputs are used for
  * too. */
-static bool find_uses(uses *u)
+static bool onnx_params_find_uses(onnx_params_uses *u)
 {
     const wb__onnx_graph *g = u->graph;
-    for (int i = 0; i < g->n_outputs; i++) add_use(u, g->outputs[i], READ | DATA);
+    for (int i = 0; i < g->n_outputs; i++) onnx_params_add_use(u, g->outputs[i], READ | DATA);
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         const wb__onnx_node *n = &g->nodes[i];
         const wb__onnx_operator *of = n->operator;
         unsigned use = of->calls_graphs ? DATA : 0;
         for (int k = 0; k < n->n_out && !of->calls_graphs; k++)
-            if (n->out[k] >= 0) use |= u->of[n->out[k]] & (DATA | NUMBERS);
+            if (n->out[k] >= 0) use |= u->of[n->out[k]] & (DATA | ONNX_PARAMS_NUMBERS);
         if (of->reads_sizes) use = 0;
         for (int k = 0; k < n->n_in; k++)
             if (n->in[k] >= 0)
-                add_use(u, n->in[k], READ | (k < 32 && of->constants >> k & 1 ? NUMBERS : use));
-        if (!find_inner(u, n)) return false;
+                onnx_params_add_use(
+                    u, n->in[k],
+                    READ | (k < 32 && of->constants >> k & 1 ? ONNX_PARAMS_NUMBERS : use));
+        if (!onnx_params_find_inner(u, n)) return false;
     }
     return true;
 }
@@ -71,14 +73,14 @@ static bool is_parameter(const wb__onnx_value *v, unsigned use)
     const wb__onnx_tensor *t = v->initializer;
     const wb_dtype dtype = wb__onnx_dtype(t->type);
     if (!dtype || !wb__dtype_float(dtype) || !t->ndim || !t->size || !(use & DATA)) return false;
-    return !(use & NUMBERS && t->size == 1);
+    return !(use & ONNX_PARAMS_NUMBERS && t->size == 1);
 }
 
 int wb__onnx_find_parameters(const wb__onnx_model *m, wb__onnx_part *parts)
 {
     const wb__onnx_graph *g = m->graph;
-    uses u = {g, NULL, wb__alloc_zero((size_t)g->n_values + 1, 1)};
-    int status = u.of && find_uses(&u) ? 0 : WB_ERROR_MEMORY;
+    onnx_params_uses u = {g, NULL, wb__alloc_zero((size_t)g->n_values + 1, 1)};
+    int status = u.of && onnx_params_find_uses(&u) ? 0 : WB_ERROR_MEMORY;
     for (int v = 0; !status && v < g->n_values; v++) {
         const wb__onnx_tensor *t = g->values[v].initializer;
         if (!t) continue;
@@ -102,7 +104,7 @@ typedef struct {
     const wb__onnx_part *parts;
     wb__wire_file file;
     wb__wire_out *out;
-} keeping;
+} onnx_params_keeping;
 
 static void copy_field(wb__wire_out *out, const wb__wire_field *f)
 {
@@ -111,7 +113,8 @@ static void copy_field(wb__wire_out *out, const wb__wire_field *f)
     else wb__wire_put_fixed(out, f->number, f->kind, f->value);
 }
 
-static void put_tensor(wb__wire_out *out, uint32_t field, const wb__onnx_tensor *t, bool values)
+static void onnx_params_put_tensor(wb__wire_out *out, uint32_t field, const wb__onnx_tensor *t,
+                                   bool values)
 {
     const size_t begun = wb__wire_begin(out, field);
     wb__wire_put_ints(out, TENSOR_DIMS, t->ndim, t->dims);
@@ -125,18 +128,22 @@ static void put_tensor(wb__wire_out *out, uint32_t field, const wb__onnx_tensor 
 /* ---- tensors in nodes ------------------------------------------------------------------------ */
 
 /* Messages that may have tensors in them, other than the initializers of the main graph */
-typedef enum { GRAPH, FUNCTION, NODE, ATTR, TENSOR, OTHER } message;
+typedef enum { GRAPH, ONNX_PARAMS_FUNCTION, ONNX_PARAMS_NODE, ATTR, TENSOR,
+               ONNX_PARAMS_OTHER } message;
 
 static message inside_of(message m, uint32_t field)
 {
     switch (m) {
-    case GRAPH: return field == GRAPH_NODE ? NODE : field == GRAPH_INITIALIZER ? TENSOR : OTHER;
-    case FUNCTION: return field == FUNCTION_NODE ? NODE : OTHER;
-    case NODE: return field == NODE_ATTR ? ATTR : OTHER;
+    case GRAPH:
+        return field == GRAPH_NODE          ? ONNX_PARAMS_NODE
+               : field == GRAPH_INITIALIZER ? TENSOR
+                                            : ONNX_PARAMS_OTHER;
+    case ONNX_PARAMS_FUNCTION: return field == FUNCTION_NODE ? ONNX_PARAMS_NODE : ONNX_PARAMS_OTHER;
+    case ONNX_PARAMS_NODE: return field == NODE_ATTR ? ATTR : ONNX_PARAMS_OTHER;
     case ATTR:
         return field == ATTR_TENSOR || field == ATTR_TENSORS ? TENSOR
-               : field == ATTR_GRAPH || field == ATTR_GRAPHS ? GRAPH : OTHER;
-    default: return OTHER;
+               : field == ATTR_GRAPH || field == ATTR_GRAPHS ? GRAPH : ONNX_PARAMS_OTHER;
+    default: return ONNX_PARAMS_OTHER;
     }
 }
 
@@ -150,7 +157,7 @@ static bool is_external(wb__wire in)
 }
 
 /* Copies a field, which is a message.  Tensors with values in other files get these values. */
-static int put_message(const keeping *k, message kind, const wb__wire_field *field)
+static int put_message(const onnx_params_keeping *k, message kind, const wb__wire_field *field)
 {
     wb__wire in = wb__wire_of(&k->file, field->bytes, field->n);
     wb__wire_field f;
@@ -158,14 +165,15 @@ static int put_message(const keeping *k, message kind, const wb__wire_field *fie
         wb__onnx_reader r = {.m = k->m, .file = k->file};
         wb__onnx_tensor t;
         const int status = wb__onnx_read_tensor(&r, in, false, &t);
-        if (!status) put_tensor(k->out, field->number, &t, true);
+        if (!status) onnx_params_put_tensor(k->out, field->number, &t, true);
         return status;
     }
     if (kind == TENSOR) return copy_field(k->out, field), 0;
     const size_t begun = wb__wire_begin(k->out, field->number);
     while (wb__wire_next(&in, &f)) {
-        const message inner = f.kind == WB__WIRE_BYTES ? inside_of(kind, f.number) : OTHER;
-        if (inner == OTHER) copy_field(k->out, &f);
+        const message inner = f.kind == WB__WIRE_BYTES ? inside_of(kind, f.number)
+                                                       : ONNX_PARAMS_OTHER;
+        if (inner == ONNX_PARAMS_OTHER) copy_field(k->out, &f);
         else in.status = put_message(k, inner, &f);
     }
     wb__wire_end(k->out, begun);
@@ -174,17 +182,17 @@ static int put_message(const keeping *k, message kind, const wb__wire_field *fie
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-static int put_graph(const keeping *k, wb__wire in)
+static int onnx_params_put_graph(const onnx_params_keeping *k, wb__wire in)
 {
     wb__wire_field f;
     int i = 0;
     while (wb__wire_next(&in, &f)) {
         if (f.number == GRAPH_INITIALIZER && i < k->m->n_tensors) {
-            put_tensor(k->out, GRAPH_INITIALIZER, &k->m->tensors[i],
-                       k->parts[i] == WB__ONNX_CONSTANT);
+            onnx_params_put_tensor(k->out, GRAPH_INITIALIZER, &k->m->tensors[i],
+                                   k->parts[i] == WB__ONNX_CONSTANT);
             i++;
         } else if (f.number == GRAPH_NODE && f.kind == WB__WIRE_BYTES) {
-            in.status = put_message(k, NODE, &f);
+            in.status = put_message(k, ONNX_PARAMS_NODE, &f);
         } else if (f.number != GRAPH_DOC && f.number != GRAPH_INFO) {
             copy_field(k->out, &f);
         }
@@ -195,17 +203,17 @@ static int put_graph(const keeping *k, wb__wire in)
 int wb__onnx_put_without_parameters(wb__onnx_model *m, const wb__onnx_part *parts, const void *data,
                                     size_t bytes, wb__wire_out *out)
 {
-    const keeping k = {m, parts, {m->path, data}, out};
+    const onnx_params_keeping k = {m, parts, {m->path, data}, out};
     wb__wire in = wb__wire_of(&k.file, data, bytes), graph;
     wb__wire_field f;
     *out = (wb__wire_out){0};
     while (wb__wire_next(&in, &f)) {
         if (f.number == MODEL_GRAPH && wb__wire_message(&in, &f, &graph)) {
             const size_t begun = wb__wire_begin(out, MODEL_GRAPH);
-            in.status = put_graph(&k, graph);
+            in.status = onnx_params_put_graph(&k, graph);
             wb__wire_end(out, begun);
         } else if (f.number == MODEL_FUNCTION && f.kind == WB__WIRE_BYTES) {
-            in.status = put_message(&k, FUNCTION, &f);
+            in.status = put_message(&k, ONNX_PARAMS_FUNCTION, &f);
         } else if (f.number != MODEL_DOC && f.number != MODEL_METADATA) {
             copy_field(out, &f);
         }

@@ -10,11 +10,11 @@
 /* ---- messages -------------------------------------------------------------------------------- */
 
 /* Prefixes of this thread's messages begin so, and are not added twice. */
-static const char prefix[] = "onnx: ";
+static const char onnx_run_prefix[] = "onnx: ";
 
-static void add_node(wb__text *t, const wb__onnx_run *r, const wb__onnx_node *n)
+static void onnx_run_add_node(wb__text *t, const wb__onnx_run *r, const wb__onnx_node *n)
 {
-    wb__text_add(t, "%s%s: %s ", prefix, r->state->file, n->op);
+    wb__text_add(t, "%s%s: %s ", onnx_run_prefix, r->state->file, n->op);
     if (n->name && *n->name) wb__text_add(t, "'%.100s'", n->name);
     else wb__text_add(t, "(node %d)", n->index);
 }
@@ -23,7 +23,7 @@ bool wb__onnx_refuse(const wb__onnx_call *c, wb_status code, const char *format,
 {
     va_list arguments;
     wb__text t = {0};
-    add_node(&t, c->run, c->node);
+    onnx_run_add_node(&t, c->run, c->node);
     wb__text_add(&t, ": ");
     va_start(arguments, format);
     wb__text_list(&t, format, arguments);
@@ -35,10 +35,10 @@ bool wb__onnx_refuse(const wb__onnx_call *c, wb_status code, const char *format,
 }
 
 /* Puts the node in front of the message of an operation that failed. */
-static bool fail_in(const wb__onnx_call *c)
+static bool onnx_run_fail_in(const wb__onnx_call *c)
 {
     const int code = wb_error_code();
-    if (code && wb__begins(wb_error(), prefix)) return false;
+    if (code && wb__begins(wb_error(), onnx_run_prefix)) return false;
     if (code == WB_ERROR_MEMORY) return false;
     return code ? wb__onnx_refuse(c, (wb_status)code, "%s", wb_error())
                 : wb__onnx_refuse(c, WB_ERROR_INTERNAL, "failed, and gave no reason");
@@ -109,8 +109,8 @@ int wb__onnx_axis(const wb__onnx_call *c, int64_t axis, int ndim)
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* Returns value v of the innermost graph in this call, and sets *value to it in its own graph. */
-static wb__onnx_call_value *call_value(const wb__onnx_run *r, int v,
-                                       const wb__onnx_value **value)
+static wb__onnx_call_value *onnx_run_call_value(const wb__onnx_run *r, int v,
+                                                const wb__onnx_value **value)
 {
     const wb__onnx_frame *f = r->frame;
     const wb__onnx_graph *owner = f->graph;
@@ -121,7 +121,7 @@ static wb__onnx_call_value *call_value(const wb__onnx_run *r, int v,
 }
 
 /* Returns a block that is freed when the call ends.  NULL with the error set. */
-static void *block(wb__onnx_run *r, size_t bytes)
+static void *onnx_run_block(wb__onnx_run *r, size_t bytes)
 {
     if (!wb__reserve(&r->blocks, &r->blocks_capacity, r->n_blocks + 1, sizeof *r->blocks))
         return NULL;
@@ -138,7 +138,7 @@ static wb_tensor *constant_on(wb__onnx_state *s, const wb_device *d, const wb__o
     if (x) return x;
     if (!dtype)
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "%s%s: the constant '%.100s' is %s, which Weber "
-                             "lacks", prefix, s->file, t->name ? t->name : "",
+                             "lacks", onnx_run_prefix, s->file, t->name ? t->name : "",
                              wb__onnx_type_name(t->type));
     const wb_device *was = wb__use_device(d);
     x = wb__onnx_cache(s, d, t, wb_from(t->data, dtype, t->ndim, t->dims));
@@ -153,12 +153,13 @@ wb_tensor *wb__onnx_constant(const wb__onnx_call *c, const wb__onnx_tensor *t)
 
 /* Returns the value as it was computed; one that does not vary is on the CPU.  NULL with the error
  * set. */
-static wb_tensor *computed(wb__onnx_run *r, const wb__onnx_value *value, wb__onnx_call_value *s)
+static wb_tensor *onnx_run_computed(wb__onnx_run *r, const wb__onnx_value *value,
+                                    wb__onnx_call_value *s)
 {
     if (s->x) return s->x;
     if (value->initializer) return s->x = constant_on(r->state, &wb__cpu, value->initializer);
     return wb__fail_null(WB_ERROR_UNSUPPORTED, "%s%s: '%.100s' is read, and Weber does not compute "
-                         "this output of its node", prefix, r->state->file, value->name);
+                         "this output of its node", onnx_run_prefix, r->state->file, value->name);
 }
 
 wb_tensor *wb__onnx_data(wb__onnx_run *r, const wb__onnx_value *value, wb_tensor *x,
@@ -185,14 +186,14 @@ static wb_tensor *as_data(wb__onnx_run *r, const wb__onnx_value *value, wb__onnx
     if (s->data) return s->data;
     if (!s->x && value->initializer)
         return s->data = constant_on(r->state, r->device, value->initializer);
-    wb_tensor *x = computed(r, value, s);
+    wb_tensor *x = onnx_run_computed(r, value, s);
     return s->data = x ? wb__onnx_data(r, value, x, s->known) : NULL;
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
 /* "its input 1, 'shape',", in a buffer of `n` bytes; returns it. */
-static const char *input_text(const wb__onnx_call *c, int i, char *to, size_t n)
+static const char *onnx_run_input_text(const wb__onnx_call *c, int i, char *to, size_t n)
 {
     const wb__onnx_graph *g = c->run->frame->graph;
     snprintf(to, n, "its input %d, '%.100s',", i, g->values[c->node->in[i]].name);
@@ -200,8 +201,8 @@ static const char *input_text(const wb__onnx_call *c, int i, char *to, size_t n)
 }
 
 /* Copies the elements of x, converted, to `to`.  False with the error set. */
-static bool copy_numbers(const wb__onnx_call *c, const char *what, wb_tensor *x,
-                         wb__onnx_known known, void *to, wb_dtype dtype)
+static bool onnx_run_copy_numbers(const wb__onnx_call *c, const char *what, wb_tensor *x,
+                                  wb__onnx_known known, void *to, wb_dtype dtype)
 {
     const wb_dtype from = (wb_dtype)x->dtype;
     if (known != WB__ONNX_VARIES) {
@@ -222,8 +223,9 @@ static bool copy_numbers(const wb__onnx_call *c, const char *what, wb_tensor *x,
 }
 
 /* Sets *list to the elements of x as i64 or f64.  Returns their count, or -2 with the error set. */
-static int read_numbers(const wb__onnx_call *c, const char *what, const wb__onnx_value *value,
-                        wb_tensor *x, wb__onnx_known known, wb_dtype dtype, const void **list)
+static int onnx_run_read_numbers(const wb__onnx_call *c, const char *what,
+                                 const wb__onnx_value *value, wb_tensor *x, wb__onnx_known known,
+                                 wb_dtype dtype, const void **list)
 {
     const wb__onnx_event_kind kind = dtype == WB_I64 ? WB__ONNX_INTS : WB__ONNX_REALS;
     if (dtype == WB_I64 && wb__dtype_float((wb_dtype)x->dtype))
@@ -236,42 +238,42 @@ static int read_numbers(const wb__onnx_call *c, const char *what, const wb__onnx
     const wb__onnx_event *e = varies ? NULL : wb__trace_next(c->run->trace, kind, value);
     if (e && (*list = e->numbers)) return e->n;
     const size_t bytes = (size_t)x->size * 8;
-    void *numbers = varies ? block(c->run, bytes) : wb__alloc(bytes + 1);
+    void *numbers = varies ? onnx_run_block(c->run, bytes) : wb__alloc(bytes + 1);
     if (!numbers) return -2;
-    bool ok = copy_numbers(c, what, x, known, numbers, dtype);
+    bool ok = onnx_run_copy_numbers(c, what, x, known, numbers, dtype);
     if (!ok && !varies) wb__free(numbers);
     if (ok && !varies)
         ok = wb__trace_add(c->run->trace, (wb__onnx_event){.kind = kind, .value = value,
                                                           .n = (int)x->size, .numbers = numbers});
     *list = numbers;
-    return ok ? (int)x->size : (fail_in(c), -2);
+    return ok ? (int)x->size : (onnx_run_fail_in(c), -2);
 }
 
 int wb__onnx_numbers(const wb__onnx_call *c, const char *what, const wb__onnx_value *value,
                      wb_tensor *x, wb__onnx_known known, const int64_t **list)
 {
     const void *numbers = NULL;
-    const int n = read_numbers(c, what, value, x, known, WB_I64, &numbers);
+    const int n = onnx_run_read_numbers(c, what, value, x, known, WB_I64, &numbers);
     *list = numbers;
     return n;
 }
 
-static int read_input(const wb__onnx_call *c, int i, wb_dtype dtype, const void **list)
+static int onnx_run_read_input(const wb__onnx_call *c, int i, wb_dtype dtype, const void **list)
 {
     const wb__onnx_value *value;
     *list = NULL;
     if (!wb__onnx_in(c, i)) return -1;
-    wb__onnx_call_value *s = call_value(c->run, c->node->in[i], &value);
-    wb_tensor *x = computed(c->run, value, s);
+    wb__onnx_call_value *s = onnx_run_call_value(c->run, c->node->in[i], &value);
+    wb_tensor *x = onnx_run_computed(c->run, value, s);
     char what[160];
-    input_text(c, i, what, sizeof what);
-    return x ? read_numbers(c, what, value, x, s->known, dtype, list) : -2;
+    onnx_run_input_text(c, i, what, sizeof what);
+    return x ? onnx_run_read_numbers(c, what, value, x, s->known, dtype, list) : -2;
 }
 
 int wb__onnx_input_ints(const wb__onnx_call *c, int i, const int64_t **list)
 {
     const void *numbers;
-    const int n = read_input(c, i, WB_I64, &numbers);
+    const int n = onnx_run_read_input(c, i, WB_I64, &numbers);
     *list = numbers;
     return n;
 }
@@ -279,15 +281,15 @@ int wb__onnx_input_ints(const wb__onnx_call *c, int i, const int64_t **list)
 int wb__onnx_input_reals(const wb__onnx_call *c, int i, const double **list)
 {
     const void *numbers;
-    const int n = read_input(c, i, WB_F64, &numbers);
+    const int n = onnx_run_read_input(c, i, WB_F64, &numbers);
     *list = numbers;
     return n;
 }
 
-static bool read_number(const wb__onnx_call *c, int i, wb_dtype dtype, void *value)
+static bool onnx_run_read_number(const wb__onnx_call *c, int i, wb_dtype dtype, void *value)
 {
     const void *list;
-    const int n = read_input(c, i, dtype, &list);
+    const int n = onnx_run_read_input(c, i, dtype, &list);
     if (n == 1) memcpy(value, list, wb__dtype_size(dtype));
     if (n == 1 || n == -1) return true;
     return n < 0 ? false : wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input %d is %s; it must be one "
@@ -296,43 +298,44 @@ static bool read_number(const wb__onnx_call *c, int i, wb_dtype dtype, void *val
 
 bool wb__onnx_input_int(const wb__onnx_call *c, int i, int64_t *value)
 {
-    return read_number(c, i, WB_I64, value);
+    return onnx_run_read_number(c, i, WB_I64, value);
 }
 
 bool wb__onnx_input_real(const wb__onnx_call *c, int i, double *value)
 {
-    return read_number(c, i, WB_F64, value);
+    return onnx_run_read_number(c, i, WB_F64, value);
 }
 
 bool wb__onnx_copy_values(const wb__onnx_call *c, int i, wb_tensor *x, void *to, wb_dtype dtype)
 {
     char what[160];
-    input_text(c, i, what, sizeof what);
-    return copy_numbers(c, what, x, wb__onnx_known_of(c, i), to, dtype);
+    onnx_run_input_text(c, i, what, sizeof what);
+    return onnx_run_copy_numbers(c, what, x, wb__onnx_known_of(c, i), to, dtype);
 }
 
 wb__onnx_known wb__onnx_known_of(const wb__onnx_call *c, int i)
 {
     const wb__onnx_value *value;
-    return wb__onnx_in(c, i) ? call_value(c->run, c->node->in[i], &value)->known : WB__ONNX_BY_FILE;
+    return wb__onnx_in(c, i) ? onnx_run_call_value(c->run, c->node->in[i], &value)->known
+                             : WB__ONNX_BY_FILE;
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
 /* What the results of a node depend on, other than those of If and Loop. */
-static wb__onnx_known known_result(const wb__onnx_run *r, const wb__onnx_node *n)
+static wb__onnx_known onnx_run_known_result(const wb__onnx_run *r, const wb__onnx_node *n)
 {
     wb__onnx_known known = WB__ONNX_BY_FILE;
     for (int i = 0; i < n->n_in; i++) {
         const wb__onnx_value *value;
-        if (n->in[i] >= 0) known = WB__MIN(known, call_value(r, n->in[i], &value)->known);
+        if (n->in[i] >= 0) known = WB__MIN(known, onnx_run_call_value(r, n->in[i], &value)->known);
     }
     if (n->operator->reads_sizes) return WB__MAX(known, WB__ONNX_BY_SIZES);
     return n->operator->is_random ? WB__ONNX_VARIES : known;
 }
 
 /* Notes the sizes that Shape or Size reads.  False with the error set. */
-static bool note_sizes(wb__onnx_run *r, const wb__onnx_node *n, const wb_tensor *x)
+static bool onnx_run_note_sizes(wb__onnx_run *r, const wb__onnx_node *n, const wb_tensor *x)
 {
     const wb__onnx_value *value = &r->frame->graph->values[n->out[0]];
     const size_t bytes = (size_t)x->ndim * sizeof *x->dims;
@@ -347,7 +350,7 @@ static bool note_sizes(wb__onnx_run *r, const wb__onnx_node *n, const wb_tensor 
 }
 
 /* Sets the inputs of a call.  False with the error set. */
-static bool set_inputs(wb__onnx_run *r, wb__onnx_call *c, wb__onnx_known known)
+static bool onnx_run_set_inputs(wb__onnx_run *r, wb__onnx_call *c, wb__onnx_known known)
 {
     const wb__onnx_node *n = c->node;
     const bool as_they_are = known != WB__ONNX_VARIES || n->operator->calls_graphs;
@@ -355,14 +358,14 @@ static bool set_inputs(wb__onnx_run *r, wb__onnx_call *c, wb__onnx_known known)
         const wb__onnx_value *value;
         c->in[i] = NULL;
         if (n->in[i] < 0) continue;
-        wb__onnx_call_value *s = call_value(r, n->in[i], &value);
-        c->in[i] = as_they_are ? computed(r, value, s) : as_data(r, value, s);
+        wb__onnx_call_value *s = onnx_run_call_value(r, n->in[i], &value);
+        c->in[i] = as_they_are ? onnx_run_computed(r, value, s) : as_data(r, value, s);
         if (!c->in[i]) return false;
     }
     return true;
 }
 
-static bool call_function(wb__onnx_call *c, wb__onnx_known known)
+static bool onnx_run_call_function(wb__onnx_call *c, wb__onnx_known known)
 {
     wb__apart a;
     const bool apart = known != WB__ONNX_VARIES;
@@ -390,25 +393,25 @@ static bool take_outputs(const wb__onnx_call *c, wb__onnx_known known, bool cont
     return true;
 }
 
-static bool call_with(wb__onnx_run *r, const wb__onnx_node *n, wb_tensor **list,
-                      wb__onnx_known *out_known)
+static bool onnx_run_call_with(wb__onnx_run *r, const wb__onnx_node *n, wb_tensor **list,
+                               wb__onnx_known *out_known)
 {
     wb__onnx_call c = {n, n->n_in, n->n_out, list, list + n->n_in, r};
     const bool control = n->operator->calls_graphs;
-    const wb__onnx_known known = control ? WB__ONNX_VARIES : known_result(r, n);
+    const wb__onnx_known known = control ? WB__ONNX_VARIES : onnx_run_known_result(r, n);
     wb__onnx_known *was = r->out_known;
     r->out_known = out_known;
     for (int i = 0; i < n->n_out; i++) {
         c.out[i] = NULL;
         out_known[i] = WB__ONNX_VARIES;
     }
-    bool ok = set_inputs(r, &c, known);
+    bool ok = onnx_run_set_inputs(r, &c, known);
     if (ok && n->operator->reads_sizes && known == WB__ONNX_BY_SIZES)
-        ok = !wb__onnx_wants(&c, 0) || note_sizes(r, n, c.in[0]);
-    if (ok) ok = call_function(&c, control ? WB__ONNX_VARIES : known);
+        ok = !wb__onnx_wants(&c, 0) || onnx_run_note_sizes(r, n, c.in[0]);
+    if (ok) ok = onnx_run_call_function(&c, control ? WB__ONNX_VARIES : known);
     if (ok) ok = take_outputs(&c, known, control);
     r->out_known = was;
-    return ok ? true : fail_in(&c);
+    return ok ? true : onnx_run_fail_in(&c);
 }
 
 static bool call_node(wb__onnx_run *r, const wb__onnx_node *n)
@@ -417,10 +420,10 @@ static bool call_node(wb__onnx_run *r, const wb__onnx_node *n)
     wb_tensor *few[FEW], **list = few;
     wb__onnx_known few_known[FEW], *known = few_known;
     const size_t count = (size_t)n->n_in + (size_t)n->n_out;
-    if (count <= FEW) return call_with(r, n, list, known);
+    if (count <= FEW) return onnx_run_call_with(r, n, list, known);
     list = wb__alloc(count * sizeof *list);
     known = wb__alloc(count * sizeof *known);
-    const bool ok = list && known && call_with(r, n, list, known);
+    const bool ok = list && known && onnx_run_call_with(r, n, list, known);
     wb__free(list);
     wb__free(known);
     return ok;
@@ -467,8 +470,8 @@ bool wb__onnx_subgraph(wb__onnx_call *c, const wb__onnx_graph *g, int n, wb_tens
     bool ok = call_nodes(r, g);
     for (int i = 0; ok && i < g->n_outputs; i++) {
         const wb__onnx_value *value;
-        wb__onnx_call_value *s = call_value(r, g->outputs[i], &value);
-        out[i] = computed(r, value, s);
+        wb__onnx_call_value *s = onnx_run_call_value(r, g->outputs[i], &value);
+        out[i] = onnx_run_computed(r, value, s);
         out_known[i] = s->known;
         ok = out[i] != NULL;
     }
@@ -480,23 +483,23 @@ bool wb__onnx_subgraph(wb__onnx_call *c, const wb__onnx_graph *g, int n, wb_tens
 static wb_tensor *output_of(wb__onnx_run *r, int v)
 {
     const wb__onnx_value *value;
-    wb__onnx_call_value *s = call_value(r, v, &value);
+    wb__onnx_call_value *s = onnx_run_call_value(r, v, &value);
     wb_tensor *x = as_data(r, value, s);
     if (!x || s->known == WB__ONNX_VARIES) return x ? wb__unchanged(x) : NULL;
     return x->storage && x->device ? wb__as_constant(x) : x;
 }
 
 /* The device of the first input or parameter that has one. */
-static const wb_device *device_of(const wb__onnx_state *s, wb_tensor *const *parameters,
-                                  wb_tensor *const *in)
+static const wb_device *onnx_run_device_of(const wb__onnx_state *s, wb_tensor *const *parameters,
+                                           wb_tensor *const *in)
 {
     for (int i = 0; i < s->model->graph->n_inputs; i++)
         if (in[i]->device) return in[i]->device;
     return s->n_parameters ? wb__device_of(parameters[0]) : wb_default_device();
 }
 
-static bool call_graph(wb__onnx_run *r, wb_tensor *const *parameters, wb_tensor *const *in,
-                       wb_tensor **out)
+static bool onnx_run_call_graph(wb__onnx_run *r, wb_tensor *const *parameters, wb_tensor *const *in,
+                                wb_tensor **out)
 {
     const wb__onnx_graph *g = r->state->model->graph;
     wb__onnx_frame f;
@@ -514,11 +517,11 @@ static bool call_graph(wb__onnx_run *r, wb_tensor *const *parameters, wb_tensor 
 bool wb__onnx_run_graph(wb__onnx_state *s, wb_tensor *const *parameters, wb_tensor *const *in,
                         wb_tensor **out)
 {
-    wb__onnx_run r = {.state = s, .device = device_of(s, parameters, in)};
+    wb__onnx_run r = {.state = s, .device = onnx_run_device_of(s, parameters, in)};
     r.trace = wb__trace_take(s, r.device, s->model->graph->n_inputs, in);
     if (!r.trace) return false;
     const wb_device *was = wb__use_device(r.device);
-    const bool ok = call_graph(&r, parameters, in, out);
+    const bool ok = onnx_run_call_graph(&r, parameters, in, out);
     wb__use_device(was);
     wb__trace_give(s, r.trace);
     for (int i = 0; i < r.n_blocks; i++) wb__free(r.blocks[i]);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 /* The kind of each field of ModelProto; a file with others is taken for none of ONNX. */
-static bool has_kind(const wb__wire_field *f)
+static bool onnx_table_has_kind(const wb__wire_field *f)
 {
     switch (f->number) {
     case MODEL_IR_VERSION: case MODEL_VERSION: return f->kind == WB__WIRE_VARINT;
@@ -27,7 +27,7 @@ bool wb__onnx_is(const wb__mapping *m)
         return false;
     wb__wire in = wb__wire_of(NULL, m->data, (size_t)m->bytes);
     while (wb__wire_next(&in, &f)) {
-        if (!has_kind(&f)) return false;
+        if (!onnx_table_has_kind(&f)) return false;
         has_graph = has_graph || f.number == MODEL_GRAPH;
     }
     return has_graph && !in.status;
@@ -35,7 +35,8 @@ bool wb__onnx_is(const wb__mapping *m)
 
 /* Sets where the values are: in the mapping, or in a block of the entry's own, since the model is
  * freed. */
-static int set_values(const wb__mapping *m, const wb__onnx_tensor *t, bool values, wb__entry *e)
+static int onnx_table_set_values(const wb__mapping *m, const wb__onnx_tensor *t, bool values,
+                                 wb__entry *e)
 {
     const uintptr_t from = (uintptr_t)t->data - (uintptr_t)m->data;
     const bool inside = t->data && from < (uintptr_t)m->bytes;
@@ -50,7 +51,8 @@ static int set_values(const wb__mapping *m, const wb__onnx_tensor *t, bool value
     return 0;
 }
 
-static int add_tensor(const wb__mapping *m, const wb__onnx_tensor *t, bool values, wb__table *out)
+static int onnx_table_add_tensor(const wb__mapping *m, const wb__onnx_tensor *t, bool values,
+                                 wb__table *out)
 {
     wb__entry *e = wb__table_add(out, t->name);
     if (!e) return WB_ERROR_MEMORY;
@@ -59,7 +61,7 @@ static int add_tensor(const wb__mapping *m, const wb__onnx_tensor *t, bool value
     e->ndim = t->ndim;
     memcpy(e->dims, t->dims, sizeof e->dims);
     e->bytes = WB__MAX(wb__onnx_tensor_bytes(t), 0);
-    return set_values(m, t, values, e);
+    return onnx_table_set_values(m, t, values, e);
 }
 
 int wb__onnx_table(wb__mapping *m, bool values, wb__table *out)
@@ -69,7 +71,7 @@ int wb__onnx_table(wb__mapping *m, bool values, wb__table *out)
     int status = wb__onnx_read(m->path, m->data, (size_t)m->bytes, &model);
     if (status) return status;
     for (int i = 0; !status && i < model->n_tensors; i++)
-        status = add_tensor(m, &model->tensors[i], values, out);
+        status = onnx_table_add_tensor(m, &model->tensors[i], values, out);
     wb__onnx_free(model);
     if (status) return wb__table_free(out), status;
     wb__table_sort(out);

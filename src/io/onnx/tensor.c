@@ -13,7 +13,7 @@ typedef struct {
     int32_t least, most;
 } type_row;
 /* clang-format off */
-static const type_row types[] = {
+static const type_row onnx_tensor_types[] = {
     {"unknown",          0, 0,               0,       0, 0},
     {"float32",         32, TENSOR_FLOATS,   WB_F32,  0, 0},
     {"uint8",            8, TENSOR_INT32S,   WB_U8,   0, UINT8_MAX},
@@ -46,24 +46,24 @@ static const type_row types[] = {
 };
 /* clang-format on */
 
-static const type_row *row_of(wb__onnx_type t)
+static const type_row *onnx_tensor_row_of(wb__onnx_type t)
 {
-    return &types[(unsigned)t < WB__COUNT(types) ? t : WB__ONNX_UNDEFINED];
+    return &onnx_tensor_types[(unsigned)t < WB__COUNT(onnx_tensor_types) ? t : WB__ONNX_UNDEFINED];
 }
 
-wb_dtype wb__onnx_dtype(wb__onnx_type t) { return row_of(t)->dtype; }
+wb_dtype wb__onnx_dtype(wb__onnx_type t) { return onnx_tensor_row_of(t)->dtype; }
 
-const char *wb__onnx_type_name(wb__onnx_type t) { return row_of(t)->name; }
+const char *wb__onnx_type_name(wb__onnx_type t) { return onnx_tensor_row_of(t)->name; }
 
 wb__onnx_type wb__onnx_type_of(int64_t number)
 {
-    return number > 0 && number < (int64_t)WB__COUNT(types) ? (wb__onnx_type)number
+    return number > 0 && number < (int64_t)WB__COUNT(onnx_tensor_types) ? (wb__onnx_type)number
                                                              : WB__ONNX_UNDEFINED;
 }
 
 int64_t wb__onnx_tensor_bytes(const wb__onnx_tensor *t)
 {
-    const int bits = row_of(t->type)->bits;
+    const int bits = onnx_tensor_row_of(t->type)->bits;
     return !bits ? -1 : bits < 8 ? (t->size / 8) * bits + (t->size % 8 * bits + 7) / 8
                                  : t->size * (bits / 8);
 }
@@ -79,10 +79,11 @@ typedef struct {
     bool has_raw, external;
     int field;                          /* of the typed values, or 0 */
     int64_t n_numbers;                  /* elements of the typed values */
-} reading;
+} onnx_tensor_reading;
 
-static int fail(const reading *x, int code, const char *format, ...) WB__PRINTF(3, 4);
-static int fail(const reading *x, int code, const char *format, ...)
+static int onnx_tensor_fail(const onnx_tensor_reading *x, int code, const char *format, ...)
+    WB__PRINTF(3, 4);
+static int onnx_tensor_fail(const onnx_tensor_reading *x, int code, const char *format, ...)
 {
     char reason[512];
     va_list arguments;
@@ -94,7 +95,7 @@ static int fail(const reading *x, int code, const char *format, ...)
                          x->name.n ? x->name.at : "", reason);
 }
 
-static void read_dims(reading *x, wb__wire *in, const wb__wire_field *f)
+static void onnx_tensor_read_dims(onnx_tensor_reading *x, wb__wire *in, const wb__wire_field *f)
 {
     wb__wire list;
     uint64_t dim;
@@ -112,15 +113,17 @@ static void read_dims(reading *x, wb__wire *in, const wb__wire_field *f)
 
 /* The elements of a tensor, and those without dimensions of 0, fit into 63 bits with the 16 bytes
  * of the largest type. */
-static int find_size(reading *x)
+static int onnx_tensor_find_size(onnx_tensor_reading *x)
 {
     int64_t size = 1;
     x->t->size = 1;
     for (int i = 0; i < x->t->ndim; i++) {
         const int64_t dim = x->t->dims[i];
         if (dim && size > INT64_MAX / 16 / dim)
-            return fail(x, WB_ERROR_FORMAT, "has %lld times %lld elements or more, which no "
-                        "address can count", (long long)size, (long long)dim);
+            return onnx_tensor_fail(x, WB_ERROR_FORMAT,
+                                    "has %lld times %lld elements or more, which no "
+                                    "address can count",
+                                    (long long)size, (long long)dim);
         size *= WB__MAX(dim, 1);
         x->t->size *= dim;
     }
@@ -129,7 +132,7 @@ static int find_size(reading *x)
 
 /* ---- values in typed fields ------------------------------------------------------------------ */
 
-static wb__wire_kind kind_of(int field)
+static wb__wire_kind onnx_tensor_kind_of(int field)
 {
     return field == TENSOR_FLOATS    ? WB__WIRE_FIXED32
            : field == TENSOR_DOUBLES ? WB__WIRE_FIXED64
@@ -138,26 +141,31 @@ static wb__wire_kind kind_of(int field)
 
 /* Writes the numbers of one field to `to`, `width` bytes each.  Returns their number; -1 with the
  * error set. */
-static int64_t put_numbers(reading *x, wb__wire *list, int width, uint8_t *to)
+static int64_t onnx_tensor_put_numbers(onnx_tensor_reading *x, wb__wire *list, int width,
+                                       uint8_t *to)
 {
-    const type_row *row = row_of(x->t->type);
+    const type_row *row = onnx_tensor_row_of(x->t->type);
     int64_t n = 0;
     uint64_t value;
-    for (; wb__wire_number(list, kind_of(x->field), &value); n++) {
+    for (; wb__wire_number(list, onnx_tensor_kind_of(x->field), &value); n++) {
         const int32_t low = (int32_t)(uint32_t)value;
         if (x->field == TENSOR_INT32S && (low < row->least || low > row->most))
-            return fail(x, WB_ERROR_FORMAT, "element %lld of int32_data is %d, and the type is %s",
-                        (long long)n, (int)low, row->name), -1;
+            return onnx_tensor_fail(x, WB_ERROR_FORMAT,
+                                    "element %lld of int32_data is %d, and the type is %s",
+                                    (long long)n, (int)low, row->name), -1;
         if (x->t->type == WB__ONNX_UINT32 && value > UINT32_MAX)
-            return fail(x, WB_ERROR_FORMAT, "element %lld of uint64_data is %llu, and the type is "
-                        "uint32", (long long)n, (unsigned long long)value), -1;
+            return onnx_tensor_fail(x, WB_ERROR_FORMAT,
+                                    "element %lld of uint64_data is %llu, and the type is "
+                                    "uint32",
+                                    (long long)n, (unsigned long long)value),
+                   -1;
         for (int i = 0; i < width; i++) to[n * width + i] = (uint8_t)(value >> (8 * i));
     }
     return list->status ? -1 : n;
 }
 
 /* Copies the numbers of all fields. */
-static int copy_numbers(reading *x, int width)
+static int onnx_tensor_copy_numbers(onnx_tensor_reading *x, int width)
 {
     wb__wire in = x->in, list;
     wb__wire_field f;
@@ -165,9 +173,10 @@ static int copy_numbers(reading *x, int width)
     if (!to) return wb_error_code();
     x->t->data = to;
     while (wb__wire_next(&in, &f)) {
-        if ((int)f.number != x->field || !wb__wire_list(&in, &f, kind_of(x->field), &list))
+        if ((int)f.number != x->field ||
+            !wb__wire_list(&in, &f, onnx_tensor_kind_of(x->field), &list))
             continue;
-        const int64_t n = put_numbers(x, &list, width, to);
+        const int64_t n = onnx_tensor_put_numbers(x, &list, width, to);
         if (n < 0) return list.status ? list.status : (int)wb_error_code();
         to += n * width;
     }
@@ -175,7 +184,7 @@ static int copy_numbers(reading *x, int width)
 }
 
 /* Texts become a list of pointers. */
-static int copy_texts(reading *x)
+static int copy_texts(onnx_tensor_reading *x)
 {
     wb__wire in = x->in;
     wb__wire_field f;
@@ -191,7 +200,7 @@ static int copy_texts(reading *x)
 }
 
 /* A packed list of all floats or doubles is used where it is. */
-static bool in_place(reading *x)
+static bool onnx_tensor_in_place(onnx_tensor_reading *x)
 {
     wb__wire in = x->in;
     wb__wire_field f;
@@ -205,33 +214,33 @@ static bool in_place(reading *x)
     return false;
 }
 
-static int take_numbers(reading *x)
+static int onnx_tensor_take_numbers(onnx_tensor_reading *x)
 {
     wb__onnx_tensor *t = x->t;
-    const type_row *row = row_of(t->type);
+    const type_row *row = onnx_tensor_row_of(t->type);
     const int64_t n = t->type == WB__ONNX_COMPLEX64 || t->type == WB__ONNX_COMPLEX128 ? 2 * t->size
                       : row->bits && row->bits < 8 ? wb__onnx_tensor_bytes(t) : t->size;
     if (x->field != row->field)
-        return fail(x, WB_ERROR_FORMAT, "has type %s, and its values are in field %d", row->name,
-                    x->field);
+        return onnx_tensor_fail(x, WB_ERROR_FORMAT, "has type %s, and its values are in field %d",
+                                row->name, x->field);
     if (x->n_numbers != n)
-        return fail(x, WB_ERROR_FORMAT, "has %lld values; its shape needs %lld",
-                    (long long)x->n_numbers, (long long)n);
-    if (!n || in_place(x)) return 0;
+        return onnx_tensor_fail(x, WB_ERROR_FORMAT, "has %lld values; its shape needs %lld",
+                                (long long)x->n_numbers, (long long)n);
+    if (!n || onnx_tensor_in_place(x)) return 0;
     if (t->type == WB__ONNX_STRING) return copy_texts(x);
-    return copy_numbers(x, (int)(wb__onnx_tensor_bytes(t) / n));
+    return onnx_tensor_copy_numbers(x, (int)(wb__onnx_tensor_bytes(t) / n));
 }
 
 /* ---- a tensor -------------------------------------------------------------------------------- */
 
-static void count_values(reading *x, wb__wire *in, const wb__wire_field *f)
+static void onnx_tensor_count_values(onnx_tensor_reading *x, wb__wire *in, const wb__wire_field *f)
 {
     wb__wire list;
     if (f->number == TENSOR_STRINGS) {
         x->n_numbers++;
     } else {
-        if (!wb__wire_list(in, f, kind_of((int)f->number), &list)) return;
-        x->n_numbers += wb__wire_count(&list, kind_of((int)f->number));
+        if (!wb__wire_list(in, f, onnx_tensor_kind_of((int)f->number), &list)) return;
+        x->n_numbers += wb__wire_count(&list, onnx_tensor_kind_of((int)f->number));
         if (!f->n) return;              /* an empty list of another type than the values' */
     }
     if (x->field && x->field != (int)f->number)
@@ -240,21 +249,21 @@ static void count_values(reading *x, wb__wire *in, const wb__wire_field *f)
     x->field = (int)f->number;
 }
 
-static int read_fields(reading *x)
+static int onnx_tensor_read_fields(onnx_tensor_reading *x)
 {
     wb__wire in = x->in;
     wb__wire_field f;
     int64_t type = 0, place = 0;
     while (wb__wire_next(&in, &f))
         switch (f.number) {
-        case TENSOR_DIMS: read_dims(x, &in, &f); break;
+        case TENSOR_DIMS: onnx_tensor_read_dims(x, &in, &f); break;
         case TENSOR_TYPE: wb__wire_int(&in, &f, &type); break;
         case TENSOR_SEGMENT:
             wb__wire_fail(&in, f.at, "a tensor is a segment of another one; segments are not read");
             break;
         case TENSOR_FLOATS: case TENSOR_INT32S: case TENSOR_STRINGS: case TENSOR_INT64S:
         case TENSOR_DOUBLES: case TENSOR_UINT64S:
-            count_values(x, &in, &f);
+            onnx_tensor_count_values(x, &in, &f);
             break;
         case TENSOR_NAME: wb__wire_text(&in, &f, &x->name); break;
         case TENSOR_RAW: x->has_raw = wb__wire_bytes(&in, &f, &x->raw); break;
@@ -263,55 +272,60 @@ static int read_fields(reading *x)
         }
     if (in.status) return in.status;
     if (place != 0 && place != LOCATION_EXTERNAL)
-        return fail(x, WB_ERROR_FORMAT, "has data_location %lld", (long long)place);
+        return onnx_tensor_fail(x, WB_ERROR_FORMAT, "has data_location %lld", (long long)place);
     x->external = place == LOCATION_EXTERNAL;
     x->t->type = wb__onnx_type_of(type);
-    return x->t->type ? 0 : fail(x, WB_ERROR_FORMAT, "has type %lld, which is none of ONNX's",
-                                 (long long)type);
+    return x->t->type ? 0
+                      : onnx_tensor_fail(x, WB_ERROR_FORMAT,
+                                         "has type %lld, which is none of ONNX's", (long long)type);
 }
 
-static int take_raw(reading *x, int64_t bytes)
+static int take_raw(onnx_tensor_reading *x, int64_t bytes)
 {
     if ((int64_t)x->raw.n != bytes)
-        return fail(x, WB_ERROR_FORMAT, "has %zu bytes; its shape and type %s need %lld", x->raw.n,
-                    wb__onnx_type_name(x->t->type), (long long)bytes);
+        return onnx_tensor_fail(x, WB_ERROR_FORMAT,
+                                "has %zu bytes; its shape and type %s need %lld", x->raw.n,
+                                wb__onnx_type_name(x->t->type), (long long)bytes);
     x->t->data = bytes ? x->raw.at : NULL;
     return 0;
 }
 
 /* A bool of another value than 0 and 1 would be true in one operation and not in another. */
-static int check_bools(const reading *x)
+static int check_bools(const onnx_tensor_reading *x)
 {
     const uint8_t *data = x->t->data;
     for (int64_t i = 0; x->t->type == WB__ONNX_BOOL && data && i < x->t->size; i++)
         if (data[i] > 1)
-            return fail(x, WB_ERROR_FORMAT, "element %lld of type bool is %d", (long long)i,
-                        data[i]);
+            return onnx_tensor_fail(x, WB_ERROR_FORMAT, "element %lld of type bool is %d",
+                                    (long long)i, data[i]);
     return 0;
 }
 
-static int take_values(reading *x, bool bare)
+static int onnx_tensor_take_values(onnx_tensor_reading *x, bool bare)
 {
     const int64_t bytes = wb__onnx_tensor_bytes(x->t);
     if ((x->external || x->has_raw) && bytes < 0)
-        return fail(x, WB_ERROR_FORMAT, "has type %s, whose values are in string_data only",
-                    wb__onnx_type_name(x->t->type));
+        return onnx_tensor_fail(x, WB_ERROR_FORMAT,
+                                "has type %s, whose values are in string_data only",
+                                wb__onnx_type_name(x->t->type));
     if (x->external) return wb__onnx_external(x->r, x->in, bytes, x->t);
     if (x->has_raw && x->field)
-        return fail(x, WB_ERROR_FORMAT, "has raw_data and values in field %d", x->field);
+        return onnx_tensor_fail(x, WB_ERROR_FORMAT, "has raw_data and values in field %d",
+                                x->field);
     if (x->has_raw) return take_raw(x, bytes);
-    if (x->field) return take_numbers(x);
+    if (x->field) return onnx_tensor_take_numbers(x);
     if (!x->t->size || bare) return 0;
-    return fail(x, WB_ERROR_FORMAT, "has no values; its shape needs %lld", (long long)x->t->size);
+    return onnx_tensor_fail(x, WB_ERROR_FORMAT, "has no values; its shape needs %lld",
+                            (long long)x->t->size);
 }
 
 int wb__onnx_read_tensor(wb__onnx_reader *r, wb__wire in, bool bare, wb__onnx_tensor *t)
 {
-    reading x = {.r = r, .in = in, .t = t, .name = {"", 0}};
+    onnx_tensor_reading x = {.r = r, .in = in, .t = t, .name = {"", 0}};
     *t = (wb__onnx_tensor){0};
-    int status = read_fields(&x);
+    int status = onnx_tensor_read_fields(&x);
     if (!status && !(t->name = wb__onnx_copy(r->m, x.name))) status = wb_error_code();
-    if (!status) status = find_size(&x);
-    if (!status) status = take_values(&x, bare);
+    if (!status) status = onnx_tensor_find_size(&x);
+    if (!status) status = onnx_tensor_take_values(&x, bare);
     return status ? status : check_bools(&x);
 }

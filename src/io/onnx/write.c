@@ -21,7 +21,7 @@ const char *wb__onnx_option(const wb_save_options *o, const wb__given *given)
 
 /* Returns the length of a list that NULL ends, of which `given` lists how many the program gives;
  * -1 with the error set: an object before its end is NULL, as of a call that failed. */
-static int length_of(const void *const *list, const wb__given *given, const char *name)
+static int onnx_write_length_of(const void *const *list, const wb__given *given, const char *name)
 {
     int n = 0;
     while (n < WB_MAX_LIST && list[n]) n++;
@@ -31,8 +31,8 @@ static int length_of(const void *const *list, const wb__given *given, const char
 }
 
 /* Reads .batch_axes: sets axes[i] for each input.  False with the error set. */
-static bool read_axes(const char *path, int n, wb_tensor *const *x, const int64_t *list, bool fixed,
-                      int *axes)
+static bool onnx_write_read_axes(const char *path, int n, wb_tensor *const *x, const int64_t *list,
+                                 bool fixed, int *axes)
 {
     if (list[0] && list[0] != n)
         return !wb__fail(WB_ERROR_ARGUMENT, "save: %s: .batch_axes has %d numbers for %d inputs; "
@@ -68,7 +68,7 @@ static bool read_axes(const char *path, int n, wb_tensor *const *x, const int64_
 
 /* Returns x, repeated or cut, with the size n along the axis, as an evaluated constant.  NULL with
  * the error set. */
-static wb_tensor *resized(wb_tensor *x, int axis, int64_t n)
+static wb_tensor *onnx_write_resized(wb_tensor *x, int axis, int64_t n)
 {
     if (axis >= 0 && x->dims[axis] < n) {
         int64_t counts[WB_MAX_DIMS];
@@ -81,7 +81,7 @@ static wb_tensor *resized(wb_tensor *x, int axis, int64_t n)
 }
 
 /* Returns a batch that is larger than the example's and has many divisors. */
-static int64_t divisible(int64_t batch)
+static int64_t onnx_write_divisible(int64_t batch)
 {
     enum { UNIT = 24 };
     return (2 * batch / UNIT + 1) * UNIT;
@@ -90,14 +90,15 @@ static int64_t divisible(int64_t batch)
 /* Sets the inputs of the writer.  The sizes of the batch are the smallest that are not special, and
  * a larger one with many divisors, so that quotients and remainders are not linear in these three;
  * and 1.  Returns 0 or an error code. */
-static int set_inputs(wb__exporter *w, int n, wb_tensor *const *x, const int *axes, bool fixed)
+static int onnx_write_set_inputs(wb__exporter *w, int n, wb_tensor *const *x, const int *axes,
+                                 bool fixed)
 {
     int64_t batch = 0;
     for (int i = 0; i < n; i++)
         if (axes[i] >= 0) batch = x[i]->dims[axes[i]];
     w->records = fixed || !batch ? 1 : WB__ONNX_RECORDS;
     for (int r = 0; r < w->records; r++)
-        w->batch[r] = w->records == 1 ? batch : r == 2 ? divisible(batch) : 2 + r;
+        w->batch[r] = w->records == 1 ? batch : r == 2 ? onnx_write_divisible(batch) : 2 + r;
     w->batch[WB__ONNX_RECORDS] = 1;
     for (int i = 0; i < n; i++) {
         wb__export_port *p = &w->inputs[w->n_inputs++];
@@ -109,7 +110,7 @@ static int set_inputs(wb__exporter *w, int n, wb_tensor *const *x, const int *ax
                                             : (wb__export_size){0, x[i]->dims[k]};
         for (int r = 0; r <= WB__ONNX_RECORDS; r++)
             if ((r < w->records || w->records > 1) &&
-                !(p->x[r] = resized(x[i], p->batch_axis, w->batch[r])))
+                !(p->x[r] = onnx_write_resized(x[i], p->batch_axis, w->batch[r])))
                 return (int)wb_error_code();
     }
     return 0;
@@ -117,7 +118,7 @@ static int set_inputs(wb__exporter *w, int n, wb_tensor *const *x, const int *ax
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static int add_parameter(const wb__leaf *leaf, void *ctx)
+static int onnx_write_add_parameter(const wb__leaf *leaf, void *ctx)
 {
     wb__exporter *w = ctx;
     wb_tensor *x = wb_eval_array(1, &(wb_tensor *){leaf->x}) ? NULL : wb__version("save", leaf->x);
@@ -134,7 +135,7 @@ static int add_parameter(const wb__leaf *leaf, void *ctx)
 
 /* Returns what has the name among the model's tensors and the first n inputs and outputs, or
  * NULL. */
-static const char *owner_of(const wb__exporter *w, const char *name, int n_in, int n_out)
+static const char *onnx_write_owner_of(const wb__exporter *w, const char *name, int n_in, int n_out)
 {
     for (int i = 0; i < w->n_parameters; i++)
         if (!strcmp(w->parameters[i].path, name)) return "a tensor of the model";
@@ -156,7 +157,7 @@ static int name_port(wb__exporter *w, const char *const *names, int n_names, boo
     if (!*p->name || !wb__is_utf8(p->name) || *p->name == '/')
         return wb__fail(WB_ERROR_ARGUMENT, "save: %s: name %d of .%s_names is empty, begins with "
                         "/, or is not UTF-8", w->path, i, kind);
-    const char *owner = owner_of(w, p->name, output ? w->n_inputs : i, output ? i : 0);
+    const char *owner = onnx_write_owner_of(w, p->name, output ? w->n_inputs : i, output ? i : 0);
     return owner ? wb__fail(WB_ERROR_ARGUMENT, "save: %s: %s has the name \"%s\" of an %s: give "
                             "others with .%s_names", w->path, owner, p->name, kind, kind)
                  : 0;
@@ -168,7 +169,7 @@ static int name_ports(wb__exporter *w, const wb_save_options *o, const wb__given
     const char *const *names = outputs ? o->output_names : o->input_names;
     const char *option = outputs ? "output_names" : "input_names";
     const int n = outputs ? w->n_outputs : w->n_inputs;
-    const int n_names = length_of((const void *const *)names, given, option);
+    const int n_names = onnx_write_length_of((const void *const *)names, given, option);
     int status = n_names < 0 ? (int)wb_error_code() : 0;
     if (n_names > 0 && n_names != n)
         status = wb__fail(WB_ERROR_ARGUMENT, "save: %s: .%s has %d names; the model has %d %s%s",
@@ -234,7 +235,7 @@ static void put_port(wb__wire_out *o, uint32_t field, const wb__export_port *p)
 }
 
 /* Puts what is in front of the values of an initializer; returns the bytes of the values. */
-static int64_t put_head(wb__wire_out *o, const wb__export_initializer *p)
+static int64_t onnx_write_put_head(wb__wire_out *o, const wb__export_initializer *p)
 {
     const wb_tensor *x = p->x;
     const int64_t bytes = x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype);
@@ -250,17 +251,17 @@ static int64_t put_head(wb__wire_out *o, const wb__export_initializer *p)
     return bytes;
 }
 
-typedef struct { wb__writer *file; size_t each; } putting;
+typedef struct { wb__writer *file; size_t each; } onnx_write_putting;
 
-static int put_values(const void *part, int64_t n, void *ctx)
+static int onnx_write_put_values(const void *part, int64_t n, void *ctx)
 {
-    const putting *p = ctx;
+    const onnx_write_putting *p = ctx;
     return wb__writer_put(p->file, part, n * (int64_t)p->each);
 }
 
 /* Writes the file: the bytes, with the values of initializer i, which come from their device in
  * parts, behind the first ends[i] bytes. */
-static int write_file(wb__exporter *w, const wb__wire_out *o, const size_t *ends)
+static int onnx_write_file(wb__exporter *w, const wb__wire_out *o, const size_t *ends)
 {
     wb__writer *file = wb__writer_open(w->path);
     if (!file) return (int)wb_error_code();
@@ -271,8 +272,8 @@ static int write_file(wb__exporter *w, const wb__wire_out *o, const size_t *ends
         at = ends[i];
         if (status || i == w->n_parameters || !w->parameters[i].name) continue;
         wb_tensor *x = w->parameters[i].x;
-        putting p = {file, wb__dtype_size((wb_dtype)x->dtype)};
-        status = wb__read_in_parts(x, put_values, &p);
+        onnx_write_putting p = {file, wb__dtype_size((wb_dtype)x->dtype)};
+        status = wb__read_in_parts(x, onnx_write_put_values, &p);
     }
     if (status) return wb__writer_drop(file), status;
     return wb__writer_close(file);
@@ -280,15 +281,15 @@ static int write_file(wb__exporter *w, const wb__wire_out *o, const size_t *ends
 
 /* The graph's fields but the values of initializers, which belong behind the first ends[i] bytes;
  * adds their bytes to *bytes. */
-static void put_graph(wb__exporter *w, const char *name, wb__wire_out *o, size_t *ends,
-                      int64_t *bytes)
+static void onnx_write_put_graph(wb__exporter *w, const char *name, wb__wire_out *o, size_t *ends,
+                                 int64_t *bytes)
 {
     wb__wire_put_text(o, GRAPH_NAME, name);
     for (int i = 0; i < w->n_inputs; i++) put_port(o, GRAPH_INPUT, &w->inputs[i]);
     for (int i = 0; i < w->n_outputs; i++) put_port(o, GRAPH_OUTPUT, &w->outputs[i]);
     wb__wire_put_raw(o, w->nodes.data, w->nodes.n);
     for (int i = 0; i < w->n_parameters; i++) {
-        if (w->parameters[i].name) *bytes += put_head(o, &w->parameters[i]);
+        if (w->parameters[i].name) *bytes += onnx_write_put_head(o, &w->parameters[i]);
         ends[i] = o->n;
     }
     ends[w->n_parameters] = o->n;
@@ -300,7 +301,7 @@ static int write_model(wb__exporter *w, const char *name)
     size_t *ends = wb__alloc((size_t)(w->n_parameters + 1) * sizeof *ends);
     int64_t bytes = 0;
     if (!ends) return WB_ERROR_MEMORY;
-    put_graph(w, name, &graph, ends, &bytes);
+    onnx_write_put_graph(w, name, &graph, ends, &bytes);
     wb__wire_put_int(&all, MODEL_IR_VERSION, IR_VERSION);
     wb__wire_put_text(&all, MODEL_PRODUCER, "weber");
     wb__wire_put_text(&all, MODEL_PRODUCER_VERSION, wb_version());
@@ -316,7 +317,7 @@ static int write_model(wb__exporter *w, const char *name)
         status = wb__fail(WB_ERROR_UNSUPPORTED, "save: %s: needs %lld bytes; a file of ONNX has "
                           "less than 2 GiB: save the model in parts, or its parameters in f16",
                           w->path, (long long)((int64_t)all.n + bytes));
-    if (!status) status = write_file(w, &all, ends);
+    if (!status) status = onnx_write_file(w, &all, ends);
     wb__wire_free(&graph);
     wb__wire_free(&all);
     wb__free(ends);
@@ -347,21 +348,22 @@ static void writer_free(wb__exporter *w)
     wb__free(w);
 }
 
-static wb_tensor *unchanged(wb_tensor *x, const char *path, void *ctx)
+static wb_tensor *onnx_write_unchanged(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path, (void)ctx;
     return x;
 }
 
-static int save(wb__exporter *w, wb_layer *model, const wb_save_options *o,
-                const wb__given *given, int n, const int *axes)
+static int onnx_write_save(wb__exporter *w, wb_layer *model, const wb_save_options *o,
+                           const wb__given *given, int n, const int *axes)
 {
     /* in test mode, without a change of the model's own mode */
-    wb_layer *copy = wb__fmap_plain(model, unchanged, NULL);
+    wb_layer *copy = wb__fmap_plain(model, onnx_write_unchanged, NULL);
     int status = copy ? wb__evaluate_pending() : (int)wb_error_code();
-    if (!status) status = set_inputs(w, n, o->inputs, axes, o->fixed);
+    if (!status) status = onnx_write_set_inputs(w, n, o->inputs, axes, o->fixed);
     if (!status)
-        status = wb__walk("save", wb_testmode(copy), NULL, WB__DISTINCT, add_parameter, w);
+        status = wb__walk("save", wb_testmode(copy), NULL, WB__DISTINCT, onnx_write_add_parameter,
+                          w);
     if (!status) status = set_prefix(w);
     if (!status) status = name_ports(w, o, given, false);
     if (!status) status = wb__export_record(w, copy);
@@ -381,14 +383,15 @@ int wb__onnx_save(const char *path, void *model, const wb_save_options *o,
     if (o->names == WB_NAMES_TORCH)
         return wb__fail(WB_ERROR_ARGUMENT, "save: %s: .names: a file of ONNX has Weber's names",
                         path);
-    const int n = length_of((const void *const *)x, given, "inputs");
+    const int n = onnx_write_length_of((const void *const *)x, given, "inputs");
     if (n < 0) return (int)wb_error_code();
     if (!n)
         return wb__fail(WB_ERROR_ARGUMENT, "save: %s: a file of ONNX has the operations of one "
                         "call: give an example, as in wb_save(path, model, .inputs = {x})", path);
     for (int i = 0; i < n; i++)
         if (!wb__operand("save", x[i])) return (int)wb_error_code();
-    if (!read_axes(path, n, x, o->batch_axes, o->fixed, axes)) return (int)wb_error_code();
+    if (!onnx_write_read_axes(path, n, x, o->batch_axes, o->fixed, axes))
+        return (int)wb_error_code();
     wb_scope *scope = wb_scope_open();
     wb__exporter *w = scope ? wb__alloc_zero(1, sizeof *w) : NULL;
     if (!w) {
@@ -397,7 +400,7 @@ int wb__onnx_save(const char *path, void *model, const wb_save_options *o,
     }
     w->path = path;
     w->at = -1;
-    const int status = save(w, model, o, given, n, axes);
+    const int status = onnx_write_save(w, model, o, given, n, axes);
     writer_free(w);
     const int closed = wb_scope_close(scope);
     return status ? status : closed;

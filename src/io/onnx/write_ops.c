@@ -5,7 +5,7 @@
 #include <math.h>
 
 /* The operator that is the operation, with its numbers; NULL: the opset of the file has none. */
-static const char *same(wb__exporter *w, wb__op op, int n, const char *const *in)
+static const char *onnx_put_same(wb__exporter *w, wb__op op, int n, const char *const *in)
 {
     const wb__onnx_operator *o = wb__onnx_operator_of(op, WB__ONNX_WRITTEN);
     if (!o) return NULL;
@@ -53,25 +53,26 @@ static const char *gelu_erf(wb__exporter *w, const char *x, wb_dtype t)
     return WB__PUT(w, "Mul", WB__PUT(w, "Mul", x, y), wb__export_number(w, t, 0.5));
 }
 
-static const char *times(wb__exporter *w, const char *x, const char *y)
+static const char *onnx_put_times(wb__exporter *w, const char *x, const char *y)
 {
     return WB__PUT(w, "Mul", x, y);
 }
 
 /* Operations of one operand that are several operators */
-static const char *unary(wb__exporter *w, wb__op op, const char *x, wb_dtype t)
+static const char *onnx_put_unary(wb__exporter *w, wb__op op, const char *x, wb_dtype t)
 {
     switch (op) {
-    case WB__OP_square: return times(w, x, x);
+    case WB__OP_square: return onnx_put_times(w, x, x);
     case WB__OP_rsqrt: return WB__PUT(w, "Reciprocal", WB__PUT(w, "Sqrt", x));
     case WB__OP_log1p: return log1p_of(w, x, t);
     case WB__OP_logsigmoid:
         return WB__PUT(w, "Neg", WB__PUT(w, "Softplus", WB__PUT(w, "Neg", x)));
-    case WB__OP_swish: return times(w, x, WB__PUT(w, "Sigmoid", x));
-    case WB__OP_gelu: return times(w, x, WB__PUT(w, "Sigmoid", gelu_inside(w, x, t, false)));
+    case WB__OP_swish: return onnx_put_times(w, x, WB__PUT(w, "Sigmoid", x));
+    case WB__OP_gelu:
+        return onnx_put_times(w, x, WB__PUT(w, "Sigmoid", gelu_inside(w, x, t, false)));
     case WB__OP_gelu_slope: return gelu_slope(w, x, t);
     case WB__OP_gelu_erf: return gelu_erf(w, x, t);
-    case WB__OP_mish: return times(w, x, WB__PUT(w, "Tanh", WB__PUT(w, "Softplus", x)));
+    case WB__OP_mish: return onnx_put_times(w, x, WB__PUT(w, "Tanh", WB__PUT(w, "Softplus", x)));
     case WB__OP_isfinite:
         return WB__PUT(w, "Less", WB__PUT(w, "Abs", x), wb__export_number(w, t, INFINITY));
     default: return NULL;
@@ -82,11 +83,11 @@ static const char *unary(wb__exporter *w, wb__op op, const char *x, wb_dtype t)
 
 /* 8-bit integers are computed as i32, of which runtimes have all operators, and wrap around when
  * they are cast back. */
-static wb_dtype computed(wb_dtype t) { return t == WB_I8 || t == WB_U8 ? WB_I32 : t; }
+static wb_dtype onnx_put_computed(wb_dtype t) { return t == WB_I8 || t == WB_U8 ? WB_I32 : t; }
 
 /* Operand k of a step.  A literal is a number without dimensions where another operand has the
  * dimensions of the result. */
-static const char *operand(wb__exporter *w, int step, int k)
+static const char *onnx_put_op_operand(wb__exporter *w, int step, int k)
 {
     const int i = wb__export_operand(w, step, k);
     const wb_dtype t = wb__export_dtype_of(w, i);
@@ -97,11 +98,12 @@ static const char *operand(wb__exporter *w, int step, int k)
                   wb__export_has_dims(w, other, step);
     }
     const char *x = alone ? wb__export_literal_number(w, i) : wb__export_value(w, i);
-    return wb__export_cast(w, x, t, computed(t));
+    return wb__export_cast(w, x, t, onnx_put_computed(t));
 }
 
 /* A quotient of integers by 0 is 0. */
-static const char *divide(wb__exporter *w, int step, const char *x, const char *y, wb_dtype t)
+static const char *onnx_put_divide(wb__exporter *w, int step, const char *x, const char *y,
+                                   wb_dtype t)
 {
     const wb_tensor *divisor = wb__export_x(w, wb__export_operand(w, step, 1));
     const bool checked = !wb__dtype_float(t) &&
@@ -113,7 +115,7 @@ static const char *divide(wb__exporter *w, int step, const char *x, const char *
 }
 
 /* Weber's cast: bf16 is carried as f32, rounded where the model rounds it. */
-static const char *cast(wb__exporter *w, int step)
+static const char *onnx_put_cast(wb__exporter *w, int step)
 {
     const int i = wb__export_operand(w, step, 0);
     const wb_dtype from = wb__export_dtype_of(w, i), to = (wb_dtype)wb__export_x(w, step)->dtype;
@@ -128,31 +130,32 @@ const char *wb__export_write_elementwise(wb__exporter *w, int step)
     const wb_dtype result = wb__export_dtype_of(w, step);
     const char *in[3] = {NULL}, *y;
     if (!wb__is_elementwise(op)) return NULL;
-    if (op == WB__OP_cast) return cast(w, step);
+    if (op == WB__OP_cast) return onnx_put_cast(w, step);
     const int n = w->steps[step].n_in;
-    for (int k = 0; k < n; k++) in[k] = operand(w, step, k);
-    const wb_dtype t = computed(wb__export_dtype_of(w, wb__export_operand(w, step, n - 1)));
+    for (int k = 0; k < n; k++) in[k] = onnx_put_op_operand(w, step, k);
+    const wb_dtype t = onnx_put_computed(
+        wb__export_dtype_of(w, wb__export_operand(w, step, n - 1)));
     if (op == WB__OP_where) y = wb__export_where(w, in[0], in[1], in[2], t);
     else if (op == WB__OP_ne) y = WB__PUT(w, "Not", WB__PUT(w, "Equal", in[0], in[1]));
-    else if (op == WB__OP_div) y = divide(w, step, in[0], in[1], t);
-    else if (!(y = same(w, op, n, in))) y = unary(w, op, in[0], t);
+    else if (op == WB__OP_div) y = onnx_put_divide(w, step, in[0], in[1], t);
+    else if (!(y = onnx_put_same(w, op, n, in))) y = onnx_put_unary(w, op, in[0], t);
     return y ? wb__export_cast(w, y, result == WB_BOOL ? WB_BOOL : t, result) : NULL;
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Operations that are their first operand here */
-static bool passes(wb__op op)
+static bool onnx_put_passes(wb__op op)
 {
     return op == WB__OP_stop || op == WB__OP_automatic || op == WB__OP_custom ||
            op == WB__OP_moved || op == WB__OP_assign || op == WB__OP_attention_cached;
 }
 
-static const char *write(wb__exporter *w, int step)
+static const char *onnx_put_write(wb__exporter *w, int step)
 {
     const wb_tensor *x = wb__export_x(w, step);
     const wb__op op = (wb__op)x->op;
-    if (passes(op)) return wb__export_value(w, wb__export_operand(w, step, 0));
+    if (onnx_put_passes(op)) return wb__export_value(w, wb__export_operand(w, step, 0));
     const char *y = w->steps[step].group.kind ? NULL : wb__export_write_elementwise(w, step);
     if (!y) y = wb__export_write_product(w, step);
     if (!y) y = wb__export_write_move(w, step);
@@ -172,5 +175,5 @@ static const char *write(wb__exporter *w, int step)
 
 void wb__export_write_step(wb__exporter *w, int step)
 {
-    w->steps[step].name = write(w, step);
+    w->steps[step].name = onnx_put_write(w, step);
 }

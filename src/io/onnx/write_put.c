@@ -41,7 +41,7 @@ const char *wb__export_cannot(wb__exporter *w, const char *format, ...)
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /* Keeps a text of wb__alloc. */
-static const char *keep(wb__exporter *w, char *name)
+static const char *onnx_writer_keep(wb__exporter *w, char *name)
 {
     if (name && wb__reserve(&w->names, &w->names_capacity, w->n_names + 1, sizeof *w->names))
         return w->names[w->n_names++] = name;
@@ -50,11 +50,11 @@ static const char *keep(wb__exporter *w, char *name)
 }
 
 /* "/layers.0/Gemm_3": the layer, the operator, and a number that no other name has */
-static const char *new_name(wb__exporter *w, const char *op)
+static const char *onnx_writer_new_name(wb__exporter *w, const char *op)
 {
     const char *layer = w->at < 0 ? "" : w->steps[w->at].layer;
-    return keep(w, wb__printf("%s%s%s%s_%d", w->prefix, layer, *layer ? "/" : "", op,
-                              w->n_written));
+    return onnx_writer_keep(w, wb__printf("%s%s%s%s_%d", w->prefix, layer, *layer ? "/" : "", op,
+                                          w->n_written));
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -65,12 +65,13 @@ void wb__export_call_it(wb__exporter *w, const char *name) { w->result = name; }
 
 void wb__export_begin(wb__exporter *w, const char *op, int n, const char *const *in)
 {
-    const char *made = new_name(w, op), *result = w->result ? w->result : made;
+    const char *made = onnx_writer_new_name(w, op), *result = w->result ? w->result : made;
     w->n_written++;
     w->begun = wb__wire_begin(&w->nodes, GRAPH_NODE);
     for (int i = 0; i < n; i++) wb__wire_put_text(&w->nodes, NODE_INPUT, in[i] ? in[i] : "");
     if (w->second)
-        wb__wire_put_text(&w->nodes, NODE_OUTPUT, keep(w, wb__printf("%s_values", made)));
+        wb__wire_put_text(&w->nodes, NODE_OUTPUT,
+                          onnx_writer_keep(w, wb__printf("%s_values", made)));
     w->second = false;
     wb__wire_put_text(&w->nodes, NODE_OUTPUT, result);
     wb__wire_put_text(&w->nodes, NODE_NAME, made);
@@ -133,7 +134,7 @@ const char *wb__export_put(wb__exporter *w, const char *op, int n, const char *c
 /* ---- constants ------------------------------------------------------------------------------- */
 
 /* Returns the name of a small constant that was written before, or NULL. */
-static const char *find_kept(const wb__exporter *w, const wb__export_kept *k)
+static const char *onnx_writer_find_kept(const wb__exporter *w, const wb__export_kept *k)
 {
     for (int i = 0; i < w->n_kept; i++) {
         const wb__export_kept *other = &w->kept[i];
@@ -144,8 +145,8 @@ static const char *find_kept(const wb__exporter *w, const wb__export_kept *k)
     return NULL;
 }
 
-static void put_tensor(wb__wire_out *o, wb_dtype dtype, int ndim, const int64_t *dims,
-                       const void *values, size_t bytes)
+static void onnx_writer_put_tensor(wb__wire_out *o, wb_dtype dtype, int ndim, const int64_t *dims,
+                                   const void *values, size_t bytes)
 {
     const size_t tensor = wb__wire_begin(o, ATTR_TENSOR);
     for (int i = 0; i < ndim; i++) wb__wire_put_int(o, TENSOR_DIMS, dims[i]);
@@ -162,11 +163,11 @@ const char *wb__export_constant(wb__exporter *w, wb_dtype dtype, int ndim, const
     wb__export_kept k = {.dtype = dtype, .ndim = ndim, .bytes = bytes};
     const bool small = ndim < 2 && bytes <= sizeof k.data;
     if (small && bytes) memcpy(k.data, values, bytes);
-    const char *known = small ? find_kept(w, &k) : NULL;
+    const char *known = small ? onnx_writer_find_kept(w, &k) : NULL;
     if (known) return known;
     wb__export_begin(w, "Constant", 0, NULL);
     const size_t at = begin_attr(w, "value", WB__ONNX_IS_TENSOR);
-    put_tensor(&w->nodes, dtype, ndim, dims, values, bytes);
+    onnx_writer_put_tensor(&w->nodes, dtype, ndim, dims, values, bytes);
     wb__wire_end(&w->nodes, at);
     k.name = wb__export_end(w);
     if (!small || w->status) return k.name;
@@ -189,7 +190,7 @@ const char *wb__export_list(wb__exporter *w, int n, const int64_t *values)
 }
 
 /* The size of the batch, i64 [1]: from the first input that has it */
-static const char *batch_of(wb__exporter *w)
+static const char *onnx_writer_batch_of(wb__exporter *w)
 {
     if (w->batch_name) return w->batch_name;
     int i = 0;
@@ -216,7 +217,7 @@ const char *wb__export_sizes(wb__exporter *w, int n, const wb__export_size *size
         shifted |= c[i] != 0;
     }
     if (!varies) return wb__export_list(w, n, c);
-    const char *y = batch_of(w);
+    const char *y = onnx_writer_batch_of(w);
     if (!plain) y = WB__PUT(w, "Mul", y, wb__export_list(w, n, k));
     return shifted ? WB__PUT(w, "Add", y, wb__export_list(w, n, c)) : y;
 }
@@ -242,7 +243,7 @@ const char *wb__export_range(wb__exporter *w, wb__export_size n)
     return wb__export_list(w, (int)n.c, list);
 }
 
-static const char *cast(wb__exporter *w, const char *x, wb_dtype to)
+static const char *onnx_writer_cast(wb__exporter *w, const char *x, wb_dtype to)
 {
     wb__export_begin(w, "Cast", 1, &x);
     wb__export_put_int(w, "to", wb__export_type_of(to));
@@ -250,7 +251,7 @@ static const char *cast(wb__exporter *w, const char *x, wb_dtype to)
 }
 
 /* The least and greatest numbers of floats that integers of the dtype hold */
-static void bounds(wb_dtype from, wb_dtype to, double *low, double *high)
+static void onnx_writer_bounds(wb_dtype from, wb_dtype to, double *low, double *high)
 {
     const int bits = 8 * (int)wb__dtype_size(to) - (to != WB_U8);
     const int digits = from == WB_F64 ? 53 : 24;
@@ -265,13 +266,13 @@ static const char *cast_to_integer(wb__exporter *w, const char *x, wb_dtype from
 {
     double low, high;
     if (from == WB_F16) {
-        x = cast(w, x, WB_F32);
+        x = onnx_writer_cast(w, x, WB_F32);
         from = WB_F32;
     }
-    bounds(from, to, &low, &high);
+    onnx_writer_bounds(from, to, &low, &high);
     x = WB__PUT(w, "Where", WB__PUT(w, "IsNaN", x), wb__export_number(w, from, 0), x);
     x = WB__PUT(w, "Clip", x, wb__export_number(w, from, low), wb__export_number(w, from, high));
-    return cast(w, x, to);
+    return onnx_writer_cast(w, x, to);
 }
 
 const char *wb__export_cast(wb__exporter *w, const char *x, wb_dtype from, wb_dtype to)
@@ -279,7 +280,7 @@ const char *wb__export_cast(wb__exporter *w, const char *x, wb_dtype from, wb_dt
     if (from == to) return x;
     if (wb__dtype_float(from) && !wb__dtype_float(to) && to != WB_BOOL)
         return cast_to_integer(w, x, wb__export_carried(from), to);
-    return cast(w, x, to);
+    return onnx_writer_cast(w, x, to);
 }
 
 const char *wb__export_where(wb__exporter *w, const char *condition, const char *x, const char *y,
@@ -299,7 +300,7 @@ const char *wb__export_where(wb__exporter *w, const char *condition, const char 
 
 /* A tensor of the model: its name in the file is that of the model, and it is used as f32 if it is
  * bf16. */
-static const char *parameter(wb__exporter *w, int i)
+static const char *onnx_writer_parameter(wb__exporter *w, int i)
 {
     wb__export_initializer *p = &w->parameters[i];
     if (p->name) return p->name;
@@ -309,7 +310,7 @@ static const char *parameter(wb__exporter *w, int i)
 }
 
 /* An evaluated tensor that is no parameter */
-static const char *evaluated(wb__exporter *w, const wb__export_step *s)
+static const char *onnx_writer_evaluated(wb__exporter *w, const wb__export_step *s)
 {
     wb_tensor *x = wb__export_row(s);
     if (!x) return wb__export_failed(w, (int)wb_error_code());
@@ -326,18 +327,18 @@ static const char *evaluated(wb__exporter *w, const wb__export_step *s)
     return x == s->x[0] || w->status ? name : wb__export_filled(w, name, x->ndim, s->dims);
 }
 
-static const char *leaf(wb__exporter *w, int step)
+static const char *onnx_writer_leaf(wb__exporter *w, int step)
 {
     const wb__export_step *s = &w->steps[step];
     if (s->input >= 0) {
         const wb__export_port *p = &w->inputs[s->input];
         return wb__export_cast(w, p->name, p->dtype, wb__export_carried(p->dtype));
     }
-    if (s->parameter >= 0) return parameter(w, s->parameter);
+    if (s->parameter >= 0) return onnx_writer_parameter(w, s->parameter);
     const int op = s->x[0]->op;
     if (op == WB__OP_literal) return wb__export_literal(w, step);
     if (op == WB__OP_iota) return wb__export_iota(w, step);
-    if (wb__known(s->x[0])) return evaluated(w, s);
+    if (wb__known(s->x[0])) return onnx_writer_evaluated(w, s);
     if (op == WB__OP_uniform || op == WB__OP_gaussian)
         return wb__export_cannot(w, "draws random numbers, and a file of ONNX would draw others: "
                                  "leave the layer out, or pass the numbers as an input");
@@ -350,7 +351,7 @@ const char *wb__export_value(wb__exporter *w, int step)
     if (s->name || w->status) return s->name ? s->name : "";
     const int at = w->at;
     w->at = step;
-    if (!s->n_in) s->name = leaf(w, step);
+    if (!s->n_in) s->name = onnx_writer_leaf(w, step);
     else wb__export_write_step(w, step);
     w->at = at;
     return s->name && !w->status ? s->name : "";

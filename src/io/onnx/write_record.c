@@ -11,8 +11,8 @@
 typedef struct { wb__observer base; wb__exporter *w; } listener;
 
 /* Notes which tensors a layer made. */
-static void note_call(wb__observer *o, const wb_layer *l, int n, wb_tensor *const *inputs,
-                      int n_out, wb_tensor **outputs)
+static void onnx_record_note_call(wb__observer *o, const wb_layer *l, int n,
+                                  wb_tensor *const *inputs, int n_out, wb_tensor **outputs)
 {
     wb__exporter *w = ((listener *)o)->w;
     wb_tensor **list = wb__alloc((size_t)(n + n_out) * sizeof *list);
@@ -30,7 +30,7 @@ static void note_call(wb__observer *o, const wb_layer *l, int n, wb_tensor *cons
         (wb__export_layer_call){(wb_layer *)(uintptr_t)l, n, n_out, list};
 }
 
-static int call_failed(wb__exporter *w, int r, int code, bool recorded)
+static int onnx_record_call_failed(wb__exporter *w, int r, int code, bool recorded)
 {
     if (code == WB_ERROR_MEMORY) return code;
     char *reason = wb__strdup(wb_error());
@@ -48,7 +48,7 @@ static int call_failed(wb__exporter *w, int r, int code, bool recorded)
 }
 
 /* Refuses a pending write. */
-static int assigns(const wb__exporter *w, const wb_tensor *write)
+static int onnx_record_assigns(const wb__exporter *w, const wb_tensor *write)
 {
     const char *path = "of its own";
     for (int i = 0; i < w->n_parameters; i++)
@@ -57,12 +57,12 @@ static int assigns(const wb__exporter *w, const wb_tensor *write)
 }
 
 /* Calls the model while the thread records, so that nothing is evaluated or assigned. */
-static int call(wb__exporter *w, wb_layer *model, int r, wb_tensor **outputs)
+static int onnx_record_call(wb__exporter *w, wb_layer *model, int r, wb_tensor **outputs)
 {
     wb_tensor *in[WB__OUTPUTS];
     wb__recording notes = {0};
     wb__thread *t = wb__this_thread();
-    listener l = {{note_call}, w};
+    listener l = {{onnx_record_note_call}, w};
     wb__observer *observer = wb__layer_observer;
     const wb_device *device = t->device;
     const wb__rng_state rng = wb__rng_get_state();
@@ -72,13 +72,14 @@ static int call(wb__exporter *w, wb_layer *model, int r, wb_tensor **outputs)
     const int n = wb__call_layer(model, w->n_inputs, in, outputs);
     wb__layer_observer = observer;
     int code = n < 0 ? wb__error_or(WB_ERROR_ARGUMENT) : 0;
-    if (!code && wb__pending_count()) code = assigns(w, t->pending[0]);
+    if (!code && wb__pending_count()) code = onnx_record_assigns(w, t->pending[0]);
     wb__forget_pending(0);
     wb__rng_set_state(rng);
     t->device = device;
     const int recorded = wb__recording_end(&notes);
     wb__recording_drop(&notes);
-    if (code || recorded) return call_failed(w, r, code ? code : recorded, recorded != 0), -1;
+    if (code || recorded)
+        return onnx_record_call_failed(w, r, code ? code : recorded, recorded != 0), -1;
     return n;
 }
 
@@ -91,29 +92,32 @@ typedef struct {
     wb__pointer_map index;
 } graph;
 
-static bool is_leaf(const wb_tensor *x) { return wb__known(x) || x->flags & WB__GONE || !x->n_in; }
+static bool onnx_record_is_leaf(const wb_tensor *x)
+{
+    return wb__known(x) || x->flags & WB__GONE || !x->n_in;
+}
 
 /* How many inputs the value depends on.  The others are of gradients, or of a step of a backend. */
-static int inputs_of(const wb_tensor *x)
+static int onnx_record_inputs_of(const wb_tensor *x)
 {
-    if (is_leaf(x)) return 0;
+    if (onnx_record_is_leaf(x)) return 0;
     return x->op == WB__OP_custom || x->op == WB__OP_attention_cached ? 1 : (int)x->n_in;
 }
 
-typedef struct { wb_tensor *x; int next; } visit;
-typedef struct { visit *list; int n, capacity; } visits;
+typedef struct { wb_tensor *x; int next; } onnx_record_visit;
+typedef struct { onnx_record_visit *list; int n, capacity; } visits;
 
-enum { OPEN = INT_MAX };                /* in the map: its inputs are being visited */
+enum { ONNX_RECORD_OPEN = INT_MAX };    /* in the map: its inputs are being visited */
 
-static bool enter(graph *g, visits *v, wb_tensor *x)
+static bool onnx_record_enter(graph *g, visits *v, wb_tensor *x)
 {
     if (wb__pointer_map_get(&g->index, x) >= 0) return true;
     if (!wb__reserve(&v->list, &v->capacity, v->n + 1, sizeof *v->list)) return false;
-    v->list[v->n++] = (visit){x, 0};
-    return wb__pointer_map_put(&g->index, x, OPEN);
+    v->list[v->n++] = (onnx_record_visit){x, 0};
+    return wb__pointer_map_put(&g->index, x, ONNX_RECORD_OPEN);
 }
 
-static bool leave(graph *g, visits *v)
+static bool onnx_record_leave(graph *g, visits *v)
 {
     wb_tensor *x = v->list[--v->n].x;
     if (!wb__reserve(&g->node, &g->capacity, g->n + 1, sizeof *g->node)) return false;
@@ -122,24 +126,25 @@ static bool leave(graph *g, visits *v)
 }
 
 /* Lists the tensors from which the outputs are computed, without recursion. */
-static bool walk(graph *g)
+static bool onnx_record_walk(graph *g)
 {
     visits v = {0};
     bool ok = true;
     for (int i = 0; ok && i < g->n_out; i++) {
         g->outputs[i] = wb__version("save", g->outputs[i]);
-        ok = g->outputs[i] && enter(g, &v, g->outputs[i]);
+        ok = g->outputs[i] && onnx_record_enter(g, &v, g->outputs[i]);
         while (ok && v.n) {
-            visit *top = &v.list[v.n - 1];
-            ok = top->next < inputs_of(top->x) ? enter(g, &v, top->x->in[top->next++])
-                                               : leave(g, &v);
+            onnx_record_visit *top = &v.list[v.n - 1];
+            ok = top->next < onnx_record_inputs_of(top->x)
+                     ? onnx_record_enter(g, &v, top->x->in[top->next++])
+                     : onnx_record_leave(g, &v);
         }
     }
     wb__free(v.list);
     return ok;
 }
 
-static void graph_free(graph *g)
+static void onnx_record_graph_free(graph *g)
 {
     wb__free(g->node);
     wb__pointer_map_free(&g->index);
@@ -148,7 +153,7 @@ static void graph_free(graph *g)
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Sets *size to the size with these values in the recordings.  False: it is no k · batch + c. */
-static bool find_size(const wb__exporter *w, const int64_t *v, wb__export_size *size)
+static bool onnx_record_find_size(const wb__exporter *w, const int64_t *v, wb__export_size *size)
 {
     *size = (wb__export_size){0, v[0]};
     if (w->records == 1) return true;
@@ -157,7 +162,7 @@ static bool find_size(const wb__exporter *w, const int64_t *v, wb__export_size *
     return (uint64_t)v[2] - (uint64_t)v[1] == k * (uint64_t)(w->batch[2] - w->batch[1]);
 }
 
-static int differs(wb__exporter *w, const char *what)
+static int onnx_record_differs(wb__exporter *w, const char *what)
 {
     wb__export_cannot(w, "%s another with another size of the batch: .fixed = true writes the file "
                       "for the batch of the example alone", what);
@@ -187,7 +192,7 @@ static bool same_constant(const wb__exporter *w, const wb__export_step *s)
     return same;
 }
 
-static int input_of(const wb__exporter *w, const wb__export_step *s, int r)
+static int onnx_record_input_of(const wb__exporter *w, const wb__export_step *s, int r)
 {
     for (int i = 0; i < w->n_inputs; i++)
         if (w->inputs[i].x[r] == s->x[r]) return i;
@@ -195,28 +200,29 @@ static int input_of(const wb__exporter *w, const wb__export_step *s, int r)
 }
 
 /* Compares a step's tensors, and finds what it is.  Returns 0 or an error code. */
-static int compare(wb__exporter *w, int i, const graph *g)
+static int onnx_record_compare(wb__exporter *w, int i, const graph *g)
 {
     wb__export_step *s = &w->steps[i];
     const wb_tensor *a = s->x[0];
-    s->input = input_of(w, s, 0);
+    s->input = onnx_record_input_of(w, s, 0);
     s->parameter = wb__pointer_map_get(&w->parameter_of, a);
     s->varies = s->input >= 0;
     for (int k = 0; k < s->n_in; k++) s->varies |= w->steps[s->in[k]].varies;
     for (int r = 1; r < w->records; r++) {
         const wb_tensor *b = s->x[r];
         if (a->op != b->op || a->dtype != b->dtype || a->ndim != b->ndim ||
-            inputs_of(b) != s->n_in || is_leaf(a) != is_leaf(b) || a->n_attr != b->n_attr ||
-            s->input != input_of(w, s, r))
-            return differs(w, "is");
+            onnx_record_inputs_of(b) != s->n_in ||
+            onnx_record_is_leaf(a) != onnx_record_is_leaf(b) || a->n_attr != b->n_attr ||
+            s->input != onnx_record_input_of(w, s, r))
+            return onnx_record_differs(w, "is");
         for (int k = 0; k < s->n_in; k++)
             if (wb__pointer_map_get(&g[r].index, b->in[k]) != s->in[k])
-                return differs(w, "reads");
+                return onnx_record_differs(w, "reads");
     }
     for (int d = 0; d < a->ndim; d++) {
         int64_t v[WB__ONNX_RECORDS] = {0};
         for (int r = 0; r < w->records; r++) v[r] = s->x[r]->dims[d];
-        if (!find_size(w, v, &s->dims[d]))
+        if (!onnx_record_find_size(w, v, &s->dims[d]))
             return wb__export_cannot(w, "gives %s, of which axis %d is not linear in the size of "
                                      "the batch: .fixed = true writes the sizes of the example",
                                      wb_describe((wb_tensor *)(uintptr_t)a), d),
@@ -224,7 +230,7 @@ static int compare(wb__exporter *w, int i, const graph *g)
     }
     if (wb__known(a) && s->input < 0 && a->op != WB__OP_literal && a->op != WB__OP_iota &&
         !same_constant(w, s))
-        return differs(w, "has a constant of the program, which is");
+        return onnx_record_differs(w, "has a constant of the program, which is");
     return 0;
 }
 
@@ -234,19 +240,19 @@ wb__export_size wb__export_attr(wb__exporter *w, int step, int k)
     int64_t v[WB__ONNX_RECORDS] = {0};
     wb__export_size size;
     for (int r = 0; r < w->records; r++) v[r] = s->x[r]->attr[k];
-    if (!find_size(w, v, &size)) differs(w, "has numbers that are");
+    if (!onnx_record_find_size(w, v, &size)) onnx_record_differs(w, "has numbers that are");
     return size;
 }
 
 int64_t wb__export_fixed_attr(wb__exporter *w, int step, int k)
 {
     const wb__export_size size = wb__export_attr(w, step, k);
-    if (size.k) differs(w, "has numbers that are");
+    if (size.k) onnx_record_differs(w, "has numbers that are");
     return size.c;
 }
 
 /* Makes the steps of the graphs.  Returns 0 or an error code. */
-static int make_steps(wb__exporter *w, const graph *g)
+static int onnx_record_make_steps(wb__exporter *w, const graph *g)
 {
     for (int r = 1; r < w->records; r++)
         if (g[r].n != g[0].n || g[r].n_out != g[0].n_out)
@@ -261,7 +267,7 @@ static int make_steps(wb__exporter *w, const graph *g)
         wb__export_step *s = &w->steps[i];
         s->layer = "";
         for (int r = 0; r < w->records; r++) s->x[r] = g[r].node[i];
-        s->n_in = inputs_of(s->x[0]);
+        s->n_in = onnx_record_inputs_of(s->x[0]);
         if (s->n_in && !(s->in = wb__alloc((size_t)s->n_in * sizeof *s->in)))
             return s->n_in = 0, WB_ERROR_MEMORY;
         for (int k = 0; k < s->n_in; k++) {
@@ -275,11 +281,11 @@ static int make_steps(wb__exporter *w, const graph *g)
 /* ---- layers ---------------------------------------------------------------------------------- */
 
 enum { FOUND = -1 };
-typedef struct { wb__exporter *w; const wb_layer *layer; const char *path; } finding;
+typedef struct { wb__exporter *w; const wb_layer *layer; const char *path; } onnx_record_finding;
 
-static int find_path(wb_layer *layer, const char *path, void *ctx)
+static int onnx_record_find_path(wb_layer *layer, const char *path, void *ctx)
 {
-    finding *f = ctx;
+    onnx_record_finding *f = ctx;
     wb__exporter *w = f->w;
     if (layer != f->layer) return 0;
     char *copy = wb__strdup(path);
@@ -291,8 +297,8 @@ static int find_path(wb_layer *layer, const char *path, void *ctx)
 }
 
 /* Gives the steps between a call's inputs and outputs, which no earlier call made, its layer. */
-static void name_steps(wb__exporter *w, const graph *g, const wb__export_layer_call *c,
-                       const char *path, int *stack, int *seen, int mark)
+static void onnx_record_name_steps(wb__exporter *w, const graph *g, const wb__export_layer_call *c,
+                                   const char *path, int *stack, int *seen, int mark)
 {
     int n = 0;
     for (int i = 0; i < c->n_in; i++) {
@@ -326,10 +332,10 @@ static int name_layers(wb__exporter *w, wb_layer *model, const graph *g)
     int *seen = wb__alloc_zero((size_t)w->n_steps + 1, sizeof *seen);
     int status = stack && seen ? 0 : WB_ERROR_MEMORY;
     for (int i = 0; !status && i < w->n_calls; i++) {
-        finding f = {w, w->calls[i].layer, ""};
-        if (f.layer != model) status = wb_each_layer(model, find_path, &f);
+        onnx_record_finding f = {w, w->calls[i].layer, ""};
+        if (f.layer != model) status = wb_each_layer(model, onnx_record_find_path, &f);
         status = status == FOUND ? 0 : status;
-        if (!status) name_steps(w, g, &w->calls[i], f.path, stack, seen, i + 1);
+        if (!status) onnx_record_name_steps(w, g, &w->calls[i], f.path, stack, seen, i + 1);
     }
     wb__free(stack);
     wb__free(seen);
@@ -393,12 +399,12 @@ static int record_single(wb__exporter *w, wb_layer *model)
     graph g = {0};
     if (w->records == 1) return 0;
     int status = 0;
-    g.n_out = call(w, model, WB__ONNX_RECORDS, g.outputs);
+    g.n_out = onnx_record_call(w, model, WB__ONNX_RECORDS, g.outputs);
     if (g.n_out < 0 && wb_error_code() == WB_ERROR_MEMORY) status = WB_ERROR_MEMORY;
     else if (g.n_out < 0) wb_clear_error();
-    else status = walk(&g) ? compare_single(w, &g) : WB_ERROR_MEMORY;
+    else status = onnx_record_walk(&g) ? compare_single(w, &g) : WB_ERROR_MEMORY;
     w->at = -1;
-    graph_free(&g);
+    onnx_record_graph_free(&g);
     return status;
 }
 
@@ -407,20 +413,20 @@ int wb__export_record(wb__exporter *w, wb_layer *model)
     graph g[WB__ONNX_RECORDS] = {0};
     int status = 0;
     for (int r = 0; !status && r < w->records; r++) {
-        g[r].n_out = call(w, model, r, g[r].outputs);
+        g[r].n_out = onnx_record_call(w, model, r, g[r].outputs);
         if (g[r].n_out < 0) status = (int)wb_error_code();
-        else if (!walk(&g[r])) status = WB_ERROR_MEMORY;
+        else if (!onnx_record_walk(&g[r])) status = WB_ERROR_MEMORY;
     }
     if (!status) status = w->status;
-    if (!status) status = make_steps(w, g);
+    if (!status) status = onnx_record_make_steps(w, g);
     if (!status) status = name_layers(w, model, &g[0]);
     for (int i = 0; !status && i < w->n_steps; i++) {
         w->at = i;
-        status = compare(w, i, g);
+        status = onnx_record_compare(w, i, g);
     }
     w->at = -1;
     if (!status) status = set_outputs(w, &g[0]);
     if (!status) status = record_single(w, model);
-    for (int r = 0; r < WB__ONNX_RECORDS; r++) graph_free(&g[r]);
+    for (int r = 0; r < WB__ONNX_RECORDS; r++) onnx_record_graph_free(&g[r]);
     return status;
 }

@@ -5,19 +5,19 @@
 #include <string.h>
 
 /* 8-bit integers are reduced and sorted as i32. */
-static wb_dtype widened(wb_dtype t) { return t == WB_I8 || t == WB_U8 ? WB_I32 : t; }
+static wb_dtype onnx_put_widened(wb_dtype t) { return t == WB_I8 || t == WB_U8 ? WB_I32 : t; }
 
-static const char *operand(wb__exporter *w, int step, wb_dtype *t)
+static const char *onnx_put_operand(wb__exporter *w, int step, wb_dtype *t)
 {
     const int of = w->steps[step].in[0];
     const wb_dtype from = wb__export_dtype_of(w, of);
-    *t = widened(from);
+    *t = onnx_put_widened(from);
     return wb__export_cast(w, wb__export_value(w, of), from, *t);
 }
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-static int axes_of(wb__exporter *w, int step, int64_t *axes)
+static int onnx_put_axes_of(wb__exporter *w, int step, int64_t *axes)
 {
     const unsigned mask = (unsigned)wb__export_fixed_attr(w, step, 0);
     int n = 0;
@@ -27,14 +27,14 @@ static int axes_of(wb__exporter *w, int step, int64_t *axes)
 }
 
 /* ReduceSum has its axes as an input, ReduceMax and ReduceMin as an attribute in opset 17. */
-static const char *reduce(wb__exporter *w, int step)
+static const char *onnx_put_reduce(wb__exporter *w, int step)
 {
     const wb__export_step *s = &w->steps[step];
     const wb__op op = (wb__op)s->x[0]->op;
     int64_t axes[WB_MAX_DIMS];
     wb_dtype t;
-    const int n = axes_of(w, step, axes);
-    const char *x = operand(w, step, &t);
+    const int n = onnx_put_axes_of(w, step, axes);
+    const char *x = onnx_put_operand(w, step, &t);
     if (n) {
         const char *in[2] = {x, op == WB__OP_sum ? wb__export_list(w, n, axes) : NULL};
         wb__export_begin(w, op == WB__OP_sum ? "ReduceSum" : op == WB__OP_max ? "ReduceMax"
@@ -47,24 +47,25 @@ static const char *reduce(wb__exporter *w, int step)
     return wb__export_cast(w, x, t, wb__export_dtype_of(w, step));
 }
 
-static const char *argmax(wb__exporter *w, int step)
+static const char *onnx_put_argmax(wb__exporter *w, int step)
 {
     const wb__export_step *s = &w->steps[step];
     int64_t axes[WB_MAX_DIMS];
     wb_dtype t;
-    if (axes_of(w, step, axes) != 1) return wb__export_cannot(w, "chooses along several axes");
-    const char *x = operand(w, step, &t);
+    if (onnx_put_axes_of(w, step, axes) != 1)
+        return wb__export_cannot(w, "chooses along several axes");
+    const char *x = onnx_put_operand(w, step, &t);
     wb__export_begin(w, "ArgMax", 1, &x);
     wb__export_put_int(w, "axis", axes[0]);
     wb__export_put_int(w, "keepdims", s->x[0]->ndim == wb__export_x(w, s->in[0])->ndim);
     return wb__export_cast(w, wb__export_end(w), WB_I64, WB_I32);
 }
 
-static const char *cumsum(wb__exporter *w, int step)
+static const char *onnx_put_cumsum(wb__exporter *w, int step)
 {
     enum { AXIS, EXCLUSIVE, REVERSE };
     wb_dtype t;
-    const char *x = operand(w, step, &t);
+    const char *x = onnx_put_operand(w, step, &t);
     const int64_t axis = wb__export_fixed_attr(w, step, AXIS);
     const char *in[2] = {x, wb__export_number(w, WB_I64, (double)axis)};
     wb__export_begin(w, "CumSum", 2, in);
@@ -75,12 +76,12 @@ static const char *cumsum(wb__exporter *w, int step)
 
 /* The places of all elements in their order: the second result of TopK of all elements, in which
  * of equal elements the first is first */
-static const char *argsort(wb__exporter *w, int step)
+static const char *onnx_put_argsort(wb__exporter *w, int step)
 {
     enum { AXIS, DESCENDING };
     const int axis = (int)wb__export_fixed_attr(w, step, AXIS);
     wb_dtype t;
-    const char *x = operand(w, step, &t);
+    const char *x = onnx_put_operand(w, step, &t);
     const char *in[2] = {x, wb__export_sizes(w, 1, &w->steps[step].dims[axis])};
     wb__export_second_result(w);
     wb__export_begin(w, "TopK", 2, in);
@@ -117,7 +118,7 @@ static bool is_at_most(wb__export_size a, wb__export_size n)
 }
 
 /* Whether the indices are known to be in 0 .. n - 1, whatever the inputs are */
-static bool in_range(const wb__exporter *w, int i, wb__export_size n)
+static bool onnx_put_in_range(const wb__exporter *w, int i, wb__export_size n)
 {
     for (int steps = 0; steps < 16; steps++) {
         const wb__export_step *s = &w->steps[i];
@@ -142,20 +143,20 @@ static bool in_range(const wb__exporter *w, int i, wb__export_size n)
 
 /* Indices as i64.  If they may be out of range, *inside is where they are in range, and the
  * others become `otherwise`; else *inside is NULL. */
-static const char *indices(wb__exporter *w, int index, wb__export_size n, const char *otherwise,
-                           const char **inside)
+static const char *onnx_put_indices(wb__exporter *w, int index, wb__export_size n,
+                                    const char *otherwise, const char **inside)
 {
     const wb_dtype from = wb__export_dtype_of(w, index);
     const char *x = wb__export_cast(w, wb__export_value(w, index), from, WB_I64);
     *inside = NULL;
-    if (in_range(w, index, n)) return x;
+    if (onnx_put_in_range(w, index, n)) return x;
     const char *low = WB__PUT(w, "GreaterOrEqual", x, wb__export_number(w, WB_I64, 0));
     *inside = WB__PUT(w, "And", low, WB__PUT(w, "Less", x, wb__export_size_number(w, n)));
     return WB__PUT(w, "Where", *inside, x, otherwise);
 }
 
 /* x with `more` axes of size 1 behind its own, which are `ndim` */
-static const char *with_axes(wb__exporter *w, const char *x, int ndim, int more)
+static const char *onnx_put_with_axes(wb__exporter *w, const char *x, int ndim, int more)
 {
     int64_t axes[WB_MAX_DIMS];
     for (int i = 0; i < more; i++) axes[i] = ndim + i;
@@ -164,15 +165,16 @@ static const char *with_axes(wb__exporter *w, const char *x, int ndim, int more)
 
 /* Weber's rows of an index that is out of range are 0; ONNX counts negative ones from the end, and
  * refuses others. */
-static const char *take(wb__exporter *w, int step)
+static const char *onnx_put_take(wb__exporter *w, int step)
 {
     const int x = w->steps[step].in[0], index = w->steps[step].in[1];
     const char *inside, *rows = wb__export_value(w, x);
     const char *zero = wb__export_number(w, WB_I64, 0);
-    const char *at = indices(w, index, w->steps[x].dims[0], zero, &inside);
+    const char *at = onnx_put_indices(w, index, w->steps[x].dims[0], zero, &inside);
     const char *y = WB__PUT(w, "Gather", rows, at);
     if (!inside) return y;
-    inside = with_axes(w, inside, wb__export_x(w, index)->ndim, wb__export_x(w, x)->ndim - 1);
+    inside = onnx_put_with_axes(w, inside, wb__export_x(w, index)->ndim,
+                                wb__export_x(w, x)->ndim - 1);
     const wb_dtype t = wb__export_dtype_of(w, step);
     return wb__export_where(w, inside, y, wb__export_number(w, t, 0), t);
 }
@@ -181,15 +183,15 @@ static const char *take(wb__exporter *w, int step)
 
 /* What ScatterND makes of `base`, filled into [n + 1, ...] of which the last row takes the rows of
  * indices that are out of range: [n, ...]. */
-static const char *scattered(wb__exporter *w, int step, const char *at, const char *rows,
-                             const char *base, const char *reduction)
+static const char *onnx_put_scattered(wb__exporter *w, int step, const char *at, const char *rows,
+                                      const char *base, const char *reduction)
 {
     const wb__export_step *s = &w->steps[step];
     const int index = s->in[0], ndim = s->x[0]->ndim;
     wb__export_size dims[WB_MAX_DIMS];
     memcpy(dims, s->dims, sizeof dims);
     dims[0].c++;
-    const char *places = with_axes(w, at, wb__export_x(w, index)->ndim, 1);
+    const char *places = onnx_put_with_axes(w, at, wb__export_x(w, index)->ndim, 1);
     const char *in[3] = {wb__export_filled(w, base, ndim, dims), places, rows};
     wb__export_begin(w, "ScatterND", 3, in);
     wb__export_put_text(w, "reduction", reduction);
@@ -199,13 +201,13 @@ static const char *scattered(wb__exporter *w, int step, const char *at, const ch
 }
 
 /* [n, rows]: whether row k has the index i */
-static const char *members(wb__exporter *w, int step)
+static const char *onnx_put_members(wb__exporter *w, int step)
 {
     const wb__export_step *s = &w->steps[step];
     const int index = s->in[0];
     const wb_dtype t = wb__export_dtype_of(w, index);
     const char *x = wb__export_cast(w, wb__export_value(w, index), t, WB_I64);
-    const char *places = with_axes(w, wb__export_range(w, s->dims[0]), 1, 1);
+    const char *places = onnx_put_with_axes(w, wb__export_range(w, s->dims[0]), 1, 1);
     x = WB__PUT(w, "Reshape", x, wb__export_list(w, 1, (int64_t[]){-1}));
     return WB__PUT(w, "Equal", places, x);
 }
@@ -230,7 +232,7 @@ static const char *flat_rows(wb__exporter *w, int step, wb_dtype t, wb__export_s
 }
 
 /* x [n, rows, ...] reduced over its rows */
-static const char *over_rows(wb__exporter *w, const char *op, const char *x)
+static const char *onnx_put_over_rows(wb__exporter *w, const char *op, const char *x)
 {
     wb__export_begin(w, op, 1, &x);
     wb__export_put_ints(w, "axes", 1, (int64_t[]){1});
@@ -239,74 +241,77 @@ static const char *over_rows(wb__exporter *w, const char *op, const char *x)
 }
 
 /* The greatest or smallest of the rows with each index; opset 17 has no ScatterND for it. */
-static const char *extreme(wb__exporter *w, int step, const char *op, double none)
+static const char *onnx_put_extreme(wb__exporter *w, int step, const char *op, double none)
 {
     const int more = wb__export_x(w, step)->ndim - 1;
-    const wb_dtype t = widened(wb__export_dtype_of(w, step));
+    const wb_dtype t = onnx_put_widened(wb__export_dtype_of(w, step));
     wb__export_size n;
-    const char *member = members(w, step), *rows = flat_rows(w, step, t, &n);
-    const char *any = over_rows(w, "ReduceMax", wb__export_cast(w, member, WB_BOOL, WB_I32));
-    any = with_axes(w, wb__export_cast(w, any, WB_I32, WB_BOOL), 1, more);
-    const char *all = WB__PUT(w, "Where", with_axes(w, member, 2, more), rows,
+    const char *member = onnx_put_members(w, step), *rows = flat_rows(w, step, t, &n);
+    const char *any = onnx_put_over_rows(w, "ReduceMax",
+                                         wb__export_cast(w, member, WB_BOOL, WB_I32));
+    any = onnx_put_with_axes(w, wb__export_cast(w, any, WB_I32, WB_BOOL), 1, more);
+    const char *all = WB__PUT(w, "Where", onnx_put_with_axes(w, member, 2, more), rows,
                               wb__export_number(w, t, none));
-    const char *y = WB__PUT(w, "Where", any, over_rows(w, op, all), wb__export_number(w, t, 0));
+    const char *y = WB__PUT(w, "Where", any, onnx_put_over_rows(w, op, all),
+                            wb__export_number(w, t, 0));
     return wb__export_cast(w, y, t, wb__export_dtype_of(w, step));
 }
 
 /* x, of which the last row with each index replaces a row */
-static const char *set(wb__exporter *w, int step)
+static const char *onnx_put_set(wb__exporter *w, int step)
 {
     const wb__export_step *s = &w->steps[step];
     const wb_dtype t = wb__export_dtype_of(w, step);
     wb__export_size n;
-    const char *member = members(w, step), *x = wb__export_value(w, s->in[2]);
+    const char *member = onnx_put_members(w, step), *x = wb__export_value(w, s->in[2]);
     const char *rows = flat_rows(w, step, t, &n), *zero = wb__export_number(w, WB_I64, 0);
     const char *none = wb__export_number(w, WB_I64, -1);
     const char *last = WB__PUT(w, "Where", member, wb__export_range(w, n), none);
-    last = over_rows(w, "ReduceMax", last);
+    last = onnx_put_over_rows(w, "ReduceMax", last);
     const char *any = WB__PUT(w, "GreaterOrEqual", last, zero);
     const char *taken = WB__PUT(w, "Gather", rows, WB__PUT(w, "Max", last, zero));
-    return wb__export_where(w, with_axes(w, any, 1, s->x[0]->ndim - 1), taken, x, t);
+    return wb__export_where(w, onnx_put_with_axes(w, any, 1, s->x[0]->ndim - 1), taken, x, t);
 }
 
 /* Sums or products of rows.  A place that no index names is 0. */
-static const char *scatter(wb__exporter *w, int step, bool product)
+static const char *onnx_put_scatter(wb__exporter *w, int step, bool product)
 {
     const wb__export_step *s = &w->steps[step];
-    const wb_dtype from = wb__export_dtype_of(w, step), t = widened(from);
+    const wb_dtype from = wb__export_dtype_of(w, step), t = onnx_put_widened(from);
     const char *inside, *end = wb__export_size_number(w, s->dims[0]);
-    const char *at = indices(w, s->in[0], s->dims[0], end, &inside);
+    const char *at = onnx_put_indices(w, s->in[0], s->dims[0], end, &inside);
     const char *rows = wb__export_cast(w, wb__export_value(w, s->in[1]), from, t);
     const char *zero = wb__export_number(w, t, 0), *one = wb__export_number(w, t, 1);
-    const char *y = scattered(w, step, at, rows, product ? one : zero, product ? "mul" : "add");
+    const char *y = onnx_put_scattered(w, step, at, rows, product ? one : zero,
+                                       product ? "mul" : "add");
     if (product) {                      /* where there is a row */
         const char *some = WB__PUT(w, "Expand", one, WB__PUT(w, "Shape", rows));
-        const char *count = scattered(w, step, at, some, zero, "add");
+        const char *count = onnx_put_scattered(w, step, at, some, zero, "add");
         y = WB__PUT(w, "Where", WB__PUT(w, "Greater", count, zero), y, zero);
     }
     return wb__export_cast(w, y, t, from);
 }
 
 /* A number that no number of the dtype is below */
-static double least(wb_dtype t)
+static double onnx_put_least(wb_dtype t)
 {
     return wb__dtype_float(t) ? -INFINITY : t == WB_I64 ? (double)INT64_MIN : (double)INT32_MIN;
 }
 
 const char *wb__export_write_rows(wb__exporter *w, int step)
 {
-    const wb_dtype t = widened(wb__export_dtype_of(w, step));
+    const wb_dtype t = onnx_put_widened(wb__export_dtype_of(w, step));
     switch (wb__export_x(w, step)->op) {
-    case WB__OP_sum: case WB__OP_max: case WB__OP_min: return reduce(w, step);
-    case WB__OP_argmax: return argmax(w, step);
-    case WB__OP_cumsum: return cumsum(w, step);
-    case WB__OP_argsort: return argsort(w, step);
-    case WB__OP_take: return take(w, step);
-    case WB__OP_scatter_add: return scatter(w, step, false);
-    case WB__OP_scatter_mul: return scatter(w, step, true);
-    case WB__OP_scatter_max: return extreme(w, step, "ReduceMax", least(t));
-    case WB__OP_scatter_min: return extreme(w, step, "ReduceMin", -least(t));
-    case WB__OP_scatter_set: return set(w, step);
+    case WB__OP_sum: case WB__OP_max: case WB__OP_min: return onnx_put_reduce(w, step);
+    case WB__OP_argmax: return onnx_put_argmax(w, step);
+    case WB__OP_cumsum: return onnx_put_cumsum(w, step);
+    case WB__OP_argsort: return onnx_put_argsort(w, step);
+    case WB__OP_take: return onnx_put_take(w, step);
+    case WB__OP_scatter_add: return onnx_put_scatter(w, step, false);
+    case WB__OP_scatter_mul: return onnx_put_scatter(w, step, true);
+    case WB__OP_scatter_max: return onnx_put_extreme(w, step, "ReduceMax", onnx_put_least(t));
+    case WB__OP_scatter_min: return onnx_put_extreme(w, step, "ReduceMin", -onnx_put_least(t));
+    case WB__OP_scatter_set: return onnx_put_set(w, step);
     default: return NULL;
     }
 }

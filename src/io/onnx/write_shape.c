@@ -37,7 +37,7 @@ const char *wb__export_permuted(wb__exporter *w, const char *x, int n, const int
 }
 
 /* Where x has the size already, Expand may be given 1. */
-static const char *expand(wb__exporter *w, int step, int of)
+static const char *onnx_put_expand(wb__exporter *w, int step, int of)
 {
     const wb__export_step *s = &w->steps[step], *x = &w->steps[of];
     const int n = s->x[0]->ndim, lead = n - x->x[0]->ndim;
@@ -49,7 +49,7 @@ static const char *expand(wb__exporter *w, int step, int of)
     return WB__PUT(w, "Expand", wb__export_value(w, of), wb__export_sizes(w, n, to));
 }
 
-static const char *permute(wb__exporter *w, int step, int of)
+static const char *onnx_put_permute(wb__exporter *w, int step, int of)
 {
     const int n = wb__export_x(w, step)->ndim;
     int64_t order[WB_MAX_DIMS];
@@ -61,14 +61,14 @@ static const char *permute(wb__exporter *w, int step, int of)
 
 /* A bound of a slice along an axis of size n, as a number if it is one from the start or the end.
  * A bound behind all elements is `most`. */
-static wb__export_size bound(wb__export_size at, wb__export_size n, int64_t most)
+static wb__export_size onnx_put_bound(wb__export_size at, wb__export_size n, int64_t most)
 {
     const wb__export_size left = {n.k - at.k, n.c - at.c};
     if (!at.k || left.k) return at;
     return (wb__export_size){0, left.c > 0 ? -left.c : most};
 }
 
-static const char *slice(wb__exporter *w, int step, int of)
+static const char *onnx_put_slice(wb__exporter *w, int step, int of)
 {
     const wb__export_step *s = &w->steps[step], *x = &w->steps[of];
     const int ndim = s->x[0]->ndim;
@@ -83,8 +83,8 @@ static const char *slice(wb__exporter *w, int step, int of)
         if (wb__export_is(from, 0) && by == 1 && wb__export_same(size, all)) continue;
         axes[n] = i;
         steps[n] = by;
-        start[n] = bound(from, all, INT64_MAX);
-        end[n] = bound(behind, all, INT64_MAX);
+        start[n] = onnx_put_bound(from, all, INT64_MAX);
+        end[n] = onnx_put_bound(behind, all, INT64_MAX);
         if (by < 0 && !behind.k && behind.c < 0) end[n] = (wb__export_size){0, INT64_MIN};
         if (wb__export_is(size, 0)) start[n] = end[n] = (wb__export_size){0, 0};
         n++;
@@ -99,20 +99,20 @@ static const char *slice(wb__exporter *w, int step, int of)
 /* ---- concat ---------------------------------------------------------------------------------- */
 
 /* Where part k begins along axis i */
-static wb__export_size start_of(wb__exporter *w, int step, int k, int i)
+static wb__export_size onnx_put_start_of(wb__exporter *w, int step, int k, int i)
 {
     return wb__export_attr(w, step, k * wb__export_x(w, step)->ndim + i);
 }
 
 /* Part k among zeros */
-static const char *padded(wb__exporter *w, int step, int k)
+static const char *onnx_put_padded(wb__exporter *w, int step, int k)
 {
     const wb__export_step *s = &w->steps[step];
     const int part = s->in[k], ndim = s->x[0]->ndim;
     wb__export_size pads[2 * WB_MAX_DIMS];
     bool any = false;
     for (int i = 0; i < ndim; i++) {
-        const wb__export_size at = start_of(w, step, k, i), n = w->steps[part].dims[i];
+        const wb__export_size at = onnx_put_start_of(w, step, k, i), n = w->steps[part].dims[i];
         pads[i] = at;
         pads[ndim + i] = (wb__export_size){s->dims[i].k - at.k - n.k, s->dims[i].c - at.c - n.c};
         any |= !wb__export_is(pads[i], 0) || !wb__export_is(pads[ndim + i], 0);
@@ -129,7 +129,7 @@ static int joined_axis(wb__exporter *w, int step)
         bool fits = true;
         for (int k = 0; k < s->n_in; k++)
             for (int i = 0; i < s->x[0]->ndim; i++)
-                fits &= i == a || (wb__export_is(start_of(w, step, k, i), 0) &&
+                fits &= i == a || (wb__export_is(onnx_put_start_of(w, step, k, i), 0) &&
                                    wb__export_same(w->steps[s->in[k]].dims[i], s->dims[i]));
         if (fits) return a;
     }
@@ -137,7 +137,7 @@ static int joined_axis(wb__exporter *w, int step)
 }
 
 /* Zeros of the size n along axis a */
-static const char *gap(wb__exporter *w, int step, int a, wb__export_size n)
+static const char *onnx_put_gap(wb__exporter *w, int step, int a, wb__export_size n)
 {
     const wb__export_step *s = &w->steps[step];
     wb__export_size dims[WB_MAX_DIMS];
@@ -148,68 +148,71 @@ static const char *gap(wb__exporter *w, int step, int a, wb__export_size n)
 }
 
 /* A part that has elements, and where it is along axis a */
-typedef struct { int step; wb__export_size start, end; } segment;
+typedef struct { int step; wb__export_size start, end; } onnx_put_segment;
 
-static int64_t at_batch(wb__export_size n, int64_t batch) { return n.k * batch + n.c; }
+static int64_t onnx_put_at_batch(wb__export_size n, int64_t batch) { return n.k * batch + n.c; }
 
 /* Whether p is before q in all recordings.  Parts do not overlap, and each has elements in one of
  * the recordings. */
-static bool is_before(const wb__exporter *w, const segment *p, const segment *q)
+static bool onnx_put_is_before(const wb__exporter *w, const onnx_put_segment *p,
+                               const onnx_put_segment *q)
 {
     bool before = true;
     for (int r = 0; r < w->records; r++)
-        before &= at_batch(p->end, w->batch[r]) <= at_batch(q->start, w->batch[r]);
+        before &= onnx_put_at_batch(p->end, w->batch[r]) <=
+                  onnx_put_at_batch(q->start, w->batch[r]);
     return before;
 }
 
 /* Sets `list` to the parts in their order along axis a; returns their number, or -1 after a
  * failure: the order is another one with another size of the batch. */
-static int segments_of(wb__exporter *w, int step, int a, segment *list)
+static int segments_of(wb__exporter *w, int step, int a, onnx_put_segment *list)
 {
     int n = 0;
     for (int k = 0; k < w->steps[step].n_in; k++) {
         const int part = w->steps[step].in[k];
-        const wb__export_size start = start_of(w, step, k, a), size = w->steps[part].dims[a];
-        const segment s = {part, start, {start.k + size.k, start.c + size.c}};
+        const wb__export_size start = onnx_put_start_of(w, step, k, a),
+                              size = w->steps[part].dims[a];
+        const onnx_put_segment s = {part, start, {start.k + size.k, start.c + size.c}};
         int at = n;
         if (wb__export_is(size, 0)) continue;
-        for (; at && is_before(w, &s, &list[at - 1]); at--) list[at] = list[at - 1];
+        for (; at && onnx_put_is_before(w, &s, &list[at - 1]); at--) list[at] = list[at - 1];
         list[at] = s;
         n++;
     }
     for (int i = 1; i < n; i++)
-        if (!is_before(w, &list[i - 1], &list[i]))
+        if (!onnx_put_is_before(w, &list[i - 1], &list[i]))
             return wb__export_cannot(w, "has parts in another order with another size of the "
                                      "batch: .fixed = true writes the sizes of the example"), -1;
     return n;
 }
 
 /* Adds zeros from one size to another along axis a, unless they are equal. */
-static void add_gap(wb__exporter *w, int step, int a, wb__export_size from, wb__export_size to,
-                    const char **in, int *n)
+static void onnx_put_add_gap(wb__exporter *w, int step, int a, wb__export_size from,
+                             wb__export_size to, const char **in, int *n)
 {
     if (!wb__export_same(from, to))
-        in[(*n)++] = gap(w, step, a, (wb__export_size){to.k - from.k, to.c - from.c});
+        in[(*n)++] = onnx_put_gap(w, step, a, (wb__export_size){to.k - from.k, to.c - from.c});
 }
 
 /* The parts in their order along axis a, with zeros between them */
-static const char *joined(wb__exporter *w, int step, int a)
+static const char *onnx_put_joined(wb__exporter *w, int step, int a)
 {
     const size_t most = (size_t)w->steps[step].n_in;
-    segment *list = wb__alloc(most * sizeof *list);
+    onnx_put_segment *list = wb__alloc(most * sizeof *list);
     const char **in = wb__alloc((2 * most + 1) * sizeof *in), *y = "";
     const int parts = list && in ? segments_of(w, step, a, list)
                                  : (wb__export_failed(w, WB_ERROR_MEMORY), -1);
     wb__export_size at = {0, 0};
     int n = 0;
     for (int i = 0; i < parts; i++) {
-        add_gap(w, step, a, at, list[i].start, in, &n);
+        onnx_put_add_gap(w, step, a, at, list[i].start, in, &n);
         in[n++] = wb__export_value(w, list[i].step);
         at = list[i].end;
     }
     if (parts >= 0) {
-        add_gap(w, step, a, at, w->steps[step].dims[a], in, &n);
-        if (!n) in[n++] = gap(w, step, a, at);
+        onnx_put_add_gap(w, step, a, at, w->steps[step].dims[a], in, &n);
+        if (!n) in[n++] = onnx_put_gap(w, step, a, at);
         wb__export_begin(w, "Concat", n, in);
         wb__export_put_int(w, "axis", a);
         y = wb__export_end(w);
@@ -221,14 +224,14 @@ static const char *joined(wb__exporter *w, int step, int a)
 
 /* Parts that follow one another along an axis, or one among zeros, or several that do not overlap,
  * whose sum it is */
-static const char *concat(wb__exporter *w, int step)
+static const char *onnx_put_concat(wb__exporter *w, int step)
 {
     const int n = w->steps[step].n_in, axis = n > 1 ? joined_axis(w, step) : -1;
     const wb_dtype t = wb__export_dtype_of(w, step);
-    if (axis >= 0) return joined(w, step, axis);
-    const char *y = padded(w, step, 0);
+    if (axis >= 0) return onnx_put_joined(w, step, axis);
+    const char *y = onnx_put_padded(w, step, 0);
     for (int k = 1; k < n; k++)
-        y = WB__PUT(w, t == WB_BOOL ? "Or" : "Add", y, padded(w, step, k));
+        y = WB__PUT(w, t == WB_BOOL ? "Or" : "Add", y, onnx_put_padded(w, step, k));
     return y;
 }
 
@@ -303,10 +306,10 @@ const char *wb__export_write_move(wb__exporter *w, int step)
     switch (x->op) {
     case WB__OP_reshape:
         return wb__export_reshaped(w, wb__export_value(w, of), x->ndim, wb__export_dims(w, step));
-    case WB__OP_permute: return permute(w, step, of);
-    case WB__OP_expand: return expand(w, step, of);
-    case WB__OP_slice: return slice(w, step, of);
-    case WB__OP_concat: return concat(w, step);
+    case WB__OP_permute: return onnx_put_permute(w, step, of);
+    case WB__OP_expand: return onnx_put_expand(w, step, of);
+    case WB__OP_slice: return onnx_put_slice(w, step, of);
+    case WB__OP_concat: return onnx_put_concat(w, step);
     default: return NULL;
     }
 }

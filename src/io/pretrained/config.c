@@ -88,13 +88,13 @@ static const struct {
 
 /* ---- the settings of each family ------------------------------------------------------------- */
 
-typedef enum { SIZE, SIZE_OR_NULL, NUMBER, ACTIVATION, FLAG_OFF, FIXED } setting_kind;
+typedef enum { SIZE, SIZE_OR_NULL, CONFIG_NUMBER, CONFIG_ACTIVATION, FLAG_OFF, FIXED } setting_kind;
 typedef struct {
     const char *key;
     setting_kind kind;
     size_t at;                          /* in wb__hub_config */
-    double otherwise;                   /* NUMBER: the value if the setting is missing */
-    const char *value;                  /* ACTIVATION: if it is missing. FIXED: the one value, which
+    double otherwise;                   /* CONFIG_NUMBER: the value if the setting is missing */
+    const char *value;           /* CONFIG_ACTIVATION: if it is missing. FIXED: the one value, which
                                            a missing setting has */
 } setting;
 #define AT(field) offsetof(wb__hub_config, field)
@@ -108,10 +108,10 @@ static const setting bert_settings[] = {
     {"intermediate_size", SIZE, .at = SIZE_OF(INNER)},
     {"max_position_embeddings", SIZE, .at = SIZE_OF(POSITIONS)},
     {"type_vocab_size", SIZE, .at = SIZE_OF(TYPES)},
-    {"hidden_act", ACTIVATION, .value = "gelu"},
-    {"hidden_dropout_prob", NUMBER, .at = AT(dropout), .otherwise = 0.1},
-    {"attention_probs_dropout_prob", NUMBER, .at = AT(attention_dropout), .otherwise = 0.1},
-    {"layer_norm_eps", NUMBER, .at = AT(eps), .otherwise = 1e-12},
+    {"hidden_act", CONFIG_ACTIVATION, .value = "gelu"},
+    {"hidden_dropout_prob", CONFIG_NUMBER, .at = AT(dropout), .otherwise = 0.1},
+    {"attention_probs_dropout_prob", CONFIG_NUMBER, .at = AT(attention_dropout), .otherwise = 0.1},
+    {"layer_norm_eps", CONFIG_NUMBER, .at = AT(eps), .otherwise = 1e-12},
     {"position_embedding_type", FIXED, .value = "absolute"},
     {"is_decoder", FIXED, .value = "false"},
     {0}};
@@ -122,9 +122,9 @@ static const setting distilbert_settings[] = {
     {"n_heads", SIZE, .at = AT(heads)},
     {"hidden_dim", SIZE, .at = SIZE_OF(INNER)},
     {"max_position_embeddings", SIZE, .at = SIZE_OF(POSITIONS)},
-    {"activation", ACTIVATION, .value = "gelu"},
-    {"dropout", NUMBER, .at = AT(dropout), .otherwise = 0.1},
-    {"attention_dropout", NUMBER, .at = AT(attention_dropout), .otherwise = 0.1},
+    {"activation", CONFIG_ACTIVATION, .value = "gelu"},
+    {"dropout", CONFIG_NUMBER, .at = AT(dropout), .otherwise = 0.1},
+    {"attention_dropout", CONFIG_NUMBER, .at = AT(attention_dropout), .otherwise = 0.1},
     {"sinusoidal_pos_embds", FIXED, .value = "false"},
     {0}};
 static const setting gpt2_settings[] = {
@@ -134,11 +134,11 @@ static const setting gpt2_settings[] = {
     {"n_head", SIZE, .at = AT(heads)},
     {"n_inner", SIZE_OR_NULL, .at = SIZE_OF(INNER)},
     {"n_positions", SIZE, .at = SIZE_OF(POSITIONS)},
-    {"activation_function", ACTIVATION, .value = "gelu_new"},
-    {"resid_pdrop", NUMBER, .at = AT(dropout), .otherwise = 0.1},
-    {"embd_pdrop", NUMBER, .at = AT(embed_dropout), .otherwise = 0.1},
-    {"attn_pdrop", NUMBER, .at = AT(attention_dropout), .otherwise = 0.1},
-    {"layer_norm_epsilon", NUMBER, .at = AT(eps), .otherwise = 1e-5},
+    {"activation_function", CONFIG_ACTIVATION, .value = "gelu_new"},
+    {"resid_pdrop", CONFIG_NUMBER, .at = AT(dropout), .otherwise = 0.1},
+    {"embd_pdrop", CONFIG_NUMBER, .at = AT(embed_dropout), .otherwise = 0.1},
+    {"attn_pdrop", CONFIG_NUMBER, .at = AT(attention_dropout), .otherwise = 0.1},
+    {"layer_norm_epsilon", CONFIG_NUMBER, .at = AT(eps), .otherwise = 1e-5},
     {"scale_attn_weights", FIXED, .value = "true"},
     {"scale_attn_by_inverse_layer_idx", FIXED, .value = "false"},
     {"tie_word_embeddings", FLAG_OFF, .at = AT(untied)},
@@ -152,7 +152,7 @@ static const setting common_settings[] = {
 
 /* Settings that change nothing of what the model computes here: names, tokens, training, choices of
  * the generation, heads that are not built, precision of a step. */
-static const char *const harmless[] = {
+static const char *const config_harmless[] = {
     "afn", "architectures", "attn_implementation", "bad_words_ids", "begin_suppress_tokens",
     "bos_token_id", "chunk_size_feed_forward", "classifier_dropout", "cls_token_id",
     "decoder_start_token_id", "directionality", "diversity_penalty", "do_sample", "dtype",
@@ -195,9 +195,9 @@ typedef struct {
     wb__hub_config *c;
     const wb__json *root;
     wb__text wrong;
-} reading;
+} config_reading;
 
-static void add_value(wb__text *t, const wb__json *v)
+static void config_add_value(wb__text *t, const wb__json *v)
 {
     const char *text = wb__json_text(v);
     if (!v) wb__text_add(t, "missing");
@@ -212,35 +212,35 @@ static void add_value(wb__text *t, const wb__json *v)
                                                                : "an object");
 }
 
-static void refuse(reading *r, const char *key, const wb__json *v, const char *cure)
+static void config_refuse(config_reading *r, const char *key, const wb__json *v, const char *cure)
 {
     enum { MOST = 6000 };
     if (r->wrong.length > MOST) return;
     wb__text_add(&r->wrong, "\n  \"%.100s\" is ", key);
-    add_value(&r->wrong, v);
+    config_add_value(&r->wrong, v);
     wb__text_add(&r->wrong, "; %s", cure);
 }
 
-static void read_size(reading *r, const setting *s, const wb__json *v)
+static void config_read_size(config_reading *r, const setting *s, const wb__json *v)
 {
     const int64_t n = wb__json_integer(v);
     if (s->kind == SIZE_OR_NULL && (!v || wb__json_is(v, WB__JSON_NULL))) return;
     memcpy((char *)r->c + s->at, &n, sizeof n);
     if (!wb__json_is(v, WB__JSON_INTEGER) || n < 1 || n > INT_MAX)
-        refuse(r, s->key, v, "it is a number from 1 to 2147483647");
+        config_refuse(r, s->key, v, "it is a number from 1 to 2147483647");
 }
 
-static void read_number(reading *r, const setting *s, const wb__json *v)
+static void config_read_number(config_reading *r, const setting *s, const wb__json *v)
 {
     const bool real = wb__json_is(v, WB__JSON_REAL), eps = s->at == AT(eps);
     const double x = !v ? s->otherwise : real ? v->is.real : (double)wb__json_integer(v);
     memcpy((char *)r->c + s->at, &x, sizeof x);
     if ((v && !real && !wb__json_is(v, WB__JSON_INTEGER)) || !(x >= 0 && x < 1) || (eps && x == 0))
-        refuse(r, s->key, v, eps ? "it is a number above 0 and below 1"
-                                 : "it is a probability, from 0 and below 1");
+        config_refuse(r, s->key, v, eps ? "it is a number above 0 and below 1"
+                                        : "it is a probability, from 0 and below 1");
 }
 
-static void read_activation(reading *r, const setting *s, const wb__json *v)
+static void read_activation(config_reading *r, const setting *s, const wb__json *v)
 {
     static const struct { const char *name; wb_function f; } known[] = {
         {"gelu", wb_gelu_erf}, {"gelu_new", wb_gelu}, {"gelu_pytorch_tanh", wb_gelu},
@@ -252,61 +252,63 @@ static void read_activation(reading *r, const setting *s, const wb__json *v)
             r->c->activation = known[i].f;
             return;
         }
-    refuse(r, s->key, v, "known are gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu, "
-                         "swish and tanh");
+    config_refuse(r, s->key, v,
+                  "known are gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu, "
+                  "swish and tanh");
 }
 
-static void read_fixed(reading *r, const setting *s, const wb__json *v)
+static void config_read_fixed(config_reading *r, const setting *s, const wb__json *v)
 {
     wb__text found = {0};
-    add_value(&found, v);
+    config_add_value(&found, v);
     const char *text = wb__json_text(v) ? wb__json_text(v) : found.text;
     const bool empty = wb__json_is(v, WB__JSON_OBJECT) && !wb__json_members(v);
     const bool nothing = wb__json_is(v, WB__JSON_NULL) && strcmp(s->value, "true");
     if (v && text && strcmp(text, s->value) && !(empty && !strcmp(s->value, "{}")) && !nothing) {
         char cure[80];
         snprintf(cure, sizeof cure, "this library computes %s", s->value);
-        refuse(r, s->key, v, cure);
+        config_refuse(r, s->key, v, cure);
     }
     if (found.failed) r->wrong.failed = true;
     wb__free(found.text);
 }
 
-static void read_setting(reading *r, const setting *s, const wb__json *v)
+static void config_read_setting(config_reading *r, const setting *s, const wb__json *v)
 {
     switch (s->kind) {
-    case SIZE: case SIZE_OR_NULL: read_size(r, s, v); break;
-    case NUMBER: read_number(r, s, v); break;
-    case ACTIVATION: read_activation(r, s, v); break;
-    case FIXED: read_fixed(r, s, v); break;
+    case SIZE: case SIZE_OR_NULL: config_read_size(r, s, v); break;
+    case CONFIG_NUMBER: config_read_number(r, s, v); break;
+    case CONFIG_ACTIVATION: read_activation(r, s, v); break;
+    case FIXED: config_read_fixed(r, s, v); break;
     case FLAG_OFF: {
         const bool off = wb__json_is(v, WB__JSON_FALSE);
         memcpy((char *)r->c + s->at, &off, sizeof off);
         if (v && !off && !wb__json_is(v, WB__JSON_TRUE))
-            refuse(r, s->key, v, "it is true or false");
+            config_refuse(r, s->key, v, "it is true or false");
     }
     }
 }
 
-static bool has_key(const setting *list, const char *key)
+static bool config_has_key(const setting *list, const char *key)
 {
     while (list->key && strcmp(list->key, key)) list++;
     return list->key;
 }
 
-static void read_settings(reading *r, const setting *own)
+static void config_read_settings(config_reading *r, const setting *own)
 {
     const wb__json *v;
-    for (const setting *s = own; s->key; s++) read_setting(r, s, wb__json_get(r->root, s->key));
+    for (const setting *s = own; s->key; s++)
+        config_read_setting(r, s, wb__json_get(r->root, s->key));
     for (const setting *s = common_settings; s->key; s++)
-        read_setting(r, s, wb__json_get(r->root, s->key));
+        config_read_setting(r, s, wb__json_get(r->root, s->key));
     WB__JSON_EACH_MEMBER(r->root, v, i) {
         const char *key = wb__json_key(v);
         size_t k = 0;
-        while (k < WB__COUNT(harmless) && strcmp(harmless[k], key)) k++;
-        if (*key != '_' && k == WB__COUNT(harmless) && !has_key(own, key) &&
-            !has_key(common_settings, key))
-            refuse(r, key, v, "no such setting is known: remove it if it changes nothing");
+        while (k < WB__COUNT(config_harmless) && strcmp(config_harmless[k], key)) k++;
+        if (*key != '_' && k == WB__COUNT(config_harmless) && !config_has_key(own, key) &&
+            !config_has_key(common_settings, key))
+            config_refuse(r, key, v, "no such setting is known: remove it if it changes nothing");
     }
 }
 
@@ -340,7 +342,7 @@ static bool read_family(const char *folder, const wb__json *root, wb__hub_config
 }
 
 /* What holds for several settings, or for none of the file. */
-static void complete(reading *r)
+static void config_complete(config_reading *r)
 {
     wb__hub_config *c = r->c;
     const int64_t width = c->sizes[WB__HUB_WIDTH];
@@ -356,12 +358,12 @@ int wb__hub_config_read(const char *folder, wb__hub_config *c)
 {
     wb__json *root = wb__hub_json(folder, "config.json");
     if (!root) return wb_error_code();
-    reading r = {.c = c, .root = root};
+    config_reading r = {.c = c, .root = root};
     if (!read_family(folder, root, c)) return wb__free(root), wb_error_code();
-    read_settings(&r, c->family == &bert   ? bert_settings
-                      : c->family == &gpt2 ? gpt2_settings
-                                           : distilbert_settings);
-    complete(&r);
+    config_read_settings(&r, c->family == &bert   ? bert_settings
+                             : c->family == &gpt2 ? gpt2_settings
+                                                  : distilbert_settings);
+    config_complete(&r);
     int status = r.wrong.failed ? wb__fail(WB_ERROR_MEMORY, NULL) : 0;
     if (!status && r.wrong.length)
         status = wb__fail(WB_ERROR_UNSUPPORTED, "%s/config.json: settings of \"%s\" are wrong, or "

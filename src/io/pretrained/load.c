@@ -11,29 +11,30 @@
 /* Layers of a container that is being made; `failed` if one could not be made. */
 typedef struct { wb_layer **layers; int n; bool failed; } layer_list;
 
-static void add(layer_list *list, const char *name, wb_layer *layer)
+static void pretrained_add(layer_list *list, const char *name, wb_layer *layer)
 {
     wb_layer *named = layer && !list->failed ? (wb_named)(name, layer) : NULL;
     if (named) list->layers[list->n++] = named;
     else list->failed = true;
 }
 
-static wb_layer *table(int64_t n, int64_t width, wb_dtype dtype)
+static wb_layer *pretrained_table(int64_t n, int64_t width, wb_dtype dtype)
 {
     return wb_Embedding(n, width, .init = wb__init_empty, .dtype = dtype);
 }
 
-static wb_layer *dense(int64_t in, int64_t out, wb_function activation, bool bias, wb_dtype dtype)
+static wb_layer *pretrained_dense(int64_t in, int64_t out, wb_function activation, bool bias,
+                                  wb_dtype dtype)
 {
     return wb_Dense(in, out, activation, .bias = bias, .init = wb__init_empty, .dtype = dtype);
 }
 
-static wb_layer *norm(const wb__hub_config *c, wb_dtype dtype)
+static wb_layer *pretrained_norm(const wb__hub_config *c, wb_dtype dtype)
 {
     return wb_LayerNorm({c->sizes[WB__HUB_WIDTH]}, .eps = c->eps, .dtype = dtype);
 }
 
-static wb_layer *block(const wb__hub_config *c, wb_dtype dtype)
+static wb_layer *pretrained_block(const wb__hub_config *c, wb_dtype dtype)
 {
     wb_layer *layers[7];
     layer_list list = {.layers = layers};
@@ -41,39 +42,42 @@ static wb_layer *block(const wb__hub_config *c, wb_dtype dtype)
     wb_layer *attention = wb_MultiHeadAttention(
         width, c->heads, .causal = c->family->causal, .bias = true, .init = wb__init_empty,
         .dropout = c->attention_dropout, .dtype = dtype);
-    add(&list, "attention", attention);
+    pretrained_add(&list, "attention", attention);
     if (c->dropout > 0 && c->family->drops_attention)
-        add(&list, "dropout1", wb_Dropout(c->dropout));
-    add(&list, "norm1", norm(c, dtype));
-    add(&list, "dense1", dense(width, inner, c->activation, true, dtype));
-    add(&list, "dense2", dense(inner, width, NULL, true, dtype));
-    if (c->dropout > 0) add(&list, "dropout2", wb_Dropout(c->dropout));
-    add(&list, "norm2", norm(c, dtype));
+        pretrained_add(&list, "dropout1", wb_Dropout(c->dropout));
+    pretrained_add(&list, "norm1", pretrained_norm(c, dtype));
+    pretrained_add(&list, "dense1", pretrained_dense(width, inner, c->activation, true, dtype));
+    pretrained_add(&list, "dense2", pretrained_dense(inner, width, NULL, true, dtype));
+    if (c->dropout > 0) pretrained_add(&list, "dropout2", wb_Dropout(c->dropout));
+    pretrained_add(&list, "norm2", pretrained_norm(c, dtype));
     return list.failed ? NULL : wb__transformer_block(c->family->norm_first, list.n, list.layers);
 }
 
 static void add_layers(layer_list *list, const wb__hub_config *c, wb_dtype dtype)
 {
     const int64_t width = c->sizes[WB__HUB_WIDTH], vocabulary = c->sizes[WB__HUB_VOCABULARY];
-    add(list, "tokens", table(vocabulary, width, dtype));
-    add(list, "positions", table(c->sizes[WB__HUB_POSITIONS], width, dtype));
-    if (c->sizes[WB__HUB_TYPES]) add(list, "types", table(c->sizes[WB__HUB_TYPES], width, dtype));
-    if (!c->family->norm_first) add(list, "embed_norm", norm(c, dtype));
-    if (c->embed_dropout > 0) add(list, "dropout", wb_Dropout(c->embed_dropout));
+    pretrained_add(list, "tokens", pretrained_table(vocabulary, width, dtype));
+    pretrained_add(list, "positions", pretrained_table(c->sizes[WB__HUB_POSITIONS], width, dtype));
+    if (c->sizes[WB__HUB_TYPES])
+        pretrained_add(list, "types", pretrained_table(c->sizes[WB__HUB_TYPES], width, dtype));
+    if (!c->family->norm_first) pretrained_add(list, "embed_norm", pretrained_norm(c, dtype));
+    if (c->embed_dropout > 0) pretrained_add(list, "dropout", wb_Dropout(c->embed_dropout));
     for (int64_t i = 0; i < c->blocks && !list->failed; i++) {
         char name[32];
         snprintf(name, sizeof name, "block%lld", (long long)i);
-        add(list, name, block(c, dtype));
+        pretrained_add(list, name, pretrained_block(c, dtype));
     }
-    if (c->family->norm_first) add(list, "norm", norm(c, dtype));
+    if (c->family->norm_first) pretrained_add(list, "norm", pretrained_norm(c, dtype));
     if (c->pooling < WB__TOKENS_KINDS)
-        add(list, "pooling", wb__token_pool(c->pooling, c->normalise));
-    if (c->pooler) add(list, "pooler", dense(width, width, wb_tanh, true, dtype));
-    if (c->head) add(list, "head", dense(width, vocabulary, NULL, false, dtype));
+        pretrained_add(list, "pooling", wb__token_pool(c->pooling, c->normalise));
+    if (c->pooler)
+        pretrained_add(list, "pooler", pretrained_dense(width, width, wb_tanh, true, dtype));
+    if (c->head)
+        pretrained_add(list, "head", pretrained_dense(width, vocabulary, NULL, false, dtype));
 }
 
 /* Makes the model, with parameters whose values are not set. NULL with the error set. */
-static wb_layer *make(const wb__hub_config *c, wb_dtype dtype)
+static wb_layer *pretrained_make(const wb__hub_config *c, wb_dtype dtype)
 {
     enum { OTHERS = 9 };                /* the most layers that are no blocks */
     layer_list list = {wb__alloc((size_t)(c->blocks + OTHERS) * sizeof *list.layers), 0, false};
@@ -90,7 +94,7 @@ static wb_layer *make(const wb__hub_config *c, wb_dtype dtype)
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* Writes the values of the file to the parameter. Returns 0 or an error code. */
-static int put_values(wb_layer *model, const wb__hub_parameter *p)
+static int pretrained_put_values(wb_layer *model, const wb__hub_parameter *p)
 {
     const wb__child *child = wb__child_at("load_pretrained", model, p->path, NULL);
     if (!child) return wb_error_code();
@@ -123,7 +127,7 @@ static int set_output(const char *folder, int64_t output, wb__hub_config *c)
                                 "pooler", folder, c->family->type);
 }
 
-static wb_layer *load(const char *folder, const wb__hub_config *c)
+static wb_layer *pretrained_load(const char *folder, const wb__hub_config *c)
 {
     wb__hub_weights w = {0};
     wb__hub_parameters all = {0};
@@ -131,9 +135,9 @@ static wb_layer *load(const char *folder, const wb__hub_config *c)
     wb_layer *model = NULL;
     int status = wb__hub_weights_read(folder, &w);
     if (!status) status = wb__hub_match(folder, c, &w, &all, &dtype);
-    if (!status) model = make(c, dtype);
+    if (!status) model = pretrained_make(c, dtype);
     for (int i = 0; model && i < all.n; i++)
-        if (put_values(model, &all.rows[i])) model = NULL;
+        if (pretrained_put_values(model, &all.rows[i])) model = NULL;
     wb__hub_parameters_free(&all);
     wb__hub_weights_free(&w);
     return model;
@@ -155,7 +159,7 @@ wb_layer *wb_load_pretrained_with(const char *folder, const wb_load_pretrained_o
     int status = o.output == WB_PRETRAINED_SENTENCES ? wb__hub_sentences_read(folder, &base, &c)
                                                      : wb__hub_config_read(folder, &c);
     if (!status) status = set_output(folder, o.output, &c);
-    wb_layer *model = status ? NULL : load(base ? base : folder, &c);
+    wb_layer *model = status ? NULL : pretrained_load(base ? base : folder, &c);
     wb__free(base);
     return wb__frame_end(f, model);
 }

@@ -7,14 +7,14 @@
 
 /* Returns the last word of a module's type, such as "Pooling" of
  * "sentence_transformers.models.Pooling"; "" if there is none. */
-static const char *kind_of(const wb__json *module)
+static const char *sentences_kind_of(const wb__json *module)
 {
     const char *type = wb__json_text(wb__json_get(module, "type"));
     const char *dot = type ? strrchr(type, '.') : NULL;
     return dot ? dot + 1 : type ? type : "";
 }
 
-static int unknown(const char *file, const char *what, const char *name)
+static int sentences_unknown(const char *file, const char *what, const char *name)
 {
     return wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s \"%.200s\"; a Transformer, Pooling (cls, mean, "
                     "max or mean_sqrt_len) and Normalize are known, in this order", file, what,
@@ -22,7 +22,7 @@ static int unknown(const char *file, const char *what, const char *name)
 }
 
 /* Returns FOLDER/PATH, for the path of a module; the caller frees it. NULL with the error set. */
-static char *folder_of(const char *folder, const wb__json *module)
+static char *sentences_folder_of(const char *folder, const wb__json *module)
 {
     const char *path = wb__json_text(wb__json_get(module, "path"));
     if (path && !*path) return wb__strdup(folder);
@@ -32,8 +32,8 @@ static char *folder_of(const char *folder, const wb__json *module)
 }
 
 /* Sets the pooling of c by the member of the file. Returns 0 or an error code. */
-static int read_member(const char *file, const char *key, const wb__json *v, wb__hub_config *c,
-                       int *chosen)
+static int sentences_read_member(const char *file, const char *key, const wb__json *v,
+                                 wb__hub_config *c, int *chosen)
 {
     static const struct { const char *key, *name; wb__token_pool_kind kind; } kinds[] = {
         {"pooling_mode_cls_token", "cls", WB__TOKENS_FIRST},
@@ -56,7 +56,8 @@ static int read_member(const char *file, const char *key, const wb__json *v, wb_
         ++*chosen;
         return 0;
     }
-    return !mode && wb__json_is(v, WB__JSON_FALSE) ? 0 : unknown(file, "the setting", key);
+    return !mode && wb__json_is(v, WB__JSON_FALSE) ? 0
+                                                   : sentences_unknown(file, "the setting", key);
 }
 
 static int read_pooling(const char *folder, wb__hub_config *c)
@@ -67,7 +68,7 @@ static int read_pooling(const char *folder, wb__hub_config *c)
     char *file = root ? wb__printf("%s/config.json", folder) : NULL;
     if (!file) status = wb__error_or(WB_ERROR_MEMORY);
     if (!status) WB__JSON_EACH_MEMBER(root, v, i) {
-        status = read_member(file, wb__json_key(v), v, c, &chosen);
+        status = sentences_read_member(file, wb__json_key(v), v, c, &chosen);
         if (status) break;
     }
     if (!status && chosen != 1)
@@ -90,11 +91,11 @@ int wb__hub_sentences_read(const char *folder, char **base, wb__hub_config *c)
     if (!root) return wb_error_code();
     snprintf(file, sizeof file, "%.500s/modules.json", folder);
     WB__JSON_EACH(root, module, i) {
-        if (i > 2 || strcmp(kind_of(module), order[i])) {
-            status = unknown(file, "has a module", kind_of(module));
+        if (i > 2 || strcmp(sentences_kind_of(module), order[i])) {
+            status = sentences_unknown(file, "has a module", sentences_kind_of(module));
             break;
         }
-        char *path = folder_of(folder, module);
+        char *path = sentences_folder_of(folder, module);
         if (!path) status = wb_error_code();
         else if (!i && !(status = wb__hub_config_read(path, c))) *base = wb__strdup(path);
         else if (i == 1) status = read_pooling(path, c);

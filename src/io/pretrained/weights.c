@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINES_MOST = 50, LIST_MOST = 7000 };     /* limits of an error's list: lines, bytes */
-enum { NAME_MOST = 160 };       /* more than any name of a parameter has, with a prefix */
+enum { WEIGHTS_LINES_MOST = 50, WEIGHTS_LIST_MOST = 7000 }; /* limits of an error's list: lines,
+                                                             * bytes */
+enum { WEIGHTS_NAME_MOST = 160 }; /* more than any name of a parameter has, with a prefix */
 #define ONE_FILE "model.safetensors"
 #define INDEX "model.safetensors.index.json"
 
@@ -26,7 +27,7 @@ void wb__hub_weights_free(wb__hub_weights *w)
     *w = (wb__hub_weights){0};
 }
 
-static int add_file(const char *folder, const char *name, wb__hub_weights *w, int *capacity)
+static int weights_add_file(const char *folder, const char *name, wb__hub_weights *w, int *capacity)
 {
     if (!wb__reserve(&w->files, capacity, w->n_files + 1, sizeof *w->files)) return WB_ERROR_MEMORY;
     char *path = wb__printf("%s/%s", folder, name);
@@ -38,7 +39,7 @@ static int add_file(const char *folder, const char *name, wb__hub_weights *w, in
 
 /* Reads the files of the index, and checks that each tensor is in the file that the index has for
  * it, and no other one. Returns 0 or an error code. */
-static int read_index(const char *folder, wb__hub_weights *w)
+static int weights_read_index(const char *folder, wb__hub_weights *w)
 {
     enum { FILES_MOST = 1000 };
     wb__json *root = wb__hub_json(folder, INDEX);
@@ -56,7 +57,7 @@ static int read_index(const char *folder, wb__hub_weights *w)
                               file ? file : "", FILES_MOST);
         else if (k == w->n_files) {
             names[k] = file;
-            status = add_file(folder, file, w, &capacity);
+            status = weights_add_file(folder, file, w, &capacity);
         }
         if (!status && !wb__table_find(&w->files[k], wb__json_key(v)))
             status = wb__fail(WB_ERROR_FORMAT, "%s/%s: has no tensor \"%.200s\", which " INDEX
@@ -73,7 +74,7 @@ static int read_index(const char *folder, wb__hub_weights *w)
     return status;
 }
 
-static int by_name(const void *a, const void *b)
+static int weights_by_name(const void *a, const void *b)
 {
     return strcmp((*(const wb__entry *const *)a)->name, (*(const wb__entry *const *)b)->name);
 }
@@ -85,8 +86,8 @@ int wb__hub_weights_read(const char *folder, wb__hub_weights *w)
     *w = (wb__hub_weights){0};
     char *one = wb__printf("%s/" ONE_FILE, folder), *index = wb__printf("%s/" INDEX, folder);
     if (!one || !index) status = WB_ERROR_MEMORY;
-    else if (wb__os_is_there(one)) status = add_file(folder, ONE_FILE, w, &capacity);
-    else if (wb__os_is_there(index)) status = read_index(folder, w);
+    else if (wb__os_is_there(one)) status = weights_add_file(folder, ONE_FILE, w, &capacity);
+    else if (wb__os_is_there(index)) status = weights_read_index(folder, w);
     else
         status = wb__fail(WB_ERROR_FILE, "%s: has no " ONE_FILE " and no " INDEX ", which have the "
                           "values of a model; other files of values are not read", folder);
@@ -99,24 +100,24 @@ int wb__hub_weights_read(const char *folder, wb__hub_weights *w)
     if (!w->entries || !w->used) return WB_ERROR_MEMORY;
     for (int i = 0; i < w->n_files; i++)
         for (int k = 0; k < w->files[i].n; k++) w->entries[w->n++] = &w->files[i].entries[k];
-    if (w->n) qsort(w->entries, (size_t)w->n, sizeof *w->entries, by_name);
+    if (w->n) qsort(w->entries, (size_t)w->n, sizeof *w->entries, weights_by_name);
     return 0;
 }
 
-static int find(const wb__hub_weights *w, const char *name)
+static int weights_find(const wb__hub_weights *w, const char *name)
 {
     const wb__entry key = {.name = (char *)(uintptr_t)name}, *of = &key;
     const wb__entry **at =
-        w->n ? bsearch(&of, w->entries, (size_t)w->n, sizeof *w->entries, by_name) : NULL;
+        w->n ? bsearch(&of, w->entries, (size_t)w->n, sizeof *w->entries, weights_by_name) : NULL;
     return at ? (int)(at - w->entries) : -1;
 }
 
 int wb__hub_find(const wb__hub_weights *w, const char *prefix, const char *name)
 {
-    char full[NAME_MOST];
-    const int at = find(w, name);
+    char full[WEIGHTS_NAME_MOST];
+    const int at = weights_find(w, name);
     snprintf(full, sizeof full, "%s%s", prefix, name);
-    return at >= 0 ? at : find(w, full);
+    return at >= 0 ? at : weights_find(w, full);
 }
 
 /* ---- parameters ------------------------------------------------------------------------------ */
@@ -132,7 +133,7 @@ void wb__hub_parameters_free(wb__hub_parameters *p)
 }
 
 /* Returns `name` with the number in place of its "%d"; the caller frees it. */
-static char *numbered(const char *name, int64_t block)
+static char *weights_numbered(const char *name, int64_t block)
 {
     const char *d = strstr(name, "%d");
     if (!d) return wb__strdup(name);
@@ -140,12 +141,12 @@ static char *numbered(const char *name, int64_t block)
 }
 
 /* Adds the tensor FILE.`tensor` of a row, with the path PATH.`parameter`. */
-static bool add(wb__hub_parameters *out, const wb__hub_row *row, int64_t block, const char *tensor,
-                const char *parameter, wb__hub_parameter p)
+static bool weights_add(wb__hub_parameters *out, const wb__hub_row *row, int64_t block,
+                        const char *tensor, const char *parameter, wb__hub_parameter p)
 {
     if (!wb__reserve(&out->rows, &out->capacity, out->n + 1, sizeof *out->rows)) return false;
     const bool in_block = strstr(row->file, "%d");
-    char *file = numbered(row->file, block);
+    char *file = weights_numbered(row->file, block);
     static const char *const projections[] = {".q_proj", ".k_proj", ".v_proj"};
     p.file = file ? wb__printf("%s.%s", file, tensor) : NULL;
     p.path = in_block ? wb__printf("layers.block%lld.layers.%s%s.%s", (long long)block, row->layer,
@@ -156,45 +157,45 @@ static bool add(wb__hub_parameters *out, const wb__hub_row *row, int64_t block, 
     return p.file && p.path;
 }
 
-static bool add_row(wb__hub_parameters *out, const wb__hub_config *c, const wb__hub_row *row,
-                    int64_t block)
+static bool weights_add_row(wb__hub_parameters *out, const wb__hub_config *c,
+                            const wb__hub_row *row, int64_t block)
 {
     const int64_t o = c->sizes[row->out], i = c->sizes[row->in];
     const bool joined = row->kind == WB__HUB_JOINED, turned = joined || row->kind == WB__HUB_TURNED;
     const int parts = joined ? 3 : 1;
     if (row->kind == WB__HUB_NORM)
-        return add(out, row, block, "weight", "scale",
-                   (wb__hub_parameter){.ndim = 1, .dims = {o}, .parts = 1}) &&
-               add(out, row, block, "bias", "bias",
-                   (wb__hub_parameter){.ndim = 1, .dims = {o}, .parts = 1});
+        return weights_add(out, row, block, "weight", "scale",
+                           (wb__hub_parameter){.ndim = 1, .dims = {o}, .parts = 1}) &&
+               weights_add(out, row, block, "bias", "bias",
+                           (wb__hub_parameter){.ndim = 1, .dims = {o}, .parts = 1});
     for (int part = 0; part < parts; part++) {
         const wb__hub_parameter weight = {.ndim = 2, .turned = turned, .part = part, .parts = parts,
                                           .dims = {turned ? i : o, turned ? parts * o : i}};
         const wb__hub_parameter bias = {.ndim = 1, .dims = {parts * o}, .part = part,
                                         .parts = parts};
-        if (!add(out, row, block, "weight", "weight", weight)) return false;
+        if (!weights_add(out, row, block, "weight", "weight", weight)) return false;
         if (row->kind != WB__HUB_TABLE && row->kind != WB__HUB_HEAD &&
-            !add(out, row, block, "bias", "bias", bias))
+            !weights_add(out, row, block, "bias", "bias", bias))
             return false;
     }
     return true;
 }
 
 /* Whether the model of c has the layer of the row. */
-static bool has_row(const wb__hub_config *c, const wb__hub_row *row)
+static bool weights_has_row(const wb__hub_config *c, const wb__hub_row *row)
 {
     if (!strcmp(row->layer, "pooler")) return c->pooler;
     if (!strcmp(row->layer, "head")) return c->head && c->untied;
     return true;
 }
 
-static bool list_parameters(const wb__hub_config *c, wb__hub_parameters *out)
+static bool weights_list_parameters(const wb__hub_config *c, wb__hub_parameters *out)
 {
     const wb__hub_row *row = c->family->rows;
     for (; row->file; row++) {
         const int64_t n = strstr(row->file, "%d") ? c->blocks : 1;
-        for (int64_t b = 0; b < n && has_row(c, row); b++)
-            if (!add_row(out, c, row, b)) return false;
+        for (int64_t b = 0; b < n && weights_has_row(c, row); b++)
+            if (!weights_add_row(out, c, row, b)) return false;
     }
     return true;
 }
@@ -203,12 +204,12 @@ static bool list_parameters(const wb__hub_config *c, wb__hub_parameters *out)
 
 typedef struct { wb__text list; int n_wrong, n_listed; } findings;
 
-static void report(findings *f, const char *format, ...) WB__PRINTF(2, 3);
-static void report(findings *f, const char *format, ...)
+static void weights_report(findings *f, const char *format, ...) WB__PRINTF(2, 3);
+static void weights_report(findings *f, const char *format, ...)
 {
     va_list list;
     f->n_wrong++;
-    if (f->list.length > LIST_MOST || f->n_listed == LINES_MOST) return;
+    if (f->list.length > WEIGHTS_LIST_MOST || f->n_listed == WEIGHTS_LINES_MOST) return;
     f->n_listed++;
     va_start(list, format);
     wb__text_add(&f->list, "\n  ");
@@ -218,18 +219,19 @@ static void report(findings *f, const char *format, ...)
 
 /* Returns the index of the tensor of a parameter; -1: none. Files of older models name the tensors
  * of a norm "gamma" and "beta". */
-static int index_of(const wb__hub_weights *w, const wb__hub_config *c, const wb__hub_parameter *p)
+static int weights_index_of(const wb__hub_weights *w, const wb__hub_config *c,
+                            const wb__hub_parameter *p)
 {
     const int at = wb__hub_find(w, c->family->prefix, p->file);
     const char *dot = strrchr(p->file, '.'), *norm = strstr(p->file, "LayerNorm.");
     if (at >= 0 || !norm) return at;
-    char old[NAME_MOST];
+    char old[WEIGHTS_NAME_MOST];
     snprintf(old, sizeof old, "%.*s.%s", (int)(dot - p->file), p->file,
              strcmp(dot, ".weight") ? "beta" : "gamma");
     return wb__hub_find(w, c->family->prefix, old);
 }
 
-static void shape_text(const wb__hub_parameter *p, char *text, size_t bytes)
+static void weights_shape_text(const wb__hub_parameter *p, char *text, size_t bytes)
 {
     if (p->ndim == 1) snprintf(text, bytes, "[%lld]", (long long)p->dims[0]);
     else snprintf(text, bytes, "[%lld,%lld]", (long long)p->dims[0], (long long)p->dims[1]);
@@ -239,10 +241,10 @@ static void match_one(findings *f, const wb__hub_config *c, wb__hub_weights *w,
                       wb__hub_parameter *p, wb_dtype *dtype)
 {
     char shape[48];
-    const int at = index_of(w, c, p);
-    shape_text(p, shape, sizeof shape);
+    const int at = weights_index_of(w, c, p);
+    weights_shape_text(p, shape, sizeof shape);
     if (at < 0) {
-        if (!p->part) report(f, "\"%.200s\", %s, is missing", p->file, shape);
+        if (!p->part) weights_report(f, "\"%.200s\", %s, is missing", p->file, shape);
         return;
     }
     const wb__entry *e = w->entries[at];
@@ -252,13 +254,13 @@ static void match_one(findings *f, const wb__hub_config *c, wb__hub_weights *w,
     const bool same = e->ndim == p->ndim && e->dims[0] == p->dims[0] &&
                       (p->ndim == 1 || e->dims[1] == p->dims[1]);
     if (p->part || (same && *dtype && e->dtype == *dtype)) return;
-    report(f, "\"%.200s\" is %s; the model has %s %s", e->name, wb__entry_describe(e), shape,
-           *dtype ? wb_dtype_name(*dtype) : "of a floating dtype");
+    weights_report(f, "\"%.200s\" is %s; the model has %s %s", e->name, wb__entry_describe(e),
+                   shape, *dtype ? wb_dtype_name(*dtype) : "of a floating dtype");
 }
 
 /* Whether a tensor that is no parameter is known: a constant of the computation, a head or pooler
  * that is left out. */
-static bool is_known(const wb__hub_config *c, const char *name)
+static bool weights_is_known(const wb__hub_config *c, const char *name)
 {
     const char *prefix = c->family->prefix;
     const char *bare = wb__begins(name, prefix) ? name + strlen(prefix) : name;
@@ -289,9 +291,10 @@ static void report_others(findings *f, const wb__hub_config *c, const wb__hub_we
     for (int i = 0; i < w->n; i++) {
         const wb__entry *e = w->entries[i];
         if (i && !strcmp(e->name, w->entries[i - 1]->name))
-            report(f, "\"%.200s\" is in two files", e->name);
-        else if (!w->used[i] && !is_known(c, e->name) && !is_tied_head(c, e, tokens))
-            report(f, "\"%.200s\", %s, is not in the model", e->name, wb__entry_describe(e));
+            weights_report(f, "\"%.200s\" is in two files", e->name);
+        else if (!w->used[i] && !weights_is_known(c, e->name) && !is_tied_head(c, e, tokens))
+            weights_report(f, "\"%.200s\", %s, is not in the model", e->name,
+                           wb__entry_describe(e));
     }
 }
 
@@ -304,7 +307,7 @@ int wb__hub_match(const char *folder, const wb__hub_config *c, wb__hub_weights *
     if (c->blocks > w->n)
         return wb__fail(WB_ERROR_FORMAT, "%s: config.json has %lld blocks, and there are %d "
                         "tensors", folder, (long long)c->blocks, w->n);
-    if (!list_parameters(c, out)) return wb__error_or(WB_ERROR_MEMORY);
+    if (!weights_list_parameters(c, out)) return wb__error_or(WB_ERROR_MEMORY);
     for (int i = 0; i < out->n; i++) match_one(&f, c, w, &out->rows[i], dtype);
     report_others(&f, c, w, out->rows[0].entry);
     int status = f.list.failed ? wb__fail(WB_ERROR_MEMORY, NULL) : 0;

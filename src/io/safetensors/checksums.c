@@ -11,9 +11,9 @@
 #define CURE                                                                                    \
     " (if a program changed them on purpose, it should leave out the note \"" WB__SUMS_KEY "\")"
 
-enum { DIGITS = 8, CHUNK = 4 << 20, AHEAD = 8 };
+enum { DIGITS = 8, CHECKSUMS_CHUNK = 4 << 20, AHEAD = 8 };
 
-static const char front[] = "{\"__metadata__\":{\"" WB__SUMS_KEY "\":\"";
+static const char checksums_front[] = "{\"__metadata__\":{\"" WB__SUMS_KEY "\":\"";
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
@@ -36,15 +36,15 @@ static void put_digits(char *to, uint32_t sum)
  * Returns 0 if the header does not begin with the note. */
 static size_t digits_at(const char *header, size_t length, size_t *digits)
 {
-    const size_t at = sizeof front - 1;
+    const size_t at = sizeof checksums_front - 1;
     *digits = 0;
-    if (length < at || memcmp(header, front, at)) return 0;
+    if (length < at || memcmp(header, checksums_front, at)) return 0;
     while (at + *digits < length && header[at + *digits] != '"') ++*digits;
     return at;
 }
 
 /* Returns the checksum of the header. The digits of the note, at offset `at`, count as zeros. */
-static uint32_t sum_of(const char *header, size_t length, size_t at, size_t digits)
+static uint32_t checksums_sum_of(const char *header, size_t length, size_t at, size_t digits)
 {
     static const char zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
     uint32_t sum = wb__crc32(0, header, at);
@@ -59,13 +59,13 @@ void wb__sums_fill(char *header, size_t length, int n, const uint32_t *sums)
 {
     size_t digits, at = digits_at(header, length, &digits);
     if (!at || digits != ((size_t)n + 1) * DIGITS) return;
-    put_digits(header + at, sum_of(header, length, at, digits));
+    put_digits(header + at, checksums_sum_of(header, length, at, digits));
     for (int i = 0; i < n; i++) put_digits(header + at + (size_t)(i + 1) * DIGITS, sums[i]);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static bool read_digits(const char *from, uint32_t *sum)
+static bool checksums_read_digits(const char *from, uint32_t *sum)
 {
     *sum = 0;
     for (int i = 0; i < DIGITS; i++) {
@@ -84,9 +84,10 @@ int wb__sums_read(wb__table *t, const char *path, const char *header, size_t len
     size_t digits, at = digits_at(header, length, &digits);
     uint32_t sum;
     if (!at || digits != ((size_t)t->n + 1) * DIGITS) return 0;
-    bool good = read_digits(header + at, &sum) && sum == sum_of(header, length, at, digits);
+    bool good = checksums_read_digits(header + at, &sum) &&
+                sum == checksums_sum_of(header, length, at, digits);
     for (int i = 0; good && i < t->n; i++)
-        good = read_digits(header + at + (size_t)(i + 1) * DIGITS, &t->entries[i].sum);
+        good = checksums_read_digits(header + at + (size_t)(i + 1) * DIGITS, &t->entries[i].sum);
     t->summed = good;
     if (good) return 0;
     return wb__fail(WB_ERROR_FORMAT,
@@ -97,47 +98,51 @@ int wb__sums_read(wb__table *t, const char *path, const char *header, size_t len
 
 /* The values are summed in chunks by several threads. The checksums of a tensor's chunks are
  * combined afterwards. The system is asked to read the next chunks ahead. */
-typedef struct { const wb__entry *entry; int64_t at, bytes; uint32_t sum; } chunk;
-typedef struct { const wb__table *table; chunk *chunks; int64_t n; } summing;
+typedef struct { const wb__entry *entry; int64_t at, bytes; uint32_t sum; } checksums_chunk;
+typedef struct { const wb__table *table; checksums_chunk *chunks; int64_t n; } summing;
 
-static const uint8_t *bytes_of(const chunk *p) { return (const uint8_t *)p->entry->data + p->at; }
+static const uint8_t *checksums_bytes_of(const checksums_chunk *p)
+{
+    return (const uint8_t *)p->entry->data + p->at;
+}
 
 static int by_position(const void *a, const void *b)
 {
-    const uint8_t *x = bytes_of(a), *y = bytes_of(b);
+    const uint8_t *x = checksums_bytes_of(a), *y = checksums_bytes_of(b);
     return x < y ? -1 : x > y;
 }
 
-static void sum_chunk(void *ctx, int64_t i)
+static void checksums_sum_chunk(void *ctx, int64_t i)
 {
     const summing *s = ctx;
-    chunk *p = &s->chunks[i];
+    checksums_chunk *p = &s->chunks[i];
     for (int64_t k = i ? i + AHEAD : 0; k <= i + AHEAD && k < s->n; k++)
         if (s->table->mapping)
-            wb__map_ahead(s->table->mapping, bytes_of(&s->chunks[k]), s->chunks[k].bytes);
-    p->sum = wb__crc32(0, bytes_of(p), (size_t)p->bytes);
+            wb__map_ahead(s->table->mapping, checksums_bytes_of(&s->chunks[k]), s->chunks[k].bytes);
+    p->sum = wb__crc32(0, checksums_bytes_of(p), (size_t)p->bytes);
 }
 
-static int64_t cut(const wb__table *t, chunk *into)
+static int64_t checksums_cut(const wb__table *t, checksums_chunk *into)
 {
     int64_t n = 0;
     for (int i = 0; i < t->n; i++) {
         const wb__entry *e = &t->entries[i];
-        for (int64_t at = 0; e->data && at < e->bytes; at += CHUNK, n++)
-            if (into) into[n] = (chunk){e, at, WB__MIN(CHUNK, e->bytes - at), 0};
+        for (int64_t at = 0; e->data && at < e->bytes; at += CHECKSUMS_CHUNK, n++)
+            if (into) into[n] = (checksums_chunk){e, at, WB__MIN(CHECKSUMS_CHUNK, e->bytes - at),
+                                                  0};
     }
     return n;
 }
 
 int wb__sums_check(const wb__table *t, const char *path)
 {
-    int64_t n = t->summed ? cut(t, NULL) : 0;
+    int64_t n = t->summed ? checksums_cut(t, NULL) : 0;
     if (!n) return 0;
-    chunk *chunks = wb__alloc_zero((size_t)n, sizeof *chunks);
+    checksums_chunk *chunks = wb__alloc_zero((size_t)n, sizeof *chunks);
     if (!chunks) return WB_ERROR_MEMORY;
-    cut(t, chunks);
+    checksums_cut(t, chunks);
     qsort(chunks, (size_t)n, sizeof *chunks, by_position);
-    wb__parallel_waiting(n, sum_chunk, &(summing){t, chunks, n});
+    wb__parallel_waiting(n, checksums_sum_chunk, &(summing){t, chunks, n});
     int status = 0;
     for (int64_t i = 0; !status && i < n;) {
         const wb__entry *e = chunks[i].entry;

@@ -23,14 +23,14 @@
     X(F8_E4M3FNUZ, 8, UNKNOWN) X(F8_E5M2FNUZ, 8, UNKNOWN)
 typedef struct { const char *name; int bits; wb_dtype dtype; } known_dtype;
 #define ROW(name, bits, dtype) {#name, bits, dtype},
-static const known_dtype dtypes[] = {DTYPES(ROW)};
+static const known_dtype safetensors_dtypes[] = {DTYPES(ROW)};
 #undef ROW
 
 /* Returns the row of a dtype by its name; NULL: the format has no dtype of that name. */
-static const known_dtype *dtype_named(const char *name)
+static const known_dtype *safetensors_dtype_named(const char *name)
 {
-    for (size_t i = 0; i < WB__COUNT(dtypes); i++)
-        if (!strcmp(dtypes[i].name, name)) return &dtypes[i];
+    for (size_t i = 0; i < WB__COUNT(safetensors_dtypes); i++)
+        if (!strcmp(safetensors_dtypes[i].name, name)) return &safetensors_dtypes[i];
     return NULL;
 }
 
@@ -43,8 +43,8 @@ wb__narrow_int wb__st_narrow(const wb__entry *e)
 
 const char *wb__st_dtype_name(wb_dtype dtype)
 {
-    for (size_t i = 0; dtype && i < WB__COUNT(dtypes); i++)
-        if (dtypes[i].dtype == dtype) return dtypes[i].name;
+    for (size_t i = 0; dtype && i < WB__COUNT(safetensors_dtypes); i++)
+        if (safetensors_dtypes[i].dtype == dtype) return safetensors_dtypes[i].name;
     return "";
 }
 
@@ -61,24 +61,24 @@ static int64_t file_offset(int64_t at) { return WB__ST_HEADER_BEGINS + at; }
 #define BAD(s, ...) wb__map_fail((s)->m, file_offset((s)->at), __VA_ARGS__)
 
 /* Skips spaces and returns the next character; 0 at the end of the header, or for a zero byte. */
-static int next(scanner *s)
+static int safetensors_next(scanner *s)
 {
     while (s->at < s->n && strchr(" \t\r\n", s->text[s->at]) && s->text[s->at]) s->at++;
     return s->at < s->n ? s->text[s->at] : 0;
 }
 
-static int expect(scanner *s, char c, const char *where)
+static int safetensors_expect(scanner *s, char c, const char *where)
 {
-    int found = next(s);
+    int found = safetensors_next(s);
     if (found == c) return s->at++, 0;
     if (s->at >= s->n) return BAD(s, "the header ends where a '%c' should be, %s", c, where);
     if (found < ' ' || found > '~') return BAD(s, "a '%c' should be here, %s", c, where);
     return BAD(s, "a '%c' should be here, %s; found '%c'", c, where, found);
 }
 
-static int read_text(scanner *s, wb__text *t, const char *where)
+static int safetensors_read_text(scanner *s, wb__text *t, const char *where)
 {
-    int status = expect(s, '"', where);
+    int status = safetensors_expect(s, '"', where);
     if (status) return status;
     const char *text = (const char *)s->text, *end = text + s->n, *reason = "";
     const char *at = text + s->at, *stop = at;
@@ -90,12 +90,12 @@ static int read_text(scanner *s, wb__text *t, const char *where)
     s->at = at - text;
     if (n < 0) return BAD(s, "%s", reason);
     t->text[t->length = (size_t)n] = 0;
-    return expect(s, '"', "at the end of a text");
+    return safetensors_expect(s, '"', "at the end of a text");
 }
 
-static int read_count(scanner *s, int64_t *value, const char *what)
+static int safetensors_read_count(scanner *s, int64_t *value, const char *what)
 {
-    int c = next(s);
+    int c = safetensors_next(s);
     int64_t begin = s->at;
     *value = 0;
     if (c == '-') return BAD(s, "%s is negative", what);
@@ -113,26 +113,26 @@ static int read_count(scanner *s, int64_t *value, const char *what)
 }
 
 /* Called after an element of an object or list. If a comma follows, skips it and returns true. */
-static bool another(scanner *s)
+static bool safetensors_another(scanner *s)
 {
-    if (next(s) != ',') return false;
+    if (safetensors_next(s) != ',') return false;
     s->at++;
     return true;
 }
 
 /* ---- a tensor -------------------------------------------------------------------------------- */
 
-typedef struct { int64_t shape; bool overflow; uint64_t elements; } measures;
+typedef struct { int64_t shape; bool overflow; uint64_t elements; } safetensors_measures;
 
-static int read_shape(scanner *s, wb__entry *t, measures *z)
+static int safetensors_read_shape(scanner *s, wb__entry *t, safetensors_measures *z)
 {
-    int status = expect(s, '[', "where a shape begins");
+    int status = safetensors_expect(s, '[', "where a shape begins");
     int64_t n = 0;
-    *z = (measures){.shape = s->at - 1, .elements = 1};
-    bool more = !status && next(s) != ']';
-    for (; more && !status; more = !status && another(s), n++) {
+    *z = (safetensors_measures){.shape = s->at - 1, .elements = 1};
+    bool more = !status && safetensors_next(s) != ']';
+    for (; more && !status; more = !status && safetensors_another(s), n++) {
         int64_t d;
-        status = read_count(s, &d, "a dimension");
+        status = safetensors_read_count(s, &d, "a dimension");
         if (status) break;
         if (n < WB_MAX_DIMS) t->dims[n] = d;
         if (d && z->elements > UINT64_MAX / (uint64_t)d) z->overflow = true;
@@ -140,25 +140,26 @@ static int read_shape(scanner *s, wb__entry *t, measures *z)
     }
     t->ndim = (int)WB__MIN(n, WB_MAX_DIMS);
     t->axes = (int)WB__MIN(n, INT32_MAX);
-    return status ? status : expect(s, ']', "where a shape ends");
+    return status ? status : safetensors_expect(s, ']', "where a shape ends");
 }
 
 static int read_offsets(scanner *s, wb__entry *t)
 {
     int64_t end;
-    int status = expect(s, '[', "where data_offsets begin");
-    if (!status) status = read_count(s, &t->begin, "an offset");
-    if (!status) status = expect(s, ',', "between the two offsets");
-    if (!status) status = read_count(s, &end, "an offset");
+    int status = safetensors_expect(s, '[', "where data_offsets begin");
+    if (!status) status = safetensors_read_count(s, &t->begin, "an offset");
+    if (!status) status = safetensors_expect(s, ',', "between the two offsets");
+    if (!status) status = safetensors_read_count(s, &end, "an offset");
     if (!status && end < t->begin)
         status = BAD(s, "tensor \"%.200s\": it ends before it begins", t->name);
     if (status) return status;
     t->bytes = end - t->begin;
-    return expect(s, ']', "after the two offsets");
+    return safetensors_expect(s, ']', "after the two offsets");
 }
 
 /* Checks that dtype and shape give the same number of bytes as the offsets. */
-static int check_size(scanner *s, wb__entry *t, const known_dtype *dtype, const measures *z)
+static int safetensors_check_size(scanner *s, wb__entry *t, const known_dtype *dtype,
+                                  const safetensors_measures *z)
 {
     s->at = z->shape;
     if (z->overflow || z->elements > UINT64_MAX / 64)
@@ -178,19 +179,20 @@ static int check_size(scanner *s, wb__entry *t, const known_dtype *dtype, const 
     return 0;
 }
 
-static int read_tensor(scanner *s, wb__entry *t)
+static int safetensors_read_tensor(scanner *s, wb__entry *t)
 {
     static const char *const keys[] = {"dtype", "shape", "data_offsets"};
     const known_dtype *dtype = NULL;
-    measures z = {0};
+    safetensors_measures z = {0};
     unsigned seen = 0;
     int64_t begin = s->at;
-    int status = expect(s, '{', "where a tensor is described");
-    for (bool more = !status && next(s) != '}'; more && !status; more = !status && another(s)) {
+    int status = safetensors_expect(s, '{', "where a tensor is described");
+    for (bool more = !status && safetensors_next(s) != '}'; more && !status;
+         more = !status && safetensors_another(s)) {
         int64_t at = s->at;
         unsigned k = 0;
-        status = read_text(s, &s->key, "around a key");
-        if (!status) status = expect(s, ':', "after a key");
+        status = safetensors_read_text(s, &s->key, "around a key");
+        if (!status) status = safetensors_expect(s, ':', "after a key");
         if (status) break;
         while (k < 3 && strcmp(s->key.text, keys[k])) k++;
         if (k == 3 || seen & (1u << k)) {
@@ -199,22 +201,22 @@ static int read_tensor(scanner *s, wb__entry *t)
                        t->name, k == 3 ? "an unknown" : "a second", s->key.text);
         }
         seen |= 1u << k;
-        if (k == 1) status = read_shape(s, t, &z);
+        if (k == 1) status = safetensors_read_shape(s, t, &z);
         if (k == 2) status = read_offsets(s, t);
         if (k) continue;
-        (void)next(s);
+        (void)safetensors_next(s);
         at = s->at;
-        status = read_text(s, &s->word, "around a dtype");
-        if (!status && !(dtype = dtype_named(s->word.text))) {
+        status = safetensors_read_text(s, &s->word, "around a dtype");
+        if (!status && !(dtype = safetensors_dtype_named(s->word.text))) {
             s->at = at;
             return BAD(s, "tensor \"%.200s\": unknown dtype \"%.40s\"", t->name, s->word.text);
         }
     }
-    if (!status) status = expect(s, '}', "after a tensor's description");
+    if (!status) status = safetensors_expect(s, '}', "after a tensor's description");
     if (status) return status;
     if (seen == 7) {
         int64_t end = s->at;
-        status = check_size(s, t, dtype, &z);
+        status = safetensors_check_size(s, t, dtype, &z);
         s->at = end;
         return status;
     }
@@ -224,23 +226,24 @@ static int read_tensor(scanner *s, wb__entry *t)
 
 /* ---- the whole header ------------------------------------------------------------------------ */
 
-static int by_key(const void *a, const void *b)
+static int safetensors_by_key(const void *a, const void *b)
 {
     return strcmp(((const wb__note *)a)->key, ((const wb__note *)b)->key);
 }
 
 static int read_notes(scanner *s, wb__table *st)
 {
-    int status = expect(s, '{', "where the metadata begin");
+    int status = safetensors_expect(s, '{', "where the metadata begin");
     int64_t begin = s->at;
-    for (bool more = !status && next(s) != '}'; more && !status; more = !status && another(s)) {
-        status = read_text(s, &s->key, "around a key");
-        if (!status) status = expect(s, ':', "after a key");
-        if (!status) status = read_text(s, &s->word, "since metadata are texts");
+    for (bool more = !status && safetensors_next(s) != '}'; more && !status;
+         more = !status && safetensors_another(s)) {
+        status = safetensors_read_text(s, &s->key, "around a key");
+        if (!status) status = safetensors_expect(s, ':', "after a key");
+        if (!status) status = safetensors_read_text(s, &s->word, "since metadata are texts");
         if (!status) status = wb__table_add_note(st, s->key.text, s->word.text);
     }
-    if (!status) status = expect(s, '}', "after the metadata");
-    if (st->n_notes) qsort(st->notes, (size_t)st->n_notes, sizeof *st->notes, by_key);
+    if (!status) status = safetensors_expect(s, '}', "after the metadata");
+    if (st->n_notes) qsort(st->notes, (size_t)st->n_notes, sizeof *st->notes, safetensors_by_key);
     for (int i = 1; !status && i < st->n_notes; i++) {
         if (strcmp(st->notes[i - 1].key, st->notes[i].key)) continue;
         s->at = begin;
@@ -249,16 +252,17 @@ static int read_notes(scanner *s, wb__table *st)
     return status;
 }
 
-static int read_all(scanner *s, wb__table *st)
+static int safetensors_read_all(scanner *s, wb__table *st)
 {
     bool notes = false;
     if (s->text[0] != '{') return BAD(s, "the header does not begin with {");
-    int status = expect(s, '{', "where the header begins");
-    for (bool more = !status && next(s) != '}'; more && !status; more = !status && another(s)) {
-        (void)next(s);
+    int status = safetensors_expect(s, '{', "where the header begins");
+    for (bool more = !status && safetensors_next(s) != '}'; more && !status;
+         more = !status && safetensors_another(s)) {
+        (void)safetensors_next(s);
         int64_t at = s->at;
-        status = read_text(s, &s->key, "around a name");
-        if (!status) status = expect(s, ':', "after a name");
+        status = safetensors_read_text(s, &s->key, "around a name");
+        if (!status) status = safetensors_expect(s, ':', "after a name");
         if (status) break;
         if (!strcmp(s->key.text, "__metadata__")) {
             if (notes) return s->at = at, BAD(s, "a second __metadata__");
@@ -269,10 +273,10 @@ static int read_all(scanner *s, wb__table *st)
         wb__entry *t = wb__table_add(st, s->key.text);
         if (!t) return WB_ERROR_MEMORY;
         t->data = s->text + at;
-        status = read_tensor(s, t);
+        status = safetensors_read_tensor(s, t);
     }
-    if (!status) status = expect(s, '}', "where the header ends");
-    (void)next(s);
+    if (!status) status = safetensors_expect(s, '}', "where the header ends");
+    (void)safetensors_next(s);
     return !status && s->at < s->n ? BAD(s, "something follows the header's last }") : status;
 }
 
@@ -285,7 +289,7 @@ static int by_offset(const void *a, const void *b)
 
 /* Sorts the entries by offset and checks for repeated names, overlaps and gaps. Here `data` of an
  * entry points to its name in the header. */
-static int check_table(scanner *s, wb__table *st)
+static int safetensors_check_table(scanner *s, wb__table *st)
 {
     wb__table_sort(st);
     for (int i = 1; i < st->n; i++) {
@@ -309,8 +313,8 @@ static int check_table(scanner *s, wb__table *st)
 int wb__st_header(const wb__mapping *m, int64_t n, wb__table *st)
 {
     scanner s = {.m = m, .text = m->data + WB__ST_HEADER_BEGINS, .n = n};
-    int status = read_all(&s, st);
-    if (!status) status = check_table(&s, st);
+    int status = safetensors_read_all(&s, st);
+    if (!status) status = safetensors_check_table(&s, st);
     for (int i = 0; i < st->n; i++) st->entries[i].data = NULL;
     wb__free(s.key.text);
     wb__free(s.word.text);

@@ -20,7 +20,7 @@ static uint64_t header_length(const wb__mapping *m)
     return n;
 }
 
-static int read_header(wb__mapping *m, wb__table *st)
+static int safetensors_read_header(wb__mapping *m, wb__table *st)
 {
     int64_t at = 0;
     if (!wb__map_take(m, &at, WB__ST_HEADER_BEGINS, "the header's length")) return wb_error_code();
@@ -37,7 +37,7 @@ static int read_header(wb__mapping *m, wb__table *st)
 
 /* Sets `data` of the entries, which are sorted by offset, to their values. Checks that the file
  * ends behind the last value. */
-static int set_values(const wb__mapping *m, wb__table *st)
+static int safetensors_set_values(const wb__mapping *m, wb__table *st)
 {
     const int64_t begin = WB__ST_HEADER_BEGINS + (int64_t)header_length(m);
     const int64_t contents = m->bytes - begin;
@@ -81,9 +81,9 @@ static int widen_all(wb__table *st)
 int wb__st_table(wb__mapping *m, bool values, wb__table *out)
 {
     *out = (wb__table){0};
-    int status = read_header(m, out);
+    int status = safetensors_read_header(m, out);
     out->mapping = m;
-    if (!status && values) status = set_values(m, out);
+    if (!status && values) status = safetensors_set_values(m, out);
     if (!status && values && !out->summed) wb__map_ahead(m, m->data, m->bytes);
     if (!status && values) status = wb__sums_check(out, m->path);
     if (!status) status = widen_all(out);
@@ -114,7 +114,7 @@ static int by_width(const void *a, const void *b)
     return wide_x != wide_y ? (wide_x > wide_y ? -1 : 1) : strcmp(x->name, y->name);
 }
 
-static int check_names(int n, const wb__st_out *tensors)
+static int safetensors_check_names(int n, const wb__st_out *tensors)
 {
     const char **names = wb__alloc(((size_t)n + 1) * sizeof *names);
     if (!names) return WB_ERROR_MEMORY;
@@ -125,7 +125,7 @@ static int check_names(int n, const wb__st_out *tensors)
     return twice ? wb__fail(WB_ERROR_ARGUMENT, "save: two tensors are named \"%s\"", twice) : 0;
 }
 
-static void describe_tensor(wb__json_out *out, const wb__st_out *t, int64_t offset)
+static void safetensors_describe_tensor(wb__json_out *out, const wb__st_out *t, int64_t offset)
 {
     wb__json_put_key(out, t->name);
     wb__json_open(out, '{');
@@ -146,7 +146,7 @@ static void describe_tensor(wb__json_out *out, const wb__st_out *t, int64_t offs
  * in the order of `tensors`. NULL with the error set. */
 static char *header_text(int n, const wb__st_out *tensors, int n_notes, const wb__note *notes)
 {
-    wb__json_out out = {.status = check_names(n, tensors)};
+    wb__json_out out = {.status = safetensors_check_names(n, tensors)};
     char *blank = out.status ? NULL : wb__sums_blank(n);
     if (!blank) return NULL;
     wb__json_open(&out, '{');
@@ -158,7 +158,7 @@ static char *header_text(int n, const wb__st_out *tensors, int n_notes, const wb
     wb__json_close(&out, '}');
     int64_t offset = 0;
     for (int i = 0; i < n; i++) {
-        describe_tensor(&out, &tensors[i], offset);
+        safetensors_describe_tensor(&out, &tensors[i], offset);
         offset += tensors[i].bytes;
     }
     wb__json_close(&out, '}');
@@ -167,7 +167,7 @@ static char *header_text(int n, const wb__st_out *tensors, int n_notes, const wb
 
 /* Pads the header with spaces to *length bytes, a multiple of eight. Frees `text` or reuses its
  * block. The result may lack a final 0. NULL: `text` is NULL, or out of memory. */
-static char *padded(char *text, size_t *length)
+static char *safetensors_padded(char *text, size_t *length)
 {
     if (!text) return NULL;
     size_t n = strlen(text);
@@ -178,8 +178,8 @@ static char *padded(char *text, size_t *length)
 }
 
 /* Writes the header and the values, and sets sums[i] to the checksum of tensor i. */
-static int put_all(wb__writer *w, wb__st_put put, const char *text, size_t length, int n,
-                   const wb__st_out *tensors, uint32_t *sums)
+static int safetensors_put_all(wb__writer *w, wb__st_put put, const char *text, size_t length,
+                               int n, const wb__st_out *tensors, uint32_t *sums)
 {
     uint8_t bytes[WB__ST_HEADER_BEGINS];
     for (int i = 0; i < WB__ST_HEADER_BEGINS; i++)
@@ -199,20 +199,20 @@ static int put_all(wb__writer *w, wb__st_put put, const char *text, size_t lengt
 
 /* The header has the checksums of the values, so it is written again after the values. A pipe
  * cannot be rewritten. For a pipe, all is first written to /dev/null to compute the checksums. */
-static int write(wb__st_put put, const char *path, char *text, size_t length, int n,
-                 const wb__st_out *tensors, uint32_t *sums)
+static int safetensors_write(wb__st_put put, const char *path, char *text, size_t length, int n,
+                             const wb__st_out *tensors, uint32_t *sums)
 {
     wb__writer *w = wb__writer_open(path);
     if (!w) return wb_error_code();
     int status = 0;
     if (!wb__writer_patches(w)) {
         wb__writer *nowhere = wb__writer_open("/dev/null");
-        status = nowhere ? put_all(nowhere, put, text, length, n, tensors, sums)
+        status = nowhere ? safetensors_put_all(nowhere, put, text, length, n, tensors, sums)
                          : (int)wb_error_code();
         wb__writer_drop(nowhere);
         wb__sums_fill(text, length, n, sums);
     }
-    if (!status) status = put_all(w, put, text, length, n, tensors, sums);
+    if (!status) status = safetensors_put_all(w, put, text, length, n, tensors, sums);
     if (!status && wb__writer_patches(w)) {
         wb__sums_fill(text, length, n, sums);
         status = wb__writer_patch(w, WB__ST_HEADER_BEGINS, text, (int64_t)length);
@@ -227,14 +227,15 @@ int wb__st_save(wb__st_put put, const char *path, int n, wb__st_out *tensors, in
 {
     size_t length = 0;
     if (n > 1) qsort(tensors, (size_t)n, sizeof *tensors, by_width);
-    char *text = padded(header_text(n, tensors, n_notes, notes), &length);
+    char *text = safetensors_padded(header_text(n, tensors, n_notes, notes), &length);
     int status = text ? 0 : (int)wb_error_code();
     if (text && length > HEADER_MOST)
         status = wb__fail(WB_ERROR_UNSUPPORTED, "save: %s: its header would have %zu bytes; "
                           "readers of safetensors take %d.  The model's description is in it: the "
                           "constants of an ONNX model are too large", path, length, HEADER_MOST);
     uint32_t *sums = status ? NULL : wb__alloc_zero((size_t)WB__MAX(n, 1), sizeof *sums);
-    if (!status) status = sums ? write(put, path, text, length, n, tensors, sums) : WB_ERROR_MEMORY;
+    if (!status) status = sums ? safetensors_write(put, path, text, length, n, tensors,
+                                                   sums) : WB_ERROR_MEMORY;
     wb__free(sums);
     wb__free(text);
     return status;

@@ -15,7 +15,7 @@ static void decode_byte_level(wb__letters *l)
     for (int i = 0; i < l->n; i++) l->at[i].c = WB__RAW + (uint32_t)wb__letter_byte(l->at[i].c);
 }
 
-static int hex(uint32_t c)
+static int decode_hex(uint32_t c)
 {
     return c >= '0' && c <= '9' ? (int)c - '0' : c >= 'A' && c <= 'F' ? (int)c - 'A' + 10
            : c >= 'a' && c <= 'f' ? (int)c - 'a' + 10 : -1;
@@ -25,8 +25,8 @@ static void decode_byte_fallback(wb__letters *l)
 {
     const wb__letter *x = l->at;
     if (l->n != 6 || x[0].c != '<' || x[1].c != '0' || x[2].c != 'x' || x[5].c != '>') return;
-    if (hex(x[3].c) < 0 || hex(x[4].c) < 0) return;
-    l->at[0].c = WB__RAW + (uint32_t)(16 * hex(x[3].c) + hex(x[4].c));
+    if (decode_hex(x[3].c) < 0 || decode_hex(x[4].c) < 0) return;
+    l->at[0].c = WB__RAW + (uint32_t)(16 * decode_hex(x[3].c) + decode_hex(x[4].c));
     l->n = 1;
 }
 
@@ -98,7 +98,7 @@ static void strip_start(const wb__text_step *s, wb__decoding *d, wb__letters *l)
     l->n -= begin;
 }
 
-static bool step(const wb__text_step *s, wb__decoding *d)
+static bool decode_step(const wb__text_step *s, wb__decoding *d)
 {
     const bool first = !d->begun;
     switch (s->kind) {
@@ -118,11 +118,11 @@ static bool step(const wb__text_step *s, wb__decoding *d)
 
 /* ---- bytes that may be a part of a character ------------------------------------------------- */
 
-static void replacement(wb__text *text) { wb__text_raw(text, "\xef\xbf\xbd", 3); }
+static void decode_replacement(wb__text *text) { wb__text_raw(text, "\xef\xbf\xbd", 3); }
 
 /* Adds what the waiting bytes are; at the end of the text also an unfinished character, as
  * U+FFFD. */
-static void settle(wb__decoding *d, bool end, wb__text *text)
+static void decode_settle(wb__decoding *d, bool end, wb__text *text)
 {
     while (d->n) {
         bool open = false;
@@ -131,23 +131,23 @@ static void settle(wb__decoding *d, bool end, wb__text *text)
         else {
             n = wb__utf8_broken(d->bytes, (size_t)d->n, &open);
             if (open && !end) return;
-            replacement(text);
+            decode_replacement(text);
         }
         d->n -= n;
         memmove(d->bytes, d->bytes + n, (size_t)d->n);
     }
 }
 
-static void put(wb__decoding *d, uint32_t c, wb__text *text)
+static void decode_put(wb__decoding *d, uint32_t c, wb__text *text)
 {
     char bytes[4];
     if (c < WB__RAW) {
-        settle(d, true, text);
+        decode_settle(d, true, text);
         wb__text_raw(text, bytes, (size_t)wb__utf8_put(c, bytes));
         return;
     }
     d->bytes[d->n++] = (char)(c - WB__RAW);
-    settle(d, false, text);
+    decode_settle(d, false, text);
 }
 
 int wb__decode_token(const wb_tokenizer *t, wb__decoding *d, int64_t id, wb__text *text)
@@ -159,13 +159,13 @@ int wb__decode_token(const wb_tokenizer *t, wb__decoding *d, int64_t id, wb__tex
     if (e->special && !d->keep_special) return 0;
     d->word.n = 0;
     bool ok = wb__letters_text(&d->word, t->texts + e->decoded);
-    for (int i = 0; ok && i < t->decoders.n; i++) ok = step(&t->decoders.at[i], d);
+    for (int i = 0; ok && i < t->decoders.n; i++) ok = decode_step(&t->decoders.at[i], d);
     d->begun = true;
-    for (int i = 0; ok && i < d->word.n; i++) put(d, d->word.at[i].c, text);
+    for (int i = 0; ok && i < d->word.n; i++) decode_put(d, d->word.at[i].c, text);
     return ok && !text->failed ? 0 : wb__error_or(WB_ERROR_MEMORY);
 }
 
-void wb__decode_rest(wb__decoding *d, wb__text *text) { settle(d, true, text); }
+void wb__decode_rest(wb__decoding *d, wb__text *text) { decode_settle(d, true, text); }
 
 void wb__decoding_free(wb__decoding *d)
 {

@@ -39,7 +39,7 @@ static int32_t longest_at(const wb__finder *f, const wb__letters *l, int i, int 
     return found;
 }
 
-static bool has_class(const wb__letters *l, int i, int classes)
+static bool encode_has_class(const wb__letters *l, int i, int classes)
 {
     return i >= 0 && i < l->n && wb__unicode_classes(l->at[i].c) & classes;
 }
@@ -56,11 +56,11 @@ bool wb__find_added(const wb_tokenizer *t, const wb__finder *f, const wb__letter
         if (k < 0) continue;
         const wb__added *a = &t->added[k];
         if (a->single_word &&
-            (has_class(l, from - 1, WB__IS_WORD) || has_class(l, to, WB__IS_WORD)))
+            (encode_has_class(l, from - 1, WB__IS_WORD) || encode_has_class(l, to, WB__IS_WORD)))
             continue;
         from = WB__MAX(from, done);
-        while (a->lstrip && from > done && has_class(l, from - 1, WB__IS_SPACE)) from--;
-        while (a->rstrip && has_class(l, to, WB__IS_SPACE)) to++;
+        while (a->lstrip && from > done && encode_has_class(l, from - 1, WB__IS_SPACE)) from--;
+        while (a->rstrip && encode_has_class(l, to, WB__IS_SPACE)) to++;
         if (to <= from) continue;                   /* spaces that another token has taken */
         if ((from > done && !wb__pieces_add(pieces, done, from, -1)) ||
             !wb__pieces_add(pieces, from, to, a->id))
@@ -73,7 +73,7 @@ bool wb__find_added(const wb_tokenizer *t, const wb__finder *f, const wb__letter
 /* ---- the text -------------------------------------------------------------------------------- */
 
 /* Adds a piece of the raw text, normalised, to w->text, and its parts to w->pieces. */
-static bool add_piece(const wb_tokenizer *t, wb__text_work *w, wb__piece s)
+static bool encode_add_piece(const wb_tokenizer *t, wb__text_work *w, wb__piece s)
 {
     w->normal.n = w->found.n = 0;
     if (!wb__letters_copy(&w->normal, w->raw.at + s.begin, s.end - s.begin) ||
@@ -88,7 +88,7 @@ static bool add_piece(const wb_tokenizer *t, wb__text_work *w, wb__piece s)
     return wb__letters_copy(&w->text, w->normal.at, w->normal.n);
 }
 
-static bool prepare(const wb_tokenizer *t, wb__text_work *w, const char *text)
+static bool encode_prepare(const wb_tokenizer *t, wb__text_work *w, const char *text)
 {
     w->raw.n = w->text.n = w->pieces.n = w->more.n = 0;
     if (!wb__letters_read(&w->raw, text, strlen(text)) ||
@@ -97,7 +97,7 @@ static bool prepare(const wb_tokenizer *t, wb__text_work *w, const char *text)
     for (int i = 0; i < w->more.n; i++) {
         const wb__piece s = w->more.at[i];
         const int begin = w->text.n;
-        if (s.id < 0 ? !add_piece(t, w, s)
+        if (s.id < 0 ? !encode_add_piece(t, w, s)
                      : !wb__letters_copy(&w->text, w->raw.at + s.begin, s.end - s.begin) ||
                        !wb__pieces_add(&w->pieces, begin, w->text.n, s.id))
             return false;
@@ -107,7 +107,7 @@ static bool prepare(const wb_tokenizer *t, wb__text_work *w, const char *text)
 
 bool wb__tokenize(const wb_tokenizer *t, wb__text_work *w, const char *text, wb__tokens *out)
 {
-    if (!prepare(t, w, text)) return false;
+    if (!encode_prepare(t, w, text)) return false;
     for (int i = 0; i < w->pieces.n; i++) {
         const wb__piece s = w->pieces.at[i];
         const bool ok = s.id >= 0 ? wb__emit(t, &w->text, s.begin, s.end, s.id, out)

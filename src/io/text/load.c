@@ -10,26 +10,27 @@
 
 #include <string.h>
 
-static bool is_file(const char *path)
+static bool text_load_is_file(const char *path)
 {
     wb__os_about about;
     return wb__os_look(path, true, &about) && about.kind != WB__OS_FOLDER;
 }
 
 /* The path of a file beside another one. The caller frees it. */
-static char *beside(const char *path, const char *name)
+static char *text_load_beside(const char *path, const char *name)
 {
     const char *slash = strrchr(path, '/');
     return wb__printf("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
 }
 
 /* Reads a file of settings beside another one. *settings is NULL if there is none. */
-static int read_settings(const char *path, const char *name, wb__json **settings)
+static int text_load_read_settings(const char *path, const char *name, wb__json **settings)
 {
-    char *config = beside(path, name);
-    *settings = config && is_file(config) ? wb__json_file(config) : NULL;
-    const int status = !config || (is_file(config) && !*settings) ? wb__error_or(WB_ERROR_MEMORY)
-                                                                  : 0;
+    char *config = text_load_beside(path, name);
+    *settings = config && text_load_is_file(config) ? wb__json_file(config) : NULL;
+    const int status = !config || (text_load_is_file(config) && !*settings)
+                           ? wb__error_or(WB_ERROR_MEMORY)
+                           : 0;
     wb__free(config);
     return status;
 }
@@ -37,7 +38,7 @@ static int read_settings(const char *path, const char *name, wb__json **settings
 static int read_vocab_txt(wb_tokenizer *t, char *text, int64_t bytes)
 {
     wb__json *settings;
-    int status = read_settings(t->path, "tokenizer_config.json", &settings);
+    int status = text_load_read_settings(t->path, "tokenizer_config.json", &settings);
     if (!status) status = wb__read_vocab_txt(t, text, bytes, settings);
     wb__free(settings);
     return status;
@@ -47,8 +48,8 @@ static int read_vocab_json(wb_tokenizer *t, const wb__json *vocabulary)
 {
     wb__json *settings;
     int64_t bytes;
-    int status = read_settings(t->path, "tokenizer_config.json", &settings);
-    char *path = status ? NULL : beside(t->path, "merges.txt");
+    int status = text_load_read_settings(t->path, "tokenizer_config.json", &settings);
+    char *path = status ? NULL : text_load_beside(t->path, "merges.txt");
     char *merges = path ? wb__file_read(path, &bytes) : NULL;
     if (!status) status = merges ? wb__read_vocab_json(t, vocabulary, merges, bytes, settings)
                                  : wb__error_or(WB_ERROR_FILE);
@@ -60,7 +61,7 @@ static int read_vocab_json(wb_tokenizer *t, const wb__json *vocabulary)
 
 /* Reads a file by its contents: lines, an object of tokens and their ids, or another object. The
  * vocabulary of GPT-2 has a token "model", too. */
-static int read_file(wb_tokenizer *t)
+static int text_load_read_file(wb_tokenizer *t)
 {
     int64_t bytes;
     int status = 0;
@@ -84,20 +85,20 @@ static int read_file(wb_tokenizer *t)
 static int read_sentences(wb_tokenizer *t)
 {
     wb__json *settings;
-    int status = read_settings(t->path, "sentence_bert_config.json", &settings);
+    int status = text_load_read_settings(t->path, "sentence_bert_config.json", &settings);
     if (settings) status = wb__read_sentences(t, settings);
     wb__free(settings);
     return status;
 }
 
 /* The file of a folder that describes its tokenizer, or the path itself. The caller frees it. */
-static char *file_of(const char *path)
+static char *text_load_file_of(const char *path)
 {
     static const char *const names[] = {"tokenizer.json", "vocab.txt", "vocab.json"};
     if (!wb__is_folder(path)) return wb__strdup(path);
     for (size_t i = 0; i < WB__COUNT(names); i++) {
         char *file = wb__printf("%s/%s", path, names[i]);
-        if (!file || is_file(file)) return file;
+        if (!file || text_load_is_file(file)) return file;
         wb__free(file);
     }
     return wb__fail_null(WB_ERROR_FILE, "%s: no tokenizer.json, vocab.txt or vocab.json is in it",
@@ -110,16 +111,16 @@ wb_tokenizer *wb_load_tokenizer(const char *path)
     if (!wb__package_built(WB__PACKAGE_UTF8PROC))
         return wb__package_missing(WB__PACKAGE_UTF8PROC, "load_tokenizer", NULL), NULL;
     const wb__frame f = wb__frame_begin();
-    char *file = file_of(path);
+    char *file = text_load_file_of(path);
     wb_tokenizer *t = file ? wb__tokenizer_new(file) : NULL;
     const char *slash = file ? strrchr(file, '/') : NULL;
     if (t && !strcmp(slash ? slash + 1 : file, "merges.txt")) {
-        char *vocabulary = beside(file, "vocab.json");
+        char *vocabulary = text_load_beside(file, "vocab.json");
         wb__free(t->path);
         t->path = vocabulary;
         if (!vocabulary) t = NULL;
     }
     wb__free(file);
-    if (t && (read_file(t) || (wb__is_folder(path) && read_sentences(t)))) t = NULL;
+    if (t && (text_load_read_file(t) || (wb__is_folder(path) && read_sentences(t)))) t = NULL;
     return wb__frame_end(f, t);
 }

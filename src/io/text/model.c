@@ -8,7 +8,7 @@
 
 enum { BYTE_SPACE = 0x120 };            /* the letter of the byte ' ' (wb__byte_letter) */
 
-static bool is_blank(uint32_t c)
+static bool text_model_is_blank(uint32_t c)
 {
     return c == BYTE_SPACE || wb__unicode_classes(c) & WB__IS_SPACE;
 }
@@ -18,8 +18,8 @@ bool wb__emit(const wb_tokenizer *t, const wb__letters *l, int begin, int end, i
 {
     const wb__letter *at = l->at;
     int first = begin, last = end;
-    while (t->trim && first < end && is_blank(at[first].c)) first++;
-    while (t->trim && last > begin && is_blank(at[last - 1].c)) last--;
+    while (t->trim && first < end && text_model_is_blank(at[first].c)) first++;
+    while (t->trim && last > begin && text_model_is_blank(at[last - 1].c)) last--;
     if (first == begin + 1 && t->keep_first && !at[begin].begin) first = begin;
     const uint32_t from = first < end ? at[first].begin : at[end - 1].end;
     const uint32_t to = last > begin ? at[last - 1].end : at[begin].begin;
@@ -118,7 +118,8 @@ static uint64_t merge_key(int32_t a, int32_t b)
 
 static uint32_t rank_of(const wb__hashed *merge) { return (uint32_t)(merge->number >> 32); }
 
-static int unknown_part(const wb_tokenizer *t, const char *a, const char *b, const char *token)
+static int text_model_unknown_part(const wb_tokenizer *t, const char *a, const char *b,
+                                   const char *token)
 {
     wb__text message = {0};
     wb__text_foreign(&message, a);
@@ -141,7 +142,8 @@ int wb__merges_add(wb_tokenizer *t, const char *a, const char *b, int64_t rank)
     const int32_t x = wb__trie_value(&t->vocabulary, a), y = wb__trie_value(&t->vocabulary, b),
                   id = wb__trie_value(&t->vocabulary, both);
     const int status =
-        x < 0 || y < 0 || id < 0 ? unknown_part(t, a, b, x < 0 ? a : y < 0 ? b : both) : 0;
+        x < 0 || y < 0 || id < 0 ? text_model_unknown_part(t, a, b,
+                                                           x < 0 ? a : y < 0 ? b : both) : 0;
     wb__free(both);
     if (status) return status;
     wb__hashed *m = wb__hash_at(&t->merges, merge_key(x, y));
@@ -157,7 +159,7 @@ int wb__merges_add(wb_tokenizer *t, const char *a, const char *b, int64_t rank)
  * the heap stays small where a text repeats few pairs, however long it is. */
 
 /* Lower ranks come first, and of equal ones the symbol further left. */
-static bool before(const wb__list_head *x, const wb__list_head *y)
+static bool text_model_before(const wb__list_head *x, const wb__list_head *y)
 {
     return x->rank < y->rank || (x->rank == y->rank && x->at < y->at);
 }
@@ -165,7 +167,8 @@ static bool before(const wb__list_head *x, const wb__list_head *y)
 static void sift_up(wb__list_head *heap, int i)
 {
     const wb__list_head x = heap[i];
-    for (; i && before(&x, &heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+    for (; i && text_model_before(&x, &heap[(i - 1) / 2]); i = (i - 1) / 2)
+        heap[i] = heap[(i - 1) / 2];
     heap[i] = x;
 }
 
@@ -174,15 +177,15 @@ static void sift_down(wb__list_head *heap, int n, wb__list_head x)
 {
     int i = 0;
     for (int k; (k = 2 * i + 1) < n; i = k) {
-        k += k + 1 < n && before(&heap[k + 1], &heap[k]);
-        if (!before(&heap[k], &x)) break;
+        k += k + 1 < n && text_model_before(&heap[k + 1], &heap[k]);
+        if (!text_model_before(&heap[k], &x)) break;
         heap[i] = heap[k];
     }
     heap[i] = x;
 }
 
 /* Removes the first candidate, returns its merge and sets *at to its symbol. */
-static const wb__hashed *take_first(wb__text_work *w, int *at)
+static const wb__hashed *text_model_take_first(wb__text_work *w, int *at)
 {
     wb__candidate *c = &w->candidates[w->heap[0].candidate];
     const wb__hashed *m = c->merge;
@@ -197,7 +200,7 @@ static const wb__hashed *take_first(wb__text_work *w, int *at)
 
 /* Adds the candidate of symbol `at` and the symbol behind it, if a merge joins them: at the end of
  * the list of this merge, or as a new list. */
-static bool consider(const wb_tokenizer *t, wb__text_work *w, int at)
+static bool text_model_consider(const wb_tokenizer *t, wb__text_work *w, int at)
 {
     const int next = at < 0 ? w->n_symbols : w->symbols[at].next;
     if (next >= w->n_symbols) return true;
@@ -227,10 +230,10 @@ static bool merge_all(const wb_tokenizer *t, wb__text_work *w)
 {
     w->n_heap = w->n_candidates = 0;
     for (int i = 0; i + 1 < w->n_symbols; i++)
-        if (!consider(t, w, i)) return false;
+        if (!text_model_consider(t, w, i)) return false;
     while (w->n_heap) {
         int at;
-        const wb__hashed *m = take_first(w, &at);
+        const wb__hashed *m = text_model_take_first(w, &at);
         wb__symbol *left = &w->symbols[at], *right = &w->symbols[left->next];
         if (left->next >= w->n_symbols || merge_key(left->id, right->id) != m->key)
             continue;                   /* changed meanwhile */
@@ -239,7 +242,8 @@ static bool merge_all(const wb_tokenizer *t, wb__text_work *w)
         left->next = right->next;
         right->id = -1;
         if (left->next < w->n_symbols) w->symbols[left->next].previous = at;
-        if (!consider(t, w, left->previous) || !consider(t, w, at)) return false;
+        if (!text_model_consider(t, w, left->previous) || !text_model_consider(t, w, at))
+            return false;
     }
     return true;
 }

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static bool lower(const wb__letters *in, wb__letters *out)
+static bool text_normalise_lower(const wb__letters *in, wb__letters *out)
 {
     for (int i = 0; i < in->n; i++) {
         wb__letter x = in->at[i];
@@ -17,7 +17,7 @@ static bool lower(const wb__letters *in, wb__letters *out)
     return true;
 }
 
-static bool drop(const wb__letters *in, int classes, wb__letters *out)
+static bool text_normalise_drop(const wb__letters *in, int classes, wb__letters *out)
 {
     const bool ascii = classes & ~(WB__IS_MARK | WB__IS_NONSPACING);    /* ASCII has no marks */
     for (int i = 0; i < in->n; i++) {
@@ -28,7 +28,7 @@ static bool drop(const wb__letters *in, int classes, wb__letters *out)
     return true;
 }
 
-static bool clean(const wb__letters *in, wb__letters *out)
+static bool text_normalise_clean(const wb__letters *in, wb__letters *out)
 {
     for (int i = 0; i < in->n; i++) {
         wb__letter x = in->at[i];
@@ -54,7 +54,7 @@ static bool space_ideographs(const wb__letters *in, wb__letters *out)
     return true;
 }
 
-static bool strip(const wb__letters *in, bool left, bool right, wb__letters *out)
+static bool text_normalise_strip(const wb__letters *in, bool left, bool right, wb__letters *out)
 {
     int begin = 0, end = in->n;
     while (left && begin < end && wb__unicode_classes(in->at[begin].c) & WB__IS_SPACE) begin++;
@@ -62,8 +62,8 @@ static bool strip(const wb__letters *in, bool left, bool right, wb__letters *out
     return wb__letters_copy(out, in->at + begin, end - begin);
 }
 
-static bool replace(const wb__letters *in, const wb__letters *from, const wb__letters *to,
-                    wb__letters *out)
+static bool text_normalise_replace(const wb__letters *in, const wb__letters *from,
+                                   const wb__letters *to, wb__letters *out)
 {
     for (int i = 0; i < in->n;) {
         if (!from->n || !wb__letters_begin(in->at + i, in->n - i, from)) {
@@ -78,7 +78,7 @@ static bool replace(const wb__letters *in, const wb__letters *from, const wb__le
     return true;
 }
 
-static bool prepend(const wb__letters *in, const wb__letters *to, wb__letters *out)
+static bool text_normalise_prepend(const wb__letters *in, const wb__letters *to, wb__letters *out)
 {
     for (int k = 0; in->n && k < to->n; k++)
         if (!wb__letters_add(out, (wb__letter){to->at[k].c, in->at[0].begin, in->at[0].end}))
@@ -86,17 +86,17 @@ static bool prepend(const wb__letters *in, const wb__letters *to, wb__letters *o
     return wb__letters_copy(out, in->at, in->n);
 }
 
-static bool step(const wb__text_step *s, const wb__letters *in, wb__letters *out)
+static bool text_normalise_step(const wb__text_step *s, const wb__letters *in, wb__letters *out)
 {
     switch (s->kind) {
     case WB__NORMAL_FORM: return wb__unicode_normal(in, s->first, s->second, out);
-    case WB__LOWERCASE: return lower(in, out);
-    case WB__DROP: return drop(in, s->first, out);
-    case WB__CLEAN_TEXT: return clean(in, out);
+    case WB__LOWERCASE: return text_normalise_lower(in, out);
+    case WB__DROP: return text_normalise_drop(in, s->first, out);
+    case WB__CLEAN_TEXT: return text_normalise_clean(in, out);
     case WB__SPACE_IDEOGRAPHS: return space_ideographs(in, out);
-    case WB__STRIP: return strip(in, s->first, s->second, out);
-    case WB__REPLACE: return replace(in, &s->from, &s->to, out);
-    default: return prepend(in, &s->to, out);
+    case WB__STRIP: return text_normalise_strip(in, s->first, s->second, out);
+    case WB__REPLACE: return text_normalise_replace(in, &s->from, &s->to, out);
+    default: return text_normalise_prepend(in, &s->to, out);
     }
 }
 
@@ -104,7 +104,7 @@ bool wb__normalise_text(const wb__text_steps *s, wb__letters *text, wb__letters 
 {
     for (int i = 0; i < s->n; i++) {
         spare->n = 0;
-        if (!step(&s->at[i], text, spare)) return false;
+        if (!text_normalise_step(&s->at[i], text, spare)) return false;
         const wb__letters made = *spare;
         *spare = *text;
         *text = made;

@@ -5,7 +5,7 @@
 
 /* ---- templates ------------------------------------------------------------------------------- */
 
-static void add_part(wb__part_reader *r, wb__template *to, int32_t id, int64_t type)
+static void text_json_add_part(wb__part_reader *r, wb__template *to, int32_t id, int64_t type)
 {
     if (type < 0 || type > INT32_MAX) wb__part_bad(r, "type_id %lld", (long long)type);
     if (r->status) return;
@@ -18,49 +18,50 @@ static void add_part(wb__part_reader *r, wb__template *to, int32_t id, int64_t t
 
 /* Adds parts: each letter of `form` is A, B, or a place in `ids`, '0' or '1'; `types` has the type
  * of each as '0' or '1'. */
-static void add_parts(wb__part_reader *r, wb__template *to, const char *form, const char *types,
-                      const int32_t *ids)
+static void text_json_add_parts(wb__part_reader *r, wb__template *to, const char *form,
+                                const char *types, const int32_t *ids)
 {
     for (; *form; form++, types++)
-        add_part(r, to, *form == 'A' ? WB__FIRST : *form == 'B' ? WB__SECOND : ids[*form - '0'],
-                 *types - '0');
+        text_json_add_part(r, to,
+                           *form == 'A' ? WB__FIRST : *form == 'B' ? WB__SECOND : ids[*form - '0'],
+                           *types - '0');
 }
 
 void wb__template_plain(wb__part_reader *r)
 {
-    add_parts(r, &r->t->alone, "A", "0", NULL);
-    add_parts(r, &r->t->pair, "AB", "01", NULL);
+    text_json_add_parts(r, &r->t->alone, "A", "0", NULL);
+    text_json_add_parts(r, &r->t->pair, "AB", "01", NULL);
 }
 
 void wb__template_bert(wb__part_reader *r, const int32_t ids[2])
 {
-    add_parts(r, &r->t->alone, "0A1", "000", ids);
-    add_parts(r, &r->t->pair, "0A1B1", "00011", ids);
+    text_json_add_parts(r, &r->t->alone, "0A1", "000", ids);
+    text_json_add_parts(r, &r->t->pair, "0A1B1", "00011", ids);
 }
 
 void wb__template_roberta(wb__part_reader *r, const int32_t ids[2])
 {
-    add_parts(r, &r->t->alone, "0A1", "000", ids);
-    add_parts(r, &r->t->pair, "0A11B1", "000000", ids);
+    text_json_add_parts(r, &r->t->alone, "0A1", "000", ids);
+    text_json_add_parts(r, &r->t->pair, "0A11B1", "000000", ids);
 }
 
 /* Adds the ids of a special token, which the processor lists by its name. */
-static void add_special(wb__part_reader *r, wb__template *to, const wb__json *specials,
-                        const char *name, int64_t type)
+static void text_json_add_special(wb__part_reader *r, wb__template *to, const wb__json *specials,
+                                  const char *name, int64_t type)
 {
     const wb__json *ids = wb__json_get(wb__json_get(specials, name), "ids"), *id;
     if (!wb__json_count(ids)) wb__part_bad(r, "special_tokens has no ids of %.60s", name);
     WB__JSON_EACH(ids, id, i) {
         if (!wb__json_is(id, WB__JSON_INTEGER) || !wb__token_of(r->t, wb__json_integer(id)))
             wb__part_bad(r, "an id of %.60s is no id of a token", name);
-        add_part(r, to, (int32_t)wb__json_integer(id), type);
+        text_json_add_part(r, to, (int32_t)wb__json_integer(id), type);
     }
 }
 
 /* Reads a list of {"SpecialToken": {"id", "type_id"}} and {"Sequence": {"id", "type_id"}}. Each of
  * the `texts` texts occurs once. */
-static void read_list(wb__part_reader *r, wb__template *to, const wb__json *list, int texts,
-                      const wb__json *specials)
+static void text_json_read_list(wb__part_reader *r, wb__template *to, const wb__json *list,
+                                int texts, const wb__json *specials)
 {
     const wb__json *item;
     int found[2] = {0, 0};
@@ -72,10 +73,10 @@ static void read_list(wb__part_reader *r, wb__template *to, const wb__json *list
         const char *name = wb__part_text(r, of, "id", NULL);
         const int64_t type = wb__part_integer(r, of, "type_id", 0);
         const int k = strcmp(name, "B") == 0;
-        if (special) add_special(r, to, specials, name, type);
+        if (special) text_json_add_special(r, to, specials, name, type);
         else if (k || !strcmp(name, "A")) {
             found[k]++;
-            add_part(r, to, k ? WB__SECOND : WB__FIRST, type);
+            text_json_add_part(r, to, k ? WB__SECOND : WB__FIRST, type);
         } else wb__part_bad(r, "the sequence %.60s is neither A nor B", name);
     }
     if (found[0] != 1 || found[1] != texts - 1)
@@ -86,8 +87,8 @@ static void read_templates(wb__part_reader *r, const wb__json *p)
 {
     wb__part_keys(r, p, "type single pair special_tokens");
     const wb__json *specials = wb__json_get(p, "special_tokens");
-    read_list(r, &r->t->alone, wb__json_get(p, "single"), 1, specials);
-    read_list(r, &r->t->pair, wb__json_get(p, "pair"), 2, specials);
+    text_json_read_list(r, &r->t->alone, wb__json_get(p, "single"), 1, specials);
+    text_json_read_list(r, &r->t->pair, wb__json_get(p, "pair"), 2, specials);
 }
 
 /* The id of ["[SEP]", 102]. */
@@ -223,14 +224,15 @@ void wb__read_vocabulary(wb__part_reader *r, const wb__json *vocabulary)
 }
 
 /* Copies a text of the model to a field of the tokenizer. */
-static void keep_text(wb__part_reader *r, char **field, const char *text)
+static void text_json_keep_text(wb__part_reader *r, char **field, const char *text)
 {
     wb__free(*field);
     *field = wb__strdup(text);
     if (!*field && !r->status) r->status = WB_ERROR_MEMORY;
 }
 
-static void read_unknown(wb__part_reader *r, const wb__json *p, const char *by_default, bool must)
+static void text_json_read_unknown(wb__part_reader *r, const wb__json *p, const char *by_default,
+                                   bool must)
 {
     const char *token = wb__part_text(r, p, "unk_token", by_default);
     if (!*token && !must) return;
@@ -246,9 +248,9 @@ static void read_wordpiece(wb__part_reader *r, const wb__json *p)
     if (most < 0) wb__part_bad(r, "max_input_chars_per_word %lld", (long long)most);
     r->t->model = WB__WORDPIECE;
     r->t->most_letters = (int)WB__MIN(most, (int64_t)WB__LETTERS_MOST);
-    keep_text(r, &r->t->prefix, wb__part_text(r, p, "continuing_subword_prefix", "##"));
+    text_json_keep_text(r, &r->t->prefix, wb__part_text(r, p, "continuing_subword_prefix", "##"));
     wb__read_vocabulary(r, wb__json_get(p, "vocab"));
-    read_unknown(r, p, "[UNK]", true);
+    text_json_read_unknown(r, p, "[UNK]", true);
 }
 
 /* A merge is "a b" or ["a", "b"]. The text of the first form is split in place. */
@@ -284,15 +286,15 @@ static void read_bpe(wb__part_reader *r, const wb__json *p)
     r->t->fuse_unknown = wb__part_bool(r, p, "fuse_unk", false);
     r->t->byte_fallback = wb__part_bool(r, p, "byte_fallback", false);
     r->t->whole_first = wb__part_bool(r, p, "ignore_merges", false);
-    keep_text(r, &r->t->prefix, wb__part_text(r, p, "continuing_subword_prefix", ""));
-    keep_text(r, &r->t->suffix, wb__part_text(r, p, "end_of_word_suffix", ""));
+    text_json_keep_text(r, &r->t->prefix, wb__part_text(r, p, "continuing_subword_prefix", ""));
+    text_json_keep_text(r, &r->t->suffix, wb__part_text(r, p, "end_of_word_suffix", ""));
     if (!wb__json_is(merges, WB__JSON_LIST)) wb__part_bad(r, "merges is no list");
     wb__read_vocabulary(r, wb__json_get(p, "vocab"));
-    read_unknown(r, p, "", false);
+    text_json_read_unknown(r, p, "", false);
     WB__JSON_EACH(merges, merge, i) if (!r->status) read_merge(r, merge, i);
 }
 
-static void read_model(wb__part_reader *r, const wb__json *p)
+static void text_json_read_model(wb__part_reader *r, const wb__json *p)
 {
     static const char *const types[] = {"WordPiece", "BPE", NULL};
     r->what = "model";
@@ -334,7 +336,7 @@ int wb__read_tokenizer_json(wb_tokenizer *t, const wb__json *root)
     const wb__json *added = wb__json_get(root, "added_tokens");
     wb__part_keys(r, root, "version truncation padding added_tokens normalizer pre_tokenizer "
                   "post_processor decoder model");
-    if (!r->status) read_model(r, wb__json_get(root, "model"));
+    if (!r->status) text_json_read_model(r, wb__json_get(root, "model"));
     if (!r->status) read_added(r, added, true);
     if (!r->status) r->status = wb__tokenizer_ready(t);
     if (!r->status) wb__read_normaliser(r, wb__json_get(root, "normalizer"));

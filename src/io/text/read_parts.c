@@ -7,7 +7,7 @@
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-static int part_fail(wb__part_reader *r, int code, const char *format, va_list arguments)
+static int text_parts_fail(wb__part_reader *r, int code, const char *format, va_list arguments)
 {
     wb__text raw = {0}, message = {0};
     if (r->status) return r->status;
@@ -25,7 +25,7 @@ int wb__part_bad(wb__part_reader *r, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    const int code = part_fail(r, WB_ERROR_FORMAT, format, arguments);
+    const int code = text_parts_fail(r, WB_ERROR_FORMAT, format, arguments);
     va_end(arguments);
     return code;
 }
@@ -34,12 +34,12 @@ int wb__part_unknown(wb__part_reader *r, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    const int code = part_fail(r, WB_ERROR_UNSUPPORTED, format, arguments);
+    const int code = text_parts_fail(r, WB_ERROR_UNSUPPORTED, format, arguments);
     va_end(arguments);
     return code;
 }
 
-static bool is_listed(const char *keys, const char *key)
+static bool text_parts_is_listed(const char *keys, const char *key)
 {
     const size_t n = strlen(key);
     for (const char *at = keys; *at; at += strcspn(at, " "), at += *at == ' ') {
@@ -54,7 +54,7 @@ void wb__part_keys(wb__part_reader *r, const wb__json *object, const char *keys)
     if (!wb__json_is(object, WB__JSON_OBJECT)) wb__part_bad(r, "no object where one should be");
     WB__JSON_EACH_MEMBER(object, member, i) {
         const char *key = wb__json_key(member);
-        if (!is_listed(keys, key))
+        if (!text_parts_is_listed(keys, key))
             wb__part_unknown(r, "\"%.60s\" is not known; known are: %s", key, keys);
     }
 }
@@ -135,16 +135,17 @@ static const char *pattern_of(wb__part_reader *r, const wb__json *o, const char 
 }
 
 /* A part that has no members but its type. */
-static void bare(wb__part_reader *r, const wb__json *p) { wb__part_keys(r, p, "type"); }
+static void text_parts_bare(wb__part_reader *r, const wb__json *p) { wb__part_keys(r, p, "type"); }
 
 /* ---- sequences ------------------------------------------------------------------------------- */
 
-typedef struct { const char *type; void (*read)(wb__part_reader *r, const wb__json *p); } reader;
+typedef struct { const char *type; void (*read)(wb__part_reader *r,
+                                                const wb__json *p); } text_parts_reader;
 
 /* Reads a part by the function of its type. A Sequence has its parts in a list, `list`, and is
  * walked without recursion: a Sequence in a Sequence is an error. */
-static void read_part(wb__part_reader *r, const wb__json *part, const char *list, size_t n,
-                      const reader *readers)
+static void text_parts_read_part(wb__part_reader *r, const wb__json *part, const char *list,
+                                 size_t n, const text_parts_reader *readers)
 {
     const char *type = wb__part_text(r, part, "type", NULL);
     const bool sequence = !strcmp(type, "Sequence");
@@ -154,7 +155,7 @@ static void read_part(wb__part_reader *r, const wb__json *part, const char *list
         WB__JSON_EACH(parts, p, i) {
             if (!strcmp(wb__part_text(r, p, "type", NULL), "Sequence"))
                 wb__part_unknown(r, "a Sequence in a Sequence");
-            else read_part(r, p, list, n, readers);
+            else text_parts_read_part(r, p, list, n, readers);
         }
         return;
     }
@@ -192,20 +193,20 @@ static void read_bert(wb__part_reader *r, const wb__json *p)
 static void normal_form(wb__part_reader *r, const wb__json *p)
 {
     const char *type = wb__json_text(wb__json_get(p, "type"));      /* NFC, NFD, NFKC or NFKD */
-    bare(r, p);
+    text_parts_bare(r, p);
     wb__part_step(r, &r->t->normalisers, WB__NORMAL_FORM, type[strlen(type) - 1] == 'C',
                   type[2] == 'K', NULL, NULL);
 }
 
 static void read_lowercase(wb__part_reader *r, const wb__json *p)
 {
-    bare(r, p);
+    text_parts_bare(r, p);
     wb__part_step(r, &r->t->normalisers, WB__LOWERCASE, 0, 0, NULL, NULL);
 }
 
 static void read_accents(wb__part_reader *r, const wb__json *p)
 {
-    bare(r, p);
+    text_parts_bare(r, p);
     wb__part_step(r, &r->t->normalisers, WB__DROP, WB__IS_MARK, 0, NULL, NULL);
 }
 
@@ -216,7 +217,7 @@ static void read_strip(wb__part_reader *r, const wb__json *p)
                   wb__part_bool(r, p, "strip_right", true), NULL, NULL);
 }
 
-static void read_replace(wb__part_reader *r, const wb__json *p)
+static void text_parts_read_replace(wb__part_reader *r, const wb__json *p)
 {
     wb__part_keys(r, p, "type pattern content");
     wb__part_step(r, &r->t->normalisers, WB__REPLACE, 0, 0, pattern_of(r, p, NULL),
@@ -232,62 +233,64 @@ static void read_prepend(wb__part_reader *r, const wb__json *p)
 
 void wb__read_normaliser(wb__part_reader *r, const wb__json *part)
 {
-    static const reader readers[] = {
+    static const text_parts_reader readers[] = {
         {"BertNormalizer", read_bert}, {"Lowercase", read_lowercase}, {"NFC", normal_form},
         {"NFD", normal_form}, {"NFKC", normal_form}, {"NFKD", normal_form},
-        {"StripAccents", read_accents}, {"Strip", read_strip}, {"Replace", read_replace},
+        {"StripAccents", read_accents}, {"Strip", read_strip}, {"Replace", text_parts_read_replace},
         {"Prepend", read_prepend}};
     r->what = "normalizer";
     if (part && part->kind != WB__JSON_NULL)
-        read_part(r, part, "normalizers", WB__COUNT(readers), readers);
+        text_parts_read_part(r, part, "normalizers", WB__COUNT(readers), readers);
 }
 
 /* ---- splitters ------------------------------------------------------------------------------- */
 
-static const char *const behaviors[] = {"Removed", "Isolated", "Contiguous", "MergedWithPrevious",
-                                        "MergedWithNext", NULL};
+static const char *const text_parts_behaviors[] = {"Removed", "Isolated", "Contiguous",
+                                                   "MergedWithPrevious", "MergedWithNext", NULL};
 
-static void split_at(wb__part_reader *r, int classes, wb__delimiters b)
+static void text_parts_split_at(wb__part_reader *r, int classes, wb__delimiters b)
 {
     wb__part_step(r, &r->t->splitters, WB__SPLIT, classes, (int)b, NULL, NULL);
 }
 
 void wb__bert_pieces(wb__part_reader *r)
 {
-    split_at(r, WB__IS_SPACE, WB__REMOVED);
-    split_at(r, WB__IS_PUNCTUATION, WB__ISOLATED);
+    text_parts_split_at(r, WB__IS_SPACE, WB__REMOVED);
+    text_parts_split_at(r, WB__IS_PUNCTUATION, WB__ISOLATED);
 }
 
 static void read_bert_splitter(wb__part_reader *r, const wb__json *p)
 {
-    bare(r, p);
+    text_parts_bare(r, p);
     wb__bert_pieces(r);
 }
 
 static void read_space_splitter(wb__part_reader *r, const wb__json *p)
 {
-    bare(r, p);
-    split_at(r, WB__IS_SPACE, WB__REMOVED);
+    text_parts_bare(r, p);
+    text_parts_split_at(r, WB__IS_SPACE, WB__REMOVED);
 }
 
-static void read_words(wb__part_reader *r, const wb__json *p)
+static void text_parts_read_words(wb__part_reader *r, const wb__json *p)
 {
-    bare(r, p);
+    text_parts_bare(r, p);
     wb__part_step(r, &r->t->splitters, WB__SPLIT_WORDS, 0, 0, NULL, NULL);
 }
 
 static void read_punctuation(wb__part_reader *r, const wb__json *p)
 {
     wb__part_keys(r, p, "type behavior");
-    split_at(r, WB__IS_PUNCTUATION,
-             (wb__delimiters)wb__part_choice(r, p, "behavior", WB__ISOLATED, behaviors));
+    text_parts_split_at(
+        r, WB__IS_PUNCTUATION,
+        (wb__delimiters)wb__part_choice(r, p, "behavior", WB__ISOLATED, text_parts_behaviors));
 }
 
-static void read_digits(wb__part_reader *r, const wb__json *p)
+static void text_parts_read_digits(wb__part_reader *r, const wb__json *p)
 {
     wb__part_keys(r, p, "type individual_digits");
-    split_at(r, WB__IS_NUMBER,
-             wb__part_bool(r, p, "individual_digits", false) ? WB__ISOLATED : WB__CONTIGUOUS);
+    text_parts_split_at(r, WB__IS_NUMBER,
+                        wb__part_bool(r, p, "individual_digits", false) ? WB__ISOLATED
+                                                                        : WB__CONTIGUOUS);
 }
 
 void wb__byte_steps(wb__part_reader *r, bool prefix_space, bool pattern)
@@ -330,7 +333,7 @@ static void read_metaspace(wb__part_reader *r, const wb__json *p)
 }
 
 /* Of regular expressions those of GPT-2, of cl100k and Llama 3, and of Qwen 2 are known. */
-static void read_split(wb__part_reader *r, const wb__json *p)
+static void text_parts_read_split(wb__part_reader *r, const wb__json *p)
 {
     static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|"
                                "\\s+(?!\\S)|\\s+";
@@ -340,7 +343,7 @@ static void read_split(wb__part_reader *r, const wb__json *p)
     char expected[256];
     wb__part_keys(r, p, "type pattern behavior invert");
     const char *text = pattern_of(r, p, &regex);
-    const int behavior = wb__part_choice(r, p, "behavior", WB__ISOLATED, behaviors);
+    const int behavior = wb__part_choice(r, p, "behavior", WB__ISOLATED, text_parts_behaviors);
     if (wb__part_bool(r, p, "invert", false)) wb__part_unknown(r, "Split with invert");
     if (!regex && !*text) wb__part_bad(r, "pattern is empty");
     if (!regex) wb__part_step(r, &r->t->splitters, WB__SPLIT, 0, behavior, text, NULL);
@@ -361,14 +364,14 @@ static void read_split(wb__part_reader *r, const wb__json *p)
 
 void wb__read_splitter(wb__part_reader *r, const wb__json *part)
 {
-    static const reader readers[] = {
+    static const text_parts_reader readers[] = {
         {"BertPreTokenizer", read_bert_splitter}, {"ByteLevel", read_byte_level},
-        {"Whitespace", read_words}, {"WhitespaceSplit", read_space_splitter},
-        {"Punctuation", read_punctuation}, {"Digits", read_digits},
-        {"Metaspace", read_metaspace}, {"Split", read_split}};
+        {"Whitespace", text_parts_read_words}, {"WhitespaceSplit", read_space_splitter},
+        {"Punctuation", read_punctuation}, {"Digits", text_parts_read_digits},
+        {"Metaspace", read_metaspace}, {"Split", text_parts_read_split}};
     r->what = "pre_tokenizer";
     if (part && part->kind != WB__JSON_NULL)
-        read_part(r, part, "pretokenizers", WB__COUNT(readers), readers);
+        text_parts_read_part(r, part, "pretokenizers", WB__COUNT(readers), readers);
 }
 
 /* ---- decoders -------------------------------------------------------------------------------- */
@@ -394,13 +397,13 @@ static void decoder_metaspace(wb__part_reader *r, const wb__json *p)
 
 static void decoder_fallback(wb__part_reader *r, const wb__json *p)
 {
-    bare(r, p);
+    text_parts_bare(r, p);
     wb__part_step(r, &r->t->decoders, WB__DECODE_BYTE_FALLBACK, 0, 0, NULL, NULL);
 }
 
 static void decoder_fuse(wb__part_reader *r, const wb__json *p)
 {
-    bare(r, p);
+    text_parts_bare(r, p);
     wb__part_step(r, &r->t->decoders, WB__DECODE_FUSE, 0, 0, NULL, NULL);
 }
 
@@ -426,12 +429,12 @@ static void decoder_strip(wb__part_reader *r, const wb__json *p)
 
 void wb__read_decoder(wb__part_reader *r, const wb__json *part)
 {
-    static const reader readers[] = {
+    static const text_parts_reader readers[] = {
         {"ByteLevel", decoder_bytes}, {"WordPiece", decoder_wordpiece},
         {"Metaspace", decoder_metaspace}, {"ByteFallback", decoder_fallback},
         {"Fuse", decoder_fuse}, {"Replace", decoder_replace}, {"Strip", decoder_strip}};
     r->what = "decoder";
     if (part && part->kind != WB__JSON_NULL)
-        read_part(r, part, "decoders", WB__COUNT(readers), readers);
+        text_parts_read_part(r, part, "decoders", WB__COUNT(readers), readers);
     else wb__part_step(r, &r->t->decoders, WB__DECODE_SPACES, 0, 0, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static int32_t id_of(wb__part_reader *r, const char *token)
 }
 
 /* Makes a token special and cuts it out of texts, if the vocabulary has it. */
-static void add_special(wb__part_reader *r, const char *token)
+static void text_vocab_add_special(wb__part_reader *r, const char *token)
 {
     const int32_t id = wb__trie_value(&r->t->vocabulary, token);
     if (r->status || id < 0) return;
@@ -33,7 +33,8 @@ static void add_special(wb__part_reader *r, const char *token)
 }
 
 /* Fails if the settings name a class of tokenizers that is none of the list. */
-static int class_of(wb__part_reader *r, const wb__json *settings, const char *const *classes)
+static int text_vocab_class_of(wb__part_reader *r, const wb__json *settings,
+                               const char *const *classes)
 {
     r->what = "tokenizer_config.json";
     const int k = wb__part_choice(r, settings, "tokenizer_class", 0, classes);
@@ -44,7 +45,7 @@ static int class_of(wb__part_reader *r, const wb__json *settings, const char *co
 }
 
 /* The next line of the text, without its end; NULL: none. */
-static char *next_line(char **at, const char *end)
+static char *text_vocab_next_line(char **at, const char *end)
 {
     char *line = *at;
     if (line >= end) return NULL;
@@ -83,7 +84,7 @@ static void bert_parts(wb__part_reader *r, const wb__json *settings)
     r->t->unknown = id_of(r, tokens[0]);
     const int32_t ids[2] = {id_of(r, tokens[1]), id_of(r, tokens[2])};
     wb__template_bert(r, ids);
-    for (size_t i = 0; i < WB__COUNT(keys); i++) add_special(r, tokens[i]);
+    for (size_t i = 0; i < WB__COUNT(keys); i++) text_vocab_add_special(r, tokens[i]);
     const int32_t pad = wb__trie_value(&r->t->vocabulary, tokens[3]);
     r->t->pad_id = WB__MAX(pad, 0);
 }
@@ -95,7 +96,7 @@ int wb__read_vocab_txt(wb_tokenizer *t, char *text, int64_t bytes, const wb__jso
                                           "ElectraTokenizer", "ElectraTokenizerFast", NULL};
     wb__part_reader reader = {t, "vocab.txt", 0}, *r = &reader;
     const char *end = text + bytes;
-    class_of(r, settings, classes);
+    text_vocab_class_of(r, settings, classes);
     r->what = "vocab.txt";
     refuse_zeros(r, text, bytes);
     t->model = WB__WORDPIECE;
@@ -104,7 +105,7 @@ int wb__read_vocab_txt(wb_tokenizer *t, char *text, int64_t bytes, const wb__jso
     t->prefix = wb__strdup("##");
     if (!t->prefix) return WB_ERROR_MEMORY;
     int64_t id = 0;
-    for (char *line; !r->status && (line = next_line(&text, end)); id++)
+    for (char *line; !r->status && (line = text_vocab_next_line(&text, end)); id++)
         if (!wb__is_utf8(line)) wb__part_bad(r, "line %lld is not UTF-8", (long long)id + 1);
         else if (wb__trie_value(&t->vocabulary, line) >= 0)
             wb__part_bad(r, "line %lld: \"%.60s\" is there twice", (long long)id + 1, line);
@@ -124,9 +125,9 @@ static void read_merges(wb__part_reader *r, char *text, int64_t bytes)
     int64_t rank = 0;
     r->what = "merges.txt";
     refuse_zeros(r, text, bytes);
-    char *line = next_line(&text, end);
-    if (line && wb__begins(line, "#version")) line = next_line(&text, end);
-    for (; !r->status && line; line = next_line(&text, end)) {
+    char *line = text_vocab_next_line(&text, end);
+    if (line && wb__begins(line, "#version")) line = text_vocab_next_line(&text, end);
+    for (; !r->status && line; line = text_vocab_next_line(&text, end)) {
         char *space = strchr(line, ' ');
         if (!*line) continue;
         if (!wb__is_utf8(line) || !space || strchr(space + 1, ' ')) {
@@ -148,7 +149,7 @@ static void roberta_parts(wb__part_reader *r, const wb__json *settings)
     r->what = "vocab.json";
     const int32_t ids[2] = {id_of(r, tokens[0]), id_of(r, tokens[1])};
     wb__template_roberta(r, ids);
-    for (size_t i = 0; i < WB__COUNT(tokens); i++) add_special(r, tokens[i]);
+    for (size_t i = 0; i < WB__COUNT(tokens); i++) text_vocab_add_special(r, tokens[i]);
     r->t->pad_id = WB__MAX(wb__trie_value(&r->t->vocabulary, tokens[3]), 0);
     r->t->trim = true;
     /* The mask takes the space before it. */
@@ -166,7 +167,7 @@ static void gpt2_parts(wb__part_reader *r, const wb__json *settings)
     const char *before = "";
     for (size_t i = 0; i < WB__COUNT(keys); i++) {
         const char *token = special_of(r, settings, keys[i], "<|endoftext|>");
-        if (strcmp(token, before)) add_special(r, token);
+        if (strcmp(token, before)) text_vocab_add_special(r, token);
         before = token;
     }
     wb__template_plain(r);
@@ -178,7 +179,7 @@ int wb__read_vocab_json(wb_tokenizer *t, const wb__json *vocabulary, char *merge
     static const char *const classes[] = {"GPT2Tokenizer", "GPT2TokenizerFast", "RobertaTokenizer",
                                           "RobertaTokenizerFast", NULL};
     wb__part_reader reader = {t, "vocab.json", 0}, *r = &reader;
-    const bool roberta = class_of(r, settings, classes) >= 2;
+    const bool roberta = text_vocab_class_of(r, settings, classes) >= 2;
     t->model = WB__BPE;
     r->what = "vocab.json";
     wb__read_vocabulary(r, vocabulary);

@@ -8,7 +8,7 @@
 /* ---- splitters ------------------------------------------------------------------------------- */
 
 /* Adds a piece, unless it is empty. */
-static bool cut(wb__pieces *out, int begin, int end)
+static bool text_split_cut(wb__pieces *out, int begin, int end)
 {
     return begin == end || wb__pieces_add(out, begin, end, -1);
 }
@@ -45,67 +45,70 @@ static bool split_delimiters(const wb__letter *at, wb__piece s, const wb__text_s
     for (int i = s.begin, n; i < s.end; i += n) {
         const bool now = is_delimiter(step, at, i, s.end, &n);
         if (i > s.begin && is_border(b, before, now)) {
-            if (!(before && b == WB__REMOVED) && !cut(out, begin, i)) return false;
+            if (!(before && b == WB__REMOVED) && !text_split_cut(out, begin, i)) return false;
             begin = i;
         }
         before = now;
     }
-    return (before && b == WB__REMOVED) || cut(out, begin, s.end);
+    return (before && b == WB__REMOVED) || text_split_cut(out, begin, s.end);
 }
 
-static bool split_words(const wb__letter *at, wb__piece s, wb__pieces *out)
+static bool text_split_words(const wb__letter *at, wb__piece s, wb__pieces *out)
 {
     int begin = s.begin, before = 0;
     for (int i = s.begin; i < s.end; i++) {
         const int now = wb__unicode_classes(at[i].c) & (WB__IS_WORD | WB__IS_SPACE);
         if (i > s.begin && now != before) {
-            if (!(before & WB__IS_SPACE) && !cut(out, begin, i)) return false;
+            if (!(before & WB__IS_SPACE) && !text_split_cut(out, begin, i)) return false;
             begin = i;
         }
         before = now;
     }
-    return before & WB__IS_SPACE || cut(out, begin, s.end);
+    return before & WB__IS_SPACE || text_split_cut(out, begin, s.end);
 }
 
-static bool split_before(const wb__letter *at, wb__piece s, uint32_t c, wb__pieces *out)
+static bool text_split_before(const wb__letter *at, wb__piece s, uint32_t c, wb__pieces *out)
 {
     int begin = s.begin;
     for (int i = s.begin + 1; i < s.end; i++)
         if (at[i].c == c) {
-            if (!cut(out, begin, i)) return false;
+            if (!text_split_cut(out, begin, i)) return false;
             begin = i;
         }
-    return cut(out, begin, s.end);
+    return text_split_cut(out, begin, s.end);
 }
 
 /* ---- the patterns of GPT --------------------------------------------------------------------- */
 
 /* What the patterns distinguish. */
-typedef enum { LETTER, NUMBER, SPACE, OTHER, END } kind;
+typedef enum { LETTER, TEXT_SPLIT_NUMBER, TEXT_SPLIT_SPACE, TEXT_SPLIT_OTHER,
+               TEXT_SPLIT_END } text_split_kind;
 
-static kind kind_at(const wb__letter *at, int i, int end)
+static text_split_kind text_split_kind_at(const wb__letter *at, int i, int end)
 {
-    if (i >= end) return END;
+    if (i >= end) return TEXT_SPLIT_END;
     const uint32_t c = at[i].c;
     if (c < 0x80) {
         if ((c | 32) >= 'a' && (c | 32) <= 'z') return LETTER;
-        if (c >= '0' && c <= '9') return NUMBER;
-        return c == ' ' || (c >= 9 && c <= 13) ? SPACE : OTHER;
+        if (c >= '0' && c <= '9') return TEXT_SPLIT_NUMBER;
+        return c == ' ' || (c >= 9 && c <= 13) ? TEXT_SPLIT_SPACE : TEXT_SPLIT_OTHER;
     }
     const int classes = wb__unicode_classes(c);
-    return classes & WB__IS_LETTER ? LETTER : classes & WB__IS_NUMBER ? NUMBER
-                                            : classes & WB__IS_SPACE ? SPACE : OTHER;
+    return classes & WB__IS_LETTER   ? LETTER
+           : classes & WB__IS_NUMBER ? TEXT_SPLIT_NUMBER
+           : classes & WB__IS_SPACE  ? TEXT_SPLIT_SPACE
+                                     : TEXT_SPLIT_OTHER;
 }
 
-static int run_of(const wb__letter *at, int i, int end, kind k)
+static int text_split_run_of(const wb__letter *at, int i, int end, text_split_kind k)
 {
-    while (kind_at(at, i, end) == k) i++;
+    while (text_split_kind_at(at, i, end) == k) i++;
     return i;
 }
 
 /* The length of 's, 't, 're, 've, 'm, 'll or 'd at i; 0: none. With `any_case` also in capitals,
  * and with U+017F, whose upper case is S. */
-static int contraction(const wb__letter *at, int i, int end, bool any_case)
+static int text_split_contraction(const wb__letter *at, int i, int end, bool any_case)
 {
     uint32_t c[2] = {0, 0};
     if (at[i].c != '\'') return 0;
@@ -122,18 +125,19 @@ static int contraction(const wb__letter *at, int i, int end, bool any_case)
  * at least one character. */
 static int spaces_end(const wb__letter *at, int i, int end)
 {
-    const int stop = run_of(at, i, end, SPACE);
+    const int stop = text_split_run_of(at, i, end, TEXT_SPLIT_SPACE);
     return stop < end && stop > i + 1 ? stop - 1 : stop;
 }
 
 /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
 static int gpt2_end(const wb__letter *at, int i, int end)
 {
-    const int short_form = contraction(at, i, end, false);
+    const int short_form = text_split_contraction(at, i, end, false);
     if (short_form) return i + short_form;
     const int first = i + (at[i].c == ' ');
-    const kind k = kind_at(at, first, end);
-    return k == SPACE || k == END ? spaces_end(at, i, end) : run_of(at, first, end, k);
+    const text_split_kind k = text_split_kind_at(at, first, end);
+    return k == TEXT_SPLIT_SPACE || k == TEXT_SPLIT_END ? spaces_end(at, i, end)
+                                                        : text_split_run_of(at, first, end, k);
 }
 
 static bool is_newline(const wb__letter *at, int i, int end)
@@ -145,23 +149,23 @@ static bool is_newline(const wb__letter *at, int i, int end)
  * ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ */
 static int gpt4_end(const wb__letter *at, int i, int end, int digits)
 {
-    const int short_form = contraction(at, i, end, true);
+    const int short_form = text_split_contraction(at, i, end, true);
     if (short_form) return i + short_form;
-    const kind k = kind_at(at, i, end);
-    if (k == LETTER) return run_of(at, i, end, LETTER);
-    if (k == NUMBER) {
-        const int stop = run_of(at, i, end, NUMBER);
+    const text_split_kind k = text_split_kind_at(at, i, end);
+    if (k == LETTER) return text_split_run_of(at, i, end, LETTER);
+    if (k == TEXT_SPLIT_NUMBER) {
+        const int stop = text_split_run_of(at, i, end, TEXT_SPLIT_NUMBER);
         return WB__MIN(stop, i + digits);
     }
-    if (!is_newline(at, i, end) && kind_at(at, i + 1, end) == LETTER)
-        return run_of(at, i + 1, end, LETTER);
+    if (!is_newline(at, i, end) && text_split_kind_at(at, i + 1, end) == LETTER)
+        return text_split_run_of(at, i + 1, end, LETTER);
     const int first = i + (at[i].c == ' ');
-    if (kind_at(at, first, end) == OTHER) {
-        int stop = run_of(at, first, end, OTHER);
+    if (text_split_kind_at(at, first, end) == TEXT_SPLIT_OTHER) {
+        int stop = text_split_run_of(at, first, end, TEXT_SPLIT_OTHER);
         while (is_newline(at, stop, end)) stop++;
         return stop;
     }
-    int last = run_of(at, i, end, SPACE);
+    int last = text_split_run_of(at, i, end, TEXT_SPLIT_SPACE);
     while (last > i && !is_newline(at, last - 1, end)) last--;
     return last > i ? last : spaces_end(at, i, end);
 }
@@ -172,7 +176,7 @@ static bool split_pattern(const wb__letter *at, wb__piece s, const wb__text_step
     for (int i = s.begin; i < s.end;) {
         const int next = step->kind == WB__SPLIT_GPT2 ? gpt2_end(at, i, s.end)
                                                       : gpt4_end(at, i, s.end, step->first);
-        if (!cut(out, i, next)) return false;
+        if (!text_split_cut(out, i, next)) return false;
         i = next;
     }
     return true;
@@ -182,25 +186,25 @@ static bool split_pattern(const wb__letter *at, wb__piece s, const wb__text_step
 
 /* GPT-2's alphabet: bytes that are printable in Latin-1 are their own characters; the 68 others
  * follow from U+0100 on, in order. */
-static bool is_own(int byte)
+static bool text_split_is_own(int byte)
 {
     return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte != 0xad);
 }
 
 uint32_t wb__byte_letter(uint8_t byte)
 {
-    if (is_own(byte)) return byte;
+    if (text_split_is_own(byte)) return byte;
     return 0x100u + (byte < 0x21 ? byte : byte < 0xa1 ? byte - 0x7fu + 33 : 67);
 }
 
 int wb__letter_byte(uint32_t c)
 {
-    if (c < 0x100) return is_own((int)c) ? (int)c : -1;
+    if (c < 0x100) return text_split_is_own((int)c) ? (int)c : -1;
     const int k = (int)c - 0x100;
     return k < 33 ? k : k < 67 ? k - 33 + 0x7f : k == 67 ? 0xad : -1;
 }
 
-static bool add_bytes(const wb__letter *at, wb__piece s, wb__letters *out)
+static bool text_split_add_bytes(const wb__letter *at, wb__piece s, wb__letters *out)
 {
     for (int i = s.begin; i < s.end; i++) {
         wb__letter x = at[i];
@@ -215,9 +219,10 @@ static bool add_bytes(const wb__letter *at, wb__piece s, wb__letters *out)
 }
 
 /* Writes the letters of a piece after the step to `out`. */
-static bool change(const wb__text_step *step, const wb__letter *at, wb__piece s, wb__letters *out)
+static bool text_split_change(const wb__text_step *step, const wb__letter *at, wb__piece s,
+                              wb__letters *out)
 {
-    if (step->kind == WB__BYTE_LEVEL) return add_bytes(at, s, out);
+    if (step->kind == WB__BYTE_LEVEL) return text_split_add_bytes(at, s, out);
     const uint32_t mark = step->to.at[0].c;
     const bool lead =
         step->kind == WB__PREFIX || (step->kind == WB__PREFIX_FIRST && !at[s.begin].begin);
@@ -233,30 +238,30 @@ static bool change(const wb__text_step *step, const wb__letter *at, wb__piece s,
 
 /* ---- all steps ------------------------------------------------------------------------------- */
 
-static bool changes(wb__text_step_kind k)
+static bool text_split_changes(wb__text_step_kind k)
 {
     return k == WB__PREFIX || k == WB__PREFIX_FIRST || k == WB__REPLACE_CHARACTER ||
            k == WB__BYTE_LEVEL;
 }
 
-static bool split_piece(const wb__text_step *step, const wb__letter *at, wb__piece s,
-                        wb__pieces *out)
+static bool text_split_piece(const wb__text_step *step, const wb__letter *at, wb__piece s,
+                             wb__pieces *out)
 {
     switch (step->kind) {
     case WB__SPLIT: return split_delimiters(at, s, step, out);
-    case WB__SPLIT_WORDS: return split_words(at, s, out);
-    case WB__SPLIT_BEFORE: return split_before(at, s, step->to.at[0].c, out);
+    case WB__SPLIT_WORDS: return text_split_words(at, s, out);
+    case WB__SPLIT_BEFORE: return text_split_before(at, s, step->to.at[0].c, out);
     default: return split_pattern(at, s, step, out);
     }
 }
 
-static bool split_all(const wb__text_step *step, wb__text_work *w)
+static bool text_split_all(const wb__text_step *step, wb__text_work *w)
 {
     w->more.n = 0;
     for (int i = 0; i < w->pieces.n; i++) {
         const wb__piece s = w->pieces.at[i];
         if (s.id >= 0 ? !wb__pieces_add(&w->more, s.begin, s.end, s.id)
-                      : !split_piece(step, w->text.at, s, &w->more))
+                      : !text_split_piece(step, w->text.at, s, &w->more))
             return false;
     }
     const wb__pieces made = w->more;
@@ -272,7 +277,7 @@ static bool change_all(const wb__text_step *step, wb__text_work *w)
         wb__piece *s = &w->pieces.at[i];
         const int begin = w->spare.n;
         if (s->id >= 0 ? !wb__letters_copy(&w->spare, w->text.at + s->begin, s->end - s->begin)
-                       : !change(step, w->text.at, *s, &w->spare))
+                       : !text_split_change(step, w->text.at, *s, &w->spare))
             return false;
         s->begin = begin;
         s->end = w->spare.n;
@@ -286,6 +291,7 @@ static bool change_all(const wb__text_step *step, wb__text_work *w)
 bool wb__split_text(const wb__text_steps *s, wb__text_work *w)
 {
     for (int i = 0; i < s->n; i++)
-        if (!(changes(s->at[i].kind) ? change_all : split_all)(&s->at[i], w)) return false;
+        if (!(text_split_changes(s->at[i].kind) ? change_all : text_split_all)(&s->at[i], w))
+            return false;
     return true;
 }

@@ -33,10 +33,10 @@ const char *wb_token_text(const wb_tokenizer *t, int64_t id)
 /* ---- one row --------------------------------------------------------------------------------- */
 
 /* The tokens of one text, or of two, and where the second one begins. */
-typedef struct { wb__tokens tokens; int second; bool pair; } row;
+typedef struct { wb__tokens tokens; int second; bool pair; } tokenizer_row;
 
-static int tokenize(const wb_tokenizer *t, wb__text_work *w, const char *text, const char *pair,
-                    row *r)
+static int tokenizer_tokenize(const wb_tokenizer *t, wb__text_work *w, const char *text,
+                              const char *pair, tokenizer_row *r)
 {
     r->tokens.n = 0;
     r->pair = pair != NULL;
@@ -52,7 +52,7 @@ static int64_t specials_of(const wb_tokenizer *t, bool pair)
 }
 
 /* Cuts tokens [begin, end) to n, at the end or, with .cut_left, at the beginning. */
-static void cut(const wb_tokenizer *t, wb__token *at, int64_t have, int64_t n)
+static void tokenizer_cut(const wb_tokenizer *t, wb__token *at, int64_t have, int64_t n)
 {
     if (t->cut_left && n < have) memmove(at, at + have - n, (size_t)n * sizeof *at);
 }
@@ -60,7 +60,7 @@ static void cut(const wb_tokenizer *t, wb__token *at, int64_t have, int64_t n)
 /* Cuts a row to `most` tokens, special ones not counted. Of a pair the longer text is cut to the
  * shorter one's length, and then both to equal lengths, the second one longer by one if `most` is
  * odd; or one text alone. */
-static int truncate_row(const wb_tokenizer *t, row *r, int64_t most)
+static int truncate_row(const wb_tokenizer *t, tokenizer_row *r, int64_t most)
 {
     const int64_t have[2] = {r->second, r->tokens.n - r->second};
     const int64_t less = r->tokens.n - most;
@@ -82,8 +82,8 @@ static int truncate_row(const wb_tokenizer *t, row *r, int64_t most)
             n[!shorter] = most - most / 2;
         }
     } else n[0] = most;
-    cut(t, r->tokens.at, have[0], n[0]);
-    cut(t, r->tokens.at + have[0], have[1], n[1]);
+    tokenizer_cut(t, r->tokens.at, have[0], n[0]);
+    tokenizer_cut(t, r->tokens.at + have[0], have[1], n[1]);
     memmove(r->tokens.at + n[0], r->tokens.at + have[0], (size_t)n[1] * sizeof *r->tokens.at);
     r->second = (int)n[0];
     r->tokens.n = (int)(n[0] + n[1]);
@@ -91,7 +91,8 @@ static int truncate_row(const wb_tokenizer *t, row *r, int64_t most)
 }
 
 /* Adds the tokens of a row with the special ones around them to `all`. */
-static bool add_row(const wb_tokenizer *t, const row *r, bool special, wb__tokens *all)
+static bool tokenizer_add_row(const wb_tokenizer *t, const tokenizer_row *r, bool special,
+                              wb__tokens *all)
 {
     const wb__template *form = r->pair ? &t->pair : &t->alone;
     for (int i = 0; i < form->n; i++) {
@@ -113,26 +114,27 @@ static bool add_row(const wb_tokenizer *t, const row *r, bool special, wb__token
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-typedef enum { IDS, MASK, TYPES, OFFSETS } field;
+typedef enum { IDS, MASK, TOKENIZER_TYPES, OFFSETS } field;
 
-static int32_t value_of(const wb__token *x, field f, int k)
+static int32_t tokenizer_value_of(const wb__token *x, field f, int k)
 {
     switch (f) {
     case IDS: return x->id;
     case MASK: return 1;
-    case TYPES: return x->type;
+    case TOKENIZER_TYPES: return x->type;
     default: return (int32_t)(k ? x->end : x->begin);
     }
 }
 
 /* Rows of tokens, one behind the other; row i has lengths[i] of them. */
-typedef struct { wb__tokens tokens; int64_t n, length; int64_t *lengths; } rows;
+typedef struct { wb__tokens tokens; int64_t n, length; int64_t *lengths; } tokenizer_rows;
 
 /* One field of all rows, [n, length] or [n, length, 2]; of one row without the axis n. */
-static wb_tensor *tensor_of(const wb_tokenizer *t, const rows *r, field f, bool batch)
+static wb_tensor *tokenizer_tensor_of(const wb_tokenizer *t, const tokenizer_rows *r, field f,
+                                      bool batch)
 {
     const int width = f == OFFSETS ? 2 : 1;
-    const int32_t padding = f == IDS ? t->pad_id : f == TYPES ? t->pad_type : 0;
+    const int32_t padding = f == IDS ? t->pad_id : f == TOKENIZER_TYPES ? t->pad_type : 0;
     const int64_t dims[3] = {r->n, r->length, width}, size = r->n * r->length * width;
     int32_t *values = wb__alloc((size_t)size * sizeof *values + 1), *to = values;
     const wb__token *x = r->tokens.at;
@@ -141,7 +143,7 @@ static wb_tensor *tensor_of(const wb_tokenizer *t, const rows *r, field f, bool 
         const int64_t pad = r->length - r->lengths[i], left = t->pad_left ? pad : 0;
         for (int64_t k = 0; k < left * width; k++) *to++ = padding;
         for (int64_t j = 0; j < r->lengths[i]; j++, x++)
-            for (int k = 0; k < width; k++) *to++ = value_of(x, f, k);
+            for (int k = 0; k < width; k++) *to++ = tokenizer_value_of(x, f, k);
         for (int64_t k = left * width; k < pad * width; k++) *to++ = padding;
     }
     wb_tensor *made = wb_from(values, WB_I32, 1 + batch + (f == OFFSETS),
@@ -161,15 +163,16 @@ wb_tensor *wb_encode_with(const wb_tokenizer *t, const char *text, const wb_enco
         wb__is_given_null("encode", &names, "pair", o.pair))
         return NULL;
     wb__text_work w = {0};
-    row r = {0};
-    rows all = {.n = 1};
+    tokenizer_row r = {0};
+    tokenizer_rows all = {.n = 1};
     wb_tensor *ids = NULL, *offsets = NULL;
     const wb__frame f = wb__frame_begin();
-    if (!tokenize(t, &w, text, o.pair, &r) && add_row(t, &r, o.special, &all.tokens)) {
+    if (!tokenizer_tokenize(t, &w, text, o.pair, &r) && tokenizer_add_row(t, &r, o.special,
+                                                                          &all.tokens)) {
         all.length = all.tokens.n;
         all.lengths = &all.length;
-        ids = tensor_of(t, &all, IDS, false);
-        offsets = ids && o.offsets ? tensor_of(t, &all, OFFSETS, false) : NULL;
+        ids = tokenizer_tensor_of(t, &all, IDS, false);
+        offsets = ids && o.offsets ? tokenizer_tensor_of(t, &all, OFFSETS, false) : NULL;
         if (o.offsets && !offsets) ids = NULL;
     }
     wb__text_work_free(&w);
@@ -183,8 +186,8 @@ wb_tensor *wb_encode_with(const wb_tokenizer *t, const char *text, const wb_enco
 
 /* How many tokens a row may have, and how many it has at least; checked against the special
  * tokens. */
-static int limits(const wb_tokenizer *t, const wb_encode_batch_options *o, int64_t *most,
-                  int64_t *least)
+static int tokenizer_limits(const wb_tokenizer *t, const wb_encode_batch_options *o, int64_t *most,
+                            int64_t *least)
 {
     const bool own = o->length || o->most;
     const int64_t specials = o->special ? specials_of(t, o->pairs != NULL) : 0;
@@ -204,19 +207,21 @@ static int limits(const wb_tokenizer *t, const wb_encode_batch_options *o, int64
 }
 
 static int encode_all(const wb_tokenizer *t, const char *const *texts,
-                      const wb_encode_batch_options *o, rows *all)
+                      const wb_encode_batch_options *o, tokenizer_rows *all)
 {
     wb__text_work w = {0};
-    row r = {0};
+    tokenizer_row r = {0};
     int64_t most, least;
-    int status = limits(t, o, &most, &least);
+    int status = tokenizer_limits(t, o, &most, &least);
     for (int64_t i = 0; !status && i < all->n; i++) {
         const int64_t before = all->tokens.n;
         if (!texts[i] || (o->pairs && !o->pairs[i]))
             status = wb__fail(WB_ERROR_ARGUMENT, "encode_batch: text %lld is NULL", (long long)i);
-        if (!status) status = tokenize(t, &w, texts[i], o->pairs ? o->pairs[i] : NULL, &r);
+        if (!status)
+            status = tokenizer_tokenize(t, &w, texts[i], o->pairs ? o->pairs[i] : NULL, &r);
         if (!status) status = truncate_row(t, &r, most);
-        if (!status && !add_row(t, &r, o->special, &all->tokens)) status = WB_ERROR_MEMORY;
+        if (!status && !tokenizer_add_row(t, &r, o->special, &all->tokens))
+            status = WB_ERROR_MEMORY;
         if (all->tokens.n > 1 << 29)
             status = wb__fail(WB_ERROR_ARGUMENT, "encode_batch: more than 2^29 tokens in all");
         all->lengths[i] = all->tokens.n - before;
@@ -244,16 +249,17 @@ wb_encoded wb_encode_batch_with(const wb_tokenizer *t, int64_t n, const char *co
         wb__fail(WB_ERROR_ARGUMENT, "encode_batch: %lld texts", (long long)n);
         return none;
     }
-    rows all = {.n = n, .lengths = wb__alloc((size_t)n * sizeof *all.lengths)};
+    tokenizer_rows all = {.n = n, .lengths = wb__alloc((size_t)n * sizeof *all.lengths)};
     const wb__frame f = wb__frame_begin();
     wb_tensor *x[4] = {NULL, NULL, NULL, NULL};
     if (all.lengths && !encode_all(t, texts, &o, &all))
-        for (int k = 0; k < 4 && (!k || x[k - 1]); k++) x[k] = tensor_of(t, &all, (field)k, true);
+        for (int k = 0; k < 4 && (!k || x[k - 1]); k++)
+            x[k] = tokenizer_tensor_of(t, &all, (field)k, true);
     wb__free(all.lengths);
     wb__free(all.tokens.at);
     if (!x[3]) x[0] = x[1] = x[2] = NULL;
     wb__frame_end_many(f, 4, (void *const *)x);
-    return (wb_encoded){x[IDS], x[MASK], x[TYPES], x[OFFSETS]};
+    return (wb_encoded){x[IDS], x[MASK], x[TOKENIZER_TYPES], x[OFFSETS]};
 }
 
 /* ---- decoding -------------------------------------------------------------------------------- */

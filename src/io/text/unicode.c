@@ -45,9 +45,9 @@ static const uint8_t of_category[] = {
     [UTF8PROC_CATEGORY_CO] = WB__IS_CONTROL,
 };
 
-typedef struct { uint32_t first, last; } range;
+typedef struct { uint32_t first, last; } unicode_range;
 
-static bool in_ranges(uint32_t c, const range *r, size_t n)
+static bool in_ranges(uint32_t c, const unicode_range *r, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (c >= r[i].first && c <= r[i].last) return true;
@@ -58,7 +58,7 @@ static bool in_ranges(uint32_t c, const range *r, size_t n)
  * are trained with that. */
 static bool is_ideograph(uint32_t c)
 {
-    static const range cjk[] = {
+    static const unicode_range cjk[] = {
         {0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},   {0x20000, 0x2a6df},
         {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}};
     return c >= 0x3400 && in_ranges(c, cjk, WB__COUNT(cjk));
@@ -68,8 +68,9 @@ static bool is_ideograph(uint32_t c)
  * squares. */
 static bool is_word_symbol(uint32_t c)
 {
-    static const range symbols[] = {{0x200c, 0x200d},   {0x24b6, 0x24e9},   {0x1f130, 0x1f149},
-                                    {0x1f150, 0x1f169}, {0x1f170, 0x1f189}};
+    static const unicode_range symbols[] = {{0x200c, 0x200d},   {0x24b6, 0x24e9},
+                                              {0x1f130, 0x1f149}, {0x1f150, 0x1f169},
+                                              {0x1f170, 0x1f189}};
     return c >= 0x200c && in_ranges(c, symbols, WB__COUNT(symbols));
 }
 
@@ -89,14 +90,14 @@ uint32_t wb__unicode_lower(uint32_t c) { return (uint32_t)utf8proc_tolower((utf8
 
 /* ---- normal forms ---------------------------------------------------------------------------- */
 
-enum { LONGEST = 32 };                  /* the longest decomposition has 18 characters */
+enum { UNICODE_LONGEST = 32 };          /* the longest decomposition has 18 characters */
 
-static int class_of(uint32_t c)
+static int unicode_class_of(uint32_t c)
 {
     return c < 0x300 ? 0 : utf8proc_get_property((utf8proc_int32_t)c)->combining_class;
 }
 
-static bool decompose(const wb__letters *in, bool compatibility, wb__letters *out)
+static bool unicode_decompose(const wb__letters *in, bool compatibility, wb__letters *out)
 {
     const uint32_t first = compatibility ? 0xa0 : 0xc0;     /* below, no character decomposes */
     const utf8proc_option_t how =
@@ -104,11 +105,11 @@ static bool decompose(const wb__letters *in, bool compatibility, wb__letters *ou
     for (int i = 0; i < in->n; i++) {
         const wb__letter x = in->at[i];
         const utf8proc_int32_t c = (utf8proc_int32_t)x.c;
-        utf8proc_int32_t parts[LONGEST] = {c};
+        utf8proc_int32_t parts[UNICODE_LONGEST] = {c};
         utf8proc_ssize_t n = 1;
         int bound = 0;
-        if (x.c >= first) n = utf8proc_decompose_char(c, parts, LONGEST, how, &bound);
-        if (n < 1 || n > LONGEST) parts[0] = c, n = 1;
+        if (x.c >= first) n = utf8proc_decompose_char(c, parts, UNICODE_LONGEST, how, &bound);
+        if (n < 1 || n > UNICODE_LONGEST) parts[0] = c, n = 1;
         for (int k = 0; k < n; k++)
             if (!wb__letters_add(out, (wb__letter){(uint32_t)parts[k], x.begin, x.end}))
                 return false;
@@ -121,21 +122,21 @@ static bool decompose(const wb__letters *in, bool compatibility, wb__letters *ou
 static void sort_marks(wb__letter *marks, int n, wb__letter *to)
 {
     int place[257] = {0};
-    for (int i = 0; i < n; i++) place[(class_of(marks[i].c) & 0xff) + 1]++;
+    for (int i = 0; i < n; i++) place[(unicode_class_of(marks[i].c) & 0xff) + 1]++;
     for (int k = 0; k < 256; k++) place[k + 1] += place[k];
-    for (int i = 0; i < n; i++) to[place[class_of(marks[i].c) & 0xff]++] = marks[i];
+    for (int i = 0; i < n; i++) to[place[unicode_class_of(marks[i].c) & 0xff]++] = marks[i];
     memcpy(marks, to, (size_t)n * sizeof *marks);
 }
 
 /* Brings marks behind a starter into their canonical order. */
-static bool reorder(wb__letters *l)
+static bool unicode_reorder(wb__letters *l)
 {
     wb__letters spare = {0};
     bool ok = true;
     for (int i = 0; ok && i < l->n;) {
         int end = i, before = 0;
         bool sorted = true;
-        for (int k; end < l->n && (k = class_of(l->at[end].c)); end++) {
+        for (int k; end < l->n && (k = unicode_class_of(l->at[end].c)); end++) {
             sorted = sorted && before <= k;
             before = k;
         }
@@ -150,7 +151,7 @@ static bool reorder(wb__letters *l)
 }
 
 /* The character that a followed by b becomes; 0: none. */
-static uint32_t composed(uint32_t a, uint32_t b)
+static uint32_t unicode_composed(uint32_t a, uint32_t b)
 {
     utf8proc_int32_t pair[2] = {(utf8proc_int32_t)a, (utf8proc_int32_t)b};
     if (b < 0x300) return 0;
@@ -164,9 +165,9 @@ static void compose_letters(wb__letters *l)
     int n = 0, starter = -1, before = 0;
     for (int i = 0; i < l->n; i++) {
         const wb__letter x = l->at[i];
-        const int k = class_of(x.c);
+        const int k = unicode_class_of(x.c);
         const bool reachable = starter >= 0 && (starter == n - 1 || before < k);
-        const uint32_t c = reachable ? composed(l->at[starter].c, x.c) : 0;
+        const uint32_t c = reachable ? unicode_composed(l->at[starter].c, x.c) : 0;
         if (c) {
             l->at[starter].c = c;
             l->at[starter].end = WB__MAX(l->at[starter].end, x.end);
@@ -181,7 +182,7 @@ static void compose_letters(wb__letters *l)
 
 bool wb__unicode_normal(const wb__letters *in, bool compose, bool compatibility, wb__letters *out)
 {
-    if (!decompose(in, compatibility, out) || !reorder(out)) return false;
+    if (!unicode_decompose(in, compatibility, out) || !unicode_reorder(out)) return false;
     if (compose) compose_letters(out);
     return true;
 }

@@ -25,7 +25,7 @@ void wb__steps_free(wb__text_steps *s)
     wb__free(s->at);
 }
 
-static void destroy(void *object)
+static void vocabulary_destroy(void *object)
 {
     wb_tokenizer *t = object;
     wb__free(t->path);
@@ -47,14 +47,15 @@ static void destroy(void *object)
     wb__object_end(t, sizeof *t);
 }
 
-static char *format(void *object)
+static char *vocabulary_format(void *object)
 {
     const wb_tokenizer *t = object;
     return wb__printf("Tokenizer(%s, %d tokens, %d of them added)",
                       t->model == WB__WORDPIECE ? "WordPiece" : "BPE", t->n_tokens, t->n_added);
 }
 
-const wb__class wb__tokenizer_class = {.name = "tokenizer", .destroy = destroy, .format = format};
+const wb__class wb__tokenizer_class = {.name = "tokenizer", .destroy = vocabulary_destroy,
+                                       .format = vocabulary_format};
 
 wb_tokenizer *wb__tokenizer_new(const char *path)
 {
@@ -72,7 +73,7 @@ wb_tokenizer *wb__tokenizer_new(const char *path)
 
 /* The token as an error message shows it: at most its first 60 bytes, without control
  * characters. The caller frees it. */
-static char *shown(const char *token)
+static char *vocabulary_shown(const char *token)
 {
     wb__text t = {0};
     char begin[61];
@@ -86,7 +87,7 @@ static char *shown(const char *token)
 
 static int bad_token(const wb_tokenizer *t, const char *token, const char *reason, int64_t number)
 {
-    char *text = shown(token);
+    char *text = vocabulary_shown(token);
     if (!text) return WB_ERROR_MEMORY;
     const int code = wb__fail(WB_ERROR_FORMAT, "%s: the token \"%s\" %s %lld", t->path, text,
                               reason, (long long)number);
@@ -94,7 +95,7 @@ static int bad_token(const wb_tokenizer *t, const char *token, const char *reaso
     return code;
 }
 
-static bool store_text(wb_tokenizer *t, const char *text, size_t n)
+static bool vocabulary_store_text(wb_tokenizer *t, const char *text, size_t n)
 {
     if (n > (size_t)(1 << 30) - 1 || t->n_texts > (1 << 30) - (int)n - 1)
         return wb__fail(WB_ERROR_UNSUPPORTED, "%s: tokens of more than 2^30 bytes in all", t->path),
@@ -121,7 +122,7 @@ int wb__tokenizer_token(wb_tokenizer *t, const char *text, int64_t id, bool adde
     if (*known >= 0 && *known != id)
         return bad_token(t, text, "has two ids, of which one is", id);
     const uint32_t at = *known < 0 ? (uint32_t)t->n_texts : UINT32_MAX;
-    if ((*known < 0 && !store_text(t, text, strlen(text))) ||
+    if ((*known < 0 && !vocabulary_store_text(t, text, strlen(text))) ||
         !wb__reserve(&t->tokens, &t->tokens_capacity, t->n_tokens + 1, sizeof *t->tokens))
         return wb__error_or(WB_ERROR_MEMORY);
     /* A token that is there is entered again, without a text: wb__tokenizer_ready joins both. */
@@ -154,7 +155,7 @@ int wb__tokenizer_add(wb_tokenizer *t, const char *text, wb__added a, bool norma
     }
     if (ok && f == &t->in_normal) {
         t->tokens[wb__token_of(t, a.id) - t->tokens].decoded = (uint32_t)t->n_texts;
-        ok = store_text(t, key, n);
+        ok = vocabulary_store_text(t, key, n);
     }
     wb__free(key);
     wb__free(word.at);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { MOST = 1 << 24 };                /* values, and entries of the memo */
+enum { PICKLE_MOST = 1 << 24 };         /* values, and entries of the memo */
 
 typedef struct {
     const char *path;
@@ -15,26 +15,26 @@ typedef struct {
     int n_stack, stack_capacity, n_memo, memo_capacity;
     /* values that do not change are there once: 1 + their numbers, 0: not yet */
     int plain[WB__PICKLE_MARK + 1], small[256];
-} reader;
+} pickle_reader;
 
-static int broken(const reader *r, const char *reason)
+static int pickle_broken(const pickle_reader *r, const char *reason)
 {
     return wb__fail(WB_ERROR_FORMAT, "%s: data.pkl: byte %lld: %s", r->path, (long long)r->at,
                     reason);
 }
 
-static bool grow_stack(reader *r)
+static bool grow_stack(pickle_reader *r)
 {
     return wb__reserve(&r->stack, &r->stack_capacity, r->n_stack + 1, sizeof *r->stack);
 }
 
-static wb__pickle_value *value(const reader *r, int i) { return &r->p->values[i]; }
+static wb__pickle_value *pickle_value(const pickle_reader *r, int i) { return &r->p->values[i]; }
 
 /* Pushes a new value.  NULL: failed. */
-static wb__pickle_value *push_new(reader *r, wb__pickle_kind kind)
+static wb__pickle_value *push_new(pickle_reader *r, wb__pickle_kind kind)
 {
     wb__pickle *p = r->p;
-    if (p->n == MOST) return broken(r, "it has too many values"), NULL;
+    if (p->n == PICKLE_MOST) return pickle_broken(r, "it has too many values"), NULL;
     if (!wb__reserve(&p->values, &p->capacity, p->n + 1, sizeof *p->values) || !grow_stack(r))
         return NULL;
     p->values[p->n] = (wb__pickle_value){.kind = kind};
@@ -42,9 +42,11 @@ static wb__pickle_value *push_new(reader *r, wb__pickle_kind kind)
     return &p->values[p->n++];
 }
 
-static int push(reader *r, wb__pickle_kind kind) { return push_new(r, kind) ? 0 : wb_error_code(); }
+static int pickle_push(pickle_reader *r, wb__pickle_kind kind) {
+    return push_new(r, kind) ? 0 : wb_error_code();
+}
 
-static int push_known(reader *r, int i)
+static int push_known(pickle_reader *r, int i)
 {
     if (!grow_stack(r)) return wb_error_code();
     r->stack[r->n_stack++] = i;
@@ -52,15 +54,15 @@ static int push_known(reader *r, int i)
 }
 
 /* Pushes None or a mark. */
-static int push_plain(reader *r, wb__pickle_kind kind)
+static int push_plain(pickle_reader *r, wb__pickle_kind kind)
 {
     if (r->plain[kind]) return push_known(r, r->plain[kind] - 1);
-    if (push(r, kind)) return wb_error_code();
+    if (pickle_push(r, kind)) return wb_error_code();
     r->plain[kind] = r->p->n;
     return 0;
 }
 
-static int push_number(reader *r, int64_t number)
+static int push_number(pickle_reader *r, int64_t number)
 {
     const bool is_small = number >= 0 && number < (int64_t)WB__COUNT(r->small);
     if (is_small && r->small[number]) return push_known(r, r->small[number] - 1);
@@ -71,9 +73,9 @@ static int push_number(reader *r, int64_t number)
     return 0;
 }
 
-static int append(reader *r, int list, int item)
+static int pickle_append(pickle_reader *r, int list, int item)
 {
-    wb__pickle_value *v = value(r, list);
+    wb__pickle_value *v = pickle_value(r, list);
     if (!v->n || (v->n > 1 && !(v->n & (v->n - 1)))) {
         int *bigger = wb__realloc(v->items, (size_t)WB__MAX(2 * v->n, 2) * sizeof *bigger);
         if (!bigger) return wb_error_code();
@@ -84,75 +86,76 @@ static int append(reader *r, int list, int item)
 }
 
 /* Sets *to to an unsigned number of n bytes. */
-static int take(reader *r, int n, uint64_t *to)
+static int pickle_take(pickle_reader *r, int n, uint64_t *to)
 {
     *to = 0;
-    if (n > r->bytes - r->at) return broken(r, "it ends too early");
+    if (n > r->bytes - r->at) return pickle_broken(r, "it ends too early");
     for (int i = 0; i < n; i++) *to |= (uint64_t)r->data[r->at++] << (8 * i);
     return 0;
 }
 
 /* Takes the last value from the stack.  -1: failed. */
-static int pop(reader *r)
+static int pickle_pop(pickle_reader *r)
 {
-    if (r->n_stack && value(r, r->stack[r->n_stack - 1])->kind != WB__PICKLE_MARK)
+    if (r->n_stack && pickle_value(r, r->stack[r->n_stack - 1])->kind != WB__PICKLE_MARK)
         return r->stack[--r->n_stack];
-    return broken(r, "an opcode has no operand"), -1;
+    return pickle_broken(r, "an opcode has no operand"), -1;
 }
 
 /* Returns the place of the last mark on the stack.  -1: failed. */
-static int mark(reader *r)
+static int pickle_mark(pickle_reader *r)
 {
     for (int i = r->n_stack - 1; i >= 0; i--)
-        if (value(r, r->stack[i])->kind == WB__PICKLE_MARK) return i;
-    return broken(r, "an opcode has no mark"), -1;
+        if (pickle_value(r, r->stack[i])->kind == WB__PICKLE_MARK) return i;
+    return pickle_broken(r, "an opcode has no mark"), -1;
 }
 
 /* Makes a tuple of the values of the stack from `first`, and removes the mark before them. */
-static int tuple(reader *r, int first, bool marked)
+static int pickle_tuple(pickle_reader *r, int first, bool marked)
 {
-    if (first < 0) return broken(r, "an opcode has no operands");
+    if (first < 0) return pickle_broken(r, "an opcode has no operands");
     const int n = r->n_stack - first;
-    if (push(r, WB__PICKLE_LIST)) return wb_error_code();
+    if (pickle_push(r, WB__PICKLE_LIST)) return wb_error_code();
     const int made = r->stack[--r->n_stack];
     for (int i = 0; i < n; i++)
-        if (append(r, made, r->stack[first + i])) return wb_error_code();
+        if (pickle_append(r, made, r->stack[first + i])) return wb_error_code();
     r->n_stack = first - marked;
     r->stack[r->n_stack++] = made;
     return 0;
 }
 
 /* Moves the values behind the mark into the list or dict before it. */
-static int extend(reader *r, wb__pickle_kind kind)
+static int pickle_extend(pickle_reader *r, wb__pickle_kind kind)
 {
-    const int at = mark(r);
+    const int at = pickle_mark(r);
     if (at < 0) return wb_error_code();
     const int n = r->n_stack - at - 1;
-    if (!at || value(r, r->stack[at - 1])->kind != kind || (kind == WB__PICKLE_DICT && n % 2))
-        return broken(r, "items are appended to a value that takes none");
+    if (!at || pickle_value(r, r->stack[at - 1])->kind != kind ||
+        (kind == WB__PICKLE_DICT && n % 2))
+        return pickle_broken(r, "items are appended to a value that takes none");
     for (int i = 0; i < n; i++)
-        if (append(r, r->stack[at - 1], r->stack[at + 1 + i])) return wb_error_code();
+        if (pickle_append(r, r->stack[at - 1], r->stack[at + 1 + i])) return wb_error_code();
     r->n_stack = at;
     return 0;
 }
 
-static int extend_by(reader *r, wb__pickle_kind kind, int n)
+static int extend_by(pickle_reader *r, wb__pickle_kind kind, int n)
 {
-    if (r->n_stack <= n || value(r, r->stack[r->n_stack - n - 1])->kind != kind)
-        return broken(r, "an item is appended to a value that takes none");
+    if (r->n_stack <= n || pickle_value(r, r->stack[r->n_stack - n - 1])->kind != kind)
+        return pickle_broken(r, "an item is appended to a value that takes none");
     const int to = r->stack[r->n_stack - n - 1];
     for (int i = 0; i < n; i++)
-        if (append(r, to, r->stack[r->n_stack - n + i])) return wb_error_code();
+        if (pickle_append(r, to, r->stack[r->n_stack - n + i])) return wb_error_code();
     r->n_stack -= n;
     return 0;
 }
 
-static int text(reader *r, int bytes)
+static int pickle_text(pickle_reader *r, int bytes)
 {
     uint64_t length;
-    if (take(r, bytes, &length)) return wb_error_code();
+    if (pickle_take(r, bytes, &length)) return wb_error_code();
     if (length > (uint64_t)(r->bytes - r->at) || length > 1 << 20)
-        return broken(r, "a text is longer than the file, or than 1 MiB");
+        return pickle_broken(r, "a text is longer than the file, or than 1 MiB");
     wb__pickle_value *v = push_new(r, WB__PICKLE_TEXT);
     if (!v) return wb_error_code();
     v->text = (const char *)r->data + r->at;
@@ -162,11 +165,12 @@ static int text(reader *r, int bytes)
 }
 
 /* Bytes are no tensor, so they are passed over. */
-static int skip_bytes(reader *r, int bytes)
+static int skip_bytes(pickle_reader *r, int bytes)
 {
     uint64_t length;
-    if (take(r, bytes, &length)) return wb_error_code();
-    if (length > (uint64_t)(r->bytes - r->at)) return broken(r, "bytes are longer than the file");
+    if (pickle_take(r, bytes, &length)) return wb_error_code();
+    if (length > (uint64_t)(r->bytes - r->at))
+        return pickle_broken(r, "bytes are longer than the file");
     r->at += (int64_t)length;
     return push_plain(r, WB__PICKLE_NONE);
 }
@@ -180,7 +184,7 @@ bool wb__pickle_is(const wb__pickle_value *v, const char *text)
 }
 
 /* The globals of tensors.  A '*' is any letters and digits. */
-static const struct { const char *module, *before, *after; } globals[] = {
+static const struct { const char *module, *before, *after; } pickle_globals[] = {
     {"torch._utils", "_rebuild_tensor_v", "2"}, {"torch._utils", "_rebuild_tensor_v", "3"},
     {"torch._utils", "_rebuild_parameter", ""}, {"collections", "OrderedDict", ""},
     {"torch", "*", "Storage"}, {"torch.storage", "Untyped", "Storage"},
@@ -188,7 +192,7 @@ static const struct { const char *module, *before, *after; } globals[] = {
     {"torch", "float", "*"}, {"torch", "bfloat16", ""}, {"torch", "int", "*"},
     {"torch", "uint", "*"}, {"torch", "bool", ""}, {"torch", "complex", "*"}};
 
-static bool is_word(const char *text, int n)
+static bool pickle_is_word(const char *text, int n)
 {
     for (int i = 0; i < n; i++)
         if (!((text[i] | 32) >= 'a' && (text[i] | 32) <= 'z') && text[i] != '_' &&
@@ -199,13 +203,14 @@ static bool is_word(const char *text, int n)
 
 static bool is_global(int i, const char *module, int m, const char *name, int n)
 {
-    const char *before = globals[i].before, *after = globals[i].after;
+    const char *before = pickle_globals[i].before, *after = pickle_globals[i].after;
     const bool head = *before == '*', tail = *after == '*';
     const int a = head ? 0 : (int)strlen(before), b = tail ? 0 : (int)strlen(after);
-    if (m != (int)strlen(globals[i].module) || memcmp(module, globals[i].module, (size_t)m) ||
-        n < a + b || memcmp(name, before, (size_t)a) || memcmp(name + n - b, after, (size_t)b))
+    if (m != (int)strlen(pickle_globals[i].module) ||
+        memcmp(module, pickle_globals[i].module, (size_t)m) || n < a + b ||
+        memcmp(name, before, (size_t)a) || memcmp(name + n - b, after, (size_t)b))
         return false;
-    return head || tail ? is_word(name, n) : n == a + b;
+    return head || tail ? pickle_is_word(name, n) : n == a + b;
 }
 
 static bool is_storage_class(const wb__pickle_value *v)
@@ -215,10 +220,10 @@ static bool is_storage_class(const wb__pickle_value *v)
     return v->kind == WB__PICKLE_GLOBAL && v->n > n && !memcmp(v->text + v->n - n, tail, (size_t)n);
 }
 
-static int push_global(reader *r, const char *module, int m, const char *name, int n)
+static int push_global(pickle_reader *r, const char *module, int m, const char *name, int n)
 {
     bool known = false;
-    for (size_t i = 0; !known && i < WB__COUNT(globals); i++)
+    for (size_t i = 0; !known && i < WB__COUNT(pickle_globals); i++)
         known = is_global((int)i, module, m, name, n);
     if (!known)
         return wb__fail(WB_ERROR_UNSUPPORTED, "%s: it has a %.*s.%.*s, and only tensors in dicts, "
@@ -232,95 +237,97 @@ static int push_global(reader *r, const char *module, int m, const char *name, i
 }
 
 /* Sets *from and *n to the bytes before the next newline, and passes it. */
-static int line(reader *r, const char **from, int *n)
+static int pickle_line(pickle_reader *r, const char **from, int *n)
 {
     enum { LONGEST = 1000 };
     const int64_t most = WB__MIN(r->bytes - r->at, LONGEST);
     *from = (const char *)r->data + r->at;
     const char *end = most ? memchr(*from, '\n', (size_t)most) : NULL;
-    if (!end) return broken(r, "a name or a number does not end");
+    if (!end) return pickle_broken(r, "a name or a number does not end");
     *n = (int)(end - *from);
     r->at += *n + 1;
     return 0;
 }
 
 /* "module\nname\n" */
-static int global(reader *r)
+static int pickle_global(pickle_reader *r)
 {
     const char *module = "", *name = "";
     int m = 0, n = 0;
-    if (line(r, &module, &m) || line(r, &name, &n)) return wb_error_code();
+    if (pickle_line(r, &module, &m) || pickle_line(r, &name, &n)) return wb_error_code();
     return push_global(r, module, m, name, n);
 }
 
 /* Two texts, the module and the name, become a global. */
-static int stack_global(reader *r)
+static int stack_global(pickle_reader *r)
 {
-    const int name = pop(r), module = name < 0 ? -1 : pop(r);
+    const int name = pickle_pop(r), module = name < 0 ? -1 : pickle_pop(r);
     if (module < 0) return wb_error_code();
-    const wb__pickle_value m = *value(r, module), n = *value(r, name);
+    const wb__pickle_value m = *pickle_value(r, module), n = *pickle_value(r, name);
     if (m.kind != WB__PICKLE_TEXT || n.kind != WB__PICKLE_TEXT)
-        return broken(r, "the name of a class is no text");
+        return pickle_broken(r, "the name of a class is no text");
     return push_global(r, m.text, WB__MIN(m.n, 1000), n.text, WB__MIN(n.n, 1000));
 }
 
 /* ("storage", class, key, location, elements) becomes a storage. */
-static int storage(reader *r)
+static int pickle_storage(pickle_reader *r)
 {
-    const int id = pop(r);
+    const int id = pickle_pop(r);
     if (id < 0) return wb_error_code();
-    const wb__pickle_value *t = value(r, id);
+    const wb__pickle_value *t = pickle_value(r, id);
     const int *i = t->items;
-    if (t->kind != WB__PICKLE_LIST || t->n != 5 || !wb__pickle_is(value(r, i[0]), "storage") ||
-        !is_storage_class(value(r, i[1])) || value(r, i[2])->kind != WB__PICKLE_TEXT ||
-        value(r, i[4])->kind != WB__PICKLE_NUMBER)
-        return broken(r, "this is no storage of a tensor");
+    if (t->kind != WB__PICKLE_LIST || t->n != 5 ||
+        !wb__pickle_is(pickle_value(r, i[0]), "storage") ||
+        !is_storage_class(pickle_value(r, i[1])) ||
+        pickle_value(r, i[2])->kind != WB__PICKLE_TEXT ||
+        pickle_value(r, i[4])->kind != WB__PICKLE_NUMBER)
+        return pickle_broken(r, "this is no storage of a tensor");
     const int key = i[2], class = i[1];
-    const int64_t elements = value(r, i[4])->number;
+    const int64_t elements = pickle_value(r, i[4])->number;
     wb__pickle_value *v = push_new(r, WB__PICKLE_STORAGE);
     if (!v) return wb_error_code();
     v->number = elements;
     const int made = r->stack[r->n_stack - 1];
-    return append(r, made, key) || append(r, made, class) ? wb_error_code() : 0;
+    return pickle_append(r, made, key) || pickle_append(r, made, class) ? wb_error_code() : 0;
 }
 
 /* (storage, offset, sizes, strides, requires_grad, hooks, ...) becomes a tensor; of `third`, which
  * PyTorch uses for dtypes that no class of storages has, the dtype follows. */
-static int tensor(reader *r, int arguments, bool third)
+static int pickle_tensor(pickle_reader *r, int arguments, bool third)
 {
     enum { DTYPE = 6 };
-    const wb__pickle_value *t = value(r, arguments);
-    if (t->n < 4 || value(r, t->items[0])->kind != WB__PICKLE_STORAGE ||
-        value(r, t->items[1])->kind != WB__PICKLE_NUMBER ||
-        value(r, t->items[2])->kind != WB__PICKLE_LIST ||
-        value(r, t->items[3])->kind != WB__PICKLE_LIST ||
-        value(r, t->items[2])->n != value(r, t->items[3])->n ||
-        (third && (t->n <= DTYPE || value(r, t->items[DTYPE])->kind != WB__PICKLE_GLOBAL)))
-        return broken(r, "these are no arguments of a tensor");
+    const wb__pickle_value *t = pickle_value(r, arguments);
+    if (t->n < 4 || pickle_value(r, t->items[0])->kind != WB__PICKLE_STORAGE ||
+        pickle_value(r, t->items[1])->kind != WB__PICKLE_NUMBER ||
+        pickle_value(r, t->items[2])->kind != WB__PICKLE_LIST ||
+        pickle_value(r, t->items[3])->kind != WB__PICKLE_LIST ||
+        pickle_value(r, t->items[2])->n != pickle_value(r, t->items[3])->n ||
+        (third && (t->n <= DTYPE || pickle_value(r, t->items[DTYPE])->kind != WB__PICKLE_GLOBAL)))
+        return pickle_broken(r, "these are no arguments of a tensor");
     const int parts[4] = {t->items[0], t->items[2], t->items[3], third ? t->items[DTYPE] : -1};
-    const int64_t offset = value(r, t->items[1])->number;
+    const int64_t offset = pickle_value(r, t->items[1])->number;
     wb__pickle_value *v = push_new(r, WB__PICKLE_TENSOR);
     if (!v) return wb_error_code();
     v->number = offset;
     const int made = r->stack[r->n_stack - 1];
     for (int i = 0; i < 3 + third; i++)
-        if (append(r, made, parts[i])) return wb_error_code();
+        if (pickle_append(r, made, parts[i])) return wb_error_code();
     return 0;
 }
 
-static int reduce(reader *r)
+static int pickle_reduce(pickle_reader *r)
 {
-    const int arguments = pop(r), function = arguments < 0 ? -1 : pop(r);
+    const int arguments = pickle_pop(r), function = arguments < 0 ? -1 : pickle_pop(r);
     if (function < 0) return wb_error_code();
-    const wb__pickle_value *f = value(r, function), *t = value(r, arguments);
+    const wb__pickle_value *f = pickle_value(r, function), *t = pickle_value(r, arguments);
     if (f->kind != WB__PICKLE_GLOBAL || t->kind != WB__PICKLE_LIST)
-        return broken(r, "a value that is no function is called");
-    if (wb__pickle_is(f, "OrderedDict") && !t->n) return push(r, WB__PICKLE_DICT);
-    if (wb__pickle_is(f, "_rebuild_tensor_v2")) return tensor(r, arguments, false);
-    if (wb__pickle_is(f, "_rebuild_tensor_v3")) return tensor(r, arguments, true);
+        return pickle_broken(r, "a value that is no function is called");
+    if (wb__pickle_is(f, "OrderedDict") && !t->n) return pickle_push(r, WB__PICKLE_DICT);
+    if (wb__pickle_is(f, "_rebuild_tensor_v2")) return pickle_tensor(r, arguments, false);
+    if (wb__pickle_is(f, "_rebuild_tensor_v3")) return pickle_tensor(r, arguments, true);
     if (!wb__pickle_is(f, "_rebuild_parameter") || !t->n ||
-        value(r, t->items[0])->kind != WB__PICKLE_TENSOR)
-        return broken(r, "a function is called with other arguments than PyTorch's");
+        pickle_value(r, t->items[0])->kind != WB__PICKLE_TENSOR)
+        return pickle_broken(r, "a function is called with other arguments than PyTorch's");
     r->stack[r->n_stack++] = t->items[0];           /* in the place of the function */
     return 0;
 }
@@ -328,10 +335,10 @@ static int reduce(reader *r)
 /* ---- opcodes --------------------------------------------------------------------------------- */
 
 /* Python numbers entries in their order; PyTorch's numbers begin at 0 or 1. */
-static int remember_as(reader *r, uint64_t i)
+static int remember_as(pickle_reader *r, uint64_t i)
 {
-    if (!r->n_stack || i >= MOST || i > (uint64_t)r->bytes)
-        return broken(r, "an entry of the memo is wrong");
+    if (!r->n_stack || i >= PICKLE_MOST || i > (uint64_t)r->bytes)
+        return pickle_broken(r, "an entry of the memo is wrong");
     const int known = r->memo_capacity;
     if (!wb__reserve(&r->memo, &r->memo_capacity, (int)i + 1, sizeof *r->memo))
         return wb_error_code();
@@ -341,87 +348,88 @@ static int remember_as(reader *r, uint64_t i)
     return 0;
 }
 
-static int remember(reader *r, int bytes)
+static int pickle_remember(pickle_reader *r, int bytes)
 {
     uint64_t i;
-    return take(r, bytes, &i) ? (int)wb_error_code() : remember_as(r, i);
+    return pickle_take(r, bytes, &i) ? (int)wb_error_code() : remember_as(r, i);
 }
 
-static int recall(reader *r, int bytes)
+static int pickle_recall(pickle_reader *r, int bytes)
 {
     uint64_t i;
-    if (take(r, bytes, &i)) return wb_error_code();
+    if (pickle_take(r, bytes, &i)) return wb_error_code();
     if (i >= (uint64_t)r->memo_capacity || r->memo[i] < 0)
-        return broken(r, "the memo has no such entry");
+        return pickle_broken(r, "the memo has no such entry");
     return push_known(r, r->memo[i]);
 }
 
-static int integer(reader *r, int bytes)
+static int pickle_integer(pickle_reader *r, int bytes)
 {
     uint64_t n;
-    if (take(r, bytes, &n)) return wb_error_code();
+    if (pickle_take(r, bytes, &n)) return wb_error_code();
     return push_number(r, bytes == 4 ? (int64_t)(int32_t)(uint32_t)n : (int64_t)n);
 }
 
 /* The first `bytes` bytes are the number of bytes of the integer behind them. */
-static int long_integer(reader *r, int bytes)
+static int long_integer(pickle_reader *r, int bytes)
 {
     uint64_t length, n;
-    if (take(r, bytes, &length)) return wb_error_code();
-    if (length > 8) return broken(r, "an integer has more than 64 bits");
-    if (take(r, (int)length, &n)) return wb_error_code();
+    if (pickle_take(r, bytes, &length)) return wb_error_code();
+    if (length > 8) return pickle_broken(r, "an integer has more than 64 bits");
+    if (pickle_take(r, (int)length, &n)) return wb_error_code();
     if (length && length < 8 && n >> (8 * length - 1)) n |= UINT64_MAX << (8 * length);
     return push_number(r, (int64_t)n);
 }
 
 /* "-12\n", "-12L\n"; "01\n" is True.  Protocol 1 writes bools and long integers so. */
-static int written_integer(reader *r)
+static int written_integer(pickle_reader *r)
 {
     const char *from = "";
     int n = 0;
-    if (line(r, &from, &n)) return wb_error_code();
+    if (pickle_line(r, &from, &n)) return wb_error_code();
     n -= n && from[n - 1] == 'L';
     const bool negative = n && *from == '-';
     int64_t number = 0;
     for (int i = negative; i < n; i++) {
         if (from[i] < '0' || from[i] > '9' || number > (INT64_MAX - 9) / 10)
-            return broken(r, "an integer is none, or has more than 64 bits");
+            return pickle_broken(r, "an integer is none, or has more than 64 bits");
         number = 10 * number + (from[i] - '0');
     }
     return push_number(r, negative ? -number : number);
 }
 
-static int skip(reader *r, int bytes)
+static int pickle_skip(pickle_reader *r, int bytes)
 {
     uint64_t unused;
-    return take(r, bytes, &unused);
+    return pickle_take(r, bytes, &unused);
 }
 
 /* The state of a dict, which is its attribute _metadata, is dropped. */
-static int build(reader *r)
+static int pickle_build(pickle_reader *r)
 {
-    if (pop(r) < 0) return wb_error_code();
-    if (r->n_stack && value(r, r->stack[r->n_stack - 1])->kind == WB__PICKLE_DICT) return 0;
-    return broken(r, "a value that is no dict has a state");
+    if (pickle_pop(r) < 0) return wb_error_code();
+    if (r->n_stack && pickle_value(r, r->stack[r->n_stack - 1])->kind == WB__PICKLE_DICT) return 0;
+    return pickle_broken(r, "a value that is no dict has a state");
 }
 
 /* The opcodes of protocols 3 to 5. */
-static int late_step(reader *r, int opcode)
+static int late_step(pickle_reader *r, int opcode)
 {
     int at;
     switch (opcode) {
-    case 0x95: return skip(r, 8);                                   /* the length of a frame */
+    case 0x95: return pickle_skip(r, 8);                            /* the length of a frame */
     case 0x94: return remember_as(r, (uint64_t)r->n_memo);
     case 0x93: return stack_global(r);
-    case 0x8c: return text(r, 1);
-    case 0x8d: return text(r, 8);
+    case 0x8c: return pickle_text(r, 1);
+    case 0x8d: return pickle_text(r, 8);
     case 'C': return skip_bytes(r, 1);
     case 'B': return skip_bytes(r, 4);
     case 0x8e:
     case 0x96: return skip_bytes(r, 8);
-    case 0x8f: return push(r, WB__PICKLE_LIST);                     /* a set */
-    case 0x90: return extend(r, WB__PICKLE_LIST);
-    case 0x91: return (at = mark(r)) < 0 ? (int)wb_error_code() : tuple(r, at + 1, true);
+    case 0x8f: return pickle_push(r, WB__PICKLE_LIST);              /* a set */
+    case 0x90: return pickle_extend(r, WB__PICKLE_LIST);
+    case 0x91:
+        return (at = pickle_mark(r)) < 0 ? (int)wb_error_code() : pickle_tuple(r, at + 1, true);
     default: break;
     }
     return wb__fail(WB_ERROR_UNSUPPORTED, "%s: data.pkl: byte %lld: opcode 0x%02x, which files of "
@@ -429,60 +437,61 @@ static int late_step(reader *r, int opcode)
                     (unsigned)opcode);
 }
 
-static int step(reader *r, int opcode)
+static int pickle_step(pickle_reader *r, int opcode)
 {
     int at;
     switch (opcode) {
-    case 0x80: return skip(r, 1);                                   /* the protocol */
+    case 0x80: return pickle_skip(r, 1);                            /* the protocol */
     case '(': return push_plain(r, WB__PICKLE_MARK);
-    case '}': return push(r, WB__PICKLE_DICT);
+    case '}': return pickle_push(r, WB__PICKLE_DICT);
     case ']':
-    case ')': return push(r, WB__PICKLE_LIST);
+    case ')': return pickle_push(r, WB__PICKLE_LIST);
     case 'N': return push_plain(r, WB__PICKLE_NONE);
     case 0x88: return push_number(r, 1);
     case 0x89: return push_number(r, 0);
-    case 'J': return integer(r, 4);
-    case 'K': return integer(r, 1);
-    case 'M': return integer(r, 2);
+    case 'J': return pickle_integer(r, 4);
+    case 'K': return pickle_integer(r, 1);
+    case 'M': return pickle_integer(r, 2);
     case 'I':
     case 'L': return written_integer(r);
     case 0x8a: return long_integer(r, 1);
     case 0x8b: return long_integer(r, 4);
-    case 'G': return skip(r, 8) ? (int)wb_error_code() : push_plain(r, WB__PICKLE_NONE);
-    case 'X': return text(r, 4);
-    case 'c': return global(r);
-    case 'Q': return storage(r);
-    case 'R': return reduce(r);
-    case 'b': return build(r);
-    case 'q': return remember(r, 1);
-    case 'r': return remember(r, 4);
-    case 'h': return recall(r, 1);
-    case 'j': return recall(r, 4);
-    case 't': return (at = mark(r)) < 0 ? (int)wb_error_code() : tuple(r, at + 1, true);
+    case 'G': return pickle_skip(r, 8) ? (int)wb_error_code() : push_plain(r, WB__PICKLE_NONE);
+    case 'X': return pickle_text(r, 4);
+    case 'c': return pickle_global(r);
+    case 'Q': return pickle_storage(r);
+    case 'R': return pickle_reduce(r);
+    case 'b': return pickle_build(r);
+    case 'q': return pickle_remember(r, 1);
+    case 'r': return pickle_remember(r, 4);
+    case 'h': return pickle_recall(r, 1);
+    case 'j': return pickle_recall(r, 4);
+    case 't':
+        return (at = pickle_mark(r)) < 0 ? (int)wb_error_code() : pickle_tuple(r, at + 1, true);
     case 0x85:
     case 0x86:
-    case 0x87: return tuple(r, r->n_stack - (opcode - 0x84), false);
+    case 0x87: return pickle_tuple(r, r->n_stack - (opcode - 0x84), false);
     case 'a': return extend_by(r, WB__PICKLE_LIST, 1);
     case 's': return extend_by(r, WB__PICKLE_DICT, 2);
-    case 'e': return extend(r, WB__PICKLE_LIST);
-    case 'u': return extend(r, WB__PICKLE_DICT);
+    case 'e': return pickle_extend(r, WB__PICKLE_LIST);
+    case 'u': return pickle_extend(r, WB__PICKLE_DICT);
     default: return late_step(r, opcode);
     }
 }
 
 int wb__pickle_read(const char *path, const uint8_t *data, int64_t bytes, wb__pickle *out)
 {
-    reader r = {.path = path, .data = data, .bytes = bytes, .p = out};
+    pickle_reader r = {.path = path, .data = data, .bytes = bytes, .p = out};
     int status = 0;
     bool done = false;
     *out = (wb__pickle){0};
     while (!status && !done) {
         uint64_t opcode;
-        status = take(&r, 1, &opcode);
+        status = pickle_take(&r, 1, &opcode);
         done = !status && opcode == '.';
-        if (!status && !done) status = step(&r, (int)opcode);
+        if (!status && !done) status = pickle_step(&r, (int)opcode);
     }
-    if (!status) out->root = pop(&r);
+    if (!status) out->root = pickle_pop(&r);
     wb__free(r.stack);
     wb__free(r.memo);
     return status ? status : out->root < 0 ? (int)wb_error_code() : 0;

@@ -2,7 +2,7 @@
  *
  * Several tensors may be views of one storage, also with strides of 0, and a list may refer to the
  * same part many times, so a small file may describe many large tensors. The parts, with those that
- * are met again, are at most as many as the pickle has bytes, and LEAST_VISITS. What the tensors
+ * are met again, are at most as many as the pickle has bytes, and PT_LEAST_VISITS. What the tensors
  * take beyond a small multiple of the file counts against the limit of wb_set_unpack_limit: their
  * elements, and WB__TENSOR_TAKES bytes and a name for each. All this is known before any value is
  * read.
@@ -21,8 +21,8 @@
 #include <string.h>
 
 enum {
-    DEEPEST = 64,                       /* dicts and lists within each other */
-    LEAST_VISITS = 1 << 12
+    PT_DEEPEST = 64,                    /* dicts and lists within each other */
+    PT_LEAST_VISITS = 1 << 12
 };
 
 /* The first member, whose name is behind the header of 30 bytes, is NAME/data.pkl. */
@@ -65,12 +65,12 @@ typedef struct {
     int n_views, capacity;
     int64_t bytes, takes;               /* of all tensors: elements; names and objects */
     int64_t visits, names;              /* parts met so far, bytes of their names */
-} archive;
+} pt_archive;
 
 /* ---- members --------------------------------------------------------------------------------- */
 
 /* Reads a member of the folder into a block of wb__alloc_aligned. NULL: failed. */
-static char *member(archive *a, const char *name, int length, int64_t *bytes)
+static char *pt_member(pt_archive *a, const char *name, int length, int64_t *bytes)
 {
     char path[600];
     zip_stat_t s;
@@ -104,7 +104,8 @@ static char *member(archive *a, const char *name, int length, int64_t *bytes)
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 /* PyTorch's dtypes: the class of their storages, and their names. */
-static const struct { const char *class, *name; wb_dtype dtype; wb__narrow_int narrow; } types[] = {
+static const struct { const char *class,
+                      *name; wb_dtype dtype; wb__narrow_int narrow; } pt_types[] = {
     {"FloatStorage", "float32", WB_F32, 0},   {"DoubleStorage", "float64", WB_F64, 0},
     {"HalfStorage", "float16", WB_F16, 0},    {"BFloat16Storage", "bfloat16", WB_BF16, 0},
     {"CharStorage", "int8", WB_I8, 0},        {"ByteStorage", "uint8", WB_U8, 0},
@@ -113,15 +114,15 @@ static const struct { const char *class, *name; wb_dtype dtype; wb__narrow_int n
     {"UInt16Storage", "uint16", 0, WB__NARROW_U16},
     {"UInt32Storage", "uint32", 0, WB__NARROW_U32}};
 
-static const wb__pickle_value *item(const archive *a, const wb__pickle_value *v, int i)
+static const wb__pickle_value *pt_item(const pt_archive *a, const wb__pickle_value *v, int i)
 {
     return &a->pickle.values[v->items[i]];
 }
 
 /* Sets *dense to whether the elements are one after the other, and *last to the offset of the last
  * one in the storage. False: the tensor is impossible. */
-static bool strides_of(const archive *a, const wb__pickle_value *v, const wb__entry *e,
-                       int64_t *strides, bool *dense, int64_t *last)
+static bool pt_strides_of(const pt_archive *a, const wb__pickle_value *v, const wb__entry *e,
+                          int64_t *strides, bool *dense, int64_t *last)
 {
     const int64_t most = (int64_t)1 << 40;
     int64_t step = 1;
@@ -129,7 +130,7 @@ static bool strides_of(const archive *a, const wb__pickle_value *v, const wb__en
     *dense = true;
     if (v->number < 0 || v->number > most) return false;
     for (int i = e->ndim - 1; i >= 0; i--) {
-        const wb__pickle_value *s = item(a, item(a, v, 2), i);
+        const wb__pickle_value *s = pt_item(a, pt_item(a, v, 2), i);
         strides[i] = s->number;
         if (s->kind != WB__PICKLE_NUMBER || s->number < 0 || s->number > most) return false;
         if (e->dims[i] > 1 && s->number != step) *dense = false;
@@ -141,8 +142,8 @@ static bool strides_of(const archive *a, const wb__pickle_value *v, const wb__en
 }
 
 /* Copies the elements of a view of the storage at `from`, of `bytes` bytes each, row-major. */
-static void gather(char *to, const char *from, const wb__entry *e, const int64_t *strides,
-                   size_t bytes)
+static void pt_gather(char *to, const char *from, const wb__entry *e, const int64_t *strides,
+                      size_t bytes)
 {
     int64_t index[WB_MAX_DIMS] = {0}, at = 0;
     const int64_t n = e->bytes / (int64_t)wb__dtype_size(e->dtype);
@@ -158,28 +159,28 @@ static void gather(char *to, const char *from, const wb__entry *e, const int64_t
 }
 
 /* Bytes of an element in the file. */
-static int64_t width_of(const view *v, const wb__entry *e)
+static int64_t pt_width_of(const view *v, const wb__entry *e)
 {
     return v->narrow ? wb__narrow_bytes(v->narrow) : (int64_t)wb__dtype_size(e->dtype);
 }
 
 /* Sets the dtype of an entry. A class of storages is named like its dtype, "FloatStorage". */
-static void set_type(const archive *a, const wb__pickle_value *v, wb__entry *e,
-                     wb__narrow_int *narrow)
+static void pt_set_type(const pt_archive *a, const wb__pickle_value *v, wb__entry *e,
+                        wb__narrow_int *narrow)
 {
-    const wb__pickle_value *named = v->n > 3 ? item(a, v, 3) : NULL;
-    const wb__pickle_value *type = named ? named : item(a, item(a, v, 0), 1);
+    const wb__pickle_value *named = v->n > 3 ? pt_item(a, v, 3) : NULL;
+    const wb__pickle_value *type = named ? named : pt_item(a, pt_item(a, v, 0), 1);
     const int end = named ? 0 : (int)strlen("Storage");
-    for (size_t i = 0; i < WB__COUNT(types); i++) {
-        if (!wb__pickle_is(type, named ? types[i].name : types[i].class)) continue;
-        *narrow = types[i].narrow;
-        e->dtype = *narrow ? wb__narrow_dtype(*narrow) : types[i].dtype;
+    for (size_t i = 0; i < WB__COUNT(pt_types); i++) {
+        if (!wb__pickle_is(type, named ? pt_types[i].name : pt_types[i].class)) continue;
+        *narrow = pt_types[i].narrow;
+        e->dtype = *narrow ? wb__narrow_dtype(*narrow) : pt_types[i].dtype;
     }
     snprintf(e->type, sizeof e->type, "%.*s", type->n - end, type->text);
 }
 
 /* Fails if all tensors so far take too much memory. */
-static int check_limit(const archive *a)
+static int check_limit(const pt_archive *a)
 {
     const int64_t elements = WB__MAX(a->bytes - a->m->bytes, 0);
     const int64_t others = WB__MAX(a->takes - WB__TENSORS_TIMES * a->pickle_bytes, 0);
@@ -189,66 +190,66 @@ static int check_limit(const archive *a)
                     (long long)wb__unpack_limit());
 }
 
-static int add_view(archive *a, const wb__pickle_value *v, wb__narrow_int narrow)
+static int pt_add_view(pt_archive *a, const wb__pickle_value *v, wb__narrow_int narrow)
 {
     const wb__entry *e = &a->out->entries[a->out->n - 1];
     int64_t strides[WB_MAX_DIMS], last;
     bool dense;
-    if (!strides_of(a, v, e, strides, &dense, &last))
+    if (!pt_strides_of(a, v, e, strides, &dense, &last))
         return wb__fail(WB_ERROR_FORMAT, "%s: tensor \"%.200s\" has impossible strides", a->m->path,
                         e->name);
     if (!a->values || !e->bytes) return 0;
     if (!wb__reserve(&a->views, &a->capacity, a->n_views + 1, sizeof *a->views))
         return WB_ERROR_MEMORY;
-    a->views[a->n_views++] = (view){v, item(a, item(a, v, 0), 0), a->out->n - 1, narrow};
+    a->views[a->n_views++] = (view){v, pt_item(a, pt_item(a, v, 0), 0), a->out->n - 1, narrow};
     return 0;
 }
 
-static int add_tensor(archive *a, const char *name, const wb__pickle_value *v)
+static int pt_add_tensor(pt_archive *a, const char *name, const wb__pickle_value *v)
 {
-    const wb__pickle_value *sizes = item(a, v, 1);
+    const wb__pickle_value *sizes = pt_item(a, v, 1);
     wb__narrow_int narrow = WB__NOT_NARROW;
     int64_t size;
     wb__entry *e = wb__table_add(a->out, name);
     if (!e) return WB_ERROR_MEMORY;
-    if (sizes->n != item(a, v, 2)->n)   /* an opcode after the tensor's has lengthened a list */
+    if (sizes->n != pt_item(a, v, 2)->n) /* an opcode after the tensor's has lengthened a list */
         return wb__fail(WB_ERROR_FORMAT, "%s: tensor \"%.200s\" has %d sizes and %d strides",
-                        a->m->path, name, sizes->n, item(a, v, 2)->n);
-    set_type(a, v, e, &narrow);
+                        a->m->path, name, sizes->n, pt_item(a, v, 2)->n);
+    pt_set_type(a, v, e, &narrow);
     a->takes += WB__TENSOR_TAKES + (int64_t)strlen(name);
     e->axes = sizes->n;
     if (e->axes > WB_MAX_DIMS) return e->dtype = WB_DTYPE_DEFAULT, check_limit(a);
     e->ndim = sizes->n;
     for (int i = 0; i < e->ndim; i++) {
-        e->dims[i] = item(a, sizes, i)->number;
-        if (item(a, sizes, i)->kind != WB__PICKLE_NUMBER) e->dims[i] = -1;
+        e->dims[i] = pt_item(a, sizes, i)->number;
+        if (pt_item(a, sizes, i)->kind != WB__PICKLE_NUMBER) e->dims[i] = -1;
     }
     if (!wb__check_dims(name, e->ndim, e->dims, &size)) return wb_error_code();
     if (!e->dtype) return check_limit(a);       /* wb__table_check names it */
     e->bytes = size * (int64_t)wb__dtype_size(e->dtype);
     a->bytes += e->bytes;
     const int status = check_limit(a);
-    return status ? status : add_view(a, v, narrow);
+    return status ? status : pt_add_view(a, v, narrow);
 }
 
 /* Adds the tensors in a value, whose names begin with `path`. */
-static int walk(archive *a, const char *path, int number, int depth)
+static int pt_walk(pt_archive *a, const char *path, int number, int depth)
 {
     const wb__pickle_value *v = &a->pickle.values[number];
-    if (depth > DEEPEST)
+    if (depth > PT_DEEPEST)
         return wb__fail(WB_ERROR_FORMAT, "%s: its dicts and lists are nested deeper than %d",
-                        a->m->path, DEEPEST);
+                        a->m->path, PT_DEEPEST);
     a->names += (int64_t)strlen(path);
-    if (++a->visits > a->pickle_bytes + LEAST_VISITS ||
-        a->names > WB__TENSORS_TIMES * (a->pickle_bytes + LEAST_VISITS))
+    if (++a->visits > a->pickle_bytes + PT_LEAST_VISITS ||
+        a->names > WB__TENSORS_TIMES * (a->pickle_bytes + PT_LEAST_VISITS))
         return wb__fail(WB_ERROR_FORMAT, "%s: its dicts and lists refer to the same parts so often "
                         "that they unfold to many times the file: save each tensor once",
                         a->m->path);
-    if (v->kind == WB__PICKLE_TENSOR) return add_tensor(a, *path ? path : "0", v);
+    if (v->kind == WB__PICKLE_TENSOR) return pt_add_tensor(a, *path ? path : "0", v);
     if (v->kind != WB__PICKLE_LIST && v->kind != WB__PICKLE_DICT) return 0;
     const int step = v->kind == WB__PICKLE_DICT ? 2 : 1;
     for (int i = 0; i < v->n; i += step) {
-        const wb__pickle_value *key = item(a, v, i);
+        const wb__pickle_value *key = pt_item(a, v, i);
         const char *dot = *path ? "." : "";
         char *name = NULL;
         if (step == 1) name = wb__printf("%s%s%d", path, dot, i);
@@ -260,7 +261,7 @@ static int walk(archive *a, const char *path, int number, int depth)
             return wb__fail(WB_ERROR_FORMAT, "%s: a key in \"%.200s\" is no text and no number, or "
                             "too long", a->m->path, path);
         if (!name) return WB_ERROR_MEMORY;
-        const int status = walk(a, name, v->items[i + step - 1], depth + 1);
+        const int status = pt_walk(a, name, v->items[i + step - 1], depth + 1);
         wb__free(name);
         if (status) return status;
     }
@@ -278,32 +279,33 @@ static int by_storage(const void *a, const void *b)
 }
 
 /* Whether the storage, of `bytes` bytes, is as the pickle has it, and the view is within it. */
-static int check_view(const archive *a, const view *v, int64_t bytes)
+static int pt_check_view(const pt_archive *a, const view *v, int64_t bytes)
 {
     const wb__entry *e = &a->out->entries[v->entry];
-    const wb__pickle_value *storage = item(a, v->tensor, 0);
-    const int64_t width = width_of(v, e);
-    const int64_t each = wb__pickle_is(item(a, storage, 1), "UntypedStorage") ? 1 : width;
+    const wb__pickle_value *storage = pt_item(a, v->tensor, 0);
+    const int64_t width = pt_width_of(v, e);
+    const int64_t each = wb__pickle_is(pt_item(a, storage, 1), "UntypedStorage") ? 1 : width;
     int64_t strides[WB_MAX_DIMS], last;
     bool dense;
     if (bytes % width || bytes % each || storage->number != bytes / each)
         return wb__fail(WB_ERROR_FORMAT, "%s: storage %.*s has %lld bytes, not %lld elements",
                         a->m->path, v->key->n, v->key->text, (long long)bytes,
                         (long long)storage->number);
-    strides_of(a, v->tensor, e, strides, &dense, &last);
+    pt_strides_of(a, v->tensor, e, strides, &dense, &last);
     if (last < bytes / width) return 0;
     return wb__fail(WB_ERROR_FORMAT, "%s: tensor \"%.200s\" has more elements than its storage",
                     a->m->path, e->name);
 }
 
 /* Copies the elements of a view from its storage, or makes *block, the storage, its values. */
-static int read_view(const archive *a, const view *v, char **block, int64_t bytes, bool is_last)
+static int pt_read_view(const pt_archive *a, const view *v, char **block, int64_t bytes,
+                        bool is_last)
 {
     wb__entry *e = &a->out->entries[v->entry];
-    const int64_t width = width_of(v, e), n = e->bytes / (int64_t)wb__dtype_size(e->dtype);
+    const int64_t width = pt_width_of(v, e), n = e->bytes / (int64_t)wb__dtype_size(e->dtype);
     int64_t strides[WB_MAX_DIMS], last;
     bool dense;
-    strides_of(a, v->tensor, e, strides, &dense, &last);
+    pt_strides_of(a, v->tensor, e, strides, &dense, &last);
     const char *from = *block + v->tensor->number * width;
     e->owned = true;
     if (is_last && dense && n * width == bytes && !v->narrow) {
@@ -316,29 +318,29 @@ static int read_view(const archive *a, const view *v, char **block, int64_t byte
     e->data = copy;
     if (!copy || (v->narrow && !dense && !narrow)) return wb__free(narrow), WB_ERROR_MEMORY;
     if (dense && !v->narrow) memcpy(copy, from, (size_t)e->bytes);
-    else if (!dense) gather(narrow ? narrow : copy, from, e, strides, (size_t)width);
+    else if (!dense) pt_gather(narrow ? narrow : copy, from, e, strides, (size_t)width);
     if (v->narrow) wb__widen_ints(copy, narrow ? narrow : from, n, v->narrow);
     wb__free(narrow);
     return 0;
 }
 
 /* Reads the n views of one storage. */
-static int read_storage(archive *a, const view *v, int n)
+static int read_storage(pt_archive *a, const view *v, int n)
 {
     char name[300];
     int64_t bytes;
     snprintf(name, sizeof name, "data/%.*s", WB__MIN(v->key->n, 250), v->key->text);
-    char *block = member(a, name, (int)strlen(name), &bytes);
+    char *block = pt_member(a, name, (int)strlen(name), &bytes);
     int status = block ? 0 : (int)wb_error_code();
     for (int i = 0; !status && i < n; i++) {
-        status = check_view(a, &v[i], bytes);
-        if (!status) status = read_view(a, &v[i], &block, bytes, i == n - 1);
+        status = pt_check_view(a, &v[i], bytes);
+        if (!status) status = pt_read_view(a, &v[i], &block, bytes, i == n - 1);
     }
     wb__free(block);
     return status;
 }
 
-static int read_values(archive *a)
+static int pt_read_values(pt_archive *a)
 {
     int status = 0;
     if (a->n_views) qsort(a->views, (size_t)a->n_views, sizeof *a->views, by_storage);
@@ -356,7 +358,7 @@ static int read_values(archive *a)
 /* ---- the archive ----------------------------------------------------------------------------- */
 
 /* Sets the folder, from the name of the first member. */
-static int read_folder(archive *a)
+static int pt_read_folder(pt_archive *a)
 {
     const int length = (a->m->data[26] | a->m->data[27] << 8) - (int)strlen("data.pkl");
     if (length >= (int)sizeof a->folder)
@@ -366,7 +368,7 @@ static int read_folder(archive *a)
     a->folder[length] = 0;
     if (zip_name_locate(a->zip, "byteorder", ZIP_FL_NODIR) < 0) return 0;    /* older than 2.1 */
     int64_t bytes;
-    char *order = member(a, "byteorder", 9, &bytes);
+    char *order = pt_member(a, "byteorder", 9, &bytes);
     if (!order) return wb_error_code();
     const bool little = bytes == 6 && !memcmp(order, "little", 6);
     wb__free(order);
@@ -374,15 +376,15 @@ static int read_folder(archive *a)
                                  a->m->path);
 }
 
-static int read_archive(archive *a)
+static int pt_read_archive(pt_archive *a)
 {
-    int status = read_folder(a);
+    int status = pt_read_folder(a);
     if (status) return status;
-    char *pickle = member(a, "data.pkl", 8, &a->pickle_bytes);
+    char *pickle = pt_member(a, "data.pkl", 8, &a->pickle_bytes);
     if (!pickle) return wb_error_code();
     status = wb__pickle_read(a->m->path, (const uint8_t *)pickle, a->pickle_bytes, &a->pickle);
-    if (!status) status = walk(a, "", a->pickle.root, 0);
-    if (!status) status = read_values(a);
+    if (!status) status = pt_walk(a, "", a->pickle.root, 0);
+    if (!status) status = pt_read_values(a);
     wb__pickle_free(&a->pickle);
     wb__free(a->views);
     wb__free(pickle);
@@ -395,9 +397,9 @@ int wb__pt_table(wb__mapping *m, bool values, wb__table *out)
     if (!wb__pt_is(m))
         return wb__map_fail(m, 0, "not an archive of PyTorch: files from before version 1.6 are "
                             "not read");
-    archive a = {.m = m, .values = values, .out = out, .zip = wb__zip_open(m)};
+    pt_archive a = {.m = m, .values = values, .out = out, .zip = wb__zip_open(m)};
     if (!a.zip) return wb_error_code();
-    int status = read_archive(&a);
+    int status = pt_read_archive(&a);
     zip_discard(a.zip);
     if (!status) wb__table_sort(out);
     for (int i = 1; !status && i < out->n; i++)

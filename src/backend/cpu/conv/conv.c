@@ -34,19 +34,19 @@ typedef struct {
     /* GRAD_INPUT: sums the patches of a whole image; NULL: add_patches adds them band by band */
     wb__gather_kernel *gather;
     char impl[32];
-} convolution;
+} cpu_conv_convolution;
 
 typedef struct {
-    const convolution *p;
+    const cpu_conv_convolution *p;
     const char *x, *w, *y, *bias;       /* for gradients, dx, dw and dy replace x, w and y */
     char *workspace;
-} job;
+} cpu_conv_job;
 
-static size_t align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+static size_t cpu_conv_align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 /* Converts the weights of all groups to [group][kh*kw][cg][kg] or, for GRAD_INPUT, to
  * [group][kg][kh*kw][cg]. */
-static void reorder_weights(const convolution *p, const char *w, char *to)
+static void reorder_weights(const cpu_conv_convolution *p, const char *w, char *to)
 {
     const wb__conv_desc *d = &p->d;
     const size_t from_size = wb__dtype_size(d->dtype);
@@ -69,8 +69,8 @@ static int64_t x_index(const wb__conv_desc *d, int64_t n, int64_t c, int64_t i, 
 }
 
 /* The input position of tap (a, b) for output (i, j); false: in the padding. */
-static bool source(const wb__conv_desc *d, int64_t i, int64_t j, int64_t a, int64_t b, int64_t *row,
-                   int64_t *col)
+static bool cpu_conv_source(const wb__conv_desc *d, int64_t i, int64_t j, int64_t a, int64_t b,
+                            int64_t *row, int64_t *col)
 {
     *row = i * d->stride[0] - d->pad[0] + a * d->dilation[0];
     *col = j * d->stride[1] - d->pad[2] + b * d->dilation[1];
@@ -78,8 +78,8 @@ static bool source(const wb__conv_desc *d, int64_t i, int64_t j, int64_t a, int6
 }
 
 /* Copies the patches of output rows [i0, i1) of image n, group g. */
-static void lay_patches(const convolution *p, const char *x, int64_t n, int64_t g, int64_t i0,
-                        int64_t i1, char *patches)
+static void lay_patches(const cpu_conv_convolution *p, const char *x, int64_t n, int64_t g,
+                        int64_t i0, int64_t i1, char *patches)
 {
     const wb__conv_desc *d = &p->d;
     const size_t from_size = wb__dtype_size(d->dtype), run = (size_t)p->cg * p->size;
@@ -88,14 +88,14 @@ static void lay_patches(const convolution *p, const char *x, int64_t n, int64_t 
         for (int64_t j = 0; j < d->ow; j++)
             for (int64_t a = 0; a < d->kh; a++) {
                 int64_t r, c;
-                if (whole && source(d, i, j, a, 0, &r, &c) && c + d->kw <= d->w) {
+                if (whole && cpu_conv_source(d, i, j, a, 0, &r, &c) && c + d->kw <= d->w) {
                     wb__widen(patches, x + (size_t)x_index(d, n, 0, r, c) * from_size, d->dtype,
                               d->kw * d->c);
                     patches += (size_t)d->kw * run;
                     continue;
                 }
                 for (int64_t b = 0; b < d->kw; b++, patches += run) {
-                    if (!source(d, i, j, a, b, &r, &c)) memset(patches, 0, run);
+                    if (!cpu_conv_source(d, i, j, a, b, &r, &c)) memset(patches, 0, run);
                     else
                         wb__widen(patches, x + (size_t)x_index(d, n, g * p->cg, r, c) * from_size,
                                   d->dtype, p->cg);
@@ -106,15 +106,15 @@ static void lay_patches(const convolution *p, const char *x, int64_t n, int64_t 
 #define ADD_RUN(T, to, from, n)                                                         \
     for (int64_t q_ = 0; q_ < (n); q_++) ((T *)(to))[q_] += ((const T *)(from))[q_]
 
-static void add_run(bool is_double, char *to, const char *from, int64_t n)
+static void cpu_conv_add_run(bool is_double, char *to, const char *from, int64_t n)
 {
     if (is_double) { ADD_RUN(double, to, from, n); }
     else { ADD_RUN(float, to, from, n); }
 }
 
 /* The gradient of copying patches: adds patches into an image of the computed dtype. */
-static void add_patches(const convolution *p, char *image, int64_t g, int64_t i0, int64_t i1,
-                        const char *patches)
+static void add_patches(const cpu_conv_convolution *p, char *image, int64_t g, int64_t i0,
+                        int64_t i1, const char *patches)
 {
     const wb__conv_desc *d = &p->d;
     for (int64_t i = i0; i < i1; i++)
@@ -122,15 +122,15 @@ static void add_patches(const convolution *p, char *image, int64_t g, int64_t i0
             for (int64_t a = 0; a < d->kh; a++)
                 for (int64_t b = 0; b < d->kw; b++, patches += (size_t)p->cg * p->size) {
                     int64_t r, c;
-                    if (!source(d, i, j, a, b, &r, &c)) continue;
-                    add_run(p->wide == WB_F64,
-                            image + (size_t)x_index(d, 0, g * p->cg, r, c) * p->size, patches,
-                            p->cg);
+                    if (!cpu_conv_source(d, i, j, a, b, &r, &c)) continue;
+                    cpu_conv_add_run(p->wide == WB_F64,
+                                     image + (size_t)x_index(d, 0, g * p->cg, r, c) * p->size,
+                                     patches, p->cg);
                 }
 }
 
 /* Describes the matrix product of a band of `pixels` output pixels, with NULL pointers. */
-static wb__gemm product_of(const convolution *p, int64_t pixels)
+static wb__gemm cpu_conv_product_of(const cpu_conv_convolution *p, int64_t pixels)
 {
     const wb__conv_desc *d = &p->d;
     wb__gemm g = { .m = pixels, .as1 = 1, .bs1 = 1, .cs1 = 1, .a_type = p->wide,
@@ -159,16 +159,17 @@ static wb__gemm product_of(const convolution *p, int64_t pixels)
     return g;
 }
 
-static void one_band(const job *j, char *mine, int64_t n, int64_t group, int64_t i0, int64_t i1)
+static void one_band(const cpu_conv_job *j, char *mine, int64_t n, int64_t group, int64_t i0,
+                     int64_t i1)
 {
-    const convolution *p = j->p;
+    const cpu_conv_convolution *p = j->p;
     const wb__conv_desc *d = &p->d;
     const size_t stored = wb__dtype_size(d->dtype), w_at = (size_t)(group * p->inner * p->kg);
     const int64_t pixels = (i1 - i0) * d->ow;
     const int64_t y_at = (n * d->oh + i0) * d->ow * d->k + group * p->kg;
     char *patches = mine + p->patches_at, *w = j->workspace + p->weights_at + w_at * p->size;
     char *y = (char *)j->y + (size_t)y_at * stored;
-    wb__gemm g = product_of(p, pixels);
+    wb__gemm g = cpu_conv_product_of(p, pixels);
     if (d->kind != WB__CONV_GRAD_INPUT) lay_patches(p, j->x, n, group, i0, i1, patches);
     switch (d->kind) {
     case WB__CONV_FORWARD:
@@ -186,10 +187,10 @@ static void one_band(const job *j, char *mine, int64_t n, int64_t group, int64_t
             wb__narrow(y + (size_t)(i * d->k) * stored, d->dtype, (float *)g.c + i * p->kg, p->kg);
 }
 
-static void one_task(void *ctx, int64_t task)
+static void cpu_conv_one_task(void *ctx, int64_t task)
 {
-    const job *j = ctx;
-    const convolution *p = j->p;
+    const cpu_conv_job *j = ctx;
+    const cpu_conv_convolution *p = j->p;
     const wb__conv_desc *d = &p->d;
     const size_t stored = wb__dtype_size(d->dtype);
     const int64_t image = d->c * d->h * d->w;
@@ -221,13 +222,14 @@ static void one_task(void *ctx, int64_t task)
 }
 
 /* Adds up the gradients of all tasks, in order, and writes the sum to dw in the layout of dw. */
-static void add_sums(const job *j)
+static void cpu_conv_add_sums(const cpu_conv_job *j)
 {
-    const convolution *p = j->p;
+    const cpu_conv_convolution *p = j->p;
     const wb__conv_desc *d = &p->d;
     char *first = j->workspace + p->tasks_at + p->sums_at;
     for (int64_t t = 1; t < p->tasks; t++)
-        add_run(p->wide == WB_F64, first, first + (size_t)t * p->task_bytes, d->k * p->inner);
+        cpu_conv_add_run(p->wide == WB_F64, first, first + (size_t)t * p->task_bytes,
+                         d->k * p->inner);
     const size_t stored = wb__dtype_size(d->dtype);
     char *to = (char *)j->w;
     for (int64_t k = 0; k < d->k; k++)
@@ -240,17 +242,18 @@ static void add_sums(const job *j)
 
 static void run_convolution(const wb__cpu_op *op, void *const *buffers, void *workspace)
 {
-    const convolution *p = (const convolution *)op;
-    job j = { p, buffers[0], buffers[1], buffers[2], p->d.has_bias ? buffers[3] : NULL, workspace };
+    const cpu_conv_convolution *p = (const cpu_conv_convolution *)op;
+    cpu_conv_job j = { p, buffers[0], buffers[1], buffers[2], p->d.has_bias ? buffers[3] : NULL,
+                       workspace };
     if (p->d.kind != WB__CONV_GRAD_WEIGHT)
         reorder_weights(p, j.w, j.workspace + p->weights_at);
-    wb__parallel(p->tasks, one_task, &j);
-    if (p->d.kind == WB__CONV_GRAD_WEIGHT) add_sums(&j);
+    wb__parallel(p->tasks, cpu_conv_one_task, &j);
+    if (p->d.kind == WB__CONV_GRAD_WEIGHT) cpu_conv_add_sums(&j);
 }
 
 static void destroy_convolution(wb__cpu_op *op) { wb__free(op); }
 
-static void lay_out(convolution *p)
+static void cpu_conv_lay_out(cpu_conv_convolution *p)
 {
     enum { PATCH_BYTES = 192 * 1024,    /* a band's patches fit in L2 beside the weights */
            GATHER_BYTES = 1536 * 1024 };
@@ -269,19 +272,20 @@ static void lay_out(convolution *p)
     const double work = (double)d->n * (double)(d->oh * d->ow * d->k) * (double)p->inner;
     p->tasks = work < 100e3 ? 1 : WB__MAX(WB__MIN(wb__threads(), units), 1);
     p->weights_at = 0;
-    p->tasks_at = d->kind != WB__CONV_GRAD_WEIGHT ? align(weights) : 0;
+    p->tasks_at = d->kind != WB__CONV_GRAD_WEIGHT ? cpu_conv_align(weights) : 0;
     size_t at = 0;
-    p->patches_at = at, at += align(row * (size_t)p->band);
+    p->patches_at = at, at += cpu_conv_align(row * (size_t)p->band);
     p->image_at = at;
     if (d->kind == WB__CONV_GRAD_INPUT && p->narrow)
-        at += align((size_t)(d->c * d->h * d->w) * p->size);
+        at += cpu_conv_align((size_t)(d->c * d->h * d->w) * p->size);
     p->sums_at = at;
-    if (d->kind == WB__CONV_GRAD_WEIGHT) at += align(weights);
+    if (d->kind == WB__CONV_GRAD_WEIGHT) at += cpu_conv_align(weights);
     if (d->kind == WB__CONV_FORWARD && p->narrow)
-        at += align((size_t)(p->band * d->ow * p->kg) * p->size);
+        at += cpu_conv_align((size_t)(p->band * d->ow * p->kg) * p->size);
     p->scratch_at = at;
-    wb__gemm full = product_of(p, p->band * d->ow), last = product_of(p, d->oh % p->band * d->ow);
-    at += align(WB__MAX(wb__gemm_scratch(&full), wb__gemm_scratch(&last)));
+    wb__gemm full = cpu_conv_product_of(p, p->band * d->ow),
+             last = cpu_conv_product_of(p, d->oh % p->band * d->ow);
+    at += cpu_conv_align(WB__MAX(wb__gemm_scratch(&full), wb__gemm_scratch(&last)));
     p->task_bytes = at;
     p->op.workspace = p->tasks_at + (size_t)p->tasks * at;
 }
@@ -295,7 +299,7 @@ static int conv_by_patches(const wb__conv_desc *d, wb__cpu_op **op, const char *
     if (d->groups < 1 || d->c % d->groups || d->k % d->groups)
         return wb__fail(WB_ERROR_SHAPE, "conv: %lld groups do not divide %lld and %lld channels",
                         (long long)d->groups, (long long)d->c, (long long)d->k);
-    convolution *p = wb__alloc_zero(1, sizeof *p);
+    cpu_conv_convolution *p = wb__alloc_zero(1, sizeof *p);
     if (!p) return WB_ERROR_MEMORY;
     p->d = *d;
     p->cg = d->c / d->groups;
@@ -308,7 +312,7 @@ static int conv_by_patches(const wb__conv_desc *d, wb__cpu_op **op, const char *
     p->act = wb__act_of(d->act, p->wide);
     p->op.run = run_convolution;
     p->op.destroy = destroy_convolution;
-    lay_out(p);
+    cpu_conv_lay_out(p);
     snprintf(p->impl, sizeof p->impl, "im2col gemm %s", wb__isa_best()->name);
     p->op.impl = p->impl;
     *op = &p->op;

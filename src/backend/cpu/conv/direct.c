@@ -40,9 +40,9 @@ typedef struct {
     const direct *p;
     const float *x, *w, *y, *bias;
     char *workspace;
-} job;
+} direct_job;
 
-static size_t align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+static size_t direct_align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 /* Returns the input rows of output rows [i0, i0 + rows) of image n.  They are copied to `to` with
  * zeros around them; if there is no padding, they are returned in place. */
@@ -70,7 +70,7 @@ static const float *band_of(const direct *p, const float *x, int64_t n, int64_t 
  * last are 0.  GRAD_INPUT: the taps are mirrored, and input and output channels exchanged. */
 static void pack_block(void *ctx, int64_t block)
 {
-    const job *j = ctx;
+    const direct_job *j = ctx;
     const direct *p = j->p;
     const bool data = p->d.kind == WB__CONV_GRAD_INPUT;
     const int64_t taps = p->d.kh * p->d.kw, k0 = block * p->width;
@@ -86,16 +86,16 @@ static void pack_block(void *ctx, int64_t block)
 }
 
 /* The description of `rows` rows of outputs for line_kernel.h. */
-static wb__line line_of(const direct *p, int64_t rows)
+static wb__line direct_line_of(const direct *p, int64_t rows)
 {
     return (wb__line){ .kh = p->d.kh, .kw = p->d.kw, .line = p->width_in,
                        .step = p->stride[0] * p->width_in, .rows = rows, .n = p->ow, .k = p->k,
                        .relu = p->act.relu };
 }
 
-static void forward_task(void *ctx, int64_t task)
+static void direct_forward_task(void *ctx, int64_t task)
 {
-    const job *j = ctx;
+    const direct_job *j = ctx;
     const direct *p = j->p;
     const int mr = p->kernel->mr;
     const int64_t kh = p->d.kh, run = p->d.kw * p->c, units = p->n * p->bands;
@@ -117,7 +117,7 @@ static void forward_task(void *ctx, int64_t task)
         const float *x = band_of(p, j->x, n, i0, rows, mine);
         float *y = (float *)j->y + (n * p->oh + i0) * p->ow * p->k;
         if (p->line) {
-            const wb__line l = line_of(p, rows);
+            const wb__line l = direct_line_of(p, rows);
             p->isa->line(&l, x, j->workspace, j->bias ? bias : NULL, y);
         } else
         for (int64_t k0 = 0; k0 < p->k; k0 += p->width) {
@@ -134,11 +134,12 @@ static void forward_task(void *ctx, int64_t task)
     }
 }
 
-/* Does the same as weights_task for an image of one channel. */
-static void weights_of_lines(const job *j, int64_t from, int64_t to, float *band, float *sums)
+/* Does the same as direct_weights_task for an image of one channel. */
+static void weights_of_lines(const direct_job *j, int64_t from, int64_t to, float *band,
+                             float *sums)
 {
     const direct *p = j->p;
-    const wb__line l = line_of(p, p->oh);
+    const wb__line l = direct_line_of(p, p->oh);
     const int64_t lanes = p->kernel->lanes, all = l.kh * l.kw * l.k;
     memset(sums, 0, (size_t)(all * lanes) * sizeof *sums);
     for (int64_t n = from; n < to; n++)
@@ -153,9 +154,9 @@ static void weights_of_lines(const job *j, int64_t from, int64_t to, float *band
 
 /* Computes the gradient of the weights over the images of this task, as [kh][kw*c][k] in the task's
  * part of the workspace. */
-static void weights_task(void *ctx, int64_t task)
+static void direct_weights_task(void *ctx, int64_t task)
 {
-    const job *j = ctx;
+    const direct_job *j = ctx;
     const direct *p = j->p;
     const int mr = p->kernel->mr;
     const int64_t kh = p->d.kh, run = p->d.kw * p->c, line = p->width_in * p->c;
@@ -186,7 +187,7 @@ static void weights_task(void *ctx, int64_t task)
     }
 }
 
-static void add_sums(const job *j)
+static void direct_add_sums(const direct_job *j)
 {
     const direct *p = j->p;
     const int64_t taps = p->d.kh * p->d.kw, all = taps * p->c * p->k;
@@ -201,24 +202,25 @@ static void add_sums(const job *j)
             for (int64_t t = 0; t < taps; t++) *dw++ = first[(t * p->c + c) * p->k + k];
 }
 
-static void run_direct(const wb__cpu_op *op, void *const *buffers, void *workspace)
+static void direct_run(const wb__cpu_op *op, void *const *buffers, void *workspace)
 {
     const direct *p = (const direct *)op;
-    job j = { p, buffers[0], buffers[1], buffers[2], p->d.has_bias ? buffers[3] : NULL, workspace };
+    direct_job j = { p, buffers[0], buffers[1], buffers[2], p->d.has_bias ? buffers[3] : NULL,
+                     workspace };
     if (p->d.kind == WB__CONV_GRAD_WEIGHT) {
-        wb__parallel(p->tasks, weights_task, &j);
-        add_sums(&j);
+        wb__parallel(p->tasks, direct_weights_task, &j);
+        direct_add_sums(&j);
         return;
     }
     if (p->d.kind == WB__CONV_GRAD_INPUT) j.x = buffers[2], j.y = buffers[0];
     const int64_t blocks = (p->k + p->width - 1) / p->width;
     for (int64_t b = 0; b < blocks; b++) pack_block(&j, b);
-    wb__parallel(p->tasks, forward_task, &j);
+    wb__parallel(p->tasks, direct_forward_task, &j);
 }
 
-static void destroy_direct(wb__cpu_op *op) { wb__free(op); }
+static void direct_destroy(wb__cpu_op *op) { wb__free(op); }
 
-static bool suits(const wb__conv_desc *d)
+static bool direct_suits(const wb__conv_desc *d)
 {
     if (d->dtype != WB_F32 || d->groups != 1 || d->dilation[0] != 1 || d->dilation[1] != 1)
         return false;
@@ -232,7 +234,7 @@ static bool suits(const wb__conv_desc *d)
         && d->kw - 1 - d->pad[2] + d->ow <= d->w + d->kw - 1;
 }
 
-static void lay_out(direct *p)
+static void direct_lay_out(direct *p)
 {
     const wb__conv_desc *d = &p->d;
     const bool data = d->kind == WB__CONV_GRAD_INPUT;
@@ -263,13 +265,15 @@ static void lay_out(direct *p)
         WB__MAX(WB__MIN(threads, d->kind == WB__CONV_GRAD_WEIGHT ? p->n : p->n * p->bands), 1);
     p->rows_in = (p->band - 1) * p->stride[0] + d->kh;
     const size_t band =
-        p->padded ? align((size_t)(p->rows_in * p->width_in * p->c) * sizeof(float)) : 0;
+        p->padded ? direct_align((size_t)(p->rows_in * p->width_in * p->c) * sizeof(float)) : 0;
     const int64_t inner = d->kh * d->kw * p->c;
     p->sums_at = band;
     p->task_bytes = band;
     if (d->kind == WB__CONV_GRAD_WEIGHT)
-        p->task_bytes += align((size_t)(inner * p->k * (p->line ? lanes : 1)) * sizeof(float));
-    else p->weights_bytes = align((size_t)(inner * WB__MAX(blocks * p->width, 8)) * sizeof(float));
+        p->task_bytes += direct_align((size_t)(inner * p->k * (p->line ? lanes : 1)) *
+                                      sizeof(float));
+    else p->weights_bytes = direct_align((size_t)(inner * WB__MAX(blocks * p->width,
+                                                                  8)) * sizeof(float));
     p->op.workspace = p->weights_bytes + (size_t)p->tasks * p->task_bytes;
 }
 
@@ -277,7 +281,7 @@ int wb__direct_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason
 {
     (void)reason;
     *op = NULL;
-    if (!suits(d)) return 0;
+    if (!direct_suits(d)) return 0;
     const wb__isa *isa = wb__isa_best();
     direct *p = wb__alloc_zero(1, sizeof *p);
     if (!p) return WB_ERROR_MEMORY;
@@ -285,12 +289,12 @@ int wb__direct_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason
     p->isa = isa;
     p->kernel = isa->gemm_f32;
     p->act = wb__act_of(d->act, WB_F32);
-    p->op.run = run_direct;
-    p->op.destroy = destroy_direct;
-    lay_out(p);
+    p->op.run = direct_run;
+    p->op.destroy = direct_destroy;
+    direct_lay_out(p);
     if (d->kind == WB__CONV_GRAD_WEIGHT && !p->line && !p->kernel->masked &&
         d->k % p->kernel->lanes) {
-        destroy_direct(&p->op);
+        direct_destroy(&p->op);
         return 0;
     }
     snprintf(p->impl, sizeof p->impl, "direct %s", isa->name);

@@ -23,11 +23,11 @@ typedef struct {
     const pooling *p;
     void *const *buffers;
     char *workspace;
-} job;
+} cpu_pool_job;
 
-static void one_task(void *ctx, int64_t task)
+static void cpu_pool_one_task(void *ctx, int64_t task)
 {
-    const job *j = ctx;
+    const cpu_pool_job *j = ctx;
     const pooling *p = j->p;
     const size_t size = wb__dtype_size(p->d.dtype);
     const int last = p->operands - 1;
@@ -51,9 +51,9 @@ static void one_task(void *ctx, int64_t task)
 static void run_pooling(const wb__cpu_op *op, void *const *buffers, void *workspace)
 {
     const pooling *p = (const pooling *)op;
-    job j = { p, buffers, workspace };
-    if (p->tasks == 1) one_task(&j, 0);
-    else wb__parallel(p->tasks, one_task, &j);
+    cpu_pool_job j = { p, buffers, workspace };
+    if (p->tasks == 1) cpu_pool_one_task(&j, 0);
+    else wb__parallel(p->tasks, cpu_pool_one_task, &j);
 }
 
 static void destroy_pooling(wb__cpu_op *op) { wb__free(op); }

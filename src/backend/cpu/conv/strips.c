@@ -23,19 +23,19 @@ typedef struct {
     int64_t tasks;
     size_t weights_bytes, task_bytes;
     char impl[32];
-} gradient;
+} strips_gradient;
 
 typedef struct {
-    const gradient *p;
+    const strips_gradient *p;
     const float *w, *dy;
     float *dx;
     char *workspace;
-} job;
+} strips_job;
 
-static size_t align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+static size_t strips_align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 /* Packs the weights [k, c, kh, kw] as [kh][k][kw*c], padded with 0. */
-static void pack(const job *j)
+static void strips_pack(const strips_job *j)
 {
     const wb__conv_desc *d = &j->p->d;
     const int64_t taps = d->kh * d->kw;
@@ -50,9 +50,9 @@ static void pack(const job *j)
 }
 
 /* Computes the strips of row r of image n.  Returns false if no row of dy changes this row. */
-static bool strips_of(const job *j, int64_t n, int64_t r, float *strips)
+static bool strips_of(const strips_job *j, int64_t n, int64_t r, float *strips)
 {
-    const gradient *p = j->p;
+    const strips_gradient *p = j->p;
     const wb__conv_desc *d = &p->d;
     /* row i of dy changes row i*stride - pad + a by its taps of row a */
     const int64_t at = r + d->pad[0], stride = d->stride[0];
@@ -77,10 +77,10 @@ static bool strips_of(const job *j, int64_t n, int64_t r, float *strips)
     return true;
 }
 
-static void one_task(void *ctx, int64_t task)
+static void strips_one_task(void *ctx, int64_t task)
 {
-    const job *j = ctx;
-    const gradient *p = j->p;
+    const strips_job *j = ctx;
+    const strips_gradient *p = j->p;
     const wb__conv_desc *d = &p->d;
     const int64_t units = d->n * d->h, line = d->w * d->c;
     float *mine = (float *)(j->workspace + p->weights_bytes + (size_t)task * p->task_bytes),
@@ -93,18 +93,18 @@ static void one_task(void *ctx, int64_t task)
     }
 }
 
-static void run_gradient(const wb__cpu_op *op, void *const *buffers, void *workspace)
+static void strips_run_gradient(const wb__cpu_op *op, void *const *buffers, void *workspace)
 {
-    const gradient *p = (const gradient *)op;
-    job j = { p, buffers[1], buffers[2], buffers[0], workspace };
-    pack(&j);
-    wb__parallel(p->tasks, one_task, &j);
+    const strips_gradient *p = (const strips_gradient *)op;
+    strips_job j = { p, buffers[1], buffers[2], buffers[0], workspace };
+    strips_pack(&j);
+    wb__parallel(p->tasks, strips_one_task, &j);
 }
 
-static void destroy_gradient(wb__cpu_op *op) { wb__free(op); }
+static void strips_destroy_gradient(wb__cpu_op *op) { wb__free(op); }
 
 /* A strip reads all weights of its taps, which must stay in the second-level cache. */
-static bool suits(const wb__conv_desc *d)
+static bool strips_suits(const wb__conv_desc *d)
 {
     enum { WEIGHTS = 128 << 10 };
     return (double)(d->kh * d->kw) * (double)d->c * (double)d->k <= WEIGHTS &&
@@ -117,9 +117,9 @@ int wb__strips_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason
 {
     (void)reason;
     *op = NULL;
-    if (!suits(d)) return 0;
+    if (!strips_suits(d)) return 0;
     const wb__isa *isa = wb__isa_best();
-    gradient *p = wb__alloc_zero(1, sizeof *p);
+    strips_gradient *p = wb__alloc_zero(1, sizeof *p);
     if (!p) return WB_ERROR_MEMORY;
     const int64_t lanes = isa->gemm_f32->lanes, width = d->kw * d->c;
     p->d = *d;
@@ -131,11 +131,11 @@ int wb__strips_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason
                               .n = d->w * d->c };
     const double work = (double)d->n * (double)(d->oh * d->ow * d->k) * (double)(width * d->kh);
     p->tasks = work < 200e3 ? 1 : WB__MIN(wb__threads(), d->n * d->h);
-    p->weights_bytes = align((size_t)(d->kh * d->k * p->packed) * sizeof(float));
-    p->task_bytes = align((size_t)(lanes + d->ow * p->strips.stride) * sizeof(float));
+    p->weights_bytes = strips_align((size_t)(d->kh * d->k * p->packed) * sizeof(float));
+    p->task_bytes = strips_align((size_t)(lanes + d->ow * p->strips.stride) * sizeof(float));
     p->op.workspace = p->weights_bytes + (size_t)p->tasks * p->task_bytes;
-    p->op.run = run_gradient;
-    p->op.destroy = destroy_gradient;
+    p->op.run = strips_run_gradient;
+    p->op.destroy = strips_destroy_gradient;
     snprintf(p->impl, sizeof p->impl, "strips %s", isa->name);
     p->op.impl = p->impl;
     *op = &p->op;

@@ -24,7 +24,7 @@
 
 #include <stdio.h>
 
-enum { POSITIONS = 36, LINE = 64 / sizeof(float) };
+enum { POSITIONS = 36, WINOGRAD_LINE = 64 / sizeof(float) };
 
 typedef struct {
     wb__cpu_op op;
@@ -52,13 +52,13 @@ typedef struct {
     const float *u;                     /* the transformed weights; NULL for GRAD_WEIGHT */
     char *workspace;
     int64_t first, count;               /* GRAD_WEIGHT: the tiles of this block */
-} job;
+} winograd_job;
 
-static size_t align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
-static int64_t up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+static size_t winograd_align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+static int64_t winograd_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 /* The part of a tile of `size` pixels from `at` on that is inside of [0, limit). */
-static void clip(int64_t at, int64_t limit, int size, int *from, int *to)
+static void winograd_clip(int64_t at, int64_t limit, int size, int *from, int *to)
 {
     *from = (int)WB__MIN(WB__MAX(-at, 0), size);
     *to = (int)WB__MAX(WB__MIN(limit - at, size), *from);
@@ -72,8 +72,8 @@ static const float *input_tile(const winograd *p, const float *x, int64_t tile,
     const int64_t n = tile / (p->rows * p->columns), i = tile / p->columns % p->rows * 4 - p->top,
                   j = tile % p->columns * 4 - p->left;
     *t = (wb__winograd_tile){ .channels = p->c, .line = p->w * p->c, .step = p->in_step };
-    clip(i, p->h, 6, &t->top, &t->bottom);
-    clip(j, p->w, 6, &t->left, &t->right);
+    winograd_clip(i, p->h, 6, &t->top, &t->bottom);
+    winograd_clip(j, p->w, 6, &t->left, &t->right);
     return x + ((n * p->h + i) * p->w + j) * p->c;
 }
 
@@ -84,15 +84,15 @@ static const float *output_tile(const winograd *p, const float *y, int64_t tile,
     const int64_t n = tile / (p->rows * p->columns), i = tile / p->columns % p->rows * 4,
                   j = tile % p->columns * 4;
     *t = (wb__winograd_tile){ .channels = p->k, .line = p->ow * p->k, .step = p->out_step };
-    clip(i, p->oh, 4, &t->top, &t->bottom);
-    clip(j, p->ow, 4, &t->left, &t->right);
+    winograd_clip(i, p->oh, 4, &t->top, &t->bottom);
+    winograd_clip(j, p->ow, 4, &t->left, &t->right);
     return y + ((n * p->oh + i) * p->ow + j) * p->k;
 }
 
 /* Transforms the weights to a vector of output channels: [position][panel][c][width]. */
-static void weights_task(void *ctx, int64_t vector)
+static void winograd_weights_task(void *ctx, int64_t vector)
 {
-    const job *j = ctx;
+    const winograd_job *j = ctx;
     const winograd *p = j->p;
     const bool dx = p->d.kind == WB__CONV_GRAD_INPUT;
     const int64_t s_in = dx ? p->k * 9 : 9, s_out = dx ? 9 : p->c * 9;
@@ -105,7 +105,8 @@ static void weights_task(void *ctx, int64_t vector)
 }
 
 /* Multiplies the transformed inputs of `count` tiles by the transformed weights. */
-static void multiply(const winograd *p, const float *u, const float *v, float *m, int64_t count)
+static void winograd_multiply(const winograd *p, const float *u, const float *v, float *m,
+                              int64_t count)
 {
     const int mr = p->product->mr;
     wb__tile t = { .outer = 1, .k = p->c, .as0 = p->cp, .as1 = 1, .bs0 = p->width, .cs0 = p->kp };
@@ -116,9 +117,9 @@ static void multiply(const winograd *p, const float *u, const float *v, float *m
                                  v + q * p->cp, u + k * p->c, m + q * p->kp + k, &t);
 }
 
-static void forward_task(void *ctx, int64_t task)
+static void winograd_forward_task(void *ctx, int64_t task)
 {
-    const job *j = ctx;
+    const winograd_job *j = ctx;
     const winograd *p = j->p;
     char *mine = j->workspace + p->weights_bytes + (size_t)task * p->task_bytes;
     float *v = (float *)mine, *m = (float *)(mine + p->out_at);
@@ -129,7 +130,7 @@ static void forward_task(void *ctx, int64_t task)
             const float *x = input_tile(p, j->x, first + i, &t);
             p->transform->input(&t, x, v + i * p->cp);
         }
-        multiply(p, j->u, v, m, count);
+        winograd_multiply(p, j->u, v, m, count);
         for (int64_t i = 0; i < count; i++) {
             float *y = (float *)output_tile(p, j->y, first + i, &t);
             p->transform->output(&t, m + i * p->kp, j->bias, p->act.relu, y);
@@ -145,7 +146,7 @@ static void forward_task(void *ctx, int64_t task)
 /* Transforms a part of the block's tiles of x and dy. */
 static void both_task(void *ctx, int64_t task)
 {
-    const job *j = ctx;
+    const winograd_job *j = ctx;
     const winograd *p = j->p;
     float *v = (float *)(j->workspace + p->weights_bytes), *g = v + p->out_at / sizeof(float);
     wb__winograd_tile t;
@@ -161,7 +162,7 @@ static void both_task(void *ctx, int64_t task)
  * of p->run tiles are added up first, so that rounding errors grow slowly with the batch. */
 static void sums_task(void *ctx, int64_t at)
 {
-    const job *j = ctx;
+    const winograd_job *j = ctx;
     const winograd *p = j->p;
     const int mr = p->product->mr;
     const float *v = (float *)(j->workspace + p->weights_bytes),
@@ -182,7 +183,7 @@ static void sums_task(void *ctx, int64_t at)
 /* Transforms the sums of a vector of output channels to dw. */
 static void back_task(void *ctx, int64_t vector)
 {
-    const job *j = ctx;
+    const winograd_job *j = ctx;
     const winograd *p = j->p;
     const int64_t k = vector * p->product->lanes;
     const int n = (int)WB__MIN(p->product->lanes, p->k - k);
@@ -194,7 +195,9 @@ static void back_task(void *ctx, int64_t vector)
 static int transform_weights(const wb__cpu_op *op, const void *from, void *form)
 {
     const winograd *p = (const winograd *)op;
-    wb__parallel(p->kp / p->product->lanes, weights_task, &(job){ .p = p, .w = from, .u = form });
+    wb__parallel(p->kp / p->product->lanes, winograd_weights_task, &(winograd_job){ .p = p,
+                                                                                    .w = from,
+                                                                                    .u = form });
     return 0;
 }
 
@@ -203,17 +206,18 @@ static void run_transformed(const wb__cpu_op *op, void *const *buffers, const vo
 {
     const winograd *p = (const winograd *)op;
     const bool dx = p->d.kind == WB__CONV_GRAD_INPUT;
-    wb__parallel(p->tasks, forward_task,
-                 &(job){ .p = p, .x = buffers[dx ? 2 : 0], .y = buffers[dx ? 0 : 2], .u = form,
-                         .bias = p->d.has_bias ? buffers[3] : NULL, .workspace = workspace });
+    wb__parallel(p->tasks, winograd_forward_task,
+                 &(winograd_job){ .p = p, .x = buffers[dx ? 2 : 0], .y = buffers[dx ? 0 : 2],
+                                  .u = form, .bias = p->d.has_bias ? buffers[3] : NULL,
+                                  .workspace = workspace });
 }
 
-static void run_winograd(const wb__cpu_op *op, void *const *buffers, void *workspace)
+static void winograd_run(const wb__cpu_op *op, void *const *buffers, void *workspace)
 {
     const winograd *p = (const winograd *)op;
     if (p->d.kind == WB__CONV_GRAD_WEIGHT) {
-        job j = { .p = p, .x = buffers[0], .w = buffers[1], .y = buffers[2],
-                  .workspace = workspace };
+        winograd_job j = { .p = p, .x = buffers[0], .w = buffers[1], .y = buffers[2],
+                           .workspace = workspace };
         for (; j.first < p->tiles; j.first += p->block) {
             j.count = WB__MIN(p->block, p->tiles - j.first);
             wb__parallel(p->tasks, both_task, &j);
@@ -226,9 +230,9 @@ static void run_winograd(const wb__cpu_op *op, void *const *buffers, void *works
     run_transformed(op, buffers, workspace, workspace);
 }
 
-static void destroy_winograd(wb__cpu_op *op) { wb__free(op); }
+static void winograd_destroy(wb__cpu_op *op) { wb__free(op); }
 
-static void lay_out(winograd *p)
+static void winograd_lay_out(winograd *p)
 {
     enum { BLOCK_BYTES = 512 * 1024 };  /* half of L2; the products' panels have the rest */
     const wb__conv_desc *d = &p->d;
@@ -240,7 +244,7 @@ static void lay_out(winograd *p)
     p->top = dx ? 2 - d->pad[0] : d->pad[0], p->left = dx ? 2 - d->pad[2] : d->pad[2];
     p->rows = (p->oh + 3) / 4, p->columns = (p->ow + 3) / 4;
     p->tiles = p->n * p->rows * p->columns;
-    p->cp = up(p->c, lanes), p->kp = up(p->k, lanes);
+    p->cp = winograd_up(p->c, lanes), p->kp = winograd_up(p->k, lanes);
     const int64_t vectors = p->kp / lanes, panels = (vectors + most - 1) / most;
     p->width = (vectors + panels - 1) / panels * lanes;
     const int64_t fits = BLOCK_BYTES / (POSITIONS * (p->cp + p->kp) * (int64_t)sizeof(float));
@@ -250,16 +254,16 @@ static void lay_out(winograd *p)
     p->run = p->n * p->oh * p->ow < 4096 ? 16 : 32;
     p->tasks = wb__threads();
     if (!weights) {
-        p->block = WB__MIN(p->block, up((p->tiles + p->tasks - 1) / p->tasks, 8));
+        p->block = WB__MIN(p->block, winograd_up((p->tiles + p->tasks - 1) / p->tasks, 8));
         p->blocks = (p->tiles + p->block - 1) / p->block;
         p->tasks = WB__MIN(p->tasks, p->blocks);
     }
-    p->in_step = p->block * p->cp + LINE;
-    p->out_step = p->block * p->kp + LINE;
-    p->w_step = (weights ? p->c * p->kp : panels * p->width * p->c) + LINE;
-    p->weights_bytes = align((size_t)(POSITIONS * p->w_step) * sizeof(float));
-    p->out_at = align((size_t)(POSITIONS * p->in_step) * sizeof(float));
-    p->task_bytes = p->out_at + align((size_t)(POSITIONS * p->out_step) * sizeof(float));
+    p->in_step = p->block * p->cp + WINOGRAD_LINE;
+    p->out_step = p->block * p->kp + WINOGRAD_LINE;
+    p->w_step = (weights ? p->c * p->kp : panels * p->width * p->c) + WINOGRAD_LINE;
+    p->weights_bytes = winograd_align((size_t)(POSITIONS * p->w_step) * sizeof(float));
+    p->out_at = winograd_align((size_t)(POSITIONS * p->in_step) * sizeof(float));
+    p->task_bytes = p->out_at + winograd_align((size_t)(POSITIONS * p->out_step) * sizeof(float));
     p->op.workspace = p->weights_bytes + (size_t)(weights ? 1 : p->tasks) * p->task_bytes;
 }
 
@@ -279,7 +283,7 @@ static void lay_out(winograd *p)
  *
  * With AVX2 the figures are similar; without oneDNN and in portable C they are lower.  dw of 16 to
  * 49 tiles has 4 to 5.5 times the error of oneDNN's, whose sums over few pixels are accurate. */
-static bool suits(const wb__conv_desc *d)
+static bool winograd_suits(const wb__conv_desc *d)
 {
     if (!wb__environment_switch("WEBER_WINOGRAD", true)) return false;
     if (d->dtype != WB_F32 || d->groups != 1 || d->kh != 3 || d->kw != 3) return false;
@@ -297,7 +301,7 @@ int wb__winograd_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reas
 {
     (void)reason;
     *op = NULL;
-    if (!suits(d)) return 0;
+    if (!winograd_suits(d)) return 0;
     winograd *p = wb__alloc_zero(1, sizeof *p);
     if (!p) return WB_ERROR_MEMORY;
     const wb__isa *isa = wb__isa_best();
@@ -305,9 +309,9 @@ int wb__winograd_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reas
     p->product = isa->gemm_f32;
     p->transform = isa->winograd;
     p->act = wb__act_of(d->act, WB_F32);
-    p->op.run = run_winograd;
-    p->op.destroy = destroy_winograd;
-    lay_out(p);
+    p->op.run = winograd_run;
+    p->op.destroy = winograd_destroy;
+    winograd_lay_out(p);
     if (d->kind != WB__CONV_GRAD_WEIGHT) {
         const int64_t key[] = { d->kind, p->c, p->k, p->width, p->w_step };
         p->op.form_bytes = p->weights_bytes;

@@ -30,7 +30,7 @@ typedef struct {
     int buffer; /* index into the run's buffers; NOT_A_BUFFER: at `offset` in the workspace */
     size_t offset;
     wb__md_ref desc;
-} operand;
+} dnnl_operand;
 
 typedef struct {
     dnnl_memory_t memory[MAX_ARGS];
@@ -44,7 +44,8 @@ typedef struct {
     dnnl_primitive_desc_t pd, reorder_pd;
     dnnl_primitive_t primitive, reorder;
     wb__md mds[5];
-    operand operands[MAX_ARGS];  /* those of the primitive, then those that only the reorder has */
+    dnnl_operand operands[MAX_ARGS]; /* those of the primitive, then those that only the reorder
+                                      * has */
     int count, used_by_primitive, from, to;
     int threads_before;                 /* use_one_thread() when the preparation began */
     bool reorder_first;  /* the reorder runs before the primitive; false: after it (GRAD_WEIGHT) */
@@ -55,15 +56,15 @@ typedef struct {
     char impl[64];
 } dnnl_op;
 
-static dnnl_engine_t engine;
-static wb__once once = WB__ONCE_INIT;
-static wb__mutex creating = WB__MUTEX_INIT;     /* around oneDNN's own locks, for fork */
+static dnnl_engine_t dnnl_engine;
+static wb__once dnnl_once = WB__ONCE_INIT;
+static wb__mutex dnnl_creating = WB__MUTEX_INIT; /* around oneDNN's own locks, for fork */
 static int (*omp_threads)(void);        /* of the OpenMP that oneDNN was linked with, or NULL */
 static void (*omp_set_threads)(int n);
 
 static void make_engine(void)
 {
-    if (dnnl_engine_create(&engine, dnnl_cpu, 0)) engine = NULL;
+    if (dnnl_engine_create(&dnnl_engine, dnnl_cpu, 0)) dnnl_engine = NULL;
     /* The process may have loaded several; a handle of oneDNN finds that of oneDNN. */
     void *at;
     memcpy(&at, &(dnnl_status_t (*[1])(dnnl_engine_t *, dnnl_engine_kind_t, size_t)){
@@ -80,9 +81,9 @@ static bool is_enabled(const char **reason)
         return false;
     }
     if (!wb__dnnl_has_memory(reason)) return false;
-    wb__once_run(&once, make_engine);
-    if (!engine) *reason = "oneDNN has no CPU engine";
-    return engine;
+    wb__once_run(&dnnl_once, make_engine);
+    if (!dnnl_engine) *reason = "oneDNN has no CPU engine";
+    return dnnl_engine;
 }
 
 /* oneDNN computes on one thread: the pool divides the work (dnnl_split.c).  Else its threads, which
@@ -100,7 +101,7 @@ static void use_threads(int n)
     if (n != 1) omp_set_threads(n);
 }
 
-static void drop_set(run_set *s)
+static void dnnl_drop_set(run_set *s)
 {
     if (!s) return;
     for (int i = 0; i < MAX_ARGS; i++)
@@ -109,13 +110,13 @@ static void drop_set(run_set *s)
     wb__free(s);
 }
 
-static run_set *make_set(const dnnl_op *p)
+static run_set *dnnl_make_set(const dnnl_op *p)
 {
     run_set *s = wb__alloc_zero(1, sizeof *s);
     if (!s) return NULL;
-    bool bad = dnnl_stream_create(&s->stream, engine, dnnl_stream_default_flags);
+    bool bad = dnnl_stream_create(&s->stream, dnnl_engine, dnnl_stream_default_flags);
     for (int i = 0; i < p->count; i++) {
-        bad = bad || dnnl_memory_create(&s->memory[i], p->operands[i].desc, engine,
+        bad = bad || dnnl_memory_create(&s->memory[i], p->operands[i].desc, dnnl_engine,
                                         DNNL_MEMORY_NONE);
         s->args[i] = (dnnl_exec_arg_t){ p->operands[i].arg, s->memory[i] };
     }
@@ -124,11 +125,11 @@ static run_set *make_set(const dnnl_op *p)
         s->reorder_args[1] = (dnnl_exec_arg_t){ DNNL_ARG_TO, s->memory[p->to] };
     }
     if (!bad) return s;
-    drop_set(s);
+    dnnl_drop_set(s);
     return wb__fail_null(WB_ERROR_MEMORY, "oneDNN: out of memory for a run of %s", p->impl);
 }
 
-static run_set *take_set(dnnl_op *p)
+static run_set *dnnl_take_set(dnnl_op *p)
 {
     for (int k = 0; k < 2 * SETS; k++) {        /* twice: another run may give one back meanwhile */
         const int i = k % SETS;
@@ -136,16 +137,16 @@ static run_set *take_set(dnnl_op *p)
         if (s) s = atomic_exchange(&p->sets[i], NULL);
         if (s) return s;
     }
-    return make_set(p);                 /* all sets are used by concurrent runs */
+    return dnnl_make_set(p);            /* all sets are used by concurrent runs */
 }
 
-static void give_set(dnnl_op *p, run_set *s)
+static void dnnl_give_set(dnnl_op *p, run_set *s)
 {
     for (int i = 0; i < SETS; i++) {
         run_set *none = NULL;
         if (atomic_compare_exchange_strong(&p->sets[i], &none, s)) return;
     }
-    drop_set(s);
+    dnnl_drop_set(s);
 }
 
 int wb__dnnl_piece_reserve(wb__cpu_op *op, int n)
@@ -153,17 +154,17 @@ int wb__dnnl_piece_reserve(wb__cpu_op *op, int n)
     dnnl_op *p = (dnnl_op *)op;
     for (int i = 0; i < WB__MIN(n, SETS); i++) {
         if (atomic_load(&p->sets[i])) continue;
-        run_set *s = make_set(p);
+        run_set *s = dnnl_make_set(p);
         if (!s) return WB_ERROR_MEMORY;
         atomic_store(&p->sets[i], s);
     }
     return 0;
 }
 
-/* The arguments of one_part.  at: the result; rows: number of rows per part. */
+/* The arguments of dnnl_one_part.  at: the result; rows: number of rows per part. */
 typedef struct { const dnnl_op *p; void *at; int64_t rows; } row_part;
 
-static void one_part(void *ctx, int64_t part)
+static void dnnl_one_part(void *ctx, int64_t part)
 {
     enum { CHUNK = 1024 };
     const row_part *r = ctx;
@@ -194,7 +195,7 @@ static void row_behind(const dnnl_op *p, void *at)
     const int64_t size = p->rows * p->columns;
     const int64_t parts = size < SERIAL ? 1 : WB__MIN(wb__threads(), p->rows);
     row_part r = { p, at, (p->rows + parts - 1) / parts };
-    wb__parallel(parts, one_part, &r);
+    wb__parallel(parts, dnnl_one_part, &r);
 }
 
 static void set_address(run_set *s, int i, const void *at)
@@ -204,14 +205,15 @@ static void set_address(run_set *s, int i, const void *at)
     dnnl_memory_set_data_handle(s->memory[i], s->pointer[i]);
 }
 
-static void run_form(const wb__cpu_op *op, void *const *buffers, const void *form, void *workspace)
+static void dnnl_run_form(const wb__cpu_op *op, void *const *buffers, const void *form,
+                          void *workspace)
 {
     dnnl_op *p = (dnnl_op *)op;         /* only the list of sets changes, atomically */
-    run_set *s = take_set(p);
+    run_set *s = dnnl_take_set(p);
     if (!s) return;
     const int before = use_one_thread();
     for (int i = 0; i < p->count; i++) {
-        const operand *o = &p->operands[i];
+        const dnnl_operand *o = &p->operands[i];
         set_address(s, i, o->buffer >= 0 ? buffers[o->buffer] : (char *)workspace + o->offset);
     }
     if (form) set_address(s, p->to, form);
@@ -224,20 +226,20 @@ static void run_form(const wb__cpu_op *op, void *const *buffers, const void *for
     if (!bad) bad = dnnl_stream_wait(s->stream);
     if (bad) wb__fail(WB_ERROR_INTERNAL, "oneDNN: %s failed with status %d", p->impl, (int)bad);
     use_threads(before);
-    give_set(p, s);
+    dnnl_give_set(p, s);
     if (p->row && !bad) row_behind(p, buffers[2]);
 }
 
-static void run_dnnl(const wb__cpu_op *op, void *const *buffers, void *workspace)
+static void dnnl_run(const wb__cpu_op *op, void *const *buffers, void *workspace)
 {
-    run_form(op, buffers, NULL, workspace);
+    dnnl_run_form(op, buffers, NULL, workspace);
 }
 
 /* Reorders weights to the layout of the primitive. */
-static int make_form(const wb__cpu_op *op, const void *from, void *form)
+static int dnnl_make_form(const wb__cpu_op *op, const void *from, void *form)
 {
     dnnl_op *p = (dnnl_op *)op;
-    run_set *s = take_set(p);
+    run_set *s = dnnl_take_set(p);
     if (!s) return WB_ERROR_MEMORY;
     const int before = use_one_thread();
     set_address(s, p->from, from);
@@ -245,12 +247,12 @@ static int make_form(const wb__cpu_op *op, const void *from, void *form)
     const dnnl_status_t bad = dnnl_primitive_execute(p->reorder, s->stream, 2, s->reorder_args)
                            || dnnl_stream_wait(s->stream);
     use_threads(before);
-    give_set(p, s);
+    dnnl_give_set(p, s);
     return bad ? wb__fail(WB_ERROR_INTERNAL, "oneDNN: reordering for %s failed", p->impl) : 0;
 }
 
 /* Lets the operation read its reordered weights as a prepared form, if their layout has bytes. */
-static void enable_form(dnnl_op *p)
+static void dnnl_enable_form(dnnl_op *p)
 {
     uint64_t about[256] = {0};
     wb__md_ref layout = p->operands[p->to].desc;
@@ -258,14 +260,14 @@ static void enable_form(dnnl_op *p)
     if (!bytes) return;
     p->op.form_bytes = dnnl_memory_desc_get_size(layout);
     p->op.form_key = wb__cpu_form_key(WB__CPU_FORM_DNNL, bytes, about);
-    p->op.make_form = make_form;
-    p->op.run_form = run_form;
+    p->op.make_form = dnnl_make_form;
+    p->op.run_form = dnnl_run_form;
 }
 
-static void destroy_dnnl(wb__cpu_op *op)
+static void dnnl_destroy(wb__cpu_op *op)
 {
     dnnl_op *p = (dnnl_op *)op;
-    for (int i = 0; i < SETS; i++) drop_set(atomic_load(&p->sets[i]));
+    for (int i = 0; i < SETS; i++) dnnl_drop_set(atomic_load(&p->sets[i]));
     if (p->primitive) dnnl_primitive_destroy(p->primitive);
     if (p->reorder) dnnl_primitive_destroy(p->reorder);
     if (p->pd) dnnl_primitive_desc_destroy(p->pd);
@@ -276,10 +278,10 @@ static void destroy_dnnl(wb__cpu_op *op)
 
 /* Adds an operand and returns its index.  If `buffer` is NOT_A_BUFFER, extends the workspace to
  * hold the operand. */
-static int add_operand(dnnl_op *p, int arg, int buffer, wb__md_ref desc)
+static int dnnl_add_operand(dnnl_op *p, int arg, int buffer, wb__md_ref desc)
 {
-    operand *o = &p->operands[p->count];
-    *o = (operand){ arg, buffer, p->op.workspace, desc };
+    dnnl_operand *o = &p->operands[p->count];
+    *o = (dnnl_operand){ arg, buffer, p->op.workspace, desc };
     if (buffer < 0) p->op.workspace += (dnnl_memory_desc_get_size(desc) + 63) & ~(size_t)63;
     return p->count++;
 }
@@ -288,7 +290,7 @@ static void add_scratch(dnnl_op *p)
 {
     wb__md_ref scratch = dnnl_primitive_desc_query_md(p->pd, dnnl_query_scratchpad_md, 0);
     if (scratch && dnnl_memory_desc_get_size(scratch) > 0)
-        add_operand(p, DNNL_ARG_SCRATCHPAD, NOT_A_BUFFER, scratch);
+        dnnl_add_operand(p, DNNL_ARG_SCRATCHPAD, NOT_A_BUFFER, scratch);
 }
 
 /* Returns the attributes of a primitive, which the caller destroys; NULL: a call of oneDNN failed.
@@ -313,7 +315,7 @@ static dnnl_primitive_attr_t make_attr(dnnl_op *p, wb__op act)
     return NULL;
 }
 
-static bool type_of(wb_dtype t, dnnl_data_type_t *type)
+static bool dnnl_type_of(wb_dtype t, dnnl_data_type_t *type)
 {
     *type = t == WB_F32 ? dnnl_f32 : dnnl_bf16;
     return t == WB_F32 || t == WB_BF16;
@@ -331,21 +333,21 @@ static bool has_bf16(void)
 #endif
 }
 
-static dnnl_op *begin(void)
+static dnnl_op *dnnl_begin(void)
 {
     dnnl_op *p = wb__alloc_zero(1, sizeof *p);
     if (!p) return NULL;
-    p->op.run = run_dnnl;
-    p->op.destroy = destroy_dnnl;
+    p->op.run = dnnl_run;
+    p->op.destroy = dnnl_destroy;
     p->threads_before = use_one_thread();
-    wb__mutex_lock(&creating);          /* until finish */
+    wb__mutex_lock(&dnnl_creating);     /* until finish */
     return p;
 }
 
 /* Creates the primitives and the first run_set of `p`, sets *op to the operation and returns 0.  If
  * `refusal` is not NULL, or oneDNN cannot create a primitive, frees `p`, sets *reason and returns
  * 0.  If memory is exhausted, frees `p` and returns an error code. */
-static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char **reason)
+static int dnnl_finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char **reason)
 {
     if (!refusal) {
         const char *name = NULL;
@@ -357,19 +359,19 @@ static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char *
     if (!refusal && (dnnl_primitive_create(&p->primitive, p->pd)
                      || (p->reorder_pd && dnnl_primitive_create(&p->reorder, p->reorder_pd))))
         refusal = "oneDNN could not make the primitive";
-    wb__mutex_unlock(&creating);
+    wb__mutex_unlock(&dnnl_creating);
     use_threads(p->threads_before);
     if (!refusal) {
         if (wb__dnnl_piece_reserve(&p->op, 1)) {
-            destroy_dnnl(&p->op);
+            dnnl_destroy(&p->op);
             return WB_ERROR_MEMORY;
         }
         p->op.impl = p->impl;
-        if (p->reorder && p->reorder_first) enable_form(p);
+        if (p->reorder && p->reorder_first) dnnl_enable_form(p);
         *op = &p->op;
         return 0;
     }
-    destroy_dnnl(&p->op);
+    dnnl_destroy(&p->op);
     *reason = refusal;
     return 0;
 }
@@ -422,7 +424,7 @@ static bool matmul_pd(dnnl_op *p, const wb__matmul_desc *d, dnnl_data_type_t typ
         && !wb__md_strided(&p->mds[2], rank, c_dims + first, type, c_s + first)
         && (!d->has_bias
             || !wb__md_strided(&p->mds[3], rank, bias_dims + first, type, bias_s + first))
-        && !wb__matmul_pd(&p->pd, engine, wb__md_of(&p->mds[0]), wb__md_of(&p->mds[1]),
+        && !wb__matmul_pd(&p->pd, dnnl_engine, wb__md_of(&p->mds[0]), wb__md_of(&p->mds[1]),
                           d->has_bias ? wb__md_of(&p->mds[3]) : NULL, wb__md_of(&p->mds[2]), attr);
 }
 
@@ -437,13 +439,13 @@ int wb__dnnl_matmul_piece(const wb__matmul_desc *asked, wb__cpu_op **op, const c
     int64_t stride[3];
     *op = NULL;
     if (!is_enabled(reason)) return 0;
-    const char *lacks = type_of(d->dtype, &type) ? matmul_lacks(d, type, stride)
-                                                 : "oneDNN takes f32 and bf16";
+    const char *lacks = dnnl_type_of(d->dtype, &type) ? matmul_lacks(d, type, stride)
+                                                      : "oneDNN takes f32 and bf16";
     if (lacks) {
         *reason = lacks;
         return 0;
     }
-    dnnl_op *p = begin();
+    dnnl_op *p = dnnl_begin();
     if (!p) return WB_ERROR_MEMORY;
     const int64_t batch = d->batch[0] * d->batch[1];
     const char *refusal = NULL;
@@ -456,15 +458,15 @@ int wb__dnnl_matmul_piece(const wb__matmul_desc *asked, wb__cpu_op **op, const c
     else if (!attr || !matmul_pd(p, d, type, stride, attr))
         refusal = "oneDNN has no product for these strides";
     else {
-        add_operand(p, DNNL_ARG_SRC, 0, wb__md_of(&p->mds[0]));
-        add_operand(p, DNNL_ARG_WEIGHTS, 1, wb__md_of(&p->mds[1]));
-        add_operand(p, DNNL_ARG_DST, 2, wb__md_of(&p->mds[2]));
-        if (d->has_bias) add_operand(p, DNNL_ARG_BIAS, 3, wb__md_of(&p->mds[3]));
+        dnnl_add_operand(p, DNNL_ARG_SRC, 0, wb__md_of(&p->mds[0]));
+        dnnl_add_operand(p, DNNL_ARG_WEIGHTS, 1, wb__md_of(&p->mds[1]));
+        dnnl_add_operand(p, DNNL_ARG_DST, 2, wb__md_of(&p->mds[2]));
+        if (d->has_bias) dnnl_add_operand(p, DNNL_ARG_BIAS, 3, wb__md_of(&p->mds[3]));
         add_scratch(p);
         p->used_by_primitive = p->count;
     }
     if (attr) dnnl_primitive_attr_destroy(attr);
-    return finish(p, refusal, op, reason);
+    return dnnl_finish(p, refusal, op, reason);
 }
 
 /* Creates the primitive descriptor of a convolution; oneDNN chooses the layout of the weights.
@@ -490,7 +492,7 @@ static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, wb__con
     p->columns = p->stride = d->k * d->ow;
     dnnl_primitive_desc_t pd = NULL;
     if (attr
-        && wb__conv_pd(&pd, engine, kind, wb__md_of(&p->mds[0]), wb__md_of(&p->mds[1]),
+        && wb__conv_pd(&pd, dnnl_engine, kind, wb__md_of(&p->mds[0]), wb__md_of(&p->mds[1]),
                        forward && d->has_bias ? wb__md_of(&p->mds[3]) : NULL,
                        wb__md_of(&p->mds[2]), strides, dilates, low, high, hint, attr))
         pd = NULL;
@@ -500,8 +502,8 @@ static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, wb__con
 
 /* Creates the descriptors of images and weights, and the primitive descriptor; false: not
  * supported. */
-static bool describe_conv(dnnl_op *p, const wb__conv_desc *d, dnnl_data_type_t type,
-                          dnnl_data_type_t w_type)
+static bool dnnl_describe_conv(dnnl_op *p, const wb__conv_desc *d, dnnl_data_type_t type,
+                               dnnl_data_type_t w_type)
 {
     const int first = d->groups > 1 ? 0 : 1;
     const int64_t cg = d->c / d->groups, kg = d->k / d->groups;
@@ -539,20 +541,21 @@ static bool add_conv_operands(dnnl_op *p, const wb__conv_desc *d)
         p->pd, weights ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
     wb__md_ref plain = wb__md_of(&p->mds[4]);
     const bool same = dnnl_memory_desc_equal(inner, plain);
-    add_operand(p, args[d->kind][0], 0, wb__md_of(&p->mds[0]));
-    const int inside = add_operand(p, args[d->kind][1], same ? 1 : NOT_A_BUFFER, inner);
-    add_operand(p, args[d->kind][2], 2, wb__md_of(&p->mds[2]));
+    dnnl_add_operand(p, args[d->kind][0], 0, wb__md_of(&p->mds[0]));
+    const int inside = dnnl_add_operand(p, args[d->kind][1], same ? 1 : NOT_A_BUFFER, inner);
+    dnnl_add_operand(p, args[d->kind][2], 2, wb__md_of(&p->mds[2]));
     if (d->kind == WB__CONV_FORWARD && d->has_bias)
-        add_operand(p, DNNL_ARG_BIAS, 3, wb__md_of(&p->mds[3]));
+        dnnl_add_operand(p, DNNL_ARG_BIAS, 3, wb__md_of(&p->mds[3]));
     add_scratch(p);
     p->used_by_primitive = p->count;
     if (same) return true;
-    const int outside = add_operand(p, 0, 1, plain);
+    const int outside = dnnl_add_operand(p, 0, 1, plain);
     p->reorder_first = !weights;
     p->from = p->reorder_first ? outside : inside;
     p->to = p->reorder_first ? inside : outside;
-    return !dnnl_reorder_primitive_desc_create(&p->reorder_pd, p->operands[p->from].desc, engine,
-                                               p->operands[p->to].desc, engine, NULL);
+    return !dnnl_reorder_primitive_desc_create(&p->reorder_pd, p->operands[p->from].desc,
+                                               dnnl_engine, p->operands[p->to].desc, dnnl_engine,
+                                               NULL);
 }
 
 /* Whether oneDNN 2.6 gives wrong gradients in bf16, found by comparing random shapes with f64: the
@@ -578,7 +581,7 @@ int wb__dnnl_conv_piece(const wb__conv_desc *d, bool wide_weights, wb__cpu_op **
     dnnl_data_type_t type;
     *op = NULL;
     if (!is_enabled(reason)) return 0;
-    if (!type_of(d->dtype, &type)) *reason = "oneDNN takes f32 and bf16";
+    if (!dnnl_type_of(d->dtype, &type)) *reason = "oneDNN takes f32 and bf16";
     else if (type == dnnl_bf16 && !has_bf16()) *reason = "this processor has no bf16 arithmetic";
     else if (!d->n || !d->c || !d->h || !d->w || !d->k || !d->kh || !d->kw || !d->oh || !d->ow)
         *reason = "an empty convolution";
@@ -586,13 +589,13 @@ int wb__dnnl_conv_piece(const wb__conv_desc *d, bool wide_weights, wb__cpu_op **
         *reason = "oneDNN 2.6 computes this gradient wrongly in bf16";
     else if (d->groups < 1 || d->c % d->groups || d->k % d->groups) return 0;
     else {
-        dnnl_op *p = begin();
+        dnnl_op *p = dnnl_begin();
         if (!p) return WB_ERROR_MEMORY;
         const char *refusal = NULL;
-        if (!describe_conv(p, d, type, wide_weights ? dnnl_f32 : type))
+        if (!dnnl_describe_conv(p, d, type, wide_weights ? dnnl_f32 : type))
             refusal = "oneDNN has no convolution for this shape and layout";
         else if (!add_conv_operands(p, d)) refusal = "oneDNN has no reorder for these weights";
-        return finish(p, refusal, op, reason);
+        return dnnl_finish(p, refusal, op, reason);
     }
     return 0;
 }

@@ -15,17 +15,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* LEAST: the multiply-adds below which a piece costs more than it saves.  SOON: those of a product
- * below which "gemm:jit" is not used.  MOST_COPIED: elements of all copies of the weights, unless
- * two copies have more. */
+/* DNNL_SPLIT_LEAST: the multiply-adds below which a piece costs more than it saves.
+ * DNNL_SPLIT_SOON: those of a product below which "gemm:jit" is not used.  MOST_COPIED: elements of
+ * all copies of the weights, unless two copies have more. */
 enum { BUFFERS = 4, ROUND = 16, MOST_COPIED = 32 << 20 };
-static const double LEAST = 400e3, SOON = 20e6;
+static const double DNNL_SPLIT_LEAST = 400e3, DNNL_SPLIT_SOON = 20e6;
 
 typedef struct {
     wb__cpu_op *op;
     bool shared;                        /* `op` belongs to a piece before this one */
     int64_t at[BUFFERS];                /* offsets of its operands, in elements */
-} piece;
+} dnnl_split_piece;
 
 typedef struct {
     wb__cpu_op op;
@@ -34,37 +34,37 @@ typedef struct {
     size_t each;                        /* bytes of the workspace of a piece */
     int64_t sums;                       /* elements of the gradient of the weights, else 0 */
     wb_dtype dtype;
-    piece piece[];
-} split;
+    dnnl_split_piece piece[];
+} dnnl_split;
 
 typedef struct {
-    const split *s;
+    const dnnl_split *s;
     void *const *buffers;
     const void *form;                   /* of the weights, or NULL */
     char *workspace;
     const void *caller;                 /* its wb__mutex_me() */
     atomic_int failed;                  /* the code of the first error of another thread */
     char message[256];                  /* of this error */
-} job;
+} dnnl_split_job;
 
 /* The f32 sums of a piece of the gradient of the weights.  The first piece of f32 is in place. */
-static float *sums_of(const job *j, int64_t i)
+static float *dnnl_split_sums_of(const dnnl_split_job *j, int64_t i)
 {
-    const split *s = j->s;
+    const dnnl_split *s = j->s;
     if (s->dtype == WB_F32 && !i) return j->buffers[1];
     float *apart = (float *)(j->workspace + s->each * (size_t)s->count);
     return apart + (i - (s->dtype == WB_F32)) * s->sums;
 }
 
-static void run_piece(void *ctx, int64_t i)
+static void dnnl_split_run_piece(void *ctx, int64_t i)
 {
-    job *j = ctx;
-    const split *s = j->s;
-    const piece *p = &s->piece[i];
+    dnnl_split_job *j = ctx;
+    const dnnl_split *s = j->s;
+    const dnnl_split_piece *p = &s->piece[i];
     void *buffers[BUFFERS];
     for (int b = 0; b < s->buffers; b++)
         buffers[b] = (char *)j->buffers[b] + p->at[b] * (int64_t)s->size;
-    if (s->sums) buffers[1] = sums_of(j, i);
+    if (s->sums) buffers[1] = dnnl_split_sums_of(j, i);
     void *workspace = j->workspace + s->each * (size_t)i;
     if (j->form) p->op->run_form(p->op, buffers, j->form, workspace);
     else p->op->run(p->op, buffers, workspace);
@@ -76,46 +76,48 @@ static void run_piece(void *ctx, int64_t i)
     }
 }
 
-enum { SUMS = 16 * 1024 };              /* elements that a task adds */
+enum { DNNL_SPLIT_SUMS = 16 * 1024 };   /* elements that a task adds */
 
-static void add_sums(void *ctx, int64_t part)
+static void dnnl_split_add_sums(void *ctx, int64_t part)
 {
-    const job *j = ctx;
-    const split *s = j->s;
-    const int64_t from = part * SUMS, n = WB__MIN(s->sums - from, SUMS);
-    float *to = sums_of(j, 0) + from;
+    const dnnl_split_job *j = ctx;
+    const dnnl_split *s = j->s;
+    const int64_t from = part * DNNL_SPLIT_SUMS, n = WB__MIN(s->sums - from, DNNL_SPLIT_SUMS);
+    float *to = dnnl_split_sums_of(j, 0) + from;
     for (int i = 1; i < s->count; i++) {
-        const float *more = sums_of(j, i) + from;
+        const float *more = dnnl_split_sums_of(j, i) + from;
         for (int64_t e = 0; e < n; e++) to[e] += more[e];
     }
     if (s->dtype != WB_F32) wb__narrow((uint16_t *)j->buffers[1] + from, s->dtype, to, n);
 }
 
-static void run_form(const wb__cpu_op *op, void *const *buffers, const void *form, void *workspace)
+static void dnnl_split_run_form(const wb__cpu_op *op, void *const *buffers, const void *form,
+                                void *workspace)
 {
-    const split *s = (const split *)op;
-    job j = { .s = s, .buffers = buffers, .form = form, .workspace = workspace,
-              .caller = wb__mutex_me() };
-    wb__parallel(s->count, run_piece, &j);
+    const dnnl_split *s = (const dnnl_split *)op;
+    dnnl_split_job j = { .s = s, .buffers = buffers, .form = form, .workspace = workspace,
+                         .caller = wb__mutex_me() };
+    wb__parallel(s->count, dnnl_split_run_piece, &j);
     const int failed = atomic_load(&j.failed);
     if (failed) wb__fail(failed, "%s", j.message);
-    if (s->sums) wb__parallel((s->sums + SUMS - 1) / SUMS, add_sums, &j);
+    if (s->sums)
+        wb__parallel((s->sums + DNNL_SPLIT_SUMS - 1) / DNNL_SPLIT_SUMS, dnnl_split_add_sums, &j);
 }
 
-static void run_split(const wb__cpu_op *op, void *const *buffers, void *workspace)
+static void dnnl_split_run(const wb__cpu_op *op, void *const *buffers, void *workspace)
 {
-    run_form(op, buffers, NULL, workspace);
+    dnnl_split_run_form(op, buffers, NULL, workspace);
 }
 
-static int make_form(const wb__cpu_op *op, const void *from, void *form)
+static int dnnl_split_make_form(const wb__cpu_op *op, const void *from, void *form)
 {
-    const wb__cpu_op *first = ((const split *)op)->piece[0].op;
+    const wb__cpu_op *first = ((const dnnl_split *)op)->piece[0].op;
     return first->make_form(first, from, form);
 }
 
 /* Lets the operation read the form of its pieces, if all pieces read the same form of all
  * weights. */
-static void share_form(split *s)
+static void share_form(dnnl_split *s)
 {
     const wb__cpu_op *first = s->piece[0].op;
     bool same = first->form_bytes;
@@ -125,24 +127,24 @@ static void share_form(split *s)
     if (!same) return;
     s->op.form_bytes = first->form_bytes;
     s->op.form_key = first->form_key;
-    s->op.make_form = make_form;
-    s->op.run_form = run_form;
+    s->op.make_form = dnnl_split_make_form;
+    s->op.run_form = dnnl_split_run_form;
 }
 
-static void destroy_split(wb__cpu_op *op)
+static void dnnl_split_destroy(wb__cpu_op *op)
 {
-    split *s = (split *)op;
+    dnnl_split *s = (dnnl_split *)op;
     for (int i = 0; i < s->count; i++)
         if (s->piece[i].op && !s->piece[i].shared) s->piece[i].op->destroy(s->piece[i].op);
     wb__free(s);
 }
 
-static split *begin(int count, int buffers, wb_dtype dtype)
+static dnnl_split *dnnl_split_begin(int count, int buffers, wb_dtype dtype)
 {
-    split *s = wb__alloc_zero(1, sizeof *s + (size_t)count * sizeof(piece));
+    dnnl_split *s = wb__alloc_zero(1, sizeof *s + (size_t)count * sizeof(dnnl_split_piece));
     if (!s) return NULL;
-    s->op.run = run_split;
-    s->op.destroy = destroy_split;
+    s->op.run = dnnl_split_run;
+    s->op.destroy = dnnl_split_destroy;
     s->count = count;
     s->buffers = buffers;
     s->dtype = dtype;
@@ -151,7 +153,7 @@ static split *begin(int count, int buffers, wb_dtype dtype)
 }
 
 /* The runs of pieces that share an operation may all be concurrent. */
-static int reserve(const split *s)
+static int dnnl_split_reserve(const dnnl_split *s)
 {
     int error = 0, n = 0;
     for (int i = s->count - 1; i >= 0 && !error; i--) {
@@ -164,7 +166,7 @@ static int reserve(const split *s)
 }
 
 /* Sets *op to the divided operation; frees it if a piece has been refused or has failed. */
-static int finish(split *s, int error, wb__cpu_op **op)
+static int dnnl_split_finish(dnnl_split *s, int error, wb__cpu_op **op)
 {
     bool all = !error;
     for (int i = 0; i < s->count && all; i++) {
@@ -172,9 +174,9 @@ static int finish(split *s, int error, wb__cpu_op **op)
         all = o != NULL;
         if (all) s->each = WB__MAX(s->each, (o->workspace + 63) & ~(size_t)63);
     }
-    if (all) error = reserve(s);
+    if (all) error = dnnl_split_reserve(s);
     if (!all || error) {
-        destroy_split(&s->op);
+        dnnl_split_destroy(&s->op);
         return error;
     }
     const int64_t apart = s->sums ? s->count - (s->dtype == WB_F32) : 0;
@@ -188,7 +190,7 @@ static int finish(split *s, int error, wb__cpu_op **op)
 /* ---- products -------------------------------------------------------------------------------- */
 
 /* Piece i of n units that are divided into `count` pieces at multiples of `round`. */
-static int64_t cut(int64_t n, int64_t count, int64_t i, int64_t round)
+static int64_t dnnl_split_cut(int64_t n, int64_t count, int64_t i, int64_t round)
 {
     const int64_t units = (n + round - 1) / round;
     return WB__MIN(units * i / count * round, n);
@@ -197,20 +199,20 @@ static int64_t cut(int64_t n, int64_t count, int64_t i, int64_t round)
 static int pieces_for(double work, int64_t units)
 {
     const int64_t most = WB__MIN(wb__threads(), units);
-    return (int)WB__MAX(WB__MIN(most, (int64_t)(work / LEAST)), 1);
+    return (int)WB__MAX(WB__MIN(most, (int64_t)(work / DNNL_SPLIT_LEAST)), 1);
 }
 
 static int split_matmul(const wb__matmul_desc *d, int count, wb__cpu_op **op, const char **reason)
 {
     const int64_t batch = d->batch[0] * d->batch[1];
     const bool by_rows = d->m >= d->n;
-    split *s = begin(count, d->has_bias ? 4 : 3, d->dtype);
+    dnnl_split *s = dnnl_split_begin(count, d->has_bias ? 4 : 3, d->dtype);
     if (!s) return WB_ERROR_MEMORY;
     int error = 0;
     wb__matmul_desc before = *d;
     for (int64_t i = 0; i < count && !error; i++) {
         wb__matmul_desc part = *d;
-        piece *p = &s->piece[i];
+        dnnl_split_piece *p = &s->piece[i];
         if (batch > 1) {
             const int x = d->batch[1] == 1 ? 0 : 1;     /* the strides of the batch are one */
             const int64_t from = batch * i / count;
@@ -219,12 +221,12 @@ static int split_matmul(const wb__matmul_desc *d, int count, wb__cpu_op **op, co
             part.a_b[1] = d->a_b[x], part.b_b[1] = d->b_b[x], part.c_b[1] = d->c_b[x];
             p->at[0] = from * d->a_b[x], p->at[1] = from * d->b_b[x], p->at[2] = from * d->c_b[x];
         } else if (by_rows) {
-            const int64_t from = cut(d->m, count, i, ROUND);
-            part.m = cut(d->m, count, i + 1, ROUND) - from;
+            const int64_t from = dnnl_split_cut(d->m, count, i, ROUND);
+            part.m = dnnl_split_cut(d->m, count, i + 1, ROUND) - from;
             p->at[0] = from * d->a_s[0], p->at[2] = from * d->c_s[0];
         } else {
-            const int64_t from = cut(d->n, count, i, ROUND);
-            part.n = cut(d->n, count, i + 1, ROUND) - from;
+            const int64_t from = dnnl_split_cut(d->n, count, i, ROUND);
+            part.n = dnnl_split_cut(d->n, count, i + 1, ROUND) - from;
             p->at[1] = from * d->b_s[1], p->at[2] = from * d->c_s[1], p->at[3] = from;
         }
         p->shared = i > 0 && !memcmp(&part, &before, sizeof part);
@@ -232,7 +234,7 @@ static int split_matmul(const wb__matmul_desc *d, int count, wb__cpu_op **op, co
         else error = wb__dnnl_matmul_piece(&part, &p->op, reason);
         before = part;
     }
-    return finish(s, error, op);
+    return dnnl_split_finish(s, error, op);
 }
 
 /* Whether the two batch dimensions of an operand are one: the other has size 1. */
@@ -255,7 +257,8 @@ int wb__dnnl_matmul(const wb__matmul_desc *d, wb__cpu_op **op, const char **reas
     /* oneDNN falls back to "gemm:jit" where the rows of an operand are not adjacent, as in pieces
      * of columns.  The first run of a process in it takes 30 ms; our own product is as fast, but
      * not that of bf16. */
-    const bool late = *op && d->dtype == WB_F32 && work < SOON && strstr((*op)->impl, "gemm:jit");
+    const bool late = *op && d->dtype == WB_F32 && work < DNNL_SPLIT_SOON &&
+                      strstr((*op)->impl, "gemm:jit");
     if (!error && late) {
         (*op)->destroy(*op);
         *op = NULL;
@@ -280,10 +283,10 @@ static int64_t restrict_rows(wb__conv_desc *d, int64_t from, int64_t to)
     return first;
 }
 
-static int split_conv(const wb__conv_desc *d, int count, int per_image, wb__cpu_op **op,
-                      const char **reason)
+static int dnnl_split_conv(const wb__conv_desc *d, int count, int per_image, wb__cpu_op **op,
+                           const char **reason)
 {
-    split *s = begin(count, d->has_bias ? 4 : 3, d->dtype);
+    dnnl_split *s = dnnl_split_begin(count, d->has_bias ? 4 : 3, d->dtype);
     if (!s) return WB_ERROR_MEMORY;
     const bool weights = d->kind == WB__CONV_GRAD_WEIGHT;
     if (weights) s->sums = d->k * (d->c / d->groups) * d->kh * d->kw;
@@ -291,7 +294,7 @@ static int split_conv(const wb__conv_desc *d, int count, int per_image, wb__cpu_
     wb__conv_desc before = *d;
     for (int64_t i = 0; i < count && !error; i++) {
         wb__conv_desc part = *d;
-        piece *p = &s->piece[i];
+        dnnl_split_piece *p = &s->piece[i];
         int64_t image, x_row = 0, y_row = 0;
         if (per_image == 1) {
             image = d->n * i / count;
@@ -309,7 +312,7 @@ static int split_conv(const wb__conv_desc *d, int count, int per_image, wb__cpu_
         else error = wb__dnnl_conv_piece(&part, weights, &p->op, reason);
         before = part;
     }
-    return finish(s, error, op);
+    return dnnl_split_finish(s, error, op);
 }
 
 int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason)
@@ -327,7 +330,7 @@ int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason)
     }
     *op = NULL;
     if (count > 1) {
-        const int error = split_conv(d, count, per_image, op, reason);
+        const int error = dnnl_split_conv(d, count, per_image, op, reason);
         if (error || *op) return error;
     }
     return wb__dnnl_conv_piece(d, false, op, reason);

@@ -12,13 +12,13 @@
 
 enum { LANES = 16, MR = 8, NV = 3, NR = NV * LANES, KC = 640, NC = 10 * NR };
 
-#define INLINE static inline __attribute__((always_inline))
+#define BF16_INLINE static inline __attribute__((always_inline))
 
-INLINE __mmask16 first(int64_t n) { return n >= LANES ? 0xffff : (__mmask16)((1u << n) - 1); }
+BF16_INLINE __mmask16 first(int64_t n) { return n >= LANES ? 0xffff : (__mmask16)((1u << n) - 1); }
 
 /* The bits of bf16 numbers in the low halves of 32 bits; rounds like to_bf16, and keeps subnormal
  * numbers. */
-INLINE __m512i round_16(__m512 x)
+BF16_INLINE __m512i round_16(__m512 x)
 {
     const __m512i u = _mm512_castps_si512(x), high = _mm512_srli_epi32(u, 16);
     const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
@@ -28,22 +28,22 @@ INLINE __m512i round_16(__m512 x)
 }
 
 /* Loads the first elements, at most 16, of contiguous memory of f32 or bf16. */
-INLINE __m512i load_low(const void *p, wb_dtype type, __mmask16 some)
+BF16_INLINE __m512i load_low(const void *p, wb_dtype type, __mmask16 some)
 {
     return type == WB_F32 ? round_16(_mm512_maskz_loadu_ps(some, p))
                           : _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, p));
 }
-INLINE __m256i load_pairs(const void *p, wb_dtype type, __mmask16 some)
+BF16_INLINE __m256i load_pairs(const void *p, wb_dtype type, __mmask16 some)
 {
     return type == WB_F32 ? _mm512_cvtepi32_epi16(round_16(_mm512_maskz_loadu_ps(some, p)))
                           : _mm256_maskz_loadu_epi16(some, p);
 }
-INLINE __m512 load_f32(const void *p, wb_dtype type, __mmask16 some)
+BF16_INLINE __m512 load_f32(const void *p, wb_dtype type, __mmask16 some)
 {
     if (type == WB_F32) return _mm512_maskz_loadu_ps(some, p);
     return _mm512_castsi512_ps(_mm512_slli_epi32(load_low(p, type, some), 16));
 }
-INLINE void store_f32(void *p, wb_dtype type, __mmask16 some, __m512 v)
+BF16_INLINE void store_f32(void *p, wb_dtype type, __mmask16 some, __m512 v)
 {
     if (type == WB_F32) _mm512_mask_storeu_ps(p, some, v);
     else _mm256_mask_storeu_epi16(p, some, _mm512_cvtepi32_epi16(round_16(v)));
@@ -52,7 +52,7 @@ INLINE void store_f32(void *p, wb_dtype type, __mmask16 some, __m512 v)
 /* ---- packing --------------------------------------------------------------------------------- */
 
 /* Stores 8 sequences of 8 pairs at 8 rows of `to`, `width` pairs apart. */
-INLINE void transpose_pairs(const __m256i s[8], uint32_t *to, int64_t width)
+BF16_INLINE void transpose_pairs(const __m256i s[8], uint32_t *to, int64_t width)
 {
     __m256 r[8];
     for (int i = 0; i < 8; i++) r[i] = _mm256_castsi256_ps(s[i]);
@@ -82,8 +82,8 @@ static void pack_along(const char *base, wb_dtype type, int64_t s_across, int64_
 
 /* Packs a matrix of f32 or bf16: pair q of sequence j is at to[q*width + j], for j < width; those
  * from `across` on are 0.  width is a multiple of 8. */
-static void pack(const void *base_, wb_dtype type, int64_t s_along, int64_t s_across,
-                 int64_t along, int64_t across, int64_t width, uint32_t *to)
+static void bf16_pack(const void *base_, wb_dtype type, int64_t s_along, int64_t s_across,
+                      int64_t along, int64_t across, int64_t width, uint32_t *to)
 {
     const char *base = base_;
     const int64_t size = type == WB_F32 ? 4 : 2;
@@ -119,8 +119,8 @@ static void pack_b(const wb__gemm *g, int64_t p0, int64_t pk, int64_t j0, int64_
     const int64_t size = g->b_type == WB_F32 ? 4 : 2;
     uint32_t *to = to_;
     for (int64_t j = j0; j < j1; j += NR, to += (pk + 1) / 2 * NR)
-        pack((const char *)g->b + (p0 * g->bs0 + j * g->bs1) * size, g->b_type, g->bs0, g->bs1,
-             pk, WB__MIN(j1 - j, NR), NR, to);
+        bf16_pack((const char *)g->b + (p0 * g->bs0 + j * g->bs1) * size, g->b_type, g->bs0, g->bs1,
+                  pk, WB__MIN(j1 - j, NR), NR, to);
 }
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
@@ -137,9 +137,9 @@ typedef struct {
     const char *bias;
     wb_dtype bias_type;
     bool odd, bias_rows, add, relu;
-} tile;
+} bf16_tile;
 
-INLINE void finish(const int mr, const int nv, __m512 acc[MR][NV], const tile *t)
+BF16_INLINE void finish(const int mr, const int nv, __m512 acc[MR][NV], const bf16_tile *t)
 {
     const int64_t size = t->c_type == WB_F32 ? 4 : 2, bias_size = t->bias_type == WB_F32 ? 4 : 2;
 #pragma GCC unroll 8
@@ -164,8 +164,8 @@ INLINE void finish(const int mr, const int nv, __m512 acc[MR][NV], const tile *t
 }
 
 /* Adds the products of one pair of inner indices.  bytes: of the pair in A; 2: it is one number. */
-INLINE void step(const int mr, const int nv, const size_t bytes, __m512 acc[MR][NV],
-                 const char *row[MR], const int64_t as1, const __m512bh bv[NV])
+BF16_INLINE void step(const int mr, const int nv, const size_t bytes, __m512 acc[MR][NV],
+                      const char *row[MR], const int64_t as1, const __m512bh bv[NV])
 {
 #pragma GCC unroll 8
     for (int i = 0; i < mr; i++) {
@@ -178,15 +178,15 @@ INLINE void step(const int mr, const int nv, const size_t bytes, __m512 acc[MR][
     }
 }
 
-INLINE void panel_row(const int nv, const uint32_t *b, __m512bh bv[NV])
+BF16_INLINE void panel_row(const int nv, const uint32_t *b, __m512bh bv[NV])
 {
 #pragma GCC unroll 3
     for (int j = 0; j < nv; j++) bv[j] = (__m512bh)_mm512_loadu_si512(b + j * LANES);
 }
 
 /* Sets bv to the pairs of two rows of B; next: NULL if there is no second one. */
-INLINE void interleave(const int nv, const tile *t, const uint16_t *b, const uint16_t *next,
-                       __m512bh bv[NV])
+BF16_INLINE void interleave(const int nv, const bf16_tile *t, const uint16_t *b,
+                            const uint16_t *next, __m512bh bv[NV])
 {
 #pragma GCC unroll 3
     for (int j = 0; j < nv; j++) {
@@ -199,8 +199,8 @@ INLINE void interleave(const int nv, const tile *t, const uint16_t *b, const uin
     }
 }
 
-INLINE void multiply(const int mr, const int nv, const int in_place, const int64_t as0,
-                     const int64_t as1, const tile *t)
+BF16_INLINE void multiply(const int mr, const int nv, const int in_place, const int64_t as0,
+                          const int64_t as1, const bf16_tile *t)
 {
     __m512 acc[MR][NV];
     const char *row[MR];
@@ -233,7 +233,7 @@ INLINE void multiply(const int mr, const int nv, const int in_place, const int64
 enum { PACKED_ROW = 4, PACKED_PAIR = 4 * MR };  /* strides of a packed panel of A, in bytes */
 
 #define TILE(mr, nv)                                                                               \
-    static __attribute__((noinline)) void tile_##mr##_##nv(const tile *t)                          \
+    static __attribute__((noinline)) void tile_##mr##_##nv(const bf16_tile *t)                     \
     {                                                                                              \
         if (t->bs0) multiply(mr, nv, 1, t->as0, t->as1, t);                                        \
         else if (t->as1 == PACKED_PAIR) multiply(mr, nv, 0, PACKED_ROW, PACKED_PAIR, t);           \
@@ -242,14 +242,16 @@ enum { PACKED_ROW = 4, PACKED_PAIR = 4 * MR };  /* strides of a packed panel of 
 #define TILES(mr) TILE(mr, 1) TILE(mr, 2) TILE(mr, 3)
 TILES(1) TILES(2) TILES(3) TILES(4) TILES(5) TILES(6) TILES(7) TILES(8)
 
-#define ROW(mr) {tile_##mr##_1, tile_##mr##_2, tile_##mr##_3}
-static void (*const tiles[MR][NV])(const tile *t) = {ROW(1), ROW(2), ROW(3), ROW(4),
-                                                     ROW(5), ROW(6), ROW(7), ROW(8)};
+#define BF16_ROW(mr) {tile_##mr##_1, tile_##mr##_2, tile_##mr##_3}
+static void (*const bf16_tiles[MR][NV])(const bf16_tile *t) = {BF16_ROW(1), BF16_ROW(2),
+                                                               BF16_ROW(3), BF16_ROW(4),
+                                                               BF16_ROW(5), BF16_ROW(6),
+                                                               BF16_ROW(7), BF16_ROW(8)};
 
 /* Copies between a tile of C and `part`, which replaces it: of f32, NR elements a row.  C has any
  * strides, or an epilogue is applied to the f32 numbers. */
-static void exchange(const wb__gemm *g, int64_t i0, int64_t j0, int mr, int nr, float *part,
-                     bool store)
+static void bf16_exchange(const wb__gemm *g, int64_t i0, int64_t j0, int mr, int nr, float *part,
+                          bool store)
 {
     const int64_t size = g->c_type == WB_F32 ? 4 : 2;
     for (int i = 0; i < mr; i++) {
@@ -267,8 +269,8 @@ static void exchange(const wb__gemm *g, int64_t i0, int64_t j0, int mr, int nr, 
     }
 }
 
-static void block(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, int64_t i1, int64_t j0,
-                  int64_t j1, const void *packed, bool begin, bool last)
+static void bf16_block(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, int64_t i1,
+                       int64_t j0, int64_t j1, const void *packed, bool begin, bool last)
 {
     _Alignas(64) uint32_t panel[MR * KC / 2];
     _Alignas(64) float part[MR * NR];
@@ -281,40 +283,40 @@ static void block(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, int64_t
     for (int64_t i = i0; i < i1; i += MR) {
         const int mr = (int)WB__MIN(i1 - i, MR);
         const char *a = (const char *)g->a + (i * g->as0 + p0 * g->as1) * a_size;
-        if (copy) pack(a, g->a_type, g->as1, g->as0, pk, mr, MR, panel);
+        if (copy) bf16_pack(a, g->a_type, g->as1, g->as0, pk, mr, MR, panel);
         for (int64_t j = j0; j < j1; j += NR) {
             const int nr = (int)WB__MIN(j1 - j, NR);
-            tile t = {.pairs = odd ? pk / 2 : (pk + 1) / 2, .odd = odd,
-                      .a = copy ? (const char *)panel : a,
-                      .as0 = copy ? PACKED_ROW : g->as0 * a_size, .as1 = copy ? PACKED_PAIR : 4,
-                      .bs0 = packed ? 0 : g->bs0, .columns = nr,
-                      .c = direct ? (char *)g->c + (i * g->cs0 + j) * c_size : (char *)part,
-                      .cs0 = direct ? g->cs0 : NR, .c_type = direct ? g->c_type : WB_F32,
-                      .bias_rows = g->bias_rows, .bias_type = g->bias_type,
-                      .add = !begin || g->add_to_c, .relu = last && g->act.relu};
+            bf16_tile t = {.pairs = odd ? pk / 2 : (pk + 1) / 2, .odd = odd,
+                           .a = copy ? (const char *)panel : a,
+                           .as0 = copy ? PACKED_ROW : g->as0 * a_size,
+                           .as1 = copy ? PACKED_PAIR : 4, .bs0 = packed ? 0 : g->bs0, .columns = nr,
+                           .c = direct ? (char *)g->c + (i * g->cs0 + j) * c_size : (char *)part,
+                           .cs0 = direct ? g->cs0 : NR, .c_type = direct ? g->c_type : WB_F32,
+                           .bias_rows = g->bias_rows, .bias_type = g->bias_type,
+                           .add = !begin || g->add_to_c, .relu = last && g->act.relu};
             if (packed) t.b = (const uint32_t *)packed + (j - j0) * ((pk + 1) / 2);
             else t.b = (const uint16_t *)g->b + p0 * g->bs0 + j;
             if (last && g->bias)
                 t.bias = (const char *)g->bias + (g->bias_rows ? i : j) * bias_size;
-            if (!direct && t.add) exchange(g, i, j, mr, nr, part, false);
-            tiles[mr - 1][(nr - 1) / LANES](&t);
+            if (!direct && t.add) bf16_exchange(g, i, j, mr, nr, part, false);
+            bf16_tiles[mr - 1][(nr - 1) / LANES](&t);
             for (int r = 0; row && r < mr; r++)
                 row(part + r * NR, part + r * NR, NULL, NULL, nr);
-            if (!direct) exchange(g, i, j, mr, nr, part, true);
+            if (!direct) bf16_exchange(g, i, j, mr, nr, part, true);
         }
     }
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-INLINE __m512 add_products(__m512 sum, const uint16_t *a, const uint16_t *b, __mmask32 some)
+BF16_INLINE __m512 add_products(__m512 sum, const uint16_t *a, const uint16_t *b, __mmask32 some)
 {
     return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_maskz_loadu_epi16(some, a),
                             (__m512bh)_mm512_maskz_loadu_epi16(some, b));
 }
 
 /* Returns the product of n elements of a and b; see one_dot in gemm_kernel.h. */
-INLINE float one_dot(const uint16_t *a, const uint16_t *b, int64_t n)
+BF16_INLINE float one_dot(const uint16_t *a, const uint16_t *b, int64_t n)
 {
     enum { CHAINS = 4, PER = 2 * LANES };
     const __mmask32 all = 0xffffffff;
@@ -332,7 +334,7 @@ INLINE float one_dot(const uint16_t *a, const uint16_t *b, int64_t n)
 }
 
 /* A and B are bf16.  B is read in place, once for each row of A. */
-static void dots(const wb__gemm *g, int64_t i0, int64_t i1)
+static void bf16_dots(const wb__gemm *g, int64_t i0, int64_t i1)
 {
     enum { AT_ONCE = 64 };
     const int64_t c_size = g->c_type == WB_F32 ? 4 : 2, bias_size = g->bias_type == WB_F32 ? 4 : 2;
@@ -361,5 +363,5 @@ static void dots(const wb__gemm *g, int64_t i0, int64_t i1)
 
 const wb__gemm_kernel wb__gemm_bf16_avx512 = {
     .mr = MR, .nr = NR, .lanes = LANES, .kc = KC, .nc = NC, .masked = true, .narrow = true,
-    .pack_b = pack_b, .block = block, .dots = dots
+    .pack_b = pack_b, .block = bf16_block, .dots = bf16_dots
 };

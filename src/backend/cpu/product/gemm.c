@@ -17,18 +17,18 @@
 #include <string.h>
 
 enum {
-    SERIAL = 120 * 1000,    /* with fewer multiply-adds, one thread is faster than two */
+    GEMM_SERIAL = 120 * 1000, /* with fewer multiply-adds, one thread is faster than two */
     IN_PLACE_ROWS = 64,     /* with more rows than this, B is always packed */
     PACKED_ROWS = 64,       /* with more rows than this, packing B takes little of the time */
     KEPT_ROWS = 512,        /* the same, where the packed form is kept from run to run */
     KEPT_BYTES = 32 << 20,  /* of a form that is kept: a run without it makes it in the workspace */
-    PER_THREAD = 3,         /* parts for each thread, at most */
+    GEMM_PER_THREAD = 3,    /* parts for each thread, at most */
     MOST_TASKS = 4,         /* tasks for each thread, or 1 if those have more bytes of workspace */
     TASKS_BYTES = 4 << 20,
     CACHED = 1 << 20                    /* bytes of B that stay in the cache between two runs */
 };
 
-static const wb__gemm_kernel *kernel_for(const wb__gemm *g)
+static const wb__gemm_kernel *gemm_kernel_for(const wb__gemm *g)
 {
     const wb__isa *isa = wb__isa_best();
     const wb__gemm_kernel *bf16 = g->round ? wb__isa_gemm_bf16() : NULL;
@@ -36,19 +36,20 @@ static const wb__gemm_kernel *kernel_for(const wb__gemm *g)
 }
 
 static wb_dtype computed_type(wb_dtype t) { return t == WB_F64 ? WB_F64 : WB_F32; }
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
-static size_t align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+static int64_t gemm_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t round_up(int64_t a, int64_t b) { return gemm_ceil_div(a, b) * b; }
+static size_t gemm_align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 /* The length of a piece if k is divided into about equal pieces of at most the kernel's kc. */
-static int64_t inner_piece(const wb__gemm_kernel *kernel, int64_t k)
+static int64_t gemm_inner_piece(const wb__gemm_kernel *kernel, int64_t k)
 {
-    int64_t pieces = WB__MAX(ceil_div(k, kernel->kc), 1);
-    return WB__MAX(round_up(ceil_div(k, pieces), 16), 16);
+    int64_t pieces = WB__MAX(gemm_ceil_div(k, kernel->kc), 1);
+    return WB__MAX(round_up(gemm_ceil_div(k, pieces), 16), 16);
 }
 
 /* The bytes of `columns` packed columns of B with k inner indices. */
-static size_t packed_bytes(const wb__gemm_kernel *kernel, wb_dtype t, int64_t k, int64_t columns)
+static size_t gemm_packed_bytes(const wb__gemm_kernel *kernel, wb_dtype t, int64_t k,
+                                int64_t columns)
 {
     return kernel->narrow ? (size_t)((k + 1) / 2 * columns) * 2 * sizeof(uint16_t)
                           : (size_t)(k * columns) * wb__dtype_size(computed_type(t));
@@ -81,7 +82,7 @@ static size_t packed_at(const method *w, const wb__gemm *g, int64_t j, int64_t k
          * wb__dtype_size(computed_type(g->b_type));
 }
 
-static void multiply(const method *w, const wb__gemm *g, void *scratch)
+static void gemm_multiply(const method *w, const wb__gemm *g, void *scratch)
 {
     const wb__gemm_kernel *kernel = w->kernel;
     for (int64_t j0 = 0, j1; j0 < g->n; j0 = j1) {
@@ -101,24 +102,24 @@ static void multiply(const method *w, const wb__gemm *g, void *scratch)
 
 static size_t scratch_for(const wb__gemm *g, const wb__gemm_kernel *kernel)
 {
-    return packed_bytes(kernel, g->a_type, inner_piece(kernel, g->k),
-                        round_up(WB__MIN(g->n, kernel->nc), kernel->nr));
+    return gemm_packed_bytes(kernel, g->a_type, gemm_inner_piece(kernel, g->k),
+                             round_up(WB__MIN(g->n, kernel->nc), kernel->nr));
 }
 
 /* For conv.c: a product on one thread. */
 
 size_t wb__gemm_scratch(const wb__gemm *g)
 {
-    const wb__gemm_kernel *kernel = kernel_for(g);
+    const wb__gemm_kernel *kernel = gemm_kernel_for(g);
     return reads_in_place(g, kernel) ? 0 : scratch_for(g, kernel);
 }
 
 void wb__gemm_run(const wb__gemm *g, void *scratch)
 {
-    const wb__gemm_kernel *kernel = kernel_for(g);
-    const method w = { .kernel = kernel, .kc = inner_piece(kernel, g->k),
+    const wb__gemm_kernel *kernel = gemm_kernel_for(g);
+    const method w = { .kernel = kernel, .kc = gemm_inner_piece(kernel, g->k),
                        .in_place = reads_in_place(g, kernel) };
-    multiply(&w, g, scratch);
+    gemm_multiply(&w, g, scratch);
 }
 
 /* A prepared product. */
@@ -141,16 +142,17 @@ typedef struct {
     size_t wide_at, each;               /* bytes: offset of this copy in the workspace of a task,
                                            size of the workspace */
     char impl[32];
-} product;
+} gemm_product;
 
-static const void *shift(const void *base, int64_t elements, size_t size)
+static const void *gemm_shift(const void *base, int64_t elements, size_t size)
 {
     return (const char *)base + elements * (int64_t)size;
 }
 
 /* Sets g to a part.  Those of neighbouring products and rows follow each other: they may have the
  * same columns of B. */
-static void place(const product *p, void *const *buffers, int64_t part, wb__gemm *g, method *w)
+static void gemm_place(const gemm_product *p, void *const *buffers, int64_t part, wb__gemm *g,
+                       method *w)
 {
     const size_t size = wb__dtype_size(p->g.a_type);
     const int64_t rest = part / p->row_parts, b = rest % p->count;
@@ -161,12 +163,12 @@ static void place(const product *p, void *const *buffers, int64_t part, wb__gemm
     *w = p->method;
     g->m = WB__MIN(p->rows, g->m - i0);
     g->n = WB__MIN(p->columns, g->n - j0);
-    g->a = shift(buffers[x], b0 * p->a_b[0] + b1 * p->a_b[1] + i0 * g->as0, size);
-    g->c = (void *)shift(buffers[2], b0 * p->c_b[0] + b1 * p->c_b[1] + i0 * g->cs0 + j0 * g->cs1,
-                         size);
-    if (p->has_bias) g->bias = shift(buffers[3], g->bias_rows ? i0 : j0, size);
+    g->a = gemm_shift(buffers[x], b0 * p->a_b[0] + b1 * p->a_b[1] + i0 * g->as0, size);
+    g->c = (void *)gemm_shift(buffers[2],
+                              b0 * p->c_b[0] + b1 * p->c_b[1] + i0 * g->cs0 + j0 * g->cs1, size);
+    if (p->has_bias) g->bias = gemm_shift(buffers[3], g->bias_rows ? i0 : j0, size);
     if (p->packed) w->packed = buffers[y], w->from = j0;
-    else g->b = shift(buffers[y], b0 * p->b_b[0] + b1 * p->b_b[1] + j0 * g->bs1, size);
+    else g->b = gemm_shift(buffers[y], b0 * p->b_b[0] + b1 * p->b_b[1] + j0 * g->bs1, size);
 }
 
 /* Computes C in f32, and converts it to its narrow dtype. */
@@ -177,7 +179,7 @@ static void multiply_wide(const method *w, const wb__gemm *g, void *scratch, flo
     f32.c_type = WB_F32;
     f32.cs0 = g->n;
     f32.cs1 = 1;
-    multiply(w, &f32, scratch);
+    gemm_multiply(w, &f32, scratch);
     for (int64_t i = 0; i < g->m; i++, wide += g->n) {
         uint16_t *to = (uint16_t *)g->c + i * g->cs0;
         if (g->cs1 == 1) wb__narrow(to, g->c_type, wide, g->n);
@@ -188,52 +190,53 @@ static void multiply_wide(const method *w, const wb__gemm *g, void *scratch, flo
 
 /* The data that a run shares with its tasks. */
 typedef struct {
-    const product *p;
+    const gemm_product *p;
     void *const *buffers;
     char *workspace;
 } product_run;
 
-static void run_parts(void *ctx, int64_t task)
+static void gemm_run_parts(void *ctx, int64_t task)
 {
     const product_run *r = ctx;
-    const product *p = r->p;
+    const gemm_product *p = r->p;
     char *mine = r->workspace + (size_t)task * p->each;
     const void *b = NULL;
     const int64_t end = p->parts * (task + 1) / p->tasks;
     for (int64_t part = p->parts * task / p->tasks; part < end; part++) {
         wb__gemm g;
         method w;
-        place(p, r->buffers, part, &g, &w);
+        gemm_place(p, r->buffers, part, &g, &w);
         w.ready = p->one_piece && g.b == b;
         b = g.b;
         if (p->dots) p->method.kernel->dots(&g, 0, g.m);
         else if (p->wide) multiply_wide(&w, &g, mine, (float *)(mine + p->wide_at));
-        else multiply(&w, &g, mine);
+        else gemm_multiply(&w, &g, mine);
     }
 }
 
-static void run_product(const wb__cpu_op *op, void *const *buffers, void *workspace)
+static void gemm_run_product(const wb__cpu_op *op, void *const *buffers, void *workspace)
 {
-    const product *p = (const product *)op;
+    const gemm_product *p = (const gemm_product *)op;
     product_run r = { p, buffers, workspace };
-    if (p->tasks > 1) wb__parallel(p->tasks, run_parts, &r);
-    else if (p->tasks) run_parts(&r, 0);
+    if (p->tasks > 1) wb__parallel(p->tasks, gemm_run_parts, &r);
+    else if (p->tasks) gemm_run_parts(&r, 0);
 }
 
-static void destroy_product(wb__cpu_op *op) { wb__free(op); }
+static void gemm_destroy_product(wb__cpu_op *op) { wb__free(op); }
 
 /* Estimates the time of a product in cycles: multiply-adds at two vectors per cycle, plus the cost
  * of copying B or transposing C. */
-static double cost(const wb__gemm *g, const wb__gemm_kernel *kernel)
+static double gemm_cost(const wb__gemm *g, const wb__gemm_kernel *kernel)
 {
     const double m = (double)g->m, n = (double)g->n, k = (double)g->k;
     const double tall = (double)WB__MIN(g->m, kernel->mr), wide = (double)WB__MIN(
-        ceil_div(g->n, kernel->lanes), kernel->nr / kernel->lanes);
+        gemm_ceil_div(g->n, kernel->lanes), kernel->nr / kernel->lanes);
     double cycles = m * (double)round_up(g->n, kernel->lanes) * k / (2.0 * kernel->lanes);
     if (tall * wide < 8) cycles *= 8 / (tall * wide); /* with few sums, latency is not hidden */
     if (!reads_in_place(g, kernel)) cycles += n * k * (g->bs1 == 1 ? 0.1 : 0.4);
     if (g->cs1 != 1) /* each further piece of k reads and writes C again */
-        cycles += m * n * (g->cs0 == 1 ? 0.3 : 1) * (2 * (double)ceil_div(g->k, kernel->kc) - 1);
+        cycles += m * n * (g->cs0 == 1 ? 0.3 : 1) *
+                  (2 * (double)gemm_ceil_div(g->k, kernel->kc) - 1);
     return cycles;
 }
 
@@ -257,7 +260,7 @@ static bool suits_dots(const wb__gemm *g, const wb__gemm_kernel *kernel)
 
 /* Estimates the cycles of a part: of its product, of fetching A and B, of writing C beside another
  * thread, since a processor also fetches the next lines, and of starting it. */
-static double part_cost(const product *p, int64_t rows, int64_t columns)
+static double part_cost(const gemm_product *p, int64_t rows, int64_t columns)
 {
     wb__gemm g = p->g;
     g.m = rows;
@@ -267,24 +270,25 @@ static double part_cost(const product *p, int64_t rows, int64_t columns)
     if (g.as1 != 1) fetched += 0.1 * (double)g.k * (double)rows;
     if (columns < p->g.n && g.cs1 == 1) fetched += 150 * (double)rows;
     if (rows < p->g.m && g.cs0 == 1) fetched += 150 * (double)columns;
-    return cost(&g, p->method.kernel) + fetched + 600;
+    return gemm_cost(&g, p->method.kernel) + fetched + 600;
 }
 
 /* Divides each product into the parts of which all take the least time on so many threads.  Many
  * parts may take a little longer: their threads end at the same time also if one is slower. */
-static void divide(product *p, int threads)
+static void gemm_divide(gemm_product *p, int threads)
 {
     const wb__gemm *g = &p->g;
     const int row = p->method.kernel->mr,
               column = p->packed ? p->method.kernel->nr : p->method.kernel->lanes;
     double best = INFINITY;
-    for (int per_thread = PER_THREAD; per_thread > 0; per_thread--) {
-        const int64_t want = ceil_div(per_thread * threads, p->count);
-        for (int64_t c = 1; c <= WB__MIN(want, ceil_div(g->n, column)); c++) {
-            const int64_t rows = round_up(ceil_div(g->m, ceil_div(want, c)), row),
-                          columns = round_up(ceil_div(g->n, c), column);
-            const int64_t parts = p->count * ceil_div(g->m, rows) * ceil_div(g->n, columns);
-            const double time = (double)ceil_div(parts, threads)
+    for (int per_thread = GEMM_PER_THREAD; per_thread > 0; per_thread--) {
+        const int64_t want = gemm_ceil_div(per_thread * threads, p->count);
+        for (int64_t c = 1; c <= WB__MIN(want, gemm_ceil_div(g->n, column)); c++) {
+            const int64_t rows = round_up(gemm_ceil_div(g->m, gemm_ceil_div(want, c)), row),
+                          columns = round_up(gemm_ceil_div(g->n, c), column);
+            const int64_t parts = p->count * gemm_ceil_div(g->m, rows) *
+                                  gemm_ceil_div(g->n, columns);
+            const double time = (double)gemm_ceil_div(parts, threads)
                               * part_cost(p, WB__MIN(rows, g->m), WB__MIN(columns, g->n));
             if (time > 0.97 * best) continue;
             best = time;
@@ -294,21 +298,22 @@ static void divide(product *p, int threads)
     }
 }
 
-static void lay_out(product *p, int threads)
+static void gemm_lay_out(gemm_product *p, int threads)
 {
     const wb__gemm *g = &p->g;
     const wb__gemm_kernel *kernel = p->method.kernel;
-    p->method.kc = inner_piece(kernel, g->k);
+    p->method.kc = gemm_inner_piece(kernel, g->k);
     p->method.columns = g->n;
     p->wide = !p->dots && g->c_type != computed_type(g->c_type) && g->k > p->method.kc;
     if (!p->count || !g->m || !g->n) return;
     p->rows = g->m;
     p->columns = g->n;
     if (threads > 1 && p->dots)
-        p->columns = round_up(ceil_div(g->n, ceil_div(PER_THREAD * threads, p->count)), 4);
-    else if (threads > 1) divide(p, threads);
-    p->row_parts = ceil_div(g->m, p->rows);
-    p->column_parts = ceil_div(g->n, p->columns);
+        p->columns = round_up(
+            gemm_ceil_div(g->n, gemm_ceil_div(GEMM_PER_THREAD * threads, p->count)), 4);
+    else if (threads > 1) gemm_divide(p, threads);
+    p->row_parts = gemm_ceil_div(g->m, p->rows);
+    p->column_parts = gemm_ceil_div(g->n, p->columns);
     p->parts = p->count * p->row_parts * p->column_parts;
     wb__gemm part = *g;
     part.m = WB__MIN(p->rows, g->m);
@@ -317,8 +322,8 @@ static void lay_out(product *p, int threads)
     p->method.in_place = !p->packed && whole && reads_in_place(&part, kernel);
     p->one_piece = g->k <= p->method.kc && part.n <= kernel->nc;
     const bool packs = !p->method.in_place && !p->dots && !p->packed;
-    p->wide_at = packs ? align(scratch_for(&part, kernel)) : 0;
-    p->each = align(p->wide_at + (p->wide ? (size_t)(part.m * part.n) * sizeof(float) : 0));
+    p->wide_at = packs ? gemm_align(scratch_for(&part, kernel)) : 0;
+    p->each = gemm_align(p->wide_at + (p->wide ? (size_t)(part.m * part.n) * sizeof(float) : 0));
     p->tasks = threads > 1 ? WB__MIN(p->parts, MOST_TASKS * threads) : 1;
     if ((size_t)p->tasks * p->each > TASKS_BYTES) p->tasks = WB__MIN(p->tasks, threads);
     p->op.workspace = p->each * (size_t)p->tasks;
@@ -333,7 +338,7 @@ static bool own_is_faster(const wb__matmul_desc *d)
 }
 
 /* Whether to round f32 operands to bf16: packing them is then a small part of the time. */
-static bool rounds(const wb__matmul_desc *d)
+static bool gemm_rounds(const wb__matmul_desc *d)
 {
     return d->round && d->dtype == WB_F32 && d->m >= 8 && d->n >= 8 && d->k >= 8
         && wb__isa_gemm_bf16();
@@ -344,7 +349,7 @@ static bool rounds(const wb__matmul_desc *d)
 static void pack_panel(void *ctx, int64_t i)
 {
     const product_run *r = ctx;
-    const product *p = r->p;
+    const gemm_product *p = r->p;
     const wb__gemm_kernel *kernel = p->method.kernel;
     wb__gemm g = p->g;
     g.b = r->buffers[0];
@@ -359,10 +364,10 @@ static void pack_panel(void *ctx, int64_t i)
 /* Writes the packed form of B, whose values are at `from`. */
 static int pack_operand(const wb__cpu_op *op, const void *from, void *form)
 {
-    const product *p = (const product *)op;
+    const gemm_product *p = (const gemm_product *)op;
     product_run r = { p, (void *[]){(void *)from, form}, NULL };
-    const int64_t panels = ceil_div(p->g.n, p->method.kernel->nr);
-    if (p->g.n * p->g.k >= SERIAL) wb__parallel(panels, pack_panel, &r);
+    const int64_t panels = gemm_ceil_div(p->g.n, p->method.kernel->nr);
+    if (p->g.n * p->g.k >= GEMM_SERIAL) wb__parallel(panels, pack_panel, &r);
     else for (int64_t i = 0; i < panels; i++) pack_panel(&r, i);
     return 0;
 }
@@ -376,23 +381,23 @@ static void run_pack(const wb__cpu_op *op, void *const *buffers, void *workspace
 static void run_prepared(const wb__cpu_op *op, void *const *buffers, const void *form,
                          void *workspace)
 {
-    const product *p = (const product *)op;
-    run_product(op, (void *[]){buffers[0], (void *)form, buffers[2],
-                             p->has_bias ? buffers[3] : NULL}, workspace);
+    const gemm_product *p = (const gemm_product *)op;
+    gemm_run_product(op, (void *[]){buffers[0], (void *)form, buffers[2],
+                                  p->has_bias ? buffers[3] : NULL}, workspace);
 }
 
 static void run_unprepared(const wb__cpu_op *op, void *const *buffers, void *workspace)
 {
-    char *form = (char *)workspace + ((const product *)op)->form_at;
+    char *form = (char *)workspace + ((const gemm_product *)op)->form_at;
     pack_operand(op, buffers[1], form);
     run_prepared(op, buffers, form, workspace);
 }
 
 /* Lets the product read its packed B, which has `bytes` bytes, as a prepared form. */
-static void enable_form(product *p, size_t bytes)
+static void gemm_enable_form(gemm_product *p, size_t bytes)
 {
     const int64_t key[] = { p->g.k, p->g.n, p->g.bs0, p->g.bs1, p->g.b_type };
-    p->form_at = align(p->op.workspace);
+    p->form_at = gemm_align(p->op.workspace);
     p->op.workspace = p->form_at + bytes;
     p->op.run = run_unprepared;
     p->op.form_bytes = bytes;
@@ -403,22 +408,22 @@ static void enable_form(product *p, size_t bytes)
 
 /* The bytes of the packed form of B that the product reads and that may be kept from run to run; 0:
  * none. */
-static int64_t kept_bytes(const wb__matmul_desc *d)
+static int64_t gemm_kept_bytes(const wb__matmul_desc *d)
 {
     const bool one = d->batch[0] * d->batch[1] == 1;
-    const int64_t bytes = d->kept && one && !rounds(d) ? wb__cpu_matmul_packed(d) : 0;
+    const int64_t bytes = d->kept && one && !gemm_rounds(d) ? wb__cpu_matmul_packed(d) : 0;
     return bytes <= KEPT_BYTES ? bytes : 0;
 }
 
 int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
 {
     const char *reason = NULL;
-    const int64_t form = kept_bytes(d);
+    const int64_t form = gemm_kept_bytes(d);
     const bool packed = d->packed || form;
     *op = NULL;
     if (d->packed) reason = "our own product, with B packed once for several products";
     else if (form) reason = "our own product, whose packed weights are kept";
-    else if (rounds(d)) reason = "products may be rounded to bf16";
+    else if (gemm_rounds(d)) reason = "products may be rounded to bf16";
     else if (own_is_faster(d)) reason = "our own product is faster at this shape";
     else {
         int error = wb__dnnl_matmul(d, op, &reason);
@@ -426,10 +431,10 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
     }
     if (!wb__dtype_float(d->dtype))
         return wb__fail(WB_ERROR_UNSUPPORTED, "matmul: not for dtype %s", wb_dtype_name(d->dtype));
-    product *p = wb__alloc_zero(1, sizeof *p);
+    gemm_product *p = wb__alloc_zero(1, sizeof *p);
     if (!p) return WB_ERROR_MEMORY;
-    p->op.run = run_product;
-    p->op.destroy = destroy_product;
+    p->op.run = gemm_run_product;
+    p->op.destroy = gemm_destroy_product;
     p->op.reason = reason;
     p->g = (wb__gemm){ .m = d->m,
                        .n = d->n,
@@ -444,9 +449,9 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
                        .b_type = d->dtype,
                        .c_type = d->dtype,
                        .bias_type = d->dtype,
-                       .round = !packed && (d->dtype == WB_BF16 || rounds(d)),
+                       .round = !packed && (d->dtype == WB_BF16 || gemm_rounds(d)),
                        .act = wb__act_of(d->act, computed_type(d->dtype)) };
-    const wb__gemm_kernel *kernel = kernel_for(&p->g);
+    const wb__gemm_kernel *kernel = gemm_kernel_for(&p->g);
     p->method.kernel = kernel;
     p->has_bias = d->has_bias;
     p->count = d->batch[0] * d->batch[1];
@@ -454,7 +459,7 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
     p->packed = packed;
     p->dots = !packed && suits_dots(&p->g, kernel);
     p->transposed = !packed && !p->dots && (suits_dots(&transposed, kernel)
-                                 || cost(&transposed, kernel) < cost(&p->g, kernel));
+                                 || gemm_cost(&transposed, kernel) < gemm_cost(&p->g, kernel));
     if (p->transposed) {
         p->dots = suits_dots(&transposed, kernel);
         p->g = transposed;
@@ -467,27 +472,27 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
         p->c_b[i] = d->c_b[i];
     }
     const double work = (double)p->count * (double)d->m * (double)d->n * (double)WB__MAX(d->k, 1);
-    lay_out(p, (int)WB__MAX(WB__MIN(wb__threads(), 2 * work / SERIAL), 1));
+    gemm_lay_out(p, (int)WB__MAX(WB__MIN(wb__threads(), 2 * work / GEMM_SERIAL), 1));
     snprintf(p->impl, sizeof p->impl, "%s %s%s", p->dots ? "dot" : "gemm", wb__isa_best()->name,
              kernel->narrow ? " bf16" : "");
     p->op.impl = p->impl;
-    if (form) enable_form(p, (size_t)form);
+    if (form) gemm_enable_form(p, (size_t)form);
     *op = &p->op;
     return 0;
 }
 
 int wb__cpu_matmul_pack(const wb__matmul_desc *d, wb__cpu_op **op)
 {
-    product *p = wb__alloc_zero(1, sizeof *p);
+    gemm_product *p = wb__alloc_zero(1, sizeof *p);
     *op = p ? &p->op : NULL;
     if (!p) return WB_ERROR_MEMORY;
     p->op.run = run_pack;
-    p->op.destroy = destroy_product;
+    p->op.destroy = gemm_destroy_product;
     p->op.impl = wb__isa_best()->name;
     p->g = (wb__gemm){ .n = d->n, .k = d->k, .bs0 = d->b_s[0], .bs1 = d->b_s[1],
                        .a_type = d->dtype, .b_type = d->dtype };
-    p->method.kernel = kernel_for(&p->g);
-    p->method.kc = inner_piece(p->method.kernel, d->k);
+    p->method.kernel = gemm_kernel_for(&p->g);
+    p->method.kc = gemm_inner_piece(p->method.kernel, d->k);
     p->method.columns = d->n;
     return 0;
 }
@@ -503,6 +508,6 @@ int64_t wb__cpu_matmul_packed(const wb__matmul_desc *d)
 {
     if (d->m < 2 || d->m > (d->kept ? KEPT_ROWS : PACKED_ROWS) || d->n < 2 || d->k < 1) return 0;
     if (!wb__dtype_float(d->dtype) || d->dtype == WB_BF16) return 0;
-    return d->k * round_up(d->n, kernel_for(&(wb__gemm){ .a_type = d->dtype })->nr)
+    return d->k * round_up(d->n, gemm_kernel_for(&(wb__gemm){ .a_type = d->dtype })->nr)
          * (int64_t)wb__dtype_size(computed_type(d->dtype));
 }

@@ -33,7 +33,7 @@ static void find_levels(tile_compiler *c)
 
 /* Sets the phase `when` of each instruction.  Elementwise instructions and casts run as late as
  * their users allow, reductions as early as possible. */
-static void find_phases(tile_compiler *c)
+static void tile_analysis_find_phases(tile_compiler *c)
 {
     c->phases = 1;
     for (int i = 0; i < c->n; i++) {
@@ -110,7 +110,7 @@ static void find_pairs(tile_compiler *c)
 
 /* ---- stores that overwrite operands ---------------------------------------------------------- */
 
-static bool overlap(const wb__view *a, const wb__view *b)
+static bool tile_analysis_overlap(const wb__view *a, const wb__view *b)
 {
     if (a->buffer != b->buffer) return false;
     int64_t low[2], high[2];
@@ -131,8 +131,9 @@ static bool overlap(const wb__view *a, const wb__view *b)
 bool tile_would_overwrite(const tile_compiler *c, int s, int now)
 {
     for (int l = 0; l < c->n; l++) {
-        if (instr(c, l)->kind != WB__LOAD
-            || !overlap(&c->views[instr(c, l)->arg], &c->views[instr(c, s)->arg])) continue;
+        if (instr(c, l)->kind != WB__LOAD ||
+            !tile_analysis_overlap(&c->views[instr(c, l)->arg], &c->views[instr(c, s)->arg]))
+            continue;
         for (int u = 0; u < c->n; u++) {
             const int at = c->into[u] >= 0 ? c->into[u] : u;
             if (u == s || at == now || !uses(instr(c, u), l)) continue;
@@ -160,7 +161,7 @@ static void put_off_stores(tile_compiler *c)
         if (instr(c, in->a)->kind != WB__LOAD) continue;
         for (int k = 0; k < c->n; k++)
             if (k != i && instr(c, k)->kind == WB__STORE &&
-                overlap(&c->views[instr(c, k)->arg], &c->views[instr(c, in->a)->arg]))
+                tile_analysis_overlap(&c->views[instr(c, k)->arg], &c->views[instr(c, in->a)->arg]))
                     c->copied[in->a] = true;
     }
 }
@@ -168,10 +169,10 @@ static void put_off_stores(tile_compiler *c)
 void tile_analyse(tile_compiler *c)
 {
     find_levels(c);
-    find_phases(c);
+    tile_analysis_find_phases(c);
     find_pairs(c);
     put_off_stores(c);
-    find_phases(c);
+    tile_analysis_find_phases(c);
     for (int i = 0; i < c->n; i++)
         if (c->into[i] >= 0 && c->when[i] != c->when[c->into[i]]) c->into[i] = -1;
 }

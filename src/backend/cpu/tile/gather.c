@@ -7,23 +7,28 @@
 #include <math.h>
 #include <string.h>
 
-enum { SUM, MAX, MIN, ARGMAX, BLOCK = 256 };     /* BLOCK: results computed at a time */
+enum { TILE_GATHER_SUM, TILE_GATHER_MAX, TILE_GATHER_MIN, ARGMAX,
+       TILE_GATHER_BLOCK = 256 }; /* TILE_GATHER_BLOCK: results computed at a time */
 
-static bool is_float(int reg) { return reg == WB__REG_F32 || reg == WB__REG_F64; }
+static bool tile_gather_is_float(int reg) { return reg == WB__REG_F32 || reg == WB__REG_F64; }
 
-static tile_number identity(int op, int reg)
+static tile_number tile_gather_identity(int op, int reg)
 {
-    if (is_float(reg)) return (tile_number){.f = op == SUM ? 0 : op == MIN ? INFINITY : -INFINITY};
+    if (tile_gather_is_float(reg))
+        return (tile_number){.f = op == TILE_GATHER_SUM   ? 0
+                                  : op == TILE_GATHER_MIN ? INFINITY
+                                                          : -INFINITY};
     const int64_t low = reg == WB__REG_I32 ? INT32_MIN : INT64_MIN;
     const int64_t high = reg == WB__REG_I32 ? INT32_MAX : INT64_MAX;
-    return (tile_number){.i = op == SUM ? 0 : op == MIN ? high : low};
+    return (tile_number){.i = op == TILE_GATHER_SUM ? 0 : op == TILE_GATHER_MIN ? high : low};
 }
 
 /* Floats are combined as double, integers as int64_t. */
-static wb_dtype wide_dtype(int reg) { return is_float(reg) ? WB_F64 : WB_I64; }
-static int wide_reg(int reg) { return is_float(reg) ? WB__REG_F64 : WB__REG_I64; }
+static wb_dtype wide_dtype(int reg) { return tile_gather_is_float(reg) ? WB_F64 : WB_I64; }
+static int wide_reg(int reg) { return tile_gather_is_float(reg) ? WB__REG_F64 : WB__REG_I64; }
 
-static void widen(const tile_kernel *k, tile_number *to, const void *from, int reg, int64_t n)
+static void tile_gather_widen(const tile_kernel *k, tile_number *to, const void *from, int reg,
+                              int64_t n)
 {
     k->table->cast[reg][wide_dtype(reg)](to, from, NULL, NULL, n);
 }
@@ -43,27 +48,28 @@ static void merge_argmax(bool floats, tile_number *to, int64_t *place, tile_numb
 }
 
 /* Merges v[i] into to[i].  argmax: at[i] is the index of v[i], and place[i] the index of to[i]. */
-static void merge(const tile_kernel *k, const tile_reduction *f, tile_number *to, int64_t *place,
-                  const tile_number *v, const int64_t *at, int64_t n)
+static void tile_gather_merge(const tile_kernel *k, const tile_reduction *f, tile_number *to,
+                              int64_t *place, const tile_number *v, const int64_t *at, int64_t n)
 {
     if (f->op != ARGMAX) k->table->gather[f->op][wide_reg(f->reg)](to, NULL, v, n, 0);
     else
         for (int64_t i = 0; i < n; i++)
-            merge_argmax(is_float(f->reg), &to[i], &place[i], v[i], at[i]);
+            merge_argmax(tile_gather_is_float(f->reg), &to[i], &place[i], v[i], at[i]);
 }
 
 /* The register kind of the accumulators.  Sums of i32 have accumulators of 64 bits; reductions
  * along columns have accumulators of the partial results' type. */
 static int acc_reg(const tile_reduction *f)
 {
-    return f->kind == REDUCE_COLUMNS || (f->op == SUM && f->reg == WB__REG_I32) ? wide_reg(f->reg)
-                                                                          : f->reg;
+    return f->kind == REDUCE_COLUMNS || (f->op == TILE_GATHER_SUM && f->reg == WB__REG_I32)
+               ? wide_reg(f->reg)
+               : f->reg;
 }
 
 /* Whether the accumulators are flushed to doubles at intervals (sums of f32). */
-static bool flushes(const tile_reduction *f)
+static bool tile_gather_flushes(const tile_reduction *f)
 {
-    return f->kind != REDUCE_COLUMNS && f->op == SUM && f->reg == WB__REG_F32;
+    return f->kind != REDUCE_COLUMNS && f->op == TILE_GATHER_SUM && f->reg == WB__REG_F32;
 }
 
 void tile_start_reductions(tile_run *r, tile_reduction_kind kind)
@@ -75,10 +81,10 @@ void tile_start_reductions(tile_run *r, tile_reduction_kind kind)
         if (f->kind != kind) continue;
         const int reg = acc_reg(f);
         char *acc = r->scratch + f->acc;
-        if (f->op == SUM) {
+        if (f->op == TILE_GATHER_SUM) {
             memset(acc, 0, (size_t)(f->length * wb__reg_size(reg)));
         } else {
-            const tile_number v = identity(f->op, f->reg);
+            const tile_number v = tile_gather_identity(f->op, f->reg);
             int64_t first;
             t->cast[wide_reg(reg)][tile_dtype(reg)](&first, &v, NULL, NULL, 1);
             t->splat[reg](acc, &first, 1, f->length);
@@ -92,7 +98,7 @@ void tile_flush_reductions(tile_run *r, tile_reduction_kind kind)
 {
     for (int i = 0; i < r->p->n_reductions; i++) {
         const tile_reduction *f = &r->p->reductions[i];
-        if (f->kind != kind || !flushes(f)) continue;
+        if (f->kind != kind || !tile_gather_flushes(f)) continue;
         double *more = (double *)(r->scratch + f->more);
         if (!r->flushed[kind]) memset(more, 0, (size_t)f->length * 8);
         r->k->table->flush(more, (float *)(r->scratch + f->acc), f->length);
@@ -112,7 +118,7 @@ static tile_number *partials_of(const tile_segment *s, const tile_reduction *f, 
 }
 
 /* Adds up all accumulators of a sum of f32, in eight interleaved sums. */
-static double sum_all(const tile_run *r, const tile_reduction *f)
+static double tile_gather_sum_all(const tile_run *r, const tile_reduction *f)
 {
     const float *acc = (const float *)(r->scratch + f->acc);
     const double *more = (const double *)(r->scratch + f->more);
@@ -126,37 +132,38 @@ static double sum_all(const tile_run *r, const tile_reduction *f)
         + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
-static void finish_all(const tile_run *r, const tile_reduction *f, int reduction)
+static void tile_gather_finish_all(const tile_run *r, const tile_reduction *f, int reduction)
 {
     const int reg = acc_reg(f);
     const char *acc = r->scratch + f->acc;
     int64_t *places, place = -1, one;
     tile_number *partials = partials_of(r->s, f, reduction, r->workspace, &places);
-    tile_number best = identity(f->op, f->reg), v;
+    tile_number best = tile_gather_identity(f->op, f->reg), v;
     if (f->op == ARGMAX) {
         const int64_t *at = (const int64_t *)(r->scratch + f->more);
         for (int64_t j = 0; j < f->length; j++) {
-            widen(r->k, &v, acc + j * wb__reg_size(reg), reg, 1);
-            merge_argmax(is_float(reg), &best, &place, v, at[j] < 0 ? -1 : at[j] + j);
+            tile_gather_widen(r->k, &v, acc + j * wb__reg_size(reg), reg, 1);
+            merge_argmax(tile_gather_is_float(reg), &best, &place, v, at[j] < 0 ? -1 : at[j] + j);
         }
-    } else if (flushes(f)) {
-        best.f = sum_all(r, f);
+    } else if (tile_gather_flushes(f)) {
+        best.f = tile_gather_sum_all(r, f);
     } else {
         r->k->table->reduction[f->op][reg](&one, acc, 1, f->length);
-        widen(r->k, &best, &one, reg, 1);
+        tile_gather_widen(r->k, &best, &one, reg, 1);
     }
     partials[r->task->index] = best;
     if (places) places[r->task->index] = place;
 }
 
-/* Reduces `rows` lines of n <= BLOCK accumulators to v[n], for argmax with the indices in
- * places[n].  The first line begins at accumulator `first`; lines are `step` apart. */
-static void reduce_lines(const tile_run *r, const tile_reduction *f, int64_t first, int64_t rows,
-                         int64_t step, int64_t n, tile_number *v, int64_t *places)
+/* Reduces `rows` lines of n <= TILE_GATHER_BLOCK accumulators to v[n], for argmax with the indices
+ * in places[n].  The first line begins at accumulator `first`; lines are `step` apart. */
+static void tile_gather_reduce_lines(const tile_run *r, const tile_reduction *f, int64_t first,
+                                     int64_t rows, int64_t step, int64_t n, tile_number *v,
+                                     int64_t *places)
 {
     const int reg = acc_reg(f);
     const char *from = r->scratch + f->acc + first * wb__reg_size(reg);
-    if (flushes(f)) {
+    if (tile_gather_flushes(f)) {
         const float *acc = (const float *)from;
         const double *more = (const double *)(r->scratch + f->more) + first;
         for (int64_t c = 0; c < n; c++) v[c].f = acc[c];
@@ -167,13 +174,13 @@ static void reduce_lines(const tile_run *r, const tile_reduction *f, int64_t fir
         return;
     }
     const int64_t *at = (const int64_t *)(r->scratch + f->more) + first;
-    for (int64_t c = 0; c < n; c++) v[c] = identity(f->op, f->reg), places[c] = -1;
+    for (int64_t c = 0; c < n; c++) v[c] = tile_gather_identity(f->op, f->reg), places[c] = -1;
     for (int64_t row = 0; row < rows; row++, from += step * wb__reg_size(reg), at += step) {
-        tile_number line[BLOCK];
-        int64_t place[BLOCK];
-        widen(r->k, line, from, reg, n);
+        tile_number line[TILE_GATHER_BLOCK];
+        int64_t place[TILE_GATHER_BLOCK];
+        tile_gather_widen(r->k, line, from, reg, n);
         for (int64_t c = 0; f->op == ARGMAX && c < n; c++) place[c] = at[c] < 0 ? -1 : at[c] + row;
-        merge(r->k, f, v, places, line, place, n);
+        tile_gather_merge(r->k, f, v, places, line, place, n);
     }
 }
 
@@ -193,12 +200,13 @@ static void write_results(const tile_kernel *k, const tile_reduction *f, void *t
 }
 
 /* Stores n results of a reduction, from column c0 on. */
-static void store_results(const tile_kernel *k, const tile_segment *s, const tile_reduction *f,
-                          char *base, int64_t outer, int64_t c0, int64_t n, const tile_number *v,
-                          const int64_t *places)
+static void tile_gather_store_results(const tile_kernel *k, const tile_segment *s,
+                                      const tile_reduction *f, char *base, int64_t outer,
+                                      int64_t c0, int64_t n, const tile_number *v,
+                                      const int64_t *places)
 {
     const tile_view *view = &s->views[f->view];
-    _Alignas(64) char result[BLOCK * 8], cast[BLOCK * 8];
+    _Alignas(64) char result[TILE_GATHER_BLOCK * 8], cast[TILE_GATHER_BLOCK * 8];
     int reg = f->out;
     write_results(k, f, result, reg, n, v, places);
     const void *from = result;
@@ -222,20 +230,22 @@ void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t
         const tile_reduction *f = &r->p->reductions[i];
         if (f->kind != kind) continue;
         if (kind == REDUCE_ALL) {
-            finish_all(r, f, i);
+            tile_gather_finish_all(r, f, i);
             continue;
         }
-        for (int64_t c = c0; c < c1; c += BLOCK) {
-            const int64_t n = WB__MIN(BLOCK, c1 - c);
+        for (int64_t c = c0; c < c1; c += TILE_GATHER_BLOCK) {
+            const int64_t n = WB__MIN(TILE_GATHER_BLOCK, c1 - c);
             const int64_t line = (t->split * s->n[OUTER] + t->outer) * s->n[COLS] + c;
             const int64_t first = (r->p->chunked ? c0 * s->tile_rows : 0) + c - c0;
-            tile_number v[BLOCK];
-            int64_t at[BLOCK], *places;
-            if (rows > 0) reduce_lines(r, f, first, rows, c1 - c0, n, v, at);
-            else for (int64_t j = 0; j < n; j++) v[j] = identity(f->op, f->reg), at[j] = -1;
+            tile_number v[TILE_GATHER_BLOCK];
+            int64_t at[TILE_GATHER_BLOCK], *places;
+            if (rows > 0) tile_gather_reduce_lines(r, f, first, rows, c1 - c0, n, v, at);
+            else
+                for (int64_t j = 0; j < n; j++)
+                    v[j] = tile_gather_identity(f->op, f->reg), at[j] = -1;
             if (s->splits == 1) {                       /* no other task has partial results */
-                store_results(r->k, s, f, r->buffers[s->views[f->view].buffer], t->outer, c, n, v,
-                              at);
+                tile_gather_store_results(r->k, s, f, r->buffers[s->views[f->view].buffer],
+                                          t->outer, c, n, v, at);
                 continue;
             }
             tile_number *partials = partials_of(s, f, i, r->workspace, &places);
@@ -247,7 +257,8 @@ void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t
 
 /* ---- combining the tasks --------------------------------------------------------------------- */
 
-/* The reduction whose partial results join_block combines, one block of columns per call. */
+/* The reduction whose partial results tile_gather_join_block combines, one block of columns per
+ * call. */
 typedef struct {
     const tile_kernel *k;
     const tile_segment *s;
@@ -256,26 +267,26 @@ typedef struct {
     char *base, *workspace;
 } joint;
 
-static void join_block(void *ctx, int64_t block)
+static void tile_gather_join_block(void *ctx, int64_t block)
 {
     const joint *j = ctx;
     const tile_segment *s = j->s;
     const tile_reduction *f = j->f;
-    int64_t *places, at[BLOCK];
-    tile_number v[BLOCK];
+    int64_t *places, at[TILE_GATHER_BLOCK];
+    tile_number v[TILE_GATHER_BLOCK];
     const tile_number *partials = partials_of(s, f, j->reduction, j->workspace, &places);
     const bool all = f->kind == REDUCE_ALL;
     const int64_t lines = all ? s->tasks : s->splits;
     const int64_t outers = all ? 1 : s->n[OUTER], cols = all ? 1 : s->n[COLS];
-    const int64_t blocks = (cols + BLOCK - 1) / BLOCK;
-    const int64_t outer = block / blocks, c0 = block % blocks * BLOCK;
-    const int64_t n = WB__MIN(BLOCK, cols - c0);
-    for (int64_t i = 0; i < n; i++) v[i] = identity(f->op, f->reg), at[i] = -1;
+    const int64_t blocks = (cols + TILE_GATHER_BLOCK - 1) / TILE_GATHER_BLOCK;
+    const int64_t outer = block / blocks, c0 = block % blocks * TILE_GATHER_BLOCK;
+    const int64_t n = WB__MIN(TILE_GATHER_BLOCK, cols - c0);
+    for (int64_t i = 0; i < n; i++) v[i] = tile_gather_identity(f->op, f->reg), at[i] = -1;
     for (int64_t l = 0; l < lines; l++) {
         const int64_t from = (l * outers + outer) * cols + c0;
-        merge(j->k, f, v, at, partials + from, places ? places + from : NULL, n);
+        tile_gather_merge(j->k, f, v, at, partials + from, places ? places + from : NULL, n);
     }
-    store_results(j->k, s, f, j->base, outer, c0, n, v, at);
+    tile_gather_store_results(j->k, s, f, j->base, outer, c0, n, v, at);
 }
 
 void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
@@ -291,9 +302,12 @@ void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
             if (!all && (f->kind != REDUCE_ROWS || s->splits == 1)) continue;
             joint j = {.k = k, .s = s, .f = f, .reduction = reduction,
                        .base = buffers[s->views[f->view].buffer], .workspace = workspace};
-            const int64_t blocks = all ? 1 : s->n[OUTER] * ((s->n[COLS] + BLOCK - 1) / BLOCK);
-            if (blocks * BLOCK * s->splits >= MANY) wb__parallel(blocks, join_block, &j);
-            else for (int64_t b = 0; b < blocks; b++) join_block(&j, b);
+            const int64_t blocks = all ? 1
+                                       : s->n[OUTER] * ((s->n[COLS] + TILE_GATHER_BLOCK - 1) /
+                                                        TILE_GATHER_BLOCK);
+            if (blocks * TILE_GATHER_BLOCK * s->splits >= MANY)
+                wb__parallel(blocks, tile_gather_join_block, &j);
+            else for (int64_t b = 0; b < blocks; b++) tile_gather_join_block(&j, b);
         }
     }
 }
@@ -314,11 +328,11 @@ void tile_reduction_chunk(const tile_run *r, const tile_call *call)
         call->reduction(result, rows, n, r->cols);
         for (int64_t j = 0; f->op == ARGMAX && j < n; j++) {
             const int32_t place = ((const int32_t *)result)[j];
-            widen(r->k, &v[j], rows + j * line + place * call->size[1], f->reg, 1);
+            tile_gather_widen(r->k, &v[j], rows + j * line + place * call->size[1], f->reg, 1);
             places[j] = r->c0 + place;
         }
-        if (f->op != ARGMAX) widen(r->k, v, result, f->reg, n);
-        merge(r->k, f, acc + i, at + i, v, places, n);
+        if (f->op != ARGMAX) tile_gather_widen(r->k, v, result, f->reg, n);
+        tile_gather_merge(r->k, f, acc + i, at + i, v, places, n);
         rows += n * line;
     }
 }

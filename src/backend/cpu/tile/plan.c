@@ -20,7 +20,7 @@ static int reg_size(int reg) { return wb__reg_size(reg); }
 
 /* ---- emitting -------------------------------------------------------------------------------- */
 
-static tile_call *emit(tile_compiler *c, int list, tile_call_kind kind)
+static tile_call *tile_plan_emit(tile_compiler *c, int list, tile_call_kind kind)
 {
     static _Thread_local tile_call spare;
     tile_program *p = c->p;
@@ -36,7 +36,7 @@ static tile_call *emit(tile_compiler *c, int list, tile_call_kind kind)
     return call;
 }
 
-static void put(tile_call *call, int k, int value, int reg, int level)
+static void tile_plan_put(tile_call *call, int k, int value, int reg, int level)
 {
     call->value[k] = (int16_t)value;
     call->size[k] = (uint8_t)reg_size(reg);
@@ -44,7 +44,7 @@ static void put(tile_call *call, int k, int value, int reg, int level)
     if (!k) call->reg = (uint8_t)reg, call->row = level == LEVEL_PER_ROW;
 }
 
-static int list_of(const tile_compiler *c, int level)
+static int tile_plan_list_of(const tile_compiler *c, int level)
 {
     if (level == LEVEL_ONE) return LIST_ONCE;
     if (level == LEVEL_PER_COLUMN) return LIST_HOIST;
@@ -52,7 +52,7 @@ static int list_of(const tile_compiler *c, int level)
 }
 
 /* Whether a tile of this view has the memory layout of a register. */
-static bool bindable(const tile_compiler *c, const tile_view *v, int reg, int level)
+static bool tile_plan_bindable(const tile_compiler *c, const tile_view *v, int reg, int level)
 {
     const tile_segment *s = c->s;
     const int last_col = v->at[COLS] + v->n[COLS] - 1;
@@ -65,17 +65,18 @@ static bool bindable(const tile_compiler *c, const tile_view *v, int reg, int le
         && v->stride[v->at[ROWS]] == s->n[COLS];
 }
 
-static int new_value(tile_compiler *c) { return c->p->n_values++; }
+static int tile_plan_new_value(tile_compiler *c) { return c->p->n_values++; }
 
-static int value_of(tile_compiler *c, int i, int level);
+static int tile_plan_value_of(tile_compiler *c, int i, int level);
 
 /* Emits a call that converts value `from` to in->dtype, as storing and loading it would. */
-static void narrow(tile_compiler *c, int list, const wb__instr *in, int to, int from, int level)
+static void tile_plan_narrow(tile_compiler *c, int list, const wb__instr *in, int to, int from,
+                             int level)
 {
-    tile_call *call = emit(c, list, CALL_PLAIN);
+    tile_call *call = tile_plan_emit(c, list, CALL_PLAIN);
     call->row_fn = c->t->cast[WB__REG_I32][in->dtype];
-    put(call, 0, to, in->reg, level);
-    put(call, 1, from, in->reg, level);
+    tile_plan_put(call, 0, to, in->reg, level);
+    tile_plan_put(call, 1, from, in->reg, level);
 }
 
 /* Emits a load, or another value that depends on the position only. */
@@ -83,44 +84,44 @@ static void emit_source(tile_compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
     const tile_view *v = view_of(c, i);
-    const int level = c->level[i], list = list_of(c, level), d = new_value(c);
+    const int level = c->level[i], list = tile_plan_list_of(c, level), d = tile_plan_new_value(c);
     const bool narrows = in->kind == WB__IOTA && wb__is_narrow(in);
     tile_call *call;
-    if (in->kind == WB__LOAD && !c->copied[i] && bindable(c, v, in->reg, level)) {
-        call = emit(c, list, CALL_BIND);
+    if (in->kind == WB__LOAD && !c->copied[i] && tile_plan_bindable(c, v, in->reg, level)) {
+        call = tile_plan_emit(c, list, CALL_BIND);
     } else if (in->kind == WB__LOAD) {
-        call = emit(c, list, CALL_LOAD);
+        call = tile_plan_emit(c, list, CALL_LOAD);
         call->load = c->t->load[v->dtype];
     } else if (in->kind == WB__IOTA) {
-        call = emit(c, list, CALL_IOTA);
+        call = tile_plan_emit(c, list, CALL_IOTA);
         call->iota = c->t->iota[in->reg];
     } else {
-        call = emit(c, list, CALL_DRAW);
+        call = tile_plan_emit(c, list, CALL_DRAW);
         call->draw =
             (in->kind == WB__UNIFORM ? c->t->uniform : c->t->gaussian)[in->reg == WB__REG_F64];
         call->numbers = in->arg;
     }
     call->arg = (int)(v - c->s->views);
-    put(call, 0, d, in->reg, level);
-    c->value[i] = narrows ? new_value(c) : d;
+    tile_plan_put(call, 0, d, in->reg, level);
+    c->value[i] = narrows ? tile_plan_new_value(c) : d;
     c->value_phase[i] = c->phase;
-    if (narrows) narrow(c, list, in, c->value[i], d, level);
+    if (narrows) tile_plan_narrow(c, list, in, c->value[i], d, level);
 }
 
 static void emit_number(tile_compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
-    const int d = new_value(c);
-    tile_call *call = emit(c, LIST_ONCE, CALL_NUMBER);
-    put(call, 0, d, in->reg, LEVEL_ONE);
+    const int d = tile_plan_new_value(c);
+    tile_call *call = tile_plan_emit(c, LIST_ONCE, CALL_NUMBER);
+    tile_plan_put(call, 0, d, in->reg, LEVEL_ONE);
     call->arg = in->arg;
     call->half = wb__is_half(in->dtype);
-    c->value[i] = wb__is_narrow(in) ? new_value(c) : d;
-    if (wb__is_narrow(in)) narrow(c, LIST_ONCE, in, c->value[i], d, LEVEL_ONE);
+    c->value[i] = wb__is_narrow(in) ? tile_plan_new_value(c) : d;
+    if (wb__is_narrow(in)) tile_plan_narrow(c, LIST_ONCE, in, c->value[i], d, LEVEL_ONE);
 }
 
 /* Returns the value of instruction i at this level, and emits calls for it if necessary. */
-static int value_of(tile_compiler *c, int i, int level)
+static int tile_plan_value_of(tile_compiler *c, int i, int level)
 {
     const wb__instr *in = instr(c, i);
     const int own = c->level[i] == LEVEL_PER_COLUMN ? LEVEL_FULL : c->level[i];
@@ -134,16 +135,17 @@ static int value_of(tile_compiler *c, int i, int level)
     if (c->spread[i] >= 0 && c->spread_phase[i] == c->phase) return c->spread[i];
     tile_call *call;
     if (own == LEVEL_PER_ROW) {
-        call = emit(c, list_of(c, LEVEL_FULL), CALL_SPLAT);
+        call = tile_plan_emit(c, tile_plan_list_of(c, LEVEL_FULL), CALL_SPLAT);
         call->splat = c->t->splat[in->reg];
     } else {
-        call = emit(c, level == LEVEL_FULL && !c->chunked ? LIST_HOIST : list_of(c, level),
-                    CALL_SPLAT_ONE);
+        call = tile_plan_emit(
+            c, level == LEVEL_FULL && !c->chunked ? LIST_HOIST : tile_plan_list_of(c, level),
+            CALL_SPLAT_ONE);
         call->splat = c->t->splat[in->reg];
     }
-    const int d = new_value(c);
-    put(call, 0, d, in->reg, level);
-    put(call, 1, c->value[i], in->reg, own);
+    const int d = tile_plan_new_value(c);
+    tile_plan_put(call, 0, d, in->reg, level);
+    tile_plan_put(call, 1, c->value[i], in->reg, own);
     if (level == LEVEL_FULL) c->spread[i] = d, c->spread_phase[i] = c->phase;
     return d;
 }
@@ -161,13 +163,14 @@ static int direct_store(const tile_compiler *c, int i)
         const wb__instr *in = instr(c, u);
         if (in->kind != WB__STORE || in->a != i || c->late[u] || c->done[u]) continue;
         const tile_view *v = &c->s->views[in->arg];
-        if (bindable(c, v, instr(c, i)->reg, LEVEL_FULL) && !tile_would_overwrite(c, u, i))
+        if (tile_plan_bindable(c, v, instr(c, i)->reg, LEVEL_FULL) &&
+            !tile_would_overwrite(c, u, i))
             return u;
     }
     return -1;
 }
 
-static int shape_of(const int *level, bool where)
+static int tile_plan_shape_of(const int *level, bool where)
 {
     if (where) return (level[2] == LEVEL_FULL ? 0 : 1) + (level[3] == LEVEL_FULL ? 0 : 2);
     return level[1] == LEVEL_FULL ? (level[2] == LEVEL_FULL ? 0 : 1) : 2;
@@ -208,12 +211,12 @@ static void emit_row(tile_compiler *c, int i)
         if (has == LEVEL_PER_ROW) by_row = true;
     }
     for (int k = 1; k < 4; k++)
-        if (operand[k] >= 0) value[k] = value_of(c, operand[k], level[k]);
+        if (operand[k] >= 0) value[k] = tile_plan_value_of(c, operand[k], level[k]);
     int as[4];
     for (int k = 0; k < 4; k++) as[k] = level[k] == own ? LEVEL_FULL : LEVEL_ONE;
-    wb__elementwise_fn *fn = row_fn(c, in, where || in->b >= 0 ? shape_of(as, where) : 0);
+    wb__elementwise_fn *fn = row_fn(c, in, where || in->b >= 0 ? tile_plan_shape_of(as, where) : 0);
     const bool narrows = in->kind == WB__ELEMENTWISE_OP && wb__is_narrow(in);
-    const int list = list_of(c, c->level[i]), store = direct_store(c, i);
+    const int list = tile_plan_list_of(c, c->level[i]), store = direct_store(c, i);
     if (!fn) {
         if (!c->failed)
             wb__fail(WB_ERROR_INTERNAL, "cpu: %s is not defined for this kind of number",
@@ -221,19 +224,19 @@ static void emit_row(tile_compiler *c, int i)
         c->failed = true;
         return;
     }
-    const int d = new_value(c), result = narrows ? new_value(c) : d;
+    const int d = tile_plan_new_value(c), result = narrows ? tile_plan_new_value(c) : d;
     if (store >= 0) {
-        tile_call *bind = emit(c, list, CALL_BIND);
-        put(bind, 0, result, in->reg, LEVEL_FULL);
+        tile_call *bind = tile_plan_emit(c, list, CALL_BIND);
+        tile_plan_put(bind, 0, result, in->reg, LEVEL_FULL);
         bind->arg = instr(c, store)->arg;
         c->done[store] = true;
     }
-    tile_call *call = emit(c, list, by_row ? CALL_BY_ROW : CALL_PLAIN);
+    tile_call *call = tile_plan_emit(c, list, by_row ? CALL_BY_ROW : CALL_PLAIN);
     call->row_fn = fn;
-    put(call, 0, d, in->reg, c->level[i]);
+    tile_plan_put(call, 0, d, in->reg, c->level[i]);
     for (int k = 1; k < 4; k++)
-        if (operand[k] >= 0) put(call, k, value[k], instr(c, operand[k])->reg, level[k]);
-    if (narrows) narrow(c, list, in, result, d, c->level[i]);
+        if (operand[k] >= 0) tile_plan_put(call, k, value[k], instr(c, operand[k])->reg, level[k]);
+    if (narrows) tile_plan_narrow(c, list, in, result, d, c->level[i]);
     c->value[i] = result;
     c->value_phase[i] = c->phase;
 }
@@ -249,26 +252,27 @@ static void emit_pair(tile_compiler *c, int k, int i)
     int level[4], value[4], form = 0;
     for (int j = 1; j < 4; j++) {
         level[j] = is_vector(c, operand[j]) ? LEVEL_FULL : LEVEL_ONE;
-        value[j] = value_of(c, operand[j], level[j]);
+        value[j] = tile_plan_value_of(c, operand[j], level[j]);
         if (level[j] == LEVEL_ONE) form |= 1 << (j - 2);
     }
-    const int list = list_of(c, LEVEL_FULL), store = direct_store(c, i), d = new_value(c);
+    const int list = tile_plan_list_of(c, LEVEL_FULL), store = direct_store(c, i),
+              d = tile_plan_new_value(c);
     if (store >= 0) {
-        tile_call *bind = emit(c, list, CALL_BIND);
-        put(bind, 0, d, second->reg, LEVEL_FULL);
+        tile_call *bind = tile_plan_emit(c, list, CALL_BIND);
+        tile_plan_put(bind, 0, d, second->reg, LEVEL_FULL);
         bind->arg = instr(c, store)->arg;
         c->done[store] = true;
     }
-    tile_call *call = emit(c, list, CALL_PLAIN);
+    tile_call *call = tile_plan_emit(c, list, CALL_PLAIN);
     call->row_fn =
         c->t->pair[pair_number(first)][reversed ? WB__PAIR_RSUB : pair_number(second)][form];
-    put(call, 0, d, second->reg, LEVEL_FULL);
-    for (int j = 1; j < 4; j++) put(call, j, value[j], WB__REG_F32, level[j]);
+    tile_plan_put(call, 0, d, second->reg, LEVEL_FULL);
+    for (int j = 1; j < 4; j++) tile_plan_put(call, j, value[j], WB__REG_F32, level[j]);
     c->value[i] = d;
     c->value_phase[i] = c->phase;
 }
 
-static int reduction_number(int op)
+static int tile_plan_reduction_number(int op)
 {
     return op == WB__OP_sum ? 0 : op == WB__OP_max ? 1 : op == WB__OP_min ? 2 : 3;
 }
@@ -276,52 +280,53 @@ static int reduction_number(int op)
 static void emit_reduce_columns(tile_compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
-    int reg = instr(c, in->a)->reg, a = value_of(c, in->a, LEVEL_FULL);
-    const int op = reduction_number(in->op);
+    int reg = instr(c, in->a)->reg, a = tile_plan_value_of(c, in->a, LEVEL_FULL);
+    const int op = tile_plan_reduction_number(in->op);
     tile_program *p = c->p;
     if (op != 3 && reg != in->reg) {                    /* a sum in a wider register */
-        tile_call *cast = emit(c, list_of(c, LEVEL_FULL), CALL_PLAIN);
-        const int d = new_value(c);
+        tile_call *cast = tile_plan_emit(c, tile_plan_list_of(c, LEVEL_FULL), CALL_PLAIN);
+        const int d = tile_plan_new_value(c);
         cast->row_fn = c->t->cast[reg][tile_dtype(in->reg)];
-        put(cast, 0, d, in->reg, LEVEL_FULL);
-        put(cast, 1, a, reg, LEVEL_FULL);
+        tile_plan_put(cast, 0, d, in->reg, LEVEL_FULL);
+        tile_plan_put(cast, 1, a, reg, LEVEL_FULL);
         a = d;
         reg = in->reg;
     }
     const bool narrows = in->op == WB__OP_sum && wb__is_narrow(in);
-    const int d = new_value(c), done = c->chunked ? LIST_PHASES + 2 * (c->phase + 1)
-                                                 : list_of(c, LEVEL_FULL);
-    tile_call *call = emit(c, list_of(c, LEVEL_FULL), c->chunked ? CALL_REDUCE_CHUNK : CALL_REDUCE);
+    const int d = tile_plan_new_value(c), done = c->chunked ? LIST_PHASES + 2 * (c->phase + 1)
+                                                 : tile_plan_list_of(c, LEVEL_FULL);
+    tile_call *call = tile_plan_emit(c, tile_plan_list_of(c, LEVEL_FULL),
+                                     c->chunked ? CALL_REDUCE_CHUNK : CALL_REDUCE);
     call->reduction = c->t->reduction[op][reg];
-    if (!c->chunked) put(call, 0, d, in->reg, LEVEL_PER_ROW);
-    put(call, 1, a, reg, LEVEL_FULL);
+    if (!c->chunked) tile_plan_put(call, 0, d, in->reg, LEVEL_PER_ROW);
+    tile_plan_put(call, 1, a, reg, LEVEL_FULL);
     call->row = 0;
     if (c->chunked) {
         call->arg = p->n_reductions;
         p->reductions[p->n_reductions] = (tile_reduction){
             .op = (uint8_t)op, .reg = (uint8_t)reg, .kind = REDUCE_COLUMNS, .view = -1};
-        call = emit(c, done, CALL_REDUCE_DONE);
+        call = tile_plan_emit(c, done, CALL_REDUCE_DONE);
         call->arg = p->n_reductions++;
-        put(call, 0, d, in->reg, LEVEL_PER_ROW);
+        tile_plan_put(call, 0, d, in->reg, LEVEL_PER_ROW);
     }
-    c->value[i] = narrows ? new_value(c) : d;
-    if (narrows) narrow(c, done, in, c->value[i], d, LEVEL_PER_ROW);
+    c->value[i] = narrows ? tile_plan_new_value(c) : d;
+    if (narrows) tile_plan_narrow(c, done, in, c->value[i], d, LEVEL_PER_ROW);
 }
 
 static void emit_gather(tile_compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
     tile_reduction *reduction = &c->p->reductions[c->p->n_reductions];
-    const int reg = instr(c, in->a)->reg, a = value_of(c, in->a, LEVEL_FULL);
-    reduction->op = (uint8_t)reduction_number(in->op);
+    const int reg = instr(c, in->a)->reg, a = tile_plan_value_of(c, in->a, LEVEL_FULL);
+    reduction->op = (uint8_t)tile_plan_reduction_number(in->op);
     reduction->reg = (uint8_t)reg;
     reduction->out = in->reg;
     reduction->kind = in->kind == WB__REDUCE_ALL ? REDUCE_ALL : REDUCE_ROWS;
     reduction->view = in->arg;
-    tile_call *call = emit(c, list_of(c, LEVEL_FULL), CALL_GATHER);
+    tile_call *call = tile_plan_emit(c, tile_plan_list_of(c, LEVEL_FULL), CALL_GATHER);
     call->gather = c->t->gather[reduction->op][reg];
     call->arg = c->p->n_reductions++;
-    put(call, 1, a, reg, LEVEL_FULL);
+    tile_plan_put(call, 1, a, reg, LEVEL_FULL);
 }
 
 /* Emits a store, after a cast if the register's dtype differs from the view's. */
@@ -331,21 +336,21 @@ static void emit_store(tile_compiler *c, int i)
     const tile_view *v = &c->s->views[in->arg];
     const bool row = !v->varies[COLS] && c->s->n[COLS] != 1;
     const int level = row ? LEVEL_PER_ROW : LEVEL_FULL;
-    const int list = row && c->chunked ? LIST_PHASES + 2 * c->phases : list_of(c, level);
-    int reg = instr(c, in->a)->reg, a = value_of(c, in->a, level);
+    const int list = row && c->chunked ? LIST_PHASES + 2 * c->phases : tile_plan_list_of(c, level);
+    int reg = instr(c, in->a)->reg, a = tile_plan_value_of(c, in->a, level);
     if (wb__reg_of(v->dtype) != (wb__reg)reg) {
-        tile_call *call = emit(c, list, CALL_PLAIN);
-        const int d = new_value(c), to = wb__reg_of(v->dtype);
+        tile_call *call = tile_plan_emit(c, list, CALL_PLAIN);
+        const int d = tile_plan_new_value(c), to = wb__reg_of(v->dtype);
         call->row_fn = c->t->cast[reg][v->dtype];
-        put(call, 0, d, to, level);
-        put(call, 1, a, reg, level);
+        tile_plan_put(call, 0, d, to, level);
+        tile_plan_put(call, 1, a, reg, level);
         a = d;
         reg = to;
     }
-    tile_call *call = emit(c, list, CALL_STORE);
+    tile_call *call = tile_plan_emit(c, list, CALL_STORE);
     call->store = c->t->store[v->dtype];
     call->arg = in->arg;
-    put(call, 1, a, reg, level);
+    tile_plan_put(call, 1, a, reg, level);
     call->row = row;
 }
 
@@ -454,9 +459,10 @@ int tile_compile(tile_program *p, const tile_segment *s, const wb__fused *f, con
         c.phase = c.phases - 1;
         for (int i = 0; i < c.n; i++)
             if (c.late[i] && !c.done[i] && is_source(&f->instr[f->instr[i].a]))
-                value_of(&c, f->instr[i].a,
-                         c.level[f->instr[i].a] == LEVEL_PER_COLUMN ? LEVEL_FULL
-                                                                    : c.level[f->instr[i].a]);
+                tile_plan_value_of(&c, f->instr[i].a,
+                                   c.level[f->instr[i].a] == LEVEL_PER_COLUMN
+                                       ? LEVEL_FULL
+                                       : c.level[f->instr[i].a]);
         for (int i = 0; i < c.n; i++)
             if (c.late[i] && !c.done[i]) emit_store(&c, i);
         e = c.failed ? WB_ERROR_MEMORY : order_calls(&c);

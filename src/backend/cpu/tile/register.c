@@ -12,25 +12,25 @@ typedef struct {
     int *last;                          /* the last call that reads each value */
     int64_t *free_registers;
     int n_free;
-} allocator;
+} tile_register_allocator;
 
-static int64_t take(allocator *w, int64_t bytes)
+static int64_t tile_register_take_bytes(tile_register_allocator *w, int64_t bytes)
 {
     const int64_t at = w->end;
     w->end += (bytes + 63) / 64 * 64;
     return at;
 }
 
-static int64_t take_register(allocator *w)
+static int64_t tile_register_take(tile_register_allocator *w)
 {
     if (w->n_free) return w->free_registers[--w->n_free];
     w->p->n_registers++;
-    return take(w, w->register_bytes);
+    return tile_register_take_bytes(w, w->register_bytes);
 }
 
-static bool is_value(const tile_call *call, int k) { return call->value[k] >= 0; }
+static bool tile_register_is_value(const tile_call *call, int k) { return call->value[k] >= 0; }
 
-static void free_operands(allocator *w, int k, const bool *in_register)
+static void tile_register_free_operands(tile_register_allocator *w, int k, const bool *in_register)
 {
     const tile_call *call = &w->p->calls[k];
     for (int i = 1; i < 4; i++) {
@@ -43,7 +43,7 @@ static void free_operands(allocator *w, int k, const bool *in_register)
 }
 
 /* Assigns offsets to the values that a phase computes for each chunk. */
-static void allocate_phase(allocator *w, const tile_phase *phase, bool *in_register)
+static void allocate_phase(tile_register_allocator *w, const tile_phase *phase, bool *in_register)
 {
     tile_program *p = w->p;
     for (int k = phase->from; k < phase->to; k++) {
@@ -51,29 +51,31 @@ static void allocate_phase(allocator *w, const tile_phase *phase, bool *in_regis
         const bool same = (call->kind == CALL_PLAIN || call->kind == CALL_BY_ROW) && !call->row;
         bool in_place = same;
         for (int i = 1; i < 4; i++)
-            if (is_value(call, i) && call->size[i] != call->size[0]) in_place = false;
-        if (in_place) free_operands(w, k, in_register);
-        if (is_value(call, 0) && call->kind != CALL_BIND && p->at[call->value[0]] < 0) {
+            if (tile_register_is_value(call, i) && call->size[i] != call->size[0]) in_place = false;
+        if (in_place) tile_register_free_operands(w, k, in_register);
+        if (tile_register_is_value(call,
+                                   0) && call->kind != CALL_BIND && p->at[call->value[0]] < 0) {
             const int d = call->value[0];
             if (call->level[0] == LEVEL_PER_ROW) {
-                p->at[d] = take(w, w->s->tile_rows * 8);
+                p->at[d] = tile_register_take_bytes(w, w->s->tile_rows * 8);
             } else if (w->last[d] >= phase->to) {
-                p->at[d] = take(w, w->s->tile_rows * w->s->n[COLS] * call->size[0]);
+                p->at[d] = tile_register_take_bytes(w, w->s->tile_rows * w->s->n[COLS] *
+                                                           call->size[0]);
                 p->wide[d] = call->size[0];
                 p->wides = true;
             } else if (w->last[d] > k) {
-                p->at[d] = take_register(w);
+                p->at[d] = tile_register_take(w);
                 in_register[d] = true;
             } else {
-                p->at[d] = take_register(w);                /* the value is never read */
+                p->at[d] = tile_register_take(w);           /* the value is never read */
                 w->free_registers[w->n_free++] = p->at[d];
             }
         }
-        if (!in_place) free_operands(w, k, in_register);
+        if (!in_place) tile_register_free_operands(w, k, in_register);
     }
 }
 
-static void place_reductions(allocator *w)
+static void place_reductions(tile_register_allocator *w)
 {
     tile_program *p = w->p;
     const tile_segment *s = w->s;
@@ -83,15 +85,16 @@ static void place_reductions(allocator *w)
         const bool wide = cols || (sum && f->reg == WB__REG_I32);
         f->length = s->tile_rows;
         if (!cols) f->length *= p->chunked && f->kind == REDUCE_ROWS ? s->n[COLS] : s->tile_cols;
-        f->acc = take(w, f->length * (wide ? 8 : wb__reg_size(f->reg)));
-        if (f->op == 3 || (sum && f->reg == WB__REG_F32)) f->more = take(w, f->length * 8);
+        f->acc = tile_register_take_bytes(w, f->length * (wide ? 8 : wb__reg_size(f->reg)));
+        if (f->op == 3 || (sum && f->reg == WB__REG_F32))
+            f->more = tile_register_take_bytes(w, f->length * 8);
     }
 }
 
 int tile_allocate_values(tile_program *p, const tile_segment *s, int64_t register_bytes)
 {
     const size_t n = (size_t)WB__MAX(p->n_values, 1);
-    allocator w = {.p = p, .s = s, .register_bytes = register_bytes};
+    tile_register_allocator w = {.p = p, .s = s, .register_bytes = register_bytes};
     p->at = wb__alloc(n * sizeof *p->at);
     p->wide = wb__alloc_zero(n, 1);
     w.last = wb__alloc_zero(n, sizeof *w.last);
@@ -105,14 +108,15 @@ int tile_allocate_values(tile_program *p, const tile_segment *s, int64_t registe
         for (size_t i = 0; i < n; i++) p->at[i] = -1;
         for (int k = 0; k < p->n_calls; k++)
             for (int i = 1; i < 4; i++)
-                if (is_value(&p->calls[k], i)) w.last[p->calls[k].value[i]] = k;
+                if (tile_register_is_value(&p->calls[k], i)) w.last[p->calls[k].value[i]] = k;
         for (int k = 0; k < p->n_calls; k++) {
             const tile_call *call = &p->calls[k];
-            if (!is_value(call, 0) || call->kind == CALL_BIND) continue;
+            if (!tile_register_is_value(call, 0) || call->kind == CALL_BIND) continue;
             int64_t *at = &p->at[call->value[0]];
-            if (k < p->once_to) *at = take(&w, 16);
-            else if (k < p->hoist_to) *at = take(&w, register_bytes);
-            else if (call->row || call->level[0] == LEVEL_PER_ROW) *at = take(&w, s->tile_rows * 8);
+            if (k < p->once_to) *at = tile_register_take_bytes(&w, 16);
+            else if (k < p->hoist_to) *at = tile_register_take_bytes(&w, register_bytes);
+            else if (call->row || call->level[0] == LEVEL_PER_ROW)
+                *at = tile_register_take_bytes(&w, s->tile_rows * 8);
         }
         for (int i = 0; i < p->n_phases; i++) allocate_phase(&w, &p->phases[i], in_register);
         place_reductions(&w);
@@ -134,7 +138,8 @@ void tile_program_free(tile_program *p)
     memset(p, 0, sizeof *p);
 }
 
-static bool same_bytes(const void *a, const void *b, size_t n) { return !n || !memcmp(a, b, n); }
+static bool tile_register_same_bytes(const void *a, const void *b,
+                                     size_t n) { return !n || !memcmp(a, b, n); }
 
 /* Whether two compiled programs are equal, so that their segments can share one of them. */
 bool tile_program_same(const tile_program *a, const tile_program *b)
@@ -143,10 +148,11 @@ bool tile_program_same(const tile_program *a, const tile_program *b)
            a->n_reductions == b->n_reductions && a->once_to == b->once_to &&
            a->hoist_to == b->hoist_to && a->last_from == b->last_from && a->scratch == b->scratch &&
            a->chunked == b->chunked &&
-           same_bytes(a->calls, b->calls, (size_t)a->n_calls * sizeof *a->calls) &&
-           same_bytes(a->at, b->at, (size_t)a->n_values * sizeof *a->at) &&
-           same_bytes(a->wide, b->wide, (size_t)a->n_values) &&
-           same_bytes(a->phases, b->phases, (size_t)a->n_phases * sizeof *a->phases) &&
-           same_bytes(a->reductions, b->reductions,
-                      (size_t)a->n_reductions * sizeof *a->reductions);
+           tile_register_same_bytes(a->calls, b->calls, (size_t)a->n_calls * sizeof *a->calls) &&
+           tile_register_same_bytes(a->at, b->at, (size_t)a->n_values * sizeof *a->at) &&
+           tile_register_same_bytes(a->wide, b->wide, (size_t)a->n_values) &&
+           tile_register_same_bytes(a->phases, b->phases,
+                                    (size_t)a->n_phases * sizeof *a->phases) &&
+           tile_register_same_bytes(a->reductions, b->reductions,
+                                    (size_t)a->n_reductions * sizeof *a->reductions);
 }

@@ -8,9 +8,10 @@
 
 /* ---- calls that depend on the position ------------------------------------------------------- */
 
-static char *base_of(const tile_run *r, const tile_view *v) { return r->buffers[v->buffer]; }
+static char *tile_run_base_of(const tile_run *r,
+                              const tile_view *v) { return r->buffers[v->buffer]; }
 
-static int64_t offset_of(const tile_run *r, const tile_view *v, int64_t c0)
+static int64_t tile_run_offset_of(const tile_run *r, const tile_view *v, int64_t c0)
 {
     int64_t at = v->offset + tile_offset(v, ROWS, r->r0) + tile_offset(v, COLS, c0);
     if (r->task->outer) at += tile_offset(v, OUTER, r->task->outer);
@@ -37,7 +38,7 @@ static bool next_patch(const tile_view *v, patch *p, int64_t outer, int64_t r0, 
     return true;
 }
 
-static int64_t inner(const tile_view *v, int group)
+static int64_t tile_run_inner(const tile_view *v, int group)
 {
     return v->stride[v->at[group] + v->n[group] - 1];
 }
@@ -52,30 +53,31 @@ static inline __attribute__((always_inline)) void fetch_next(const tile_run *r, 
     const tile_task *t = r->task;
     const bool down = r->rows > 1 || (r->s->by_columns && !r->p->chunked);
     if (r->r0 + r->rows >= t->r1 && (down || r->c0 + r->cols >= t->c1)) return;
-    if (v->n[ROWS] > 1 || v->n[COLS] > 1 || inner(v, COLS) != 1) return;
-    if (r->rows > 1 && inner(v, ROWS) != r->cols) return;
+    if (v->n[ROWS] > 1 || v->n[COLS] > 1 || tile_run_inner(v, COLS) != 1) return;
+    if (r->rows > 1 && tile_run_inner(v, ROWS) != r->cols) return;
     const int64_t bytes = r->rows * r->cols * v->size;
     const uintptr_t next =
-        (uintptr_t)at + (uintptr_t)(down ? r->rows * inner(v, ROWS) * v->size : bytes);
+        (uintptr_t)at + (uintptr_t)(down ? r->rows * tile_run_inner(v, ROWS) * v->size : bytes);
     for (int64_t i = 0; i < bytes; i += 64)     /* which may be beyond the end of the view */
         __builtin_prefetch((const void *)(next + (uintptr_t)i), 0, 2);
 }
 
-static void load(const tile_run *r, const tile_call *call, int64_t rows, int64_t cols, int64_t c0)
+static void tile_run_load(const tile_run *r, const tile_call *call, int64_t rows, int64_t cols,
+                          int64_t c0)
 {
     const tile_view *v = &r->s->views[call->arg];
     char *d = r->value[call->value[0]];
-    const char *base = base_of(r, v);
+    const char *base = tile_run_base_of(r, v);
     const int size = call->size[0];
     if (wb__likely(v->n[ROWS] == 1 && v->n[COLS] == 1)) {
-        base += offset_of(r, v, c0) * v->size;
+        base += tile_run_offset_of(r, v, c0) * v->size;
         if (call->ahead && r->k->large) fetch_next(r, v, base);
-        call->load(d, cols, base, rows, cols, inner(v, ROWS), inner(v, COLS));
+        call->load(d, cols, base, rows, cols, tile_run_inner(v, ROWS), tile_run_inner(v, COLS));
         return;
     }
     for (patch p = {0}; next_patch(v, &p, r->task->outer, r->r0, rows, c0, cols);)
         call->load(d + (p.r * cols + p.c) * size, cols, base + p.offset * v->size, p.rows, p.cols,
-                   inner(v, ROWS), inner(v, COLS));
+                   tile_run_inner(v, ROWS), tile_run_inner(v, COLS));
 }
 
 void tile_store(const tile_view *v, wb__store_fn *store, void *base, int64_t outer, int64_t r0,
@@ -83,7 +85,8 @@ void tile_store(const tile_view *v, wb__store_fn *store, void *base, int64_t out
 {
     for (patch p = {0}; next_patch(v, &p, outer, r0, rows, c0, cols);)
         store((const char *)from + (p.r * cols + p.c) * size, cols,
-              (char *)base + p.offset * v->size, p.rows, p.cols, inner(v, ROWS), inner(v, COLS));
+              (char *)base + p.offset * v->size, p.rows, p.cols, tile_run_inner(v, ROWS),
+              tile_run_inner(v, COLS));
 }
 
 /* Computes values that depend on the position only: iota and draws. */
@@ -91,7 +94,7 @@ static void number_positions(const tile_run *r, const tile_call *call, int64_t r
                              int64_t c0)
 {
     const tile_view *v = &r->s->views[call->arg];
-    const int64_t row_step = inner(v, ROWS), col_step = inner(v, COLS);
+    const int64_t row_step = tile_run_inner(v, ROWS), col_step = tile_run_inner(v, COLS);
     for (patch p = {0}; next_patch(v, &p, r->task->outer, r->r0, rows, c0, cols);) {
         const bool one_run = p.cols == cols && (row_step == cols * col_step || p.rows == 1);
         const int64_t n = one_run ? p.rows * p.cols : p.cols;
@@ -105,7 +108,7 @@ static void number_positions(const tile_run *r, const tile_call *call, int64_t r
     }
 }
 
-static void number(const tile_run *r, const tile_call *call)
+static void tile_run_number(const tile_run *r, const tile_call *call)
 {
     const double f = r->numbers[call->arg].f;
     void *d = r->value[call->value[0]];
@@ -117,7 +120,7 @@ static void number(const tile_run *r, const tile_call *call)
     }
 }
 
-static void by_row(const tile_run *r, const tile_call *call)
+static void tile_run_by_row(const tile_run *r, const tile_call *call)
 {
     const char *a[4];
     int64_t step[4];
@@ -132,12 +135,12 @@ static void by_row(const tile_run *r, const tile_call *call)
     }
 }
 
-static void *operand(const tile_run *r, const tile_call *call, int k)
+static void *tile_run_operand(const tile_run *r, const tile_call *call, int k)
 {
     return call->value[k] < 0 ? NULL : r->value[call->value[k]];
 }
 
-static void gather(const tile_run *r, const tile_call *call)
+static void tile_run_gather(const tile_run *r, const tile_call *call)
 {
     const tile_reduction *f = &r->p->reductions[call->arg];
     const bool all = f->kind == REDUCE_ALL;
@@ -146,8 +149,8 @@ static void gather(const tile_run *r, const tile_call *call)
     const int64_t line = r->task->outer * r->s->n[ROWS] + r->r0;
     const int64_t now = all ? line * r->s->n[COLS] + r->c0 : r->r0;
     int64_t *places = f->op == 3 ? (int64_t *)(r->scratch + f->more) + at : NULL;
-    call->gather(r->scratch + f->acc + at * size, places, operand(r, call, 1), r->rows * r->cols,
-                 now);
+    call->gather(r->scratch + f->acc + at * size, places, tile_run_operand(r, call, 1),
+                 r->rows * r->cols, now);
 }
 
 static void run_calls(const tile_run *r, int from, int to)
@@ -156,38 +159,41 @@ static void run_calls(const tile_run *r, int from, int to)
         const int64_t cols = call->row ? 1 : r->cols, c0 = call->row ? 0 : r->c0;
         switch ((tile_call_kind)call->kind) {
         case CALL_PLAIN:
-            call->row_fn(operand(r, call, 0), operand(r, call, 1), operand(r, call, 2),
-                         operand(r, call, 3), r->rows * cols);
+            call->row_fn(tile_run_operand(r, call, 0), tile_run_operand(r, call, 1),
+                         tile_run_operand(r, call, 2), tile_run_operand(r, call, 3),
+                         r->rows * cols);
             break;
-        case CALL_BY_ROW: by_row(r, call); break;
-        case CALL_NUMBER: number(r, call); break;
+        case CALL_BY_ROW: tile_run_by_row(r, call); break;
+        case CALL_NUMBER: tile_run_number(r, call); break;
         case CALL_BIND: {
             const tile_view *v = &r->s->views[call->arg];
-            char *at = base_of(r, v) + offset_of(r, v, c0) * v->size;
+            char *at = tile_run_base_of(r, v) + tile_run_offset_of(r, v, c0) * v->size;
             if (call->ahead && r->k->large) fetch_next(r, v, at);
             r->value[call->value[0]] = at;
             break;
         }
-        case CALL_LOAD: load(r, call, r->rows, cols, c0); break;
+        case CALL_LOAD: tile_run_load(r, call, r->rows, cols, c0); break;
         case CALL_STORE: {
             const tile_view *v = &r->s->views[call->arg];
-            tile_store(v, call->store, base_of(r, v), r->task->outer, r->r0, r->rows, c0, cols,
-                       operand(r, call, 1), call->size[1]);
+            tile_store(v, call->store, tile_run_base_of(r, v), r->task->outer, r->r0, r->rows, c0,
+                       cols, tile_run_operand(r, call, 1), call->size[1]);
             break;
         }
         case CALL_IOTA: case CALL_DRAW: number_positions(r, call, r->rows, cols, c0); break;
         case CALL_SPLAT:
-            call->splat(operand(r, call, 0), operand(r, call, 1), r->rows, cols);
+            call->splat(tile_run_operand(r, call, 0), tile_run_operand(r, call, 1), r->rows, cols);
             break;
         case CALL_SPLAT_ONE:
-            call->splat(operand(r, call, 0), operand(r, call, 1), 1, r->rows * cols);
+            call->splat(tile_run_operand(r, call, 0), tile_run_operand(r, call, 1), 1,
+                        r->rows * cols);
             break;
         case CALL_REDUCE:
-            call->reduction(operand(r, call, 0), operand(r, call, 1), r->rows, r->cols);
+            call->reduction(tile_run_operand(r, call, 0), tile_run_operand(r, call, 1), r->rows,
+                            r->cols);
             break;
         case CALL_REDUCE_CHUNK: tile_reduction_chunk(r, call); break;
         case CALL_REDUCE_DONE: tile_reduction_done(r, call); break;
-        case CALL_GATHER: gather(r, call); break;
+        case CALL_GATHER: tile_run_gather(r, call); break;
         }
     }
 }
@@ -196,7 +202,7 @@ static void run_calls(const tile_run *r, int from, int to)
 
 /* The end of the chunk of columns that begins at c0.  If a run (plan.h) is longer than a chunk, no
  * chunk goes beyond the end of its run. */
-static int64_t chunk_end(const tile_segment *s, int64_t c0, int64_t c1)
+static int64_t tile_run_chunk_end(const tile_segment *s, int64_t c0, int64_t c1)
 {
     int64_t end = WB__MIN(c0 + s->tile_cols, c1);
     if (s->run >= s->tile_cols && s->run < s->n[COLS])
@@ -235,7 +241,7 @@ static void run_chunks(tile_run *r)
             run_calls(r, phase->rows_from, phase->from);
             if (phase->from == phase->to) continue;
             for (int64_t c0 = t->c0, c1; c0 < t->c1; c0 = c1) {
-                c1 = chunk_end(s, c0, t->c1);
+                c1 = tile_run_chunk_end(s, c0, t->c1);
                 set_tile(r, r0, rows, c0, c1 - c0);
                 if (p->wides) set_wides(r);
                 run_calls(r, phase->from, phase->to);
@@ -250,12 +256,12 @@ static void run_chunks(tile_run *r)
     if (!p->n_reductions) return;
     const int64_t rows = WB__MIN(s->tile_rows, t->r1 - t->r0);
     for (int64_t c0 = t->c0, c1; c0 < t->c1; c0 = c1) {
-        c1 = chunk_end(s, c0, t->c1);
+        c1 = tile_run_chunk_end(s, c0, t->c1);
         tile_finish_reductions(r, REDUCE_ROWS, rows, c0, c1);
     }
 }
 
-static void run_rows(tile_run *r, int64_t c0, int64_t c1)
+static void tile_run_rows(tile_run *r, int64_t c0, int64_t c1)
 {
     const tile_program *p = r->p;
     const tile_task *t = r->task;
@@ -270,7 +276,7 @@ static void run_rows(tile_run *r, int64_t c0, int64_t c1)
     }
 }
 
-static void run_task(tile_run *r)
+static void tile_run_task(tile_run *r)
 {
     const tile_program *p = r->p;
     const tile_segment *s = r->s;
@@ -286,18 +292,18 @@ static void run_task(tile_run *r)
         run_chunks(r);
     } else if (s->by_columns) {
         for (int64_t c0 = t->c0, c1; c0 < t->c1; c0 = c1) {
-            c1 = chunk_end(s, c0, t->c1);
+            c1 = tile_run_chunk_end(s, c0, t->c1);
             set_tile(r, t->r0, rows, c0, c1 - c0);
             if (rows) run_calls(r, p->once_to, p->hoist_to);
             if (p->n_reductions) tile_start_reductions(r, REDUCE_ROWS);
-            run_rows(r, c0, c1);
+            tile_run_rows(r, c0, c1);
             if (p->n_reductions) tile_finish_reductions(r, REDUCE_ROWS, rows, c0, c1);
         }
     } else {
         int64_t visits = 0;
         for (int64_t r0 = t->r0; r0 < t->r1; r0 += s->tile_rows)
             for (int64_t c0 = t->c0, c1; c0 < t->c1; c0 = c1) {
-                c1 = chunk_end(s, c0, t->c1);
+                c1 = tile_run_chunk_end(s, c0, t->c1);
                 set_tile(r, r0, WB__MIN(s->tile_rows, t->r1 - r0), c0, c1 - c0);
                 run_calls(r, p->hoist_to, p->last_from);
                 if (p->n_reductions && ++visits % FLUSH_EVERY == 0)
@@ -315,9 +321,9 @@ typedef struct {
     const wb__number *numbers;
     char *workspace;
     atomic_int next;
-} launch;
+} tile_run_launch;
 
-static void work(launch *l, char *scratch)
+static void tile_run_work(tile_run_launch *l, char *scratch)
 {
     const tile_kernel *k = l->k;
     for (;;) {
@@ -328,30 +334,30 @@ static void work(launch *l, char *scratch)
         tile_run r = {.k = k, .s = s, .p = &k->programs[s->program], .task = t,
                       .buffers = l->buffers, .numbers = l->numbers, .scratch = scratch,
                       .workspace = l->workspace};
-        run_task(&r);
+        tile_run_task(&r);
     }
 }
 
-static void work_on_stack(launch *l)
+static void work_on_stack(tile_run_launch *l)
 {
     _Alignas(64) char scratch[STACK_SCRATCH];
-    work(l, scratch);
+    tile_run_work(l, scratch);
 }
 
-static void worker(void *ctx, int64_t i)
+static void tile_run_worker(void *ctx, int64_t i)
 {
-    launch *l = ctx;
+    tile_run_launch *l = ctx;
     if (l->k->scratch_from < 0) work_on_stack(l);
-    else work(l, l->workspace + l->k->scratch_from + i * l->k->scratch);
+    else tile_run_work(l, l->workspace + l->k->scratch_from + i * l->k->scratch);
 }
 
 int tile_launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
                 const wb__number *numbers)
 {
     const tile_kernel *k = (const tile_kernel *)kernel;
-    launch l = {.k = k, .buffers = buffers, .numbers = numbers, .workspace = workspace};
-    if (k->workers == 1) worker(&l, 0);
-    else wb__parallel(k->workers, worker, &l);
+    tile_run_launch l = {.k = k, .buffers = buffers, .numbers = numbers, .workspace = workspace};
+    if (k->workers == 1) tile_run_worker(&l, 0);
+    else wb__parallel(k->workers, tile_run_worker, &l);
     if (k->reductions) tile_combine(k, buffers, workspace);
     return 0;
 }

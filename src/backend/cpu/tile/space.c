@@ -10,9 +10,9 @@ typedef struct {
     int n;
     int64_t dim[WB_MAX_DIMS];
     int index[WB_MAX_DIMS];             /* index in the engine's space */
-} loop;
+} tile_space_loop;
 
-static void append(loop *to, const loop *from)
+static void tile_space_append(tile_space_loop *to, const tile_space_loop *from)
 {
     for (int i = 0; i < from->n; i++) {
         to->dim[to->n] = from->dim[i];
@@ -22,7 +22,7 @@ static void append(loop *to, const loop *from)
 
 /* Sorts the dimensions by the guide's strides, largest outermost, so that the guide is accessed in
  * memory order. */
-static void sort(loop *l, const wb__view *guide)
+static void tile_space_sort(tile_space_loop *l, const wb__view *guide)
 {
     for (int i = 1; i < l->n; i++) {
         for (int j = i; j > 0; j--) {
@@ -38,7 +38,7 @@ static void sort(loop *l, const wb__view *guide)
 }
 
 /* Sets dim and stride of a view along a loop; merges adjacent dimensions if their strides allow. */
-static void walk(tile_view *v, int group, const loop *l, const wb__view *from)
+static void tile_space_walk(tile_view *v, int group, const tile_space_loop *l, const wb__view *from)
 {
     const int at = group ? v->at[group - 1] + v->n[group - 1] : 0;
     int n = 0;
@@ -60,7 +60,7 @@ static void walk(tile_view *v, int group, const loop *l, const wb__view *from)
 }
 
 /* Returns how many innermost dimensions of the loop all views can merge into one. */
-static int mergeable(const loop *l, const wb__view *const *views, int count)
+static int tile_space_mergeable(const tile_space_loop *l, const wb__view *const *views, int count)
 {
     int n = l->n ? 1 : 0;
     for (int i = l->n - 1; i > 0; i--, n++) {
@@ -75,23 +75,25 @@ static int mergeable(const loop *l, const wb__view *const *views, int count)
 void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *const *views,
                      int count, const bool *is_target, tile_needs needs)
 {
-    loop loops[GROUPS] = {{0}, {0}, {0}};
+    tile_space_loop loops[GROUPS] = {{0}, {0}, {0}};
     const int outer_dims = space->ndim - space->row_dims - space->col_dims;
     for (int i = 0; i < space->ndim; i++) {
-        loop *l = &loops[i < outer_dims ? OUTER : i < outer_dims + space->row_dims ? ROWS : COLS];
+        tile_space_loop *l = &loops[i < outer_dims                     ? OUTER
+                                    : i < outer_dims + space->row_dims ? ROWS
+                                                                       : COLS];
         if (space->dims[i] == 1) continue;
         l->dim[l->n] = space->dims[i];
         l->index[l->n++] = i;
     }
     if (!needs.reduces_rows) {
-        loop all = loops[OUTER];
-        append(&all, &loops[ROWS]);
+        tile_space_loop all = loops[OUTER];
+        tile_space_append(&all, &loops[ROWS]);
         loops[ROWS] = all;
         loops[OUTER].n = 0;
     }
     const bool free_loops = !needs.reduces_rows && !needs.reduces_columns && !needs.stores_rows;
     if (free_loops) {
-        append(&loops[ROWS], &loops[COLS]);
+        tile_space_append(&loops[ROWS], &loops[COLS]);
         loops[COLS] = loops[ROWS];
         loops[ROWS].n = 0;
     }
@@ -102,14 +104,14 @@ void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *co
     for (int k = 0; k < count; k++)
         if (views[k]->buffer >= 0 && (!guide || (is_target[k] && !needs.reduces_rows)))
             guide = views[k];
-    if (guide && !needs.ordered_rows) sort(&loops[ROWS], guide);
+    if (guide && !needs.ordered_rows) tile_space_sort(&loops[ROWS], guide);
     if (guide && !needs.ordered_cols && !(free_loops && needs.ordered_rows))
-        sort(&loops[COLS], guide);
-    const int inner = mergeable(&loops[COLS], views, count);
+        tile_space_sort(&loops[COLS], guide);
+    const int inner = tile_space_mergeable(&loops[COLS], views, count);
     if (free_loops) {  /* columns are the innermost dimensions that all views can merge */
         loops[ROWS] = loops[COLS];
         loops[ROWS].n -= inner;
-        loop cols = {0};
+        tile_space_loop cols = {0};
         for (int i = loops[COLS].n - inner; i < loops[COLS].n; i++) {
             cols.dim[cols.n] = loops[COLS].dim[i];
             cols.index[cols.n++] = loops[COLS].index[i];
@@ -128,6 +130,6 @@ void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *co
         v->dtype = views[k]->dtype;
         v->size = (int)wb__dtype_size(v->dtype);
         v->offset = views[k]->offset;
-        for (int g = 0; g < GROUPS; g++) walk(v, g, &loops[g], views[k]);
+        for (int g = 0; g < GROUPS; g++) tile_space_walk(v, g, &loops[g], views[k]);
     }
 }

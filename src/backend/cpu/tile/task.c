@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* SMALL and GRAIN measure work in elements of the space times calls of the program.  Below SMALL,
- * one thread computes everything.  GRAIN is about the least work of a task.  CACHE: the bytes
- * that the registers of a program should fit in.  LARGE: the bytes from which on it is faster to
- * fetch the next tile ahead; AdamW of 0.8 million numbers in 13 MB then takes 0.7 of the time. */
-enum { SMALL = 32 * 1024, GRAIN = 16 * 1024, TASKS_A_THREAD = 4, TRANSPOSED_ROWS = 32,
-      CACHE = 32 * 1024, LARGE = 4 << 20 };
+/* SMALL and TILE_TASK_GRAIN measure work in elements of the space times calls of the program.
+ * Below SMALL, one thread computes everything.  TILE_TASK_GRAIN is about the least work of a task.
+ * CACHE: the bytes that the registers of a program should fit in.  TILE_TASK_LARGE: the bytes from
+ * which on it is faster to fetch the next tile ahead; AdamW of 0.8 million numbers in 13 MB then
+ * takes 0.7 of the time. */
+enum { SMALL = 32 * 1024, TILE_TASK_GRAIN = 16 * 1024, TASKS_A_THREAD = 4, TRANSPOSED_ROWS = 32,
+      CACHE = 32 * 1024, TILE_TASK_LARGE = 4 << 20 };
 
 const wb__tile_table *wb__tile_table_here(void)
 {
@@ -117,7 +118,7 @@ static int make_views(const program_facts *a, tile_segment *s, int segment)
 
 /* ---- tile sizes ------------------------------------------------------------------------------ */
 
-static bool transposed(const tile_segment *s, int count)
+static bool tile_task_transposed(const tile_segment *s, int count)
 {
     if (s->n[ROWS] < 8 || s->n[COLS] < 8) return false;
     for (int i = 0; i < count; i++) {
@@ -131,7 +132,7 @@ static bool transposed(const tile_segment *s, int count)
 
 /* Returns the columns per tile, at most `most`.  If a run (plan.h) fits, a tile has as many whole
  * runs as fit; otherwise a run is cut into about equal chunks. */
-static int64_t chunk(int64_t run, int64_t most)
+static int64_t tile_task_chunk(int64_t run, int64_t most)
 {
     if (run < most) return most / run * run;
     const int64_t n = (run + most - 1) / most, each = (run + n - 1) / n;
@@ -142,7 +143,7 @@ static int64_t chunk(int64_t run, int64_t most)
 static bool shape_tiles(tile_segment *s, const program_facts *a, int64_t most)
 {
     const int64_t rows = WB__MAX(s->n[ROWS], 1), cols = s->n[COLS];
-    const bool turned = transposed(s, a->f->n_views)
+    const bool turned = tile_task_transposed(s, a->f->n_views)
         && !(a->needs.reduces_all && a->needs.ordered_cols);
     const int64_t square_rows = WB__MIN(TRANSPOSED_ROWS, rows);
     const int64_t square_cols = WB__MIN(most / TRANSPOSED_ROWS, cols);
@@ -157,12 +158,13 @@ static bool shape_tiles(tile_segment *s, const program_facts *a, int64_t most)
         s->tile_cols = square_cols;
     } else {
         s->tile_rows = 1;
-        s->tile_cols = chunk(s->run, most);
+        s->tile_cols = tile_task_chunk(s->run, most);
     }
     return chunked;
 }
 
-static int add_program(tile_kernel *k, tile_segment *s, const program_facts *a, int segment)
+static int tile_task_add_program(tile_kernel *k, tile_segment *s, const program_facts *a,
+                                 int segment)
 {
     tile_program p;
     int64_t most = WB__TILE * 4 / a->register_size;
@@ -190,35 +192,35 @@ static int add_program(tile_kernel *k, tile_segment *s, const program_facts *a, 
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-static int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t tile_task_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* The number of tasks along each loop. */
-typedef struct { int64_t outer, rows, cols; } cut;
+typedef struct { int64_t outer, rows, cols; } tile_task_cut;
 
-static cut cut_segment(const tile_segment *s, const program_facts *a, int64_t wanted)
+static tile_task_cut cut_segment(const tile_segment *s, const program_facts *a, int64_t wanted)
 {
     const bool by_rows = a->needs.reduces_columns || a->needs.stores_rows;
-    const int64_t row_tiles = WB__MAX(up(s->n[ROWS], s->tile_rows), 1);
-    const int64_t col_tiles = WB__MAX(up(s->n[COLS], s->tile_cols), 1);
-    cut c = {.outer = s->n[OUTER], .rows = 1, .cols = 1};
-    wanted = WB__MAX(up(wanted, WB__MAX(c.outer, 1)), 1);
+    const int64_t row_tiles = WB__MAX(tile_task_up(s->n[ROWS], s->tile_rows), 1);
+    const int64_t col_tiles = WB__MAX(tile_task_up(s->n[COLS], s->tile_cols), 1);
+    tile_task_cut c = {.outer = s->n[OUTER], .rows = 1, .cols = 1};
+    wanted = WB__MAX(tile_task_up(wanted, WB__MAX(c.outer, 1)), 1);
     if (by_rows) {
         c.rows = WB__MIN(wanted, row_tiles);
     } else if (a->needs.reduces_rows) {
         c.cols = WB__MIN(wanted, col_tiles);
-        c.rows = WB__MIN(up(wanted, c.cols), row_tiles);
+        c.rows = WB__MIN(tile_task_up(wanted, c.cols), row_tiles);
     } else {
         c.rows = WB__MIN(wanted, row_tiles);
-        c.cols = WB__MIN(up(wanted, c.rows), col_tiles);
+        c.cols = WB__MIN(tile_task_up(wanted, c.rows), col_tiles);
     }
     return c;
 }
 
-static void add_tasks(tile_kernel *k, int segment, cut c)
+static void add_tasks(tile_kernel *k, int segment, tile_task_cut c)
 {
     tile_segment *s = &k->segments[segment];
-    const int64_t row_tiles = up(s->n[ROWS], s->tile_rows);
-    const int64_t col_tiles = up(s->n[COLS], s->tile_cols);
+    const int64_t row_tiles = tile_task_up(s->n[ROWS], s->tile_rows);
+    const int64_t col_tiles = tile_task_up(s->n[COLS], s->tile_cols);
     s->splits = (int)c.rows;
     s->tasks = 0;
     for (int64_t o = 0; o < c.outer; o++)
@@ -242,9 +244,9 @@ static int make_tasks(tile_kernel *k, const program_facts *a)
         const tile_segment *s = &k->segments[i];
         work += s->n[OUTER] * s->n[ROWS] * s->n[COLS] * (k->programs[s->program].n_calls + 1);
     }
-    const int64_t share = WB__MAX(work / (threads * TASKS_A_THREAD), GRAIN);
+    const int64_t share = WB__MAX(work / (threads * TASKS_A_THREAD), TILE_TASK_GRAIN);
     const int64_t each = work < SMALL || threads == 1 ? INT64_MAX : share;
-    cut *cuts = wb__alloc((size_t)WB__MAX(k->n_segments, 1) * sizeof *cuts);
+    tile_task_cut *cuts = wb__alloc((size_t)WB__MAX(k->n_segments, 1) * sizeof *cuts);
     if (!cuts) return WB_ERROR_MEMORY;
     for (int i = 0; i < k->n_segments; i++) {
         const tile_segment *s = &k->segments[i];
@@ -278,11 +280,11 @@ static void make_workspace(tile_kernel *k)
             end += n * (p->reductions[j].op == 3 ? 16 : 8);
         }
     }
-    end = up(end, 64) * 64;
+    end = tile_task_up(end, 64) * 64;
     k->scratch = 0;
     for (int i = 0; i < k->n_programs; i++)
         k->scratch = WB__MAX(k->scratch, k->programs[i].scratch);
-    k->scratch = up(k->scratch, 64) * 64;
+    k->scratch = tile_task_up(k->scratch, 64) * 64;
     k->scratch_from = k->scratch <= STACK_SCRATCH ? -1 : end;
     if (k->scratch_from >= 0) end += k->workers * k->scratch;
     k->head.base.workspace = (size_t)end;
@@ -305,7 +307,7 @@ static int64_t bytes_ahead(const tile_kernel *k)
     return bytes;
 }
 
-static void destroy(wb__cpu_kernel *kernel)
+static void tile_task_destroy(wb__cpu_kernel *kernel)
 {
     tile_kernel *k = (tile_kernel *)kernel;
     for (int i = 0; i < k->n_programs; i++) tile_program_free(&k->programs[i]);
@@ -339,21 +341,21 @@ int wb__cpu_fused(const wb__fused *f, wb__cpu_kernel **kernel)
     for (int i = 0; !e && i < f->n_segments; i++) {
         k->n_segments = i + 1;
         e = make_views(&a, &k->segments[i], i);
-        if (!e) e = add_program(k, &k->segments[i], &a, i);
+        if (!e) e = tile_task_add_program(k, &k->segments[i], &a, i);
     }
     if (!e) e = make_tasks(k, &a);
     if (!e) {
         make_workspace(k);
-        k->large = bytes_ahead(k) >= LARGE;
+        k->large = bytes_ahead(k) >= TILE_TASK_LARGE;
         k->reductions = a.needs.reduces_rows || a.needs.reduces_all;
         snprintf(k->impl, sizeof k->impl, "tile %s", k->table->isa);
         k->head.base.impl = k->impl;
         k->head.launch = tile_launch;
-        k->head.destroy = destroy;
+        k->head.destroy = tile_task_destroy;
     }
     wb__free(bools);
     wb__free(a.pseudo);
     *kernel = e ? NULL : &k->head;
-    if (e && k) destroy(&k->head);
+    if (e && k) tile_task_destroy(&k->head);
     return e;
 }

@@ -30,7 +30,7 @@ void wb__gpu_aside_drop(wb__gpu_device *d, wb__gpu_aside *a)
     wb__free(a);
 }
 
-static int fail(wb__gpu_device *d, const wb__gpu_kernel *k, int code)
+static int aside_fail(wb__gpu_device *d, const wb__gpu_kernel *k, int code)
 {
     return wb__gpu_fail(d->driver, d, code, "%s (%s)", k->what, k->base.impl);
 }
@@ -39,17 +39,17 @@ int wb__gpu_fork(wb__gpu_device *d, const wb__gpu_kernel *k, const wb__gpu_addre
 {
     int code = d->driver->record(d, WB__GPU_COMPUTE, &k->aside->before);
     if (!code) code = d->driver->wait_event(d, WB__GPU_ASIDE, k->aside->before);
-    if (code) return fail(d, k, code);
+    if (code) return aside_fail(d, k, code);
     const int status = k->routine->library->launch(d, k->routine, WB__GPU_ASIDE, at);
     if (status) return status;
     code = d->driver->record(d, WB__GPU_ASIDE, &k->aside->after);
-    return code ? fail(d, k, code) : 0;
+    return code ? aside_fail(d, k, code) : 0;
 }
 
 int wb__gpu_join(wb__gpu_device *d, const wb__gpu_kernel *k)
 {
     const int code = d->driver->wait_event(d, WB__GPU_COMPUTE, k->aside->after);
-    return code ? fail(d, k, code) : 0;
+    return code ? aside_fail(d, k, code) : 0;
 }
 
 void wb__gpu_aside_begins(const wb__gpu_kernel *k, void *const *buffers)

@@ -20,7 +20,7 @@ struct wb__gpu_collective {
     size_t y_at;
 };
 
-static size_t offset_of(const wb__view *v, const size_t *offsets)
+static size_t gpu_collective_offset_of(const wb__view *v, const size_t *offsets)
 {
     return (offsets ? offsets[v->buffer] : 0) + (size_t)v->offset * wb__dtype_size(v->dtype);
 }
@@ -46,7 +46,7 @@ static void free_host_memory(wb__gpu_device *d, wb__gpu_staging *s, bool pinned)
     wb__gpu_free_staging(d, s);
 }
 
-static int prepare(wb__gpu_device *d, wb__gpu_collective *a, const wb__step *s)
+static int gpu_collective_prepare(wb__gpu_device *d, wb__gpu_collective *a, const wb__step *s)
 {
     a->x = s->views[0];
     a->y = s->views[1];
@@ -74,7 +74,7 @@ int wb__gpu_collective_prepare(wb__gpu_device *d, const wb__step *s, wb__gpu_col
     *made = NULL;
     if (!a) return WB_ERROR_MEMORY;
     wb__mutex_init(&a->lock);
-    const int status = prepare(d, a, s);
+    const int status = gpu_collective_prepare(d, a, s);
     if (status) wb__gpu_collective_destroy(d, a);
     else *made = a;
     return status;
@@ -130,8 +130,8 @@ static int launch_direct(wb__gpu_device *d, wb__gpu_collective *a, void *const *
     status = put_ready(d, a, x, y);
     wb__mutex_unlock(&d->lock);
     wb__gpu_leave(d);
-    a->operation.from = (void *)(uintptr_t)(x->at + offset_of(&a->x, offsets));
-    a->operation.to = (void *)(uintptr_t)(y->at + offset_of(&a->y, offsets));
+    a->operation.from = (void *)(uintptr_t)(x->at + gpu_collective_offset_of(&a->x, offsets));
+    a->operation.to = (void *)(uintptr_t)(y->at + gpu_collective_offset_of(&a->y, offsets));
     return status;
 }
 
@@ -140,10 +140,10 @@ static int launch_direct(wb__gpu_device *d, wb__gpu_collective *a, void *const *
 static int launch_staged(const wb_device *base, wb__gpu_collective *a, void *const *buffers,
                          const size_t *offsets)
 {
-    const size_t at = offset_of(&a->x, offsets);
+    const size_t at = gpu_collective_offset_of(&a->x, offsets);
     void *x = buffers[a->x.buffer];
     a->y_memory = buffers[a->y.buffer];
-    a->y_at = offset_of(&a->y, offsets);
+    a->y_at = gpu_collective_offset_of(&a->y, offsets);
     return a->pinned ? wb__gpu_download_pinned(base, &a->from, x, at, a->from_bytes)
                      : wb__gpu_download(base, a->from.at, x, at, a->from_bytes);
 }

@@ -73,23 +73,23 @@ int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const cha
  * A forked child has none of the driver's threads: a driver call may fail or never return. */
 
 enum { MAX_DRIVERS = 8 };
-static wb__gpu_state *guarded[MAX_DRIVERS];
+static wb__gpu_state *gpu_device_guarded[MAX_DRIVERS];
 static _Atomic int n_guarded;
 
-static void in_child(void)
+static void gpu_device_in_child(void)
 {
-    for (int i = 0; i < n_guarded; i++) guarded[i]->child = true;
+    for (int i = 0; i < n_guarded; i++) gpu_device_guarded[i]->child = true;
 }
 
 /* Called when the driver's library is open: from then on, a forked child gets an error. */
-static void guard(wb__gpu_state *s)
+static void gpu_device_guard(wb__gpu_state *s)
 {
     static wb__mutex one = WB__MUTEX_INIT;
-    static wb__fork_handler child = {.f = in_child};
+    static wb__fork_handler child = {.f = gpu_device_in_child};
     wb__at_fork(&child);
     wb__mutex_lock(&one);
     if (!s->guarded && n_guarded < MAX_DRIVERS) {
-        guarded[n_guarded] = s;
+        gpu_device_guarded[n_guarded] = s;
         n_guarded++;
         s->guarded = true;
     }
@@ -116,7 +116,7 @@ static void set_locks(wb__gpu_device *d, bool made)
         else wb__mutex_destroy(locks[i]);
 }
 
-static int push(wb__gpu_device *d)
+static int gpu_device_push(wb__gpu_device *d)
 {
     const int code = d->driver->enter ? d->driver->enter(d) : 0;
     return wb__likely(!code) ? 0 : wb__gpu_fail(d->driver, d, code, "%s", d->name);
@@ -163,11 +163,11 @@ static void drop_events(wb__gpu_device *d)
     for (int i = 0; i < WB__GPU_READS; i++) d->read[i].busy = false;
 }
 
-static int open_device(wb__gpu_device *d)
+static int gpu_device_open(wb__gpu_device *d)
 {
     int status = d->driver->open(d);
     if (status) return status;
-    if (!(status = push(d))) {
+    if (!(status = gpu_device_push(d))) {
         status = make_events(d);
         if (status) drop_events(d);
         wb__gpu_leave(d);
@@ -184,12 +184,12 @@ int wb__gpu_enter(wb__gpu_device *d)
         int status = d->base.backend->start();
         if (status) return status;
         wb__mutex_lock(&d->opening);
-        if (!d->open) status = open_device(d);
+        if (!d->open) status = gpu_device_open(d);
         if (!status) d->open = true;
         wb__mutex_unlock(&d->opening);
         if (status) return status;
     }
-    return wb__unlikely(d->lost) ? report_lost(d) : push(d);
+    return wb__unlikely(d->lost) ? report_lost(d) : gpu_device_push(d);
 }
 
 bool wb__gpu_enter_to_release(wb__gpu_device *d)
@@ -199,7 +199,7 @@ bool wb__gpu_enter_to_release(wb__gpu_device *d)
 
 /* ---- closing --------------------------------------------------------------------------------- */
 
-static void close_device(wb__gpu_device *d)
+static void gpu_device_close(wb__gpu_device *d)
 {
     const wb__gpu_driver *v = d->driver;
     if (!d->open) return;
@@ -217,11 +217,11 @@ static void close_device(wb__gpu_device *d)
     d->open = false;
 }
 
-static void forget(const wb__gpu_driver *v)
+static void gpu_device_forget(const wb__gpu_driver *v)
 {
     wb__gpu_state *s = v->state;
     for (int i = 0; i < s->n; i++) {
-        close_device(s->device[i]);
+        gpu_device_close(s->device[i]);
         set_locks(s->device[i], false);
     }
     s->n = 0;
@@ -233,10 +233,10 @@ static void forget(const wb__gpu_driver *v)
 typedef struct {
     wb__gpu_device *device[WB__GPU_MAX_DEVICES];
     int n;
-} list;
+} gpu_device_list;
 
 /* Moves devices that run items in turn, CPUs, to the end; otherwise keeps the driver's order. */
-static void sort_devices(list *l)
+static void gpu_device_sort(gpu_device_list *l)
 {
     for (int i = 1; i < l->n; i++) {
         wb__gpu_device *d = l->device[i];
@@ -248,7 +248,8 @@ static void sort_devices(list *l)
 }
 
 /* Moves the devices that `word` selects, by index or by kind, from the list `from` to `to`. */
-static int choose(const wb__gpu_driver *v, const char *word, list *from, list *to)
+static int gpu_device_choose(const wb__gpu_driver *v, const char *word, gpu_device_list *from,
+                             gpu_device_list *to)
 {
     static const char *const kinds[] = {"gpu", "accelerator", "cpu"};
     char *end = NULL;
@@ -271,15 +272,15 @@ static int choose(const wb__gpu_driver *v, const char *word, list *from, list *t
     return 0;
 }
 
-static int choose_devices(const wb__gpu_driver *v, list *all)
+static int gpu_device_choose_all(const wb__gpu_driver *v, gpu_device_list *all)
 {
     const char *text = v->choosing ? wb__environment_text(v->choosing) : NULL;
     if (!text) return 0;
     char *words = wb__strdup(text), *rest = words;
-    list to = {.n = 0};
+    gpu_device_list to = {.n = 0};
     int status = words ? 0 : WB_ERROR_MEMORY;
     for (char *word; !status && (word = strtok_r(rest, ", ", &rest));)
-        status = choose(v, word, all, &to);
+        status = gpu_device_choose(v, word, all, &to);
     wb__free(words);
     if (!status && !to.n)
         status = wb__fail(WB_ERROR_DEVICE, "%s: %s=\"%s\" leaves no device of %d", v->backend->tag,
@@ -290,13 +291,13 @@ static int choose_devices(const wb__gpu_driver *v, list *all)
 
 /* ---- starting and stopping ------------------------------------------------------------------- */
 
-static int find(const wb__gpu_driver *v)
+static int gpu_device_find(const wb__gpu_driver *v)
 {
     wb__gpu_state *s = v->state;
-    list all = {.n = 0};
+    gpu_device_list all = {.n = 0};
     int status = v->find(all.device, &all.n);
-    if (!status) sort_devices(&all);
-    if (!status) status = choose_devices(v, &all);
+    if (!status) gpu_device_sort(&all);
+    if (!status) status = gpu_device_choose_all(v, &all);
     for (int i = 0; i < all.n && !status; i++) {
         wb__gpu_device *d = s->device[i] = all.device[i];
         d->driver = v;
@@ -310,7 +311,7 @@ static int find(const wb__gpu_driver *v)
         if (wb__debug("load"))
             wb__log(WB_LOG_DEBUG, "load: %s:%d: %s, %s", v->backend->tag, i, d->name, d->about);
     }
-    if (status) forget(v);
+    if (status) gpu_device_forget(v);
     return status;
 }
 
@@ -322,15 +323,15 @@ int wb__gpu_start(const wb__gpu_driver *v)
     wb__mutex_lock(&s->starting);
     if (!s->started) status = v->load();
     if (!s->started && !status) {
-        guard(s);
-        status = find(v);
+        gpu_device_guard(s);
+        status = gpu_device_find(v);
     }
     if (!status) s->started = true;
     wb__mutex_unlock(&s->starting);
     return status;
 }
 
-static bool in_use(const wb__gpu_state *s)
+static bool gpu_device_in_use(const wb__gpu_state *s)
 {
     bool used = false;
     for (int i = 0; i < s->n; i++) used |= s->device[i]->cache.used || s->device[i]->holders;
@@ -343,10 +344,10 @@ void wb__gpu_stop(const wb__gpu_driver *v)
     if (s->child) return;
     wb__mutex_lock(&s->starting);
     /* the user still has objects of the backend, so the backend stays started */
-    if (s->started && in_use(s)) {
+    if (s->started && gpu_device_in_use(s)) {
         for (int i = 0; i < s->n; i++) wb__gpu_trim(&s->device[i]->base);
     } else if (s->started) {
-        forget(v);
+        gpu_device_forget(v);
         s->started = false;
     }
     wb__mutex_unlock(&s->starting);

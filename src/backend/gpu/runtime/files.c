@@ -51,7 +51,7 @@ void *wb__gpu_open_library(const char *tag, const char *variable, const char *us
 
 /* Returns the index of the file to try as number `place`.  Files whose major version is not newer
  * than the driver's come first, then the others, both in the order of the list. */
-static int order_of(const wb__gpu_search *s, const wb__gpu_file *files, int place)
+static int gpu_files_order_of(const wb__gpu_search *s, const wb__gpu_file *files, int place)
 {
     const int driver = s->version ? *s->version / 1000 : 0;
     for (int turn = 0, at = 0; turn < 2; turn++)
@@ -74,7 +74,8 @@ void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int 
     *reason = 0;
     for (; *from < n * (int)WB__COUNT(folders); ++*from) {
         char file[1024];
-        const char *folder = folders[*from / n], *name = files[order_of(s, files, *from % n)].name;
+        const char *folder = folders[*from / n],
+                   *name = files[gpu_files_order_of(s, files, *from % n)].name;
         if (!folder) continue;
         const int length =
             snprintf(file, sizeof file, "%s%s%s", folder, *folder ? "/" : "", name);

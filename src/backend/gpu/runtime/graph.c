@@ -34,7 +34,7 @@ enum {
 };
 
 /* Kernels first to last - 1 of the sequence, or one routine beside the compute queue. */
-typedef struct { int first, last; bool aside; } segment;
+typedef struct { int first, last; bool aside; } gpu_graph_segment;
 
 typedef struct {
     bool recorded;
@@ -52,7 +52,7 @@ struct wb__graph {
     bool broken;                /* the sequence cannot be recorded */
     bool branches;              /* it is recorded with branches */
     int n_segments;
-    segment *segments;
+    gpu_graph_segment *segments;
     void **execs;               /* memory for `exec` of all instances */
     wb__gpu_tables tables;
     wb__mutex lock;             /* guards the fields below; acquired before the device's lock */
@@ -88,7 +88,7 @@ static int list_used(wb__graph *g)
 }
 
 /* The number of kernels that must be complete before the kernel i. */
-static int awaited(const wb__sequence *s, int i)
+static int gpu_graph_awaited(const wb__sequence *s, int i)
 {
     return s->waits ? s->waits[i].waits_for + 1 - s->first : 0;
 }
@@ -101,8 +101,8 @@ static int list_segments(wb__graph *g)
     for (int i = 0, complete = 0, n = 0; i < s->n_kernels; i++) {
         const bool aside = ((const wb__gpu_kernel *)s->kernels[i])->aside != NULL;
         bool cut = !n || aside || g->segments[n - 1].aside;
-        for (; complete < awaited(s, i); complete++) cut |= s->waits[complete].begins;
-        if (cut) g->segments[n++] = (segment){.first = i, .aside = aside};
+        for (; complete < gpu_graph_awaited(s, i); complete++) cut |= s->waits[complete].begins;
+        if (cut) g->segments[n++] = (gpu_graph_segment){.first = i, .aside = aside};
         g->segments[n - 1].last = i + 1;
         g->n_segments = n;
     }
@@ -132,7 +132,7 @@ static bool open_branch(wb__gpu_device *d, const wb__sequence *s)
     return false;
 }
 
-static int make(wb__gpu_device *d, const wb__sequence *s, wb__graph **graph)
+static int gpu_graph_make(wb__gpu_device *d, const wb__sequence *s, wb__graph **graph)
 {
     const size_t n = (size_t)s->n_buffers + 1;
     wb__graph *g = wb__alloc_zero(1, sizeof *g);
@@ -168,7 +168,7 @@ int wb__gpu_graph(const wb_device *base, const wb__sequence *s, wb__graph **grap
     *graph = NULL;
     if (!d->graphs || d->debug_sync) return WB_ERROR_UNSUPPORTED;
     if (wb__gpu_enter(d)) return wb_error_code();
-    const int status = make(d, s, &g);
+    const int status = gpu_graph_make(d, s, &g);
     wb__gpu_leave(d);
     if (g) d->holders++;
     if (status) wb__gpu_graph_free(base, g);
@@ -176,7 +176,7 @@ int wb__gpu_graph(const wb_device *base, const wb__sequence *s, wb__graph **grap
     return status;
 }
 
-static void drop(wb__gpu_device *d, const wb__graph *g, instance *in)
+static void gpu_graph_drop(wb__gpu_device *d, const wb__graph *g, instance *in)
 {
     for (int i = 0; i < g->n_segments && in->exec; i++) {
         if (in->exec[i]) d->driver->drop_graph(in->exec[i]);
@@ -192,7 +192,7 @@ void wb__gpu_graph_free(const wb_device *base, wb__graph *g)
     const bool entered = wb__gpu_enter_to_release(d);
     d->holders--;
     for (int i = 0; i <= INSTANCES; i++) {
-        drop(d, g, &g->one[i]);
+        gpu_graph_drop(d, g, &g->one[i]);
         wb__gpu_release(base, g->one[i].block, g->tables.bytes);
     }
     for (int i = 0; i < g->s->n_buffers && g->own; i++)
@@ -210,7 +210,7 @@ void wb__gpu_graph_free(const wb_device *base, wb__graph *g)
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
-static bool is_row(const wb__gpu_table *t, const wb__gpu_kernel *k, int index)
+static bool gpu_graph_is_row(const wb__gpu_table *t, const wb__gpu_kernel *k, int index)
 {
     for (int r = 0; t->kernel == k && r < t->n; r++)
         if (t->row_launch[r] == index) return true;
@@ -219,24 +219,25 @@ static bool is_row(const wb__gpu_table *t, const wb__gpu_kernel *k, int index)
 
 /* Records one launch.  The launch that is a table's first row records the whole table; a launch
  * that is another row records nothing. */
-static int record_launch(wb__gpu_device *d, const wb__graph *g, wb__gpu_kernel *k, int index,
-                         uint64_t block, wb__gpu_queue q, const wb__gpu_addresses *at)
+static int gpu_graph_record_launch(wb__gpu_device *d, const wb__graph *g, wb__gpu_kernel *k,
+                                   int index, uint64_t block, wb__gpu_queue q,
+                                   const wb__gpu_addresses *at)
 {
     for (int i = 0; i < g->tables.n; i++) {
         const wb__gpu_table *t = &g->tables.table[i];
-        if (!is_row(t, k, index)) continue;
+        if (!gpu_graph_is_row(t, k, index)) continue;
         return t->row_launch[0] == index ? wb__gpu_table_launch(d, t, block, q) : 0;
     }
     return wb__gpu_enqueue(d, k, &k->launches[index], q, at);
 }
 
-static int fail(wb__gpu_device *d, const wb__graph *g, int code)
+static int gpu_graph_fail(wb__gpu_device *d, const wb__graph *g, int code)
 {
     return wb__gpu_fail(d->driver, d, code, "a plan of %d kernels", g->s->n_kernels);
 }
 
 /* The queue on which kernel i is recorded. */
-static wb__gpu_queue queue_of(const wb__graph *g, int i)
+static wb__gpu_queue gpu_graph_queue_of(const wb__graph *g, int i)
 {
     return g->branches && g->s->kernels[i]->in_branch ? WB__GPU_BRANCH : WB__GPU_RECORDING;
 }
@@ -245,16 +246,16 @@ static wb__gpu_queue queue_of(const wb__graph *g, int i)
  * then longer than necessary. */
 static void **event_after(wb__gpu_device *d, const wb__graph *g, int i)
 {
-    const int first = queue_of(g, i) == WB__GPU_BRANCH ? WB__GPU_MARKS : 0;
+    const int first = gpu_graph_queue_of(g, i) == WB__GPU_BRANCH ? WB__GPU_MARKS : 0;
     return &d->branch_events[first + i % WB__GPU_MARKS];
 }
 
 /* Records kernel i, behind the kernel of the other branch that must be complete. */
-static int record_kernel(wb__gpu_device *d, const wb__graph *g, int i, uint64_t block,
-                         const wb__gpu_addresses *common)
+static int gpu_graph_record_kernel(wb__gpu_device *d, const wb__graph *g, int i, uint64_t block,
+                                   const wb__gpu_addresses *common)
 {
     wb__gpu_kernel *k = (wb__gpu_kernel *)g->s->kernels[i];
-    const wb__gpu_queue q = queue_of(g, i);
+    const wb__gpu_queue q = gpu_graph_queue_of(g, i);
     const int after = g->branches ? g->s->after[i] - g->s->first : -1;
     wb__gpu_addresses at = *common;
     int code = 0, status = 0;
@@ -262,9 +263,9 @@ static int record_kernel(wb__gpu_device *d, const wb__graph *g, int i, uint64_t 
     if (after >= 0) code = d->driver->wait_event(d, q, *event_after(d, g, after));
     if (!code && k->routine) status = wb__gpu_launch_routine(d, k, q, &at);
     for (int l = 0; l < k->n && !code && !status; l++)
-        status = record_launch(d, g, k, l, block, q, &at);
+        status = gpu_graph_record_launch(d, g, k, l, block, q, &at);
     if (!code && !status && g->branches) code = d->driver->record(d, q, event_after(d, g, i));
-    return code ? fail(d, g, code) : status;
+    return code ? gpu_graph_fail(d, g, code) : status;
 }
 
 /* Makes the queue `to` wait for all that is recorded on the queue `from`.  Returns a code. */
@@ -278,44 +279,45 @@ static int link_queues(wb__gpu_device *d, wb__gpu_queue from, wb__gpu_queue to)
 /* With the device's lock held: records the kernels of a segment.  block: address of the tables.
  * The other branch begins with nothing before it, and is joined at the end, also after a failure,
  * so that the recording ends. */
-static int record(wb__gpu_device *d, const wb__graph *g, const segment *p, uint64_t block,
-                  const wb__gpu_addresses *at, void **recorded)
+static int gpu_graph_record(wb__gpu_device *d, const wb__graph *g, const gpu_graph_segment *p,
+                            uint64_t block, const wb__gpu_addresses *at, void **recorded)
 {
     int code = d->driver->record_begin(d);
-    if (code) return fail(d, g, code);
+    if (code) return gpu_graph_fail(d, g, code);
     int status = 0;
     d->recording = true;
     if (g->branches) code = link_queues(d, WB__GPU_RECORDING, WB__GPU_BRANCH);
     for (int i = p->first; i < p->last && !code && !status; i++)
-        status = record_kernel(d, g, i, block, at);
+        status = gpu_graph_record_kernel(d, g, i, block, at);
     if (g->branches && !code) code = link_queues(d, WB__GPU_BRANCH, WB__GPU_RECORDING);
-    if (code && !status) status = fail(d, g, code);
+    if (code && !status) status = gpu_graph_fail(d, g, code);
     d->recording = false;
     code = d->driver->record_end(d, recorded);
     if (code) *recorded = NULL;
-    return status || !code ? status : fail(d, g, code);
+    return status || !code ? status : gpu_graph_fail(d, g, code);
 }
 
 /* Makes the graph of a segment. */
-static int make_exec(wb__gpu_device *d, const wb__graph *g, const segment *p, uint64_t block,
-                     const wb__gpu_addresses *at, void **exec)
+static int make_exec(wb__gpu_device *d, const wb__graph *g, const gpu_graph_segment *p,
+                     uint64_t block, const wb__gpu_addresses *at, void **exec)
 {
     void *recorded = NULL;
     if (p->aside) return 0;
     wb__mutex_lock(&d->lock);
-    int status = record(d, g, p, block, at, &recorded);
+    int status = gpu_graph_record(d, g, p, block, at, &recorded);
     wb__mutex_unlock(&d->lock);
     if (!status) {
         const int code = d->driver->instantiate(recorded, exec);
         if (code) *exec = NULL;
-        if (code) status = fail(d, g, code);
+        if (code) status = gpu_graph_fail(d, g, code);
     }
     if (recorded) d->driver->drop_recorded(recorded);
     return status;
 }
 
 /* Uploads the tables, with the addresses of `at`, into the instance's block. */
-static int fill_block(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_addresses *at)
+static int gpu_graph_fill_block(wb__gpu_device *d, wb__graph *g, instance *in,
+                                const wb__gpu_addresses *at)
 {
     if (!g->tables.bytes) return 0;
     unsigned char *rows = wb__alloc_zero(g->tables.bytes, 1);
@@ -330,9 +332,9 @@ static int fill_block(wb__gpu_device *d, wb__graph *g, instance *in, const wb__g
 static int make_instance(wb__gpu_device *d, wb__graph *g, instance *in, wb__gpu_addresses at)
 {
     at.workspace = g->arena < 0 ? 0 : g->now[g->arena];
-    drop(d, g, in);
+    gpu_graph_drop(d, g, in);
     g->created++;
-    int status = fill_block(d, g, in, &at);
+    int status = gpu_graph_fill_block(d, g, in, &at);
     for (int i = 0; i < g->n_segments && !status; i++)
         status = make_exec(d, g, &g->segments[i], in->block ? in->block->at : 0, &at,
                            &in->exec[i]);
@@ -343,7 +345,7 @@ static int make_instance(wb__gpu_device *d, wb__graph *g, instance *in, wb__gpu_
 
 /* ---- choosing an instance -------------------------------------------------------------------- */
 
-static bool fits(const wb__graph *g, const instance *in)
+static bool gpu_graph_fits(const wb__graph *g, const instance *in)
 {
     return in->recorded && !memcmp(in->address, g->now, (size_t)g->s->n_buffers * sizeof *g->now);
 }
@@ -408,41 +410,42 @@ static bool use_own_memory(wb__gpu_device *d, wb__graph *g)
 }
 
 /* The address of buffer i in this run; 0: the buffer has no memory, or no kernel uses it. */
-static uint64_t address_of(const wb__graph *g, const wb__gpu_addresses *at, int i)
+static uint64_t gpu_graph_address_of(const wb__graph *g, const wb__gpu_addresses *at, int i)
 {
     const wb__gpu_memory *m = g->used[i] ? at->buffers[i] : NULL;
     return m ? m->at + (at->offsets ? at->offsets[i] : 0) : 0;
 }
 
-static void locate(wb__graph *g, const wb__gpu_addresses *at)
+static void gpu_graph_locate(wb__graph *g, const wb__gpu_addresses *at)
 {
-    for (int i = 0; i < g->s->n_buffers; i++) g->now[i] = address_of(g, at, i);
+    for (int i = 0; i < g->s->n_buffers; i++) g->now[i] = gpu_graph_address_of(g, at, i);
 }
 
-static bool may_record(const wb__graph *g)
+static bool gpu_graph_may_record(const wb__graph *g)
 {
     return g->created < FREELY || g->created * SELDOM < g->runs;
 }
 
 /* Chooses the instance for this run, and records it if necessary.  *in NULL: there is no instance,
  * and the kernels are launched one by one.  Returns 0, or an error. */
-static int choose(wb__gpu_device *d, wb__graph *g, const wb__gpu_addresses *at, instance **in)
+static int gpu_graph_choose(wb__gpu_device *d, wb__graph *g, const wb__gpu_addresses *at,
+                            instance **in)
 {
-    locate(g, at);
+    gpu_graph_locate(g, at);
     for (int i = 0; i < INSTANCES; i++) {
         *in = &g->one[i];
-        if (fits(g, *in)) return 0;
+        if (gpu_graph_fits(g, *in)) return 0;
     }
     *in = least_recently_used(g, false);
     if (!*in && moves_scattered(g)) return 0;
     if (!*in && use_own_memory(d, g)) {
         *in = &g->one[COPYING];
-        if (fits(g, *in)) return 0;
+        if (gpu_graph_fits(g, *in)) return 0;
     } else if (!*in) {
-        locate(g, at);
+        gpu_graph_locate(g, at);
         *in = least_recently_used(g, true);
     }
-    if (may_record(g)) return make_instance(d, g, *in, *at);
+    if (gpu_graph_may_record(g)) return make_instance(d, g, *in, *at);
     *in = NULL;
     return 0;
 }
@@ -451,12 +454,12 @@ static int choose(wb__gpu_device *d, wb__graph *g, const wb__gpu_addresses *at, 
 
 /* With the device's lock held: copies buffers of this kind, inputs to the graph's own memory, or
  * results from it. */
-static int copy_own(wb__gpu_device *d, const wb__graph *g, const wb__gpu_addresses *at,
-                    wb__buffer_kind kind)
+static int gpu_graph_copy_own(wb__gpu_device *d, const wb__graph *g, const wb__gpu_addresses *at,
+                              wb__buffer_kind kind)
 {
     for (int i = 0; i < g->s->n_buffers; i++) {
         const wb__buffer *b = &g->s->buffers[i];
-        const uint64_t buffer_address = address_of(g, at, i);
+        const uint64_t buffer_address = gpu_graph_address_of(g, at, i);
         if (b->kind != kind || !g->own[i] || !buffer_address || !b->bytes) continue;
         const uint64_t own_address = g->own[i]->at;
         const bool in = kind == WB__BUFFER_INPUT;
@@ -469,7 +472,7 @@ static int copy_own(wb__gpu_device *d, const wb__graph *g, const wb__gpu_address
 
 /* With the device's lock held: the compute queue waits for the routines beside it among the kernels
  * *complete to last - 1; *complete becomes `last`. */
-static int join(wb__gpu_device *d, const wb__sequence *s, int *complete, int last)
+static int gpu_graph_join(wb__gpu_device *d, const wb__sequence *s, int *complete, int last)
 {
     int status = 0;
     for (; *complete < last; ++*complete) {
@@ -486,24 +489,25 @@ static int launch_segments(wb__gpu_device *d, const wb__graph *g, const instance
     int status = 0, complete = 0, begun = 0;
     at.workspace = g->arena < 0 ? 0 : g->now[g->arena];
     for (int i = 0; i < g->n_segments && !status; i++) {
-        const segment *p = &g->segments[i];
-        status = join(d, g->s, &complete, awaited(g->s, p->first));
+        const gpu_graph_segment *p = &g->segments[i];
+        status = gpu_graph_join(d, g->s, &complete, gpu_graph_awaited(g->s, p->first));
         if (status) break;
         if (p->aside) {
             status = wb__gpu_launch_routine(d, (const wb__gpu_kernel *)g->s->kernels[p->first],
                                             WB__GPU_COMPUTE, &at);
         } else {
             const int code = d->driver->run(d, in->exec[i]);
-            if (code) status = fail(d, g, code);
+            if (code) status = gpu_graph_fail(d, g, code);
         }
         if (!status) begun = p->last;
     }
-    const int last = join(d, g->s, &complete, begun);
+    const int last = gpu_graph_join(d, g->s, &complete, begun);
     return status ? status : last;
 }
 
 /* With the device's lock held. */
-static int launch(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_addresses *at)
+static int gpu_graph_launch(wb__gpu_device *d, wb__graph *g, instance *in,
+                            const wb__gpu_addresses *at)
 {
     const bool copying = in == &g->one[COPYING];
     int status = in->block ? wb__gpu_uses(d, in->block) : 0;
@@ -511,12 +515,12 @@ static int launch(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_a
         if (g->used[i] && at->buffers[i]) status = wb__gpu_uses(d, at->buffers[i]);
         if (!status && copying && g->own[i]) status = wb__gpu_uses(d, g->own[i]);
     }
-    if (!status && copying) status = copy_own(d, g, at, WB__BUFFER_INPUT);
+    if (!status && copying) status = gpu_graph_copy_own(d, g, at, WB__BUFFER_INPUT);
     if (!status && in->block)
         status = wb__gpu_tables_write(d, &g->tables, in->block->at, at->numbers);
     if (!status) status = launch_segments(d, g, in, *at);
     if (status) return status;
-    if (copying) status = copy_own(d, g, at, WB__BUFFER_RESULT);
+    if (copying) status = gpu_graph_copy_own(d, g, at, WB__BUFFER_RESULT);
     wb__gpu_issued(d, NULL);
     if (!wb__gpu_mark_now(d)) wb_clear_error();  /* on failure, uploads wait for a later mark */
     in->last = ++g->clock;
@@ -524,7 +528,7 @@ static int launch(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_a
 }
 
 /* Finishes the kernels *complete to last - 1, and sets *complete to `last`. */
-static int finish(const wb_device *base, const wb__sequence *s, int *complete, int last)
+static int gpu_graph_finish(const wb_device *base, const wb__sequence *s, int *complete, int last)
 {
     int status = 0;
     for (; *complete < last; ++*complete) {
@@ -535,18 +539,19 @@ static int finish(const wb_device *base, const wb__sequence *s, int *complete, i
     return status;
 }
 
-static int launch_each(const wb_device *base, const wb__graph *g, const wb__gpu_addresses *at)
+static int gpu_graph_launch_each(const wb_device *base, const wb__graph *g,
+                                 const wb__gpu_addresses *at)
 {
     void *workspace = g->arena < 0 ? NULL : at->buffers[g->arena];
     int status = 0, complete = 0, i = 0;
     while (i < g->s->n_kernels && !status) {
-        status = finish(base, g->s, &complete, awaited(g->s, i));
+        status = gpu_graph_finish(base, g->s, &complete, gpu_graph_awaited(g->s, i));
         if (status) break;
         status = wb__gpu_launch_kernel(base, g->s->kernels[i], at->buffers, at->offsets, workspace,
                                        at->workspace_at, at->numbers);
         if (!status) i++;
     }
-    const int last = finish(base, g->s, &complete, i);
+    const int last = gpu_graph_finish(base, g->s, &complete, i);
     return status ? status : last;
 }
 
@@ -562,18 +567,18 @@ int wb__gpu_graph_run(const wb_device *base, wb__graph *g, void *const *buffers,
     wb__mutex_lock(&g->lock);
     instance *in = NULL;
     g->runs++;
-    if (!g->broken && choose(d, g, &at, &in)) {
+    if (!g->broken && gpu_graph_choose(d, g, &at, &in)) {
         wb__log(WB_LOG_WARN, "%s:%d: a plan of %d kernels runs without a graph: %s",
                 d->driver->backend->tag, base->ordinal, g->s->n_kernels, wb_error());
         wb_clear_error();
         g->broken = true;
     } else if (in) {
         wb__mutex_lock(&d->lock);
-        status = launch(d, g, in, &at);
+        status = gpu_graph_launch(d, g, in, &at);
         wb__mutex_unlock(&d->lock);
     }
     const bool each = g->broken || !in;
     wb__mutex_unlock(&g->lock);
     wb__gpu_leave(d);
-    return each ? launch_each(base, g, &at) : status;
+    return each ? gpu_graph_launch_each(base, g, &at) : status;
 }

@@ -12,7 +12,7 @@
 
 /* ---- the description of a step --------------------------------------------------------------- */
 
-static size_t add_view(char *text, size_t at, size_t capacity, const wb__view *v)
+static size_t gpu_kernel_add_view(char *text, size_t at, size_t capacity, const wb__view *v)
 {
     at += (size_t)snprintf(text + at, capacity - at, " [");
     for (int i = 0; i < v->ndim && at < capacity; i++)
@@ -24,7 +24,7 @@ static size_t add_view(char *text, size_t at, size_t capacity, const wb__view *v
 }
 
 /* Writes a text such as "matmul [64,784] f32 [784,10] f32 [64,10] f32". */
-static void describe(const wb__step *step, char *text, size_t capacity)
+static void gpu_kernel_describe(const wb__step *step, char *text, size_t capacity)
 {
     size_t at = (size_t)snprintf(text, capacity, "%s", wb__step_names[step->kind]);
     if (step->kind == WB__STEP_FUSED && step->fused.n_segments) {
@@ -32,16 +32,17 @@ static void describe(const wb__step *step, char *text, size_t capacity)
         wb__view v = {.dtype = WB_F32, .ndim = space->ndim};
         memcpy(v.dims, space->dims, sizeof v.dims);
         if (step->fused.n_views) v.dtype = step->fused.views[0].dtype;
-        at = add_view(text, at, capacity, &v);
+        at = gpu_kernel_add_view(text, at, capacity, &v);
         if (step->fused.n_segments > 1)
             snprintf(text + at, capacity - at, " and %d more", step->fused.n_segments - 1);
     }
-    for (int i = 0; i < step->n_views; i++) at = add_view(text, at, capacity, &step->views[i]);
+    for (int i = 0; i < step->n_views; i++)
+        at = gpu_kernel_add_view(text, at, capacity, &step->views[i]);
 }
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-static int check_sizes(wb__gpu_device *d, const wb__gpu_launch *l)
+static int gpu_kernel_check_sizes(wb__gpu_device *d, const wb__gpu_launch *l)
 {
     const wb__gpu_target *t = &d->target;
     const size_t bytes = (size_t)l->n_buffers * t->buffer_bytes + l->args_bytes;
@@ -55,8 +56,8 @@ static int check_sizes(wb__gpu_device *d, const wb__gpu_launch *l)
                     l->n_buffers, bytes);
 }
 
-static int bind(wb__gpu_device *d, wb__gpu_bound_launch *p, int argument, size_t bytes,
-                const void *value)
+static int gpu_kernel_bind(wb__gpu_device *d, wb__gpu_bound_launch *p, int argument, size_t bytes,
+                           const void *value)
 {
     const bool memory = argument < p->launch->n_buffers;
     const int code = d->driver->bind(p->function, argument, memory, bytes, value);
@@ -64,8 +65,8 @@ static int bind(wb__gpu_device *d, wb__gpu_bound_launch *p, int argument, size_t
                                argument) : 0;
 }
 
-static int prepare_launch(wb__gpu_device *d, wb__gpu_bound_launch *p, const wb__gpu_launch *l,
-                          bool in_branch)
+static int gpu_kernel_prepare_launch(wb__gpu_device *d, wb__gpu_bound_launch *p,
+                                     const wb__gpu_launch *l, bool in_branch)
 {
     const size_t n = (size_t)l->n_buffers;
     p->launch = l;
@@ -78,20 +79,20 @@ static int prepare_launch(wb__gpu_device *d, wb__gpu_bound_launch *p, const wb__
     memcpy(p->args, l->args, l->args_bytes);
     for (size_t i = 0; i < n; i++) p->argument[i] = &p->address[i];
     p->argument[n] = p->args;
-    if (check_sizes(d, l)) return WB_ERROR_INTERNAL;
+    if (gpu_kernel_check_sizes(d, l)) return WB_ERROR_INTERNAL;
     p->program = wb__gpu_program_get(d, l->text, (l->f64 ? WB__GPU_F64 : 0) |
                                                   (in_branch ? WB__GPU_APART : 0));
     if (!p->program) return wb_error_code();
     const int status =
         wb__gpu_function_of(d, p->program, l->entry, l->items, l->local, &p->function);
     if (status || !l->local || !d->driver->bind) return status;
-    return bind(d, p, l->n_buffers + 1, l->local, NULL);
+    return gpu_kernel_bind(d, p, l->n_buffers + 1, l->local, NULL);
 }
 
 /* ---- libraries ------------------------------------------------------------------------------- */
 
 /* The library for a kind of step; NULL: none. */
-static const wb__gpu_hook *library_for(const wb__gpu_device *d, const wb__step *step)
+static const wb__gpu_hook *gpu_kernel_library_for(const wb__gpu_device *d, const wb__step *step)
 {
     const wb__gpu_hook *const *all = d->driver->libraries;
     for (int i = 0; all && all[i]; i++)
@@ -104,7 +105,7 @@ static const wb__gpu_hook *library_for(const wb__gpu_device *d, const wb__step *
 static int prepare_routine(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
                            const char **reason)
 {
-    const wb__gpu_hook *library = library_for(d, step);
+    const wb__gpu_hook *library = gpu_kernel_library_for(d, step);
     if (!library) return WB_ERROR_UNSUPPORTED;
     if (library->vendor && !wb__gpu_vendor_usable(library->vendor)) {
         *reason = library->vendor->reasons[WB__GPU_UNUSED];
@@ -139,10 +140,10 @@ static void destroy_routine(wb__gpu_device *d, wb__gpu_routine *r)
 
 /* Prepares the step without its epilogue by a vendor library, and creates the launches of the
  * epilogue.  If the library accepts no epilogue at all, *reason is why it declines the rest. */
-static int prepare_split(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
-                         wb__gpu_work **work, const char **reason)
+static int gpu_kernel_prepare_split(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
+                                    wb__gpu_work **work, const char **reason)
 {
-    const wb__gpu_hook *library = library_for(d, step);
+    const wb__gpu_hook *library = gpu_kernel_library_for(d, step);
     wb__step bare;
     wb__gpu_rest rest;
     const char *other = NULL;
@@ -197,7 +198,8 @@ typedef struct {
 
 /* Creates a kernel of these parts, which it owns from then on, also on failure.  On failure, the
  * caller destroys *kernel, which may be incomplete, or NULL. */
-static int make(wb__gpu_device *d, const wb__step *step, const parts *of, wb__gpu_kernel **kernel)
+static int gpu_kernel_make(wb__gpu_device *d, const wb__step *step, const parts *of,
+                           wb__gpu_kernel **kernel)
 {
     wb__gpu_routine *routine = of->routine;
     wb__gpu_work *work = of->work;
@@ -221,12 +223,12 @@ static int make(wb__gpu_device *d, const wb__step *step, const parts *of, wb__gp
     k->base.by_host = of->collective;
     k->base.in_branch = step->in_branch;
     k->n = n;
-    describe(step, k->what, sizeof k->what);
+    gpu_kernel_describe(step, k->what, sizeof k->what);
     *kernel = k;
     int status = list_buffers(k, step);
     if (!status && routine && routine->library->aside) status = wb__gpu_aside_make(d, &k->aside);
     for (int i = 0; i < n && !status; i++)
-        status = prepare_launch(d, &k->launches[i], &work->launch[i], step->in_branch);
+        status = gpu_kernel_prepare_launch(d, &k->launches[i], &work->launch[i], step->in_branch);
     return status;
 }
 
@@ -234,17 +236,17 @@ int wb__gpu_kernel_of(wb__gpu_device *d, const wb__step *step, wb__gpu_work *wor
                       wb__gpu_kernel **kernel)
 {
     const parts of = {.work = work};
-    return make(d, step, &of, kernel);
+    return gpu_kernel_make(d, step, &of, kernel);
 }
 
 /* Prepares a step by a vendor library, by a library and our kernels, or by our kernels.  On
  * failure, the caller destroys *kernel, which may be incomplete, or NULL. */
-static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **kernel)
+static int gpu_kernel_prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **kernel)
 {
     parts of = {.routine = NULL};
     int status = prepare_routine(d, step, &of.routine, &of.reason);
     if (status == WB_ERROR_UNSUPPORTED)
-        status = prepare_split(d, step, &of.routine, &of.work, &of.reason);
+        status = gpu_kernel_prepare_split(d, step, &of.routine, &of.work, &of.reason);
     if (status == WB_ERROR_UNSUPPORTED && wb__step_is_special(step))
         return wb__fail(WB_ERROR_UNSUPPORTED, "%s:%d: %s", d->driver->backend->tag, d->base.ordinal,
                         of.reason ? of.reason : "no kernel has this epilogue and these sums");
@@ -254,7 +256,7 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **ker
                      : wb__gpu_step(&d->target, step, &of.work);
     if (status) return status;
     if (of.work && !of.routine) wb__gpu_choose_tile(d, step, &of.work);
-    return make(d, step, &of, kernel);
+    return gpu_kernel_make(d, step, &of, kernel);
 }
 
 /* Logs the launches of our own kernels for a step: none, if a vendor's library executes it all. */
@@ -279,7 +281,7 @@ int wb__gpu_prepare(const wb_device *base, const wb__step *step, wb__kernel **ke
     wb__gpu_kernel *k = NULL;
     *kernel = NULL;
     if (wb__gpu_enter(d)) return wb_error_code();
-    const int status = prepare(d, step, &k);
+    const int status = gpu_kernel_prepare(d, step, &k);
     wb__gpu_leave(d);
     if (k) d->holders++;
     if (!status && wb__debug("kernel")) log_launches(d, k);
@@ -341,21 +343,21 @@ static bool call_locked(const wb_device *base, const wb__gpu_hook *library, cons
 bool wb__gpu_supports_step(const wb_device *base, const wb__step *step)
 {
     const wb__gpu_device *d = base->state;
-    const wb__gpu_hook *library = library_for(d, step);
+    const wb__gpu_hook *library = gpu_kernel_library_for(d, step);
     if (library && call_locked(base, library, step, library->supports)) return true;
     return wb__gpu_supports(&d->target, step);
 }
 
 bool wb__gpu_prefers_channels_last(const wb_device *base, const wb__step *conv)
 {
-    const wb__gpu_hook *library = library_for(base->state, conv);
+    const wb__gpu_hook *library = gpu_kernel_library_for(base->state, conv);
     return library && call_locked(base, library, conv, library->prefers_channels_last);
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
-static int launch_failed(wb__gpu_device *d, const wb__gpu_kernel *k, const wb__gpu_launch *l,
-                         int code)
+static int gpu_kernel_launch_failed(wb__gpu_device *d, const wb__gpu_kernel *k,
+                                    const wb__gpu_launch *l, int code)
 {
     return wb__gpu_fail(d->driver, d, code, "%s (%s): kernel %s, %u x %u x %u groups of %u x %u x"
                         " %u items", k->what, k->base.impl, l->entry, l->groups[0], l->groups[1],
@@ -370,14 +372,14 @@ static int bind_arguments(wb__gpu_device *d, wb__gpu_bound_launch *p, const wb__
         wb__gpu_memory *m =
             l->buffer[i] == WB__GPU_WORKSPACE ? at->memory : at->buffers[l->buffer[i]];
         if (m->serial == p->address[i]) continue;
-        const int status = bind(d, p, i, sizeof m->at, &m->at);
+        const int status = gpu_kernel_bind(d, p, i, sizeof m->at, &m->at);
         if (status) return status;
         p->address[i] = m->serial;
     }
     if (p->set && !p->changes) return 0;
     wb__gpu_fill(l, at->numbers, at->offsets, at->workspace_at, p->next);
     if (p->set && !memcmp(p->next, p->args, l->args_bytes)) return 0;
-    const int status = bind(d, p, l->n_buffers, l->args_bytes, p->next);
+    const int status = gpu_kernel_bind(d, p, l->n_buffers, l->args_bytes, p->next);
     if (status) return status;
     memcpy(p->args, p->next, l->args_bytes);
     p->set = true;
@@ -400,11 +402,11 @@ int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_la
     void **event = q == WB__GPU_COMPUTE ? wb__gpu_next_event(d) : NULL;
     int code =
         d->driver->launch(d, q, p->function, l->groups, l->items, l->local, p->argument, event);
-    if (code) return launch_failed(d, k, l, code);
+    if (code) return gpu_kernel_launch_failed(d, k, l, code);
     if (q == WB__GPU_COMPUTE) wb__gpu_issued(d, event);
     if (!d->debug_sync) return 0;
     code = d->driver->sync(d, q);
-    return code ? launch_failed(d, k, l, code) : 0;
+    return code ? gpu_kernel_launch_failed(d, k, l, code) : 0;
 }
 
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
@@ -418,7 +420,7 @@ int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_q
 }
 
 /* With the lock held. */
-static int launch(wb__gpu_device *d, wb__gpu_kernel *k, const wb__gpu_addresses *at)
+static int gpu_kernel_launch(wb__gpu_device *d, wb__gpu_kernel *k, const wb__gpu_addresses *at)
 {
     int status = at->memory ? wb__gpu_uses(d, at->memory) : 0;
     for (int i = 0; i < k->n_used && !status; i++) {
@@ -451,7 +453,7 @@ int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void 
     if (status) return status;
     if (k->aside) wb__gpu_aside_begins(k, buffers);
     wb__mutex_lock(&d->lock);
-    status = launch(d, k, &at);
+    status = gpu_kernel_launch(d, k, &at);
     wb__mutex_unlock(&d->lock);
     if (k->aside && status) wb__gpu_aside_ends(k);
     wb__gpu_leave(d);

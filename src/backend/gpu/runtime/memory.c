@@ -43,7 +43,7 @@ int wb__gpu_memory_limit(const char *tag, int64_t total, int64_t *limit)
 }
 
 /* Writes a size as "1.5 MiB"; returns the buffer. */
-static const char *size_text(int64_t bytes, char text[32])
+static const char *gpu_memory_size_text(int64_t bytes, char text[32])
 {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
     double value = (double)bytes;
@@ -53,20 +53,22 @@ static const char *size_text(int64_t bytes, char text[32])
     return text;
 }
 
-enum { LEAST = 8, OCTAVES = 40, A_CLASS = WB__GPU_SIZE_CLASSES / OCTAVES, UNIT = 32 << 20 };
+enum { GPU_MEMORY_LEAST = 8, GPU_MEMORY_OCTAVES = 40,
+       GPU_MEMORY_A_CLASS = WB__GPU_SIZE_CLASSES / GPU_MEMORY_OCTAVES, UNIT = 32 << 20 };
 
 /* Returns the size class for `size` bytes, and sets *bytes to `size`, rounded up to the size of
  * this class or, if that is less, to a multiple of UNIT; -1: too large. */
-static int size_class(size_t size, size_t *bytes)
+static int gpu_memory_size_class(size_t size, size_t *bytes)
 {
     int octave = 0;
-    while (octave < OCTAVES && ((size_t)2 << (LEAST + octave)) < size) octave++;
-    if (octave == OCTAVES) return -1;
-    const size_t base = (size_t)1 << (LEAST + octave), step = base / A_CLASS;
+    while (octave < GPU_MEMORY_OCTAVES && ((size_t)2 << (GPU_MEMORY_LEAST + octave)) < size)
+        octave++;
+    if (octave == GPU_MEMORY_OCTAVES) return -1;
+    const size_t base = (size_t)1 << (GPU_MEMORY_LEAST + octave), step = base / GPU_MEMORY_A_CLASS;
     size_t k = size <= base ? 0 : (size - base + step - 1) / step;
     *bytes = WB__MIN(base + k * step, (WB__MAX(size, 1) + UNIT - 1) / UNIT * UNIT);
-    if (k == A_CLASS) octave++, k = 0;
-    return octave == OCTAVES ? -1 : octave * A_CLASS + (int)k;
+    if (k == GPU_MEMORY_A_CLASS) octave++, k = 0;
+    return octave == GPU_MEMORY_OCTAVES ? -1 : octave * GPU_MEMORY_A_CLASS + (int)k;
 }
 
 /* Reports that memory is exhausted.  `code`: the driver's error; 0: the driver was not called. */
@@ -83,21 +85,26 @@ static void *out_of_memory(wb__gpu_device *d, size_t bytes, int code)
         snprintf(message, sizeof message, "; the driver reports %s (%d)",
                  d->driver->error_name(code), code);
     if (d->most && size > d->most && d->most < c->limit)
-        return wb__fail_null(WB_ERROR_MEMORY, "%s:%d: out of memory: %s requested; the device"
-                             " allocates at most %s at once: make smaller batches", tag,
-                             d->base.ordinal, size_text(size, wanted), size_text(d->most, all));
-    return wb__fail_null(WB_ERROR_MEMORY, "%s:%d: out of memory: %s requested; %s %s, %s in tensors"
-                         " and plans, %s cached%s", tag, d->base.ordinal, size_text(size, wanted),
-                         size_text(c->limit, all),
+        return wb__fail_null(WB_ERROR_MEMORY,
+                             "%s:%d: out of memory: %s requested; the device"
+                             " allocates at most %s at once: make smaller batches",
+                             tag, d->base.ordinal, gpu_memory_size_text(size, wanted),
+                             gpu_memory_size_text(d->most, all));
+    return wb__fail_null(WB_ERROR_MEMORY,
+                         "%s:%d: out of memory: %s requested; %s %s, %s in tensors"
+                         " and plans, %s cached%s",
+                         tag, d->base.ordinal, gpu_memory_size_text(size, wanted),
+                         gpu_memory_size_text(c->limit, all),
                          c->limit < d->total ? "allowed by WEBER_MEMORY_LIMIT" : "in all",
-                         size_text(in_use, used), size_text(kept, cached), message);
+                         gpu_memory_size_text(in_use, used), gpu_memory_size_text(kept, cached),
+                         message);
 }
 
 /* ---- freeing --------------------------------------------------------------------------------- */
 
 /* With the lock held: makes the compute queue wait for uploads into the block, and releases it.
  * The driver frees a block after the commands of the compute queue that use it. */
-static void free_block(wb__gpu_device *d, wb__gpu_memory *m)
+static void gpu_memory_free_block(wb__gpu_device *d, wb__gpu_memory *m)
 {
     if (wb__gpu_uses(d, m)) wb_clear_error();
     d->driver->release(d, m->at);
@@ -112,12 +119,12 @@ static void empty_class(wb__gpu_device *d, size_t k)
         wb__gpu_memory *m = c->free[k].first;
         c->free[k].first = m->next;
         c->cached -= (int64_t)m->bytes;
-        free_block(d, m);
+        gpu_memory_free_block(d, m);
     }
 }
 
 /* Frees all cached blocks. */
-static void empty_cache(wb__gpu_device *d)
+static void gpu_memory_empty_cache(wb__gpu_device *d)
 {
     wb__gpu_cache *c = &d->cache;
     wb__mutex_lock(&d->lock);
@@ -132,7 +139,7 @@ void wb__gpu_trim(const wb_device *base)
     wb__gpu_device *d = base->state;
     if (!d->open || wb__gpu_is_child(d)) return;
     const bool entered = wb__gpu_enter_to_release(d);
-    empty_cache(d);
+    gpu_memory_empty_cache(d);
     if (entered) wb__gpu_leave(d);
 }
 
@@ -145,7 +152,7 @@ void wb__gpu_release(const wb_device *base, void *memory, size_t size)
     wb__gpu_memory *m = memory;
     if (!m || wb__gpu_is_child(d)) return;
     size_t bytes = 0;
-    const int k = size_class(size, &bytes);
+    const int k = gpu_memory_size_class(size, &bytes);
     wb__mutex_lock(&d->lock);
     wb__gpu_memory **first = &d->cache.free[k].first, **last = &d->cache.free[k].last;
     d->cache.used -= (int64_t)m->bytes;
@@ -180,7 +187,7 @@ static wb__gpu_memory *reuse_block(wb__gpu_cache *c, int k, size_t size)
 
 /* Allocates a new block.  NULL: the limit does not allow it, the host is out of memory, or the
  * driver failed.  *code: the driver's error code, or 0. */
-static wb__gpu_memory *new_block(wb__gpu_device *d, size_t bytes, int *code)
+static wb__gpu_memory *gpu_memory_new_block(wb__gpu_device *d, size_t bytes, int *code)
 {
     static _Atomic uint64_t serials;
     wb__gpu_cache *c = &d->cache;
@@ -217,21 +224,21 @@ static bool is_full(const wb__gpu_device *d, int code)
 }
 
 /* With the device entered. */
-static wb__gpu_memory *allocate(wb__gpu_device *d, size_t size, int k, size_t bytes)
+static wb__gpu_memory *gpu_memory_allocate(wb__gpu_device *d, size_t size, int k, size_t bytes)
 {
     int code = 0;
     wb__mutex_lock(&d->lock);
     wb__gpu_memory *m = reuse_block(&d->cache, k, size);
     if (!m) empty_class(d, (size_t)k);  /* a larger block takes the place of those of the class */
     wb__mutex_unlock(&d->lock);
-    if (!m) m = new_block(d, bytes, &code);
+    if (!m) m = gpu_memory_new_block(d, bytes, &code);
     /* free all cached blocks and try again; then try the exact size, which is not rounded up */
     if (!m && is_full(d, code)) {
         d->driver->sync(d, WB__GPU_COMPUTE);
-        empty_cache(d);
-        m = new_block(d, bytes, &code);
+        gpu_memory_empty_cache(d);
+        m = gpu_memory_new_block(d, bytes, &code);
         const size_t least = WB__MAX((size + 63) / 64 * 64, (size_t)64);
-        if (!m && is_full(d, code) && least < bytes) m = new_block(d, least, &code);
+        if (!m && is_full(d, code) && least < bytes) m = gpu_memory_new_block(d, least, &code);
     }
     if (m) return m;
     if (is_full(d, code)) return out_of_memory(d, size, code);
@@ -244,8 +251,8 @@ void *wb__gpu_allocate(const wb_device *base, size_t size)
     wb__gpu_device *d = base->state;
     size_t bytes = 0;
     if (wb__gpu_enter(d)) return NULL;
-    const int k = size_class(size, &bytes);
-    wb__gpu_memory *m = k < 0 ? out_of_memory(d, size, 0) : allocate(d, size, k, bytes);
+    const int k = gpu_memory_size_class(size, &bytes);
+    wb__gpu_memory *m = k < 0 ? out_of_memory(d, size, 0) : gpu_memory_allocate(d, size, k, bytes);
     wb__gpu_leave(d);
     return m;
 }

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_IDLE = 128, OPTIONS = 256 };
+enum { MAX_IDLE = 128, GPU_PROGRAM_OPTIONS = 256 };
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
@@ -20,7 +20,7 @@ void wb__gpu_log_build(const wb__gpu_device *d, const char *text, const char *me
 }
 
 /* The text for the compiler: definitions, the prelude, the kernel. */
-static char *whole_text(const char *text, int flags)
+static char *gpu_program_whole_text(const char *text, int flags)
 {
     return wb__printf("%s%s%s\n%s", flags & WB__GPU_F64 ? "#define WB_F64\n" : "",
                       flags & WB__GPU_TABLE ? "#define WB_TABLE\n" : "", wb__gpu_prelude, text);
@@ -29,7 +29,8 @@ static char *whole_text(const char *text, int flags)
 /* Loads a program from disk, or compiles it and saves the image.  Returns 0, or an error;
  * WB_ERROR_UNSUPPORTED: other options may work.  If the driver rejects the image on disk, the text
  * is compiled again. */
-static int make_with(wb__gpu_device *d, const char *whole, const char *options, void **program)
+static int gpu_program_make_with(wb__gpu_device *d, const char *whole, const char *options,
+                                 void **program)
 {
     const wb__gpu_driver *v = d->driver;
     size_t key_bytes = 0, bytes = 0;
@@ -53,18 +54,19 @@ static int make_with(wb__gpu_device *d, const char *whole, const char *options, 
 
 /* Makes a program, with the first of the driver's sets of options that works.  NULL: the error is
  * set; if no set works, it is the error of the first set. */
-static void *make(wb__gpu_device *d, const char *text, int flags)
+static void *gpu_program_make(wb__gpu_device *d, const char *text, int flags)
 {
-    char options[OPTIONS], first[600] = "";
+    char options[GPU_PROGRAM_OPTIONS], first[600] = "";
     void *program = NULL;
-    char *whole = whole_text(text, flags);
+    char *whole = gpu_program_whole_text(text, flags);
     int status = whole ? WB_ERROR_UNSUPPORTED : WB_ERROR_MEMORY;
-    while (status == WB_ERROR_UNSUPPORTED && d->driver->options(d, flags, options, OPTIONS)) {
+    while (status == WB_ERROR_UNSUPPORTED && d->driver->options(d, flags, options,
+                                                                GPU_PROGRAM_OPTIONS)) {
         if (wb__debug("kernel"))
             wb__log(WB_LOG_DEBUG, "kernel: %s:%d: %s (text %016" PRIx64 ")\n%s",
                     d->driver->backend->tag, d->base.ordinal, options,
                     wb__gpu_text_hash(text, flags), text);
-        status = make_with(d, whole, options, &program);
+        status = gpu_program_make_with(d, whole, options, &program);
         if (program && *first) {
             wb__log(WB_LOG_INFO, "%s; %s with %.*s does", first, d->maker,
                     (int)strcspn(options, " "), options);
@@ -79,7 +81,7 @@ static void *make(wb__gpu_device *d, const char *text, int flags)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static void drop(wb__gpu_device *d, wb__gpu_program *p)
+static void gpu_program_drop(wb__gpu_device *d, wb__gpu_program *p)
 {
     wb__gpu_programs *all = &d->programs;
     wb__gpu_program **at = &all->program[p->hash % WB__GPU_BUCKETS];
@@ -89,18 +91,19 @@ static void drop(wb__gpu_device *d, wb__gpu_program *p)
     wb__free(p);
 }
 
-static void drop_oldest(wb__gpu_device *d)
+static void gpu_program_drop_oldest(wb__gpu_device *d)
 {
     wb__gpu_programs *all = &d->programs;
     wb__gpu_program *oldest = NULL;
     for (int b = 0; b < WB__GPU_BUCKETS; b++)
         for (wb__gpu_program *p = all->program[b]; p; p = p->next)
             if (!p->users && (!oldest || p->last < oldest->last)) oldest = p;
-    if (oldest) drop(d, oldest);
+    if (oldest) gpu_program_drop(d, oldest);
     all->idle -= oldest != NULL;
 }
 
-static wb__gpu_program *add(wb__gpu_device *d, const char *text, int flags, uint64_t hash)
+static wb__gpu_program *gpu_program_add(wb__gpu_device *d, const char *text, int flags,
+                                        uint64_t hash)
 {
     wb__gpu_program **list = &d->programs.program[hash % WB__GPU_BUCKETS];
     const size_t bytes = strlen(text) + 1;
@@ -108,7 +111,7 @@ static wb__gpu_program *add(wb__gpu_device *d, const char *text, int flags, uint
     if (!p) return NULL;
     *p = (wb__gpu_program){.hash = hash, .users = 1, .flags = flags};
     memcpy(p->text, text, bytes);
-    p->object = make(d, text, flags);
+    p->object = gpu_program_make(d, text, flags);
     if (!p->object) {
         wb__free(p);
         return NULL;
@@ -125,7 +128,7 @@ wb__gpu_program *wb__gpu_program_get(wb__gpu_device *d, const char *text, int fl
     wb__mutex_lock(&all->lock);
     wb__gpu_program *p = all->program[hash % WB__GPU_BUCKETS];
     while (p && !(p->hash == hash && p->flags == flags && !strcmp(p->text, text))) p = p->next;
-    if (!p) p = add(d, text, flags, hash);
+    if (!p) p = gpu_program_add(d, text, flags, hash);
     else if (!p->users++) all->idle--;
     wb__mutex_unlock(&all->lock);
     return p;
@@ -137,7 +140,7 @@ void wb__gpu_program_put(wb__gpu_device *d, wb__gpu_program *p)
     if (!p) return;
     wb__mutex_lock(&all->lock);
     p->last = ++all->clock;
-    if (!--p->users && ++all->idle > MAX_IDLE) drop_oldest(d);
+    if (!--p->users && ++all->idle > MAX_IDLE) gpu_program_drop_oldest(d);
     wb__mutex_unlock(&all->lock);
 }
 
@@ -145,7 +148,7 @@ void wb__gpu_programs_free(wb__gpu_device *d)
 {
     wb__gpu_programs *all = &d->programs;
     for (int b = 0; b < WB__GPU_BUCKETS; b++)
-        while (all->program[b]) drop(d, all->program[b]);
+        while (all->program[b]) gpu_program_drop(d, all->program[b]);
     all->idle = 0;
 }
 

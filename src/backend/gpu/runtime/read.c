@@ -6,32 +6,32 @@
 
 #include <string.h>
 
-static int fail(wb__gpu_device *d, int code)
+static int gpu_read_fail(wb__gpu_device *d, int code)
 {
     return wb__gpu_fail(d->driver, d, code, "a number that is read late");
 }
 
-static unsigned char *pinned(const wb__gpu_device *d, const wb__gpu_read *r)
+static unsigned char *gpu_read_pinned(const wb__gpu_device *d, const wb__gpu_read *r)
 {
     return d->from.at + 2 * WB__GPU_HALF + 8 * (r - d->read);
 }
 
 /* With the lock held. */
-static int begin(wb__gpu_device *d, wb__gpu_read *r, const wb__gpu_memory *m, size_t at)
+static int gpu_read_begin(wb__gpu_device *d, wb__gpu_read *r, const wb__gpu_memory *m, size_t at)
 {
     if (!d->staged) {
         r->from = m->at;
         r->at = at;
         const int code = d->driver->record(d, WB__GPU_COMPUTE, &r->event);
-        return code ? fail(d, code) : 0;
+        return code ? gpu_read_fail(d, code) : 0;
     }
     int status = wb__gpu_queue_after(d, WB__GPU_DOWN, d->issued, "before a number is read");
     if (status) return status;
-    int code = d->driver->down(d, WB__GPU_DOWN, pinned(d, r), m->at, at, r->bytes, false);
-    if (code) return fail(d, code);
+    int code = d->driver->down(d, WB__GPU_DOWN, gpu_read_pinned(d, r), m->at, at, r->bytes, false);
+    if (code) return gpu_read_fail(d, code);
     code = d->driver->record(d, WB__GPU_DOWN, &r->event);
     if (!code) return 0;
-    status = fail(d, code);
+    status = gpu_read_fail(d, code);
     d->driver->sync(d, WB__GPU_DOWN);
     return status;
 }
@@ -59,7 +59,7 @@ int wb__gpu_begin_read(const wb_device *base, const void *memory, size_t at, siz
     else if (!status) {
         r->bytes = bytes;
         r->count = d->issued;
-        status = begin(d, r, m, at);
+        status = gpu_read_begin(d, r, m, at);
         r->busy = !status;
     }
     wb__mutex_unlock(&d->lock);
@@ -69,10 +69,10 @@ int wb__gpu_begin_read(const wb_device *base, const void *memory, size_t at, siz
 }
 
 /* Copies the number of a read whose event is reached.  Returns a code. */
-static int get(wb__gpu_device *d, const wb__gpu_read *r, void *to)
+static int gpu_read_get(wb__gpu_device *d, const wb__gpu_read *r, void *to)
 {
     if (d->staged) {
-        memcpy(to, pinned(d, r), r->bytes);
+        memcpy(to, gpu_read_pinned(d, r), r->bytes);
         return 0;
     }
     const unsigned char *memory = d->driver->contents ? d->driver->contents(r->from) : NULL;
@@ -93,9 +93,9 @@ int wb__gpu_end_read(const wb_device *base, void *read, void *to)
                         d->driver->backend->tag, d->base.ordinal);
     }
     int code = d->driver->sync_event(r->event);
-    if (!code && to) code = get(d, r, to);
+    if (!code && to) code = gpu_read_get(d, r, to);
     if (code) {
-        status = fail(d, code);
+        status = gpu_read_fail(d, code);
         if (d->staged) d->driver->sync(d, WB__GPU_DOWN);
     }
     if (!status) status = wb__gpu_ended(d, r->count);

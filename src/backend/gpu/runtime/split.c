@@ -10,7 +10,7 @@
 /* Copies `from` to to[0] without dimensions of size 1, sorted by stride, the smallest last, so that
  * adjacent elements stay adjacent.  Copies `beside`, which is broadcast to `from`, to to[1] with
  * its dimensions in the same order. */
-static void sort_dims(const wb__view *from, const wb__view *beside, wb__view to[2])
+static void gpu_split_sort_dims(const wb__view *from, const wb__view *beside, wb__view to[2])
 {
     to[0] = *from;
     to[1] = *beside;
@@ -35,7 +35,8 @@ static void sort_dims(const wb__view *from, const wb__view *beside, wb__view to[
     to[1].ndim = to[0].ndim;
 }
 
-static wb__instr instruction(wb_dtype t, wb__instr_kind kind, wb__op op, int a, int b, int arg)
+static wb__instr gpu_split_instruction(wb_dtype t, wb__instr_kind kind, wb__op op, int a, int b,
+                                       int arg)
 {
     return (wb__instr){.kind = (uint8_t)kind, .reg = (uint8_t)wb__reg_of(t),
                        .level = WB__LEVEL_FULL, .dtype = (uint8_t)t, .op = (uint16_t)op,
@@ -61,19 +62,20 @@ bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__
         memset(beside.strides, 0, sizeof beside.strides);
         beside.strides[step->kind == WB__STEP_CONV ? 1 : c->ndim - 1] = bias->strides[0];
     }
-    sort_dims(c, &beside, rest->views);
+    gpu_split_sort_dims(c, &beside, rest->views);
     int n = 0, last = 0;
-    rest->instr[n++] = instruction(t, WB__LOAD, 0, -1, -1, 0);
+    rest->instr[n++] = gpu_split_instruction(t, WB__LOAD, 0, -1, -1, 0);
     if (bias) {
-        rest->instr[n++] = instruction(t, WB__LOAD, 0, -1, -1, 1);
-        rest->instr[n++] = instruction(t, WB__ELEMENTWISE_OP, WB__OP_add, 0, 1, -1);
+        rest->instr[n++] = gpu_split_instruction(t, WB__LOAD, 0, -1, -1, 1);
+        rest->instr[n++] = gpu_split_instruction(t, WB__ELEMENTWISE_OP, WB__OP_add, 0, 1, -1);
         last = n - 1;
     }
     if (step->epilogue != WB__OP_NONE) {
-        rest->instr[n++] = instruction(t, WB__ELEMENTWISE_OP, step->epilogue, last, -1, -1);
+        rest->instr[n++] = gpu_split_instruction(t, WB__ELEMENTWISE_OP, step->epilogue, last, -1,
+                                                 -1);
         last = n - 1;
     }
-    rest->instr[n++] = instruction(t, WB__STORE, 0, last, -1, 0);
+    rest->instr[n++] = gpu_split_instruction(t, WB__STORE, 0, last, -1, 0);
     const int ndim = rest->views[0].ndim;
     rest->space = (wb__space){.ndim = ndim, .row_dims = ndim - 1, .col_dims = 1};
     memcpy(rest->space.dims, rest->views[0].dims, sizeof rest->space.dims);

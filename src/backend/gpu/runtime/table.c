@@ -22,13 +22,16 @@
 
 static size_t struct_at(const wb__gpu_launch *l) { return 8 * (size_t)l->n_buffers; }
 
-static size_t first_at(const wb__gpu_launch *l) { return struct_at(l) + l->args_bytes; }
+static size_t gpu_table_first_at(const wb__gpu_launch *l) { return struct_at(l) + l->args_bytes; }
 
-static size_t row_bytes(const wb__gpu_launch *l) { return (first_at(l) + 4 + 7) / 8 * 8; }
+static size_t gpu_table_row_bytes(const wb__gpu_launch *l)
+{
+    return (gpu_table_first_at(l) + 4 + 7) / 8 * 8;
+}
 
 /* Returns a text with the kernel of a launch and the table's kernel, which calls it.  The caller
  * frees the text. */
-static char *table_text(const wb__gpu_launch *l)
+static char *gpu_table_text(const wb__gpu_launch *l)
 {
     enum { PLACE = 40 };
     char *buffers = wb__alloc_zero((size_t)l->n_buffers + 1, PLACE), *end = buffers;
@@ -48,7 +51,7 @@ static char *table_text(const wb__gpu_launch *l)
         "        if (rows[middle].first <= blockIdx.x) low = middle; else high = middle - 1;\n"
         "    }\n"
         "    %s(%srows[low].a, blockIdx.x - rows[low].first);\n"
-        "}\n", l->text, l->n_buffers, l->args_type, row_bytes(l),
+        "}\n", l->text, l->n_buffers, l->args_type, gpu_table_row_bytes(l),
         l->items[0] * l->items[1] * l->items[2], l->entry, buffers);
     wb__free(buffers);
     return text;
@@ -56,7 +59,7 @@ static char *table_text(const wb__gpu_launch *l)
 
 /* The kernel that writes words into the rows.  `list` has pairs: the index of a word in `block`,
  * and the index of its value.  `words` has the values from index `word` on. */
-static const char put_text[] =
+static const char gpu_table_put_text[] =
     "typedef struct { uint n, from, word, unused; uint words[%d]; } wb_put_args;\n"
     "KERNEL wb_put(OUT(uint, block, 0), IN(uint, list, 1), ARGS(wb_put_args, 2))\n"
     "{\n"
@@ -107,7 +110,8 @@ static bool are_alike(const wb__gpu_launch *a, const wb__gpu_launch *b)
 
 /* Lists in `rows` the launches that form a table with launch `first`, and marks them as taken.
  * Returns their number; 0: launch `first` needs no table. */
-static int gather(const wb__gpu_kernel *k, int first, const bool *single, bool *taken, int *rows)
+static int gpu_table_gather(const wb__gpu_kernel *k, int first, const bool *single, bool *taken,
+                            int *rows)
 {
     const wb__gpu_launch *l = k->launches[first].launch;
     uint64_t groups = l->groups[0];
@@ -143,20 +147,21 @@ static int load_now(wb__gpu_device *d, const wb__gpu_table *t, const wb__gpu_lau
     return code ? wb__gpu_fail(d->driver, d, code, "a table without rows") : 0;
 }
 
-static int add_table(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel *k, const int *rows,
-                     int n)
+static int gpu_table_add(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel *k,
+                         const int *rows, int n)
 {
     const wb__gpu_launch *l = k->launches[rows[0]].launch;
     if (!wb__reserve(&t->table, &t->capacity, t->n + 1, sizeof *t->table)) return WB_ERROR_MEMORY;
     wb__gpu_table *table = &t->table[t->n];
-    *table = (wb__gpu_table){.kernel = k, .n = n, .at = t->bytes, .row_bytes = row_bytes(l)};
+    *table = (wb__gpu_table){.kernel = k, .n = n, .at = t->bytes,
+                             .row_bytes = gpu_table_row_bytes(l)};
     table->row_launch = wb__alloc((size_t)n * sizeof *table->row_launch);
     if (!table->row_launch) return WB_ERROR_MEMORY;
     t->n++;
     memcpy(table->row_launch, rows, (size_t)n * sizeof *rows);
     t->bytes += (size_t)n * table->row_bytes;
     for (int i = 0; i < n; i++) table->groups += k->launches[rows[i]].launch->groups[0];
-    char *text = table_text(l);
+    char *text = gpu_table_text(l);
     if (!text) return WB_ERROR_MEMORY;
     const int flags = WB__GPU_TABLE | (l->f64 ? WB__GPU_F64 : 0) |
                       (k->base.in_branch ? WB__GPU_APART : 0);
@@ -178,8 +183,8 @@ static int tables_of(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel 
         const wb__gpu_launch *l = k->launches[i].launch;
         if (taken[i]) continue;
         if (l->n_numbers && !l->args_type) status = WB_ERROR_UNSUPPORTED;
-        const int found = status ? 0 : gather(k, i, single, taken, rows);
-        if (found) status = add_table(d, t, k, rows, found);
+        const int found = status ? 0 : gpu_table_gather(k, i, single, taken, rows);
+        if (found) status = gpu_table_add(d, t, k, rows, found);
     }
     wb__free(taken);
     wb__free(rows);
@@ -188,7 +193,7 @@ static int tables_of(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel 
 
 /* Returns the index, in t->words.numbers, of a number of the plan.  Adds the number if it is new.
  * -1: out of memory. */
-static int word_of(wb__gpu_tables *t, const wb__gpu_number *n)
+static int gpu_table_word_of(wb__gpu_tables *t, const wb__gpu_number *n)
 {
     wb__gpu_launch *w = &t->words;
     for (int i = 0; i < w->n_numbers; i++)
@@ -201,7 +206,7 @@ static int word_of(wb__gpu_tables *t, const wb__gpu_number *n)
     return w->n_numbers++;
 }
 
-static int by_word(const void *a, const void *b)
+static int gpu_table_by_word(const void *a, const void *b)
 {
     const wb__gpu_table_word *x = a, *y = b;
     return (x->word > y->word) - (x->word < y->word);
@@ -224,7 +229,7 @@ static int list_targets(wb__gpu_tables *t)
             for (int k = 0; k < l->n_numbers; k++) {
                 const wb__gpu_number *n = &l->numbers[k];
                 const bool two = wb__gpu_two_words(n->type);
-                const int word = word_of(t, n);
+                const int word = gpu_table_word_of(t, n);
                 if (word < 0) return WB_ERROR_MEMORY;
                 for (uint32_t half = 0; half <= two; half++)
                     t->target[t->n_targets++] = (wb__gpu_table_word){
@@ -232,7 +237,7 @@ static int list_targets(wb__gpu_tables *t)
             }
         }
     }
-    qsort(t->target, (size_t)t->n_targets, sizeof *t->target, by_word);
+    qsort(t->target, (size_t)t->n_targets, sizeof *t->target, gpu_table_by_word);
     return 0;
 }
 
@@ -244,7 +249,7 @@ static int make_writer(wb__gpu_device *d, wb__gpu_tables *t)
     /* first half: zeros, the input of wb__gpu_fill; second half: its output, the current values */
     t->words.args = wb__alloc_zero(2 * t->words.args_bytes, 1);
     t->args = wb__alloc_zero(PUT_HEAD + 4 * most, 1);
-    char *text = wb__printf(put_text, (int)most);
+    char *text = wb__printf(gpu_table_put_text, (int)most);
     if (!t->words.args || !t->args || !text) {
         wb__free(text);
         return WB_ERROR_MEMORY;
@@ -304,7 +309,7 @@ void wb__gpu_tables_fill(const wb__gpu_tables *t, const wb__gpu_addresses *at, u
                 memcpy(row + 8 * b, &p, sizeof p);
             }
             wb__gpu_fill(l, at->numbers, NULL, workspace_at, row + struct_at(l));
-            memcpy(row + first_at(l), &first, sizeof first);
+            memcpy(row + gpu_table_first_at(l), &first, sizeof first);
             first += l->groups[0];
         }
     }

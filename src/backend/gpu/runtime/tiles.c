@@ -8,7 +8,7 @@ typedef struct {
     wb__gpu_work *work[WB__GPU_CANDIDATES];
     wb__gpu_kernel *kernel[WB__GPU_CANDIDATES];
     wb__gpu_candidates c;
-} trial;
+} gpu_tiles_trial;
 
 /* Whether the operands of a step can be in scratch memory. */
 static bool fits_scratch(const wb__step *s)
@@ -20,7 +20,7 @@ static bool fits_scratch(const wb__step *s)
 }
 
 /* The bytes from the first element of a view to the last. */
-static size_t bytes_of(const wb__view *v)
+static size_t gpu_tiles_bytes_of(const wb__view *v)
 {
     int64_t last = 0;
     for (int i = 0; i < v->ndim; i++) last += (v->dims[i] - 1) * v->strides[i];
@@ -28,11 +28,11 @@ static size_t bytes_of(const wb__view *v)
 }
 
 /* Views 0 to 2 are A, B and C, or the image, the weights and the result of a convolution. */
-static bool is_worth_timing(const wb__gpu_device *d, const wb__step *s)
+static bool gpu_tiles_is_worth_timing(const wb__gpu_device *d, const wb__step *s)
 {
     const wb__view *a = &s->views[0], *b = &s->views[1], *c = &s->views[2];
     double bytes = 0, flop = 2;
-    for (int i = 0; i < s->n_views; i++) bytes += (double)bytes_of(&s->views[i]);
+    for (int i = 0; i < s->n_views; i++) bytes += (double)gpu_tiles_bytes_of(&s->views[i]);
     for (int i = 0; i < c->ndim; i++) flop *= (double)c->dims[i];
     if (s->kind == WB__STEP_MATMUL) flop *= (double)a->dims[a->ndim - 1];
     else for (int i = 1; i < b->ndim; i++) flop *= (double)b->dims[i];
@@ -40,7 +40,7 @@ static bool is_worth_timing(const wb__gpu_device *d, const wb__step *s)
 }
 
 /* A hash of the texts and arguments of launches. */
-static uint64_t fingerprint_of(const wb__gpu_work *w)
+static uint64_t gpu_tiles_fingerprint_of(const wb__gpu_work *w)
 {
     uint64_t hash = 1;
     for (int i = 0; i < w->n; i++) {
@@ -52,19 +52,19 @@ static uint64_t fingerprint_of(const wb__gpu_work *w)
 }
 
 /* Creates the launches for each tile: the candidates.  Returns whether this succeeds. */
-static bool list(trial *t, int n)
+static bool gpu_tiles_list(gpu_tiles_trial *t, int n)
 {
     size_t *workspace = &t->c.bytes[t->step.n_views];
     wb__gpu_target target = t->d->target;
     for (; t->c.n < n; t->c.n++) {
         target.tile = t->c.n;
         if (wb__gpu_step(&target, &t->step, &t->work[t->c.n])) return false;
-        t->c.fingerprint[t->c.n] = fingerprint_of(t->work[t->c.n]);
+        t->c.fingerprint[t->c.n] = gpu_tiles_fingerprint_of(t->work[t->c.n]);
         *workspace = WB__MAX(*workspace, t->work[t->c.n]->workspace);
     }
     for (int i = 0; i < t->step.n_views; i++) {
         const wb__view *v = &t->step.views[i];
-        t->c.bytes[i] = bytes_of(v) + (size_t)v->offset * wb__dtype_size(v->dtype);
+        t->c.bytes[i] = gpu_tiles_bytes_of(v) + (size_t)v->offset * wb__dtype_size(v->dtype);
     }
     t->c.problem = t->c.fingerprint;
     t->c.problem_bytes = (size_t)n * sizeof *t->c.fingerprint;
@@ -72,7 +72,7 @@ static bool list(trial *t, int n)
 }
 
 /* Compiles the candidates.  Returns whether this succeeds. */
-static bool compile(trial *t)
+static bool gpu_tiles_compile(gpu_tiles_trial *t)
 {
     const double begun = wb__now();
     bool good = true;
@@ -86,9 +86,9 @@ static bool compile(trial *t)
     return good;
 }
 
-static int try_one(void *ctx, int i)
+static int gpu_tiles_try_one(void *ctx, int i)
 {
-    trial *t = ctx;
+    gpu_tiles_trial *t = ctx;
     wb__gpu_kernel *k = t->kernel[i];
     const wb__gpu_addresses at = {.address = t->c.at, .workspace = t->c.at[t->step.n_views]};
     int status = 0;
@@ -98,7 +98,7 @@ static int try_one(void *ctx, int i)
 }
 
 /* Returns the candidate that the disk names, or the fastest; 0 if none can be timed. */
-static int choose(trial *t)
+static int gpu_tiles_choose(gpu_tiles_trial *t)
 {
     wb__gpu_device *d = t->d;
     wb__mutex_lock(&d->lock);
@@ -107,7 +107,7 @@ static int choose(trial *t)
     wb__mutex_unlock(&d->lock);
     for (int i = 0; i < t->c.n; i++)
         if (t->c.fingerprint[i] == kept) return i;
-    if (!may || !compile(t)) return 0;
+    if (!may || !gpu_tiles_compile(t)) return 0;
     wb__mutex_lock(&d->lock);
     const int best = wb__gpu_fastest(d, &t->c);
     wb__mutex_unlock(&d->lock);
@@ -117,16 +117,16 @@ static int choose(trial *t)
 /* Returns the tile that is the fastest for a step; 0: that of wb__gpu_step's estimate. */
 static int best_of(wb__gpu_device *d, const wb__step *step, int n)
 {
-    trial *t = wb__alloc_zero(1, sizeof *t);
+    gpu_tiles_trial *t = wb__alloc_zero(1, sizeof *t);
     if (!t) return 0;
     t->d = d;
     t->step = *step;
-    t->c = (wb__gpu_candidates){.library = "Weber", .run = try_one, .ctx = t};
+    t->c = (wb__gpu_candidates){.library = "Weber", .run = gpu_tiles_try_one, .ctx = t};
     for (int i = 0; i < step->n_views; i++) {
         t->step.views[i].buffer = i;
         t->step.views[i].offset %= 64;          /* keeps the alignment */
     }
-    const int best = list(t, n) ? choose(t) : 0;
+    const int best = gpu_tiles_list(t, n) ? gpu_tiles_choose(t) : 0;
     for (int i = 0; i < n; i++) {
         wb__gpu_kernel_free(d, t->kernel[i]);
         wb__gpu_work_free(t->work[i]);
@@ -140,7 +140,8 @@ void wb__gpu_choose_tile(wb__gpu_device *d, const wb__step *step, wb__gpu_work *
     wb__gpu_target target = d->target;
     wb__gpu_work *other = NULL;
     const int n = WB__MIN((*work)->tiles, WB__GPU_CANDIDATES);
-    if (n < 2 || step->deterministic || !fits_scratch(step) || !is_worth_timing(d, step)) return;
+    if (n < 2 || step->deterministic || !fits_scratch(step) || !gpu_tiles_is_worth_timing(d, step))
+        return;
     target.tile = best_of(d, step, n);
     if (target.tile && !wb__gpu_step(&target, step, &other)) {
         wb__gpu_work_free(*work);

@@ -25,7 +25,7 @@ static const float MOST_MS = 100;                       /* of a run that is repe
 static const double BYTES_A_SECOND = 2e10;              /* of one processor */
 
 /* The time in seconds from which on a problem is timed. */
-static double bound(void)
+static double timing_bound(void)
 {
     const double us = wb__environment_number("WEBER_GPU_TIMING", 50);
     return us > 0 ? us * 1e-6 : INFINITY;
@@ -38,17 +38,17 @@ bool wb__gpu_worth_timing(const wb__gpu_device *d, size_t size, bool rounded, do
     const double rate = size == 8 ? 2e11 : size == 2 ? 4e12 : rounded ? 2e12 : 4e11;
     const double processors = WB__MAX(d->target.processors, 1);
     const double seconds = WB__MAX(flop / rate, bytes / BYTES_A_SECOND) / processors;
-    return d->driver->elapsed && seconds > bound();
+    return d->driver->elapsed && seconds > timing_bound();
 }
 
 bool wb__gpu_may_time(const wb__gpu_device *d) { return d->timing_seconds < MOST_SECONDS; }
 
 /* ---- choices on disk: the fingerprints of candidates ----------------------------------------- */
 
-static const char kind[] = "algorithm";
+static const char timing_kind[] = "algorithm";
 
 /* All that a choice depends on, which the caller frees.  NULL: out of memory. */
-static char *key_of(const wb__gpu_device *d, const wb__gpu_candidates *c, size_t *bytes)
+static char *timing_key_of(const wb__gpu_device *d, const wb__gpu_candidates *c, size_t *bytes)
 {
     struct { uint64_t version; char library[32], device[sizeof d->name]; } head;
     memset(&head, 0, sizeof head);
@@ -70,19 +70,19 @@ uint64_t wb__gpu_kept(const wb__gpu_device *d, const wb__gpu_candidates *c)
 {
     size_t key_bytes = 0, bytes = 0;
     uint64_t fingerprint = 0;
-    char *key = key_of(d, c, &key_bytes);
-    void *kept = key ? wb__kernel_cache_get(kind, key, key_bytes, &bytes) : NULL;
+    char *key = timing_key_of(d, c, &key_bytes);
+    void *kept = key ? wb__kernel_cache_get(timing_kind, key, key_bytes, &bytes) : NULL;
     if (kept && bytes == sizeof fingerprint) memcpy(&fingerprint, kept, sizeof fingerprint);
     wb__free(kept);
     wb__free(key);
     return fingerprint;
 }
 
-static void keep(const wb__gpu_device *d, const wb__gpu_candidates *c, uint64_t fingerprint)
+static void timing_keep(const wb__gpu_device *d, const wb__gpu_candidates *c, uint64_t fingerprint)
 {
     size_t bytes = 0;
-    char *key = key_of(d, c, &bytes);
-    if (key) wb__kernel_cache_put(kind, key, bytes, &fingerprint, sizeof fingerprint);
+    char *key = timing_key_of(d, c, &bytes);
+    if (key) wb__kernel_cache_put(timing_kind, key, bytes, &fingerprint, sizeof fingerprint);
     wb__free(key);
 }
 
@@ -90,7 +90,7 @@ static void keep(const wb__gpu_device *d, const wb__gpu_candidates *c, uint64_t 
 
 typedef struct { const wb__gpu_candidates *c; int i, repeats; } timed;
 
-static int run(void *ctx)
+static int timing_run(void *ctx)
 {
     const timed *t = ctx;
     int code = 0;
@@ -104,10 +104,10 @@ static float time_of(wb__gpu_device *d, const wb__gpu_candidates *c, int i)
 {
     timed t = {c, i, 1};
     float ms = 0;
-    int code = d->driver->elapsed(d, run, &t, &ms);
+    int code = d->driver->elapsed(d, timing_run, &t, &ms);
     if (!code && ms < MOST_MS) {
         t.repeats = REPEATS;
-        code = d->driver->elapsed(d, run, &t, &ms);
+        code = d->driver->elapsed(d, timing_run, &t, &ms);
     }
     return code ? INFINITY : ms / (float)t.repeats;
 }
@@ -126,7 +126,7 @@ static int time_all(wb__gpu_device *d, const wb__gpu_candidates *c)
         if (ms < least) least = ms, best = i;
     }
     if (i < 2 || isinf(least)) return 0;
-    keep(d, c, c->fingerprint[best]);
+    timing_keep(d, c, c->fingerprint[best]);
     if (wb__debug("dispatch"))
         wb__log(WB_LOG_INFO, "%s:%d: %s: algorithm %d of %d takes %.1f us, the first %.1f us",
                 d->driver->backend->tag, d->base.ordinal, c->library, best + 1, c->n, 1e3 * least,
@@ -136,7 +136,7 @@ static int time_all(wb__gpu_device *d, const wb__gpu_candidates *c)
 
 /* Allocates the scratch memory and sets the addresses of its pieces, which are aligned like the
  * workspaces of plans and at least as far from each other.  0: there is not enough memory. */
-static uint64_t reserve(wb__gpu_device *d, wb__gpu_candidates *c)
+static uint64_t timing_reserve(wb__gpu_device *d, wb__gpu_candidates *c)
 {
     const wb__gpu_cache *cache = &d->cache;
     uint64_t scratch = 0;
@@ -158,7 +158,7 @@ int wb__gpu_fastest(wb__gpu_device *d, wb__gpu_candidates *c)
     const uint64_t kept = c->n > 1 ? wb__gpu_kept(d, c) : 0;
     for (int i = 0; i < c->n; i++)
         if (c->fingerprint[i] == kept) return i;
-    const uint64_t scratch = c->n > 1 && wb__gpu_may_time(d) ? reserve(d, c) : 0;
+    const uint64_t scratch = c->n > 1 && wb__gpu_may_time(d) ? timing_reserve(d, c) : 0;
     if (!scratch) return 0;
     const int best = time_all(d, c);
     d->driver->release(d, scratch);

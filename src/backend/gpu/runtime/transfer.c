@@ -28,12 +28,12 @@
 
 enum { MAX_FLUSH_INTERVAL = 16 };
 
-static int fail(wb__gpu_device *d, int code, const char *what)
+static int transfer_fail(wb__gpu_device *d, int code, const char *what)
 {
     return wb__gpu_fail(d->driver, d, code, "%s", what);
 }
 
-static int fail_bytes(wb__gpu_device *d, int code, size_t bytes)
+static int transfer_fail_bytes(wb__gpu_device *d, int code, size_t bytes)
 {
     return wb__gpu_fail(d->driver, d, code, "%zu bytes", bytes);
 }
@@ -75,7 +75,7 @@ wb__gpu_mark *wb__gpu_mark_now(wb__gpu_device *d)
     wb__gpu_mark *mark = next_mark(d);
     const int code = d->driver->record(d, WB__GPU_COMPUTE, &mark->event);
     if (code) {
-        fail(d, code, "behind what was launched");
+        transfer_fail(d, code, "behind what was launched");
         return NULL;
     }
     mark->count = d->issued;
@@ -109,7 +109,7 @@ static void update_progress(wb__gpu_device *d)
 
 /* The number of the last command so far.  A blocking transfer passes it to wb__gpu_ended
  * at its end. */
-static uint64_t begin(wb__gpu_device *d)
+static uint64_t transfer_begin(wb__gpu_device *d)
 {
     wb__mutex_lock(&d->lock);
     const uint64_t count = d->issued;
@@ -128,7 +128,7 @@ int wb__gpu_ended(wb__gpu_device *d, uint64_t count)
     if (!failed) return 0;
     static const char what[] = "a command that was enqueued earlier failed";
     wb__gpu_lose(d, failed, what);      /* its results are missing */
-    return fail(d, failed, what);
+    return transfer_fail(d, failed, what);
 }
 
 /* ---- dependencies between queues ------------------------------------------------------------- */
@@ -143,7 +143,7 @@ int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m)
     if (which + WB__GPU_MARKS <= d->uploads) which = d->uploads - WB__GPU_MARKS + 1;
     const wb__gpu_mark *mark = &d->upload[which % WB__GPU_MARKS];
     const int code = d->driver->wait_event(d, WB__GPU_COMPUTE, mark->event);
-    if (code) return fail(d, code, "for an upload");
+    if (code) return transfer_fail(d, code, "for an upload");
     d->awaited = which;
     return 0;
 }
@@ -158,7 +158,7 @@ int wb__gpu_queue_after(wb__gpu_device *d, wb__gpu_queue q, uint64_t count, cons
     }
     if (!behind && !(behind = wb__gpu_mark_now(d))) return WB_ERROR_DEVICE;
     const int code = d->driver->wait_event(d, q, behind->event);
-    return code ? fail(d, code, what) : 0;
+    return code ? transfer_fail(d, code, what) : 0;
 }
 
 /* With the lock held: makes the upload queue wait for the enqueued commands that use m. */
@@ -169,11 +169,11 @@ static int upload_after_uses(wb__gpu_device *d, const wb__gpu_memory *m)
 
 /* With the lock held: counts the commands just put on the upload queue as one upload into this
  * memory, and puts an event after them. */
-static int uploaded(wb__gpu_device *d, wb__gpu_memory *m)
+static int transfer_uploaded(wb__gpu_device *d, wb__gpu_memory *m)
 {
     wb__gpu_mark *mark = &d->upload[(d->uploads + 1) % WB__GPU_MARKS];
     const int code = d->driver->record(d, WB__GPU_UP, &mark->event);
-    if (code) return fail(d, code, "behind an upload");
+    if (code) return transfer_fail(d, code, "behind an upload");
     mark->count = m->uploaded = ++d->uploads;
     return 0;
 }
@@ -184,10 +184,11 @@ int wb__gpu_wait(const wb_device *base)
     if (!d->open) return wb__gpu_check_fork(d->driver);
     int status = wb__gpu_enter(d);
     if (status) return status;
-    const uint64_t count = begin(d);
+    const uint64_t count = transfer_begin(d);
     int code = d->staged ? d->driver->sync(d, WB__GPU_UP) : 0;
     if (!code) code = d->driver->sync(d, WB__GPU_COMPUTE);
-    status = code ? fail(d, code, "waiting for all that was launched") : wb__gpu_ended(d, count);
+    status = code ? transfer_fail(d, code, "waiting for all that was launched")
+                  : wb__gpu_ended(d, count);
     wb__gpu_leave(d);
     return status;
 }
@@ -218,7 +219,7 @@ static int wait_half(wb__gpu_device *d, wb__gpu_staging *s, int half)
 {
     if (!s->busy[half]) return 0;
     const int code = d->driver->sync_event(s->event[half]);
-    if (code) return fail(d, code, "a transfer");
+    if (code) return transfer_fail(d, code, "a transfer");
     s->busy[half] = false;
     return 0;
 }
@@ -226,12 +227,12 @@ static int wait_half(wb__gpu_device *d, wb__gpu_staging *s, int half)
 /* ---- uploads --------------------------------------------------------------------------------- */
 
 /* With the lock held: uploads one chunk from pinned memory, followed by an event. */
-static int put_piece(wb__gpu_device *d, wb__gpu_staging *s, int half, const wb__gpu_memory *m,
-                     size_t at, size_t bytes)
+static int transfer_put_piece(wb__gpu_device *d, wb__gpu_staging *s, int half,
+                              const wb__gpu_memory *m, size_t at, size_t bytes)
 {
     int code = d->driver->up(d, WB__GPU_UP, m->at, at, s->at + (size_t)half * WB__GPU_HALF, bytes,
                              false);
-    if (code) return fail_bytes(d, code, bytes);
+    if (code) return transfer_fail_bytes(d, code, bytes);
     code = d->driver->record(d, WB__GPU_UP, &s->event[half]);
     if (code) return wb__gpu_fail(d->driver, d, code, "behind %zu bytes", bytes);
     s->busy[half] = true;
@@ -251,8 +252,8 @@ static int upload_large(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const u
         memcpy(s->at + (size_t)half * WB__GPU_HALF, from + done, n);
         wb__mutex_lock(&d->lock);
         if (!done) status = upload_after_uses(d, m);
-        if (!status) status = put_piece(d, s, half, m, at + done, n);
-        if (!status && done + n == bytes) status = uploaded(d, m);
+        if (!status) status = transfer_put_piece(d, s, half, m, at + done, n);
+        if (!status && done + n == bytes) status = transfer_uploaded(d, m);
         wb__mutex_unlock(&d->lock);
         s->next = !half;
     }
@@ -267,13 +268,13 @@ static int upload_small(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const v
     const uint64_t slot = (d->uploads + 1) % WB__GPU_MARKS;
     unsigned char *piece = d->to.at + 2 * WB__GPU_HALF + slot * WB__GPU_SMALL;
     int code = d->upload[slot].count ? d->driver->sync_event(d->upload[slot].event) : 0;
-    if (code) return fail(d, code, "an upload");
+    if (code) return transfer_fail(d, code, "an upload");
     memcpy(piece, from, bytes);
     wb__mutex_lock(&d->lock);
     int status = upload_after_uses(d, m);
     if (!status && (code = d->driver->up(d, WB__GPU_UP, m->at, at, piece, bytes, false)))
-        status = fail_bytes(d, code, bytes);
-    if (!status) status = uploaded(d, m);
+        status = transfer_fail_bytes(d, code, bytes);
+    if (!status) status = transfer_uploaded(d, m);
     wb__mutex_unlock(&d->lock);
     return status;
 }
@@ -301,11 +302,11 @@ static int upload_direct(wb__gpu_device *d, const wb__gpu_memory *m, size_t at, 
     const uint64_t count = d->issued;
     wb__mutex_unlock(&d->lock);
     const int code = d->driver->up(d, queue, m->at, at, from, bytes, true);
-    if (code) return fail_bytes(d, code, bytes);
+    if (code) return transfer_fail_bytes(d, code, bytes);
     return queue == WB__GPU_COMPUTE ? wb__gpu_ended(d, count) : 0;
 }
 
-static int check_place(wb__gpu_device *d, const wb__gpu_memory *m, size_t at, size_t bytes)
+static int transfer_check_place(wb__gpu_device *d, const wb__gpu_memory *m, size_t at, size_t bytes)
 {
     if (wb__likely(at <= m->bytes && bytes <= m->bytes - at)) return 0;
     return wb__fail(WB_ERROR_INTERNAL, "%s:%d: %zu bytes at %zu of a block of %zu",
@@ -316,7 +317,7 @@ int wb__gpu_upload(const wb_device *base, void *to, size_t at, const void *from,
 {
     wb__gpu_device *d = base->state;
     if (!bytes) return 0;
-    if (check_place(d, to, at, bytes)) return WB_ERROR_INTERNAL;
+    if (transfer_check_place(d, to, at, bytes)) return WB_ERROR_INTERNAL;
     int status = wb__gpu_enter(d);
     if (status) return status;
     status = d->staged ? upload_staged(d, to, at, from, bytes)
@@ -339,7 +340,7 @@ static int download_queue(wb__gpu_device *d, wb__gpu_memory *m, size_t bytes, wb
     } else if (!status) {
         const wb__gpu_mark *mark = wb__gpu_mark_now(d);
         const int code = mark ? d->driver->wait_event(d, WB__GPU_DOWN, mark->event) : 0;
-        status = code ? fail(d, code, "before a download") : mark ? 0 : WB_ERROR_DEVICE;
+        status = code ? transfer_fail(d, code, "before a download") : mark ? 0 : WB_ERROR_DEVICE;
     }
     wb__mutex_unlock(&d->lock);
     return status;
@@ -350,7 +351,7 @@ static int get_piece(wb__gpu_device *d, wb__gpu_staging *s, int half, const wb__
 {
     int code = d->driver->down(d, queue, s->at + (size_t)half * WB__GPU_HALF, m->at, at, bytes,
                                false);
-    if (code) return fail_bytes(d, code, bytes);
+    if (code) return transfer_fail_bytes(d, code, bytes);
     code = d->driver->record(d, queue, &s->event[half]);
     if (!code) {
         s->busy[half] = true;
@@ -395,15 +396,15 @@ int wb__gpu_download(const wb_device *base, void *to, const void *from, size_t a
     wb__gpu_memory *m = (wb__gpu_memory *)from;
     int status = 0, code = 0;
     if (!bytes) return 0;
-    if (check_place(d, m, at, bytes)) return WB_ERROR_INTERNAL;
+    if (transfer_check_place(d, m, at, bytes)) return WB_ERROR_INTERNAL;
     if ((status = wb__gpu_enter(d))) return status;
-    const uint64_t count = begin(d);
+    const uint64_t count = transfer_begin(d);
     if (d->staged) {
         wb__mutex_lock(&d->from.lock);
         status = download_staged(d, to, m, at, bytes);
         wb__mutex_unlock(&d->from.lock);
     } else if ((code = d->driver->down(d, WB__GPU_COMPUTE, to, m->at, at, bytes, true))) {
-        status = fail_bytes(d, code, bytes);
+        status = transfer_fail_bytes(d, code, bytes);
     }
     if (!status) status = wb__gpu_ended(d, count);
     wb__gpu_leave(d);
@@ -417,13 +418,13 @@ int wb__gpu_upload_pinned(const wb_device *base, void *to, size_t at, wb__gpu_st
 {
     wb__gpu_device *d = base->state;
     if (!bytes) return 0;
-    if (check_place(d, to, at, bytes)) return WB_ERROR_INTERNAL;
+    if (transfer_check_place(d, to, at, bytes)) return WB_ERROR_INTERNAL;
     int status = wb__gpu_enter(d);
     if (status) return status;
     wb__mutex_lock(&d->lock);
     status = upload_after_uses(d, to);
-    if (!status) status = put_piece(d, s, 0, to, at, bytes);
-    if (!status) status = uploaded(d, to);
+    if (!status) status = transfer_put_piece(d, s, 0, to, at, bytes);
+    if (!status) status = transfer_uploaded(d, to);
     wb__mutex_unlock(&d->lock);
     if (status) d->driver->sync(d, WB__GPU_UP);
     wb__gpu_leave(d);
@@ -437,14 +438,14 @@ int wb__gpu_download_pinned(const wb_device *base, wb__gpu_staging *s, const voi
     wb__gpu_memory *m = (wb__gpu_memory *)from;
     wb__gpu_queue queue = WB__GPU_COMPUTE;
     if (!bytes) return 0;
-    if (check_place(d, m, at, bytes)) return WB_ERROR_INTERNAL;
+    if (transfer_check_place(d, m, at, bytes)) return WB_ERROR_INTERNAL;
     int status = wb__gpu_enter(d);
     if (status) return status;
-    const uint64_t count = begin(d);
+    const uint64_t count = transfer_begin(d);
     status = wait_half(d, s, 0);
     if (!status) status = download_queue(d, m, bytes, &queue);
     const int code = status ? 0 : d->driver->down(d, queue, s->at, m->at, at, bytes, true);
-    if (code) status = fail_bytes(d, code, bytes);
+    if (code) status = transfer_fail_bytes(d, code, bytes);
     if (!status) status = wb__gpu_ended(d, count);
     wb__gpu_leave(d);
     return status;
@@ -457,9 +458,9 @@ int wb__gpu_map(const wb_device *base, const void *memory, const void **at)
     if (!d->driver->contents || d->staged) return WB_ERROR_UNSUPPORTED;
     int status = wb__gpu_enter(d);
     if (status) return status;
-    const uint64_t count = begin(d);
+    const uint64_t count = transfer_begin(d);
     const int code = d->driver->sync(d, WB__GPU_COMPUTE);
-    status = code ? fail(d, code, "before reading") : wb__gpu_ended(d, count);
+    status = code ? transfer_fail(d, code, "before reading") : wb__gpu_ended(d, count);
     *at = status ? NULL : d->driver->contents(m->at);
     wb__gpu_leave(d);
     return status;
@@ -478,7 +479,7 @@ static int copy_within(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
     if (!status) {
         void **event = wb__gpu_next_event(d);
         const int code = d->driver->copy(d, to->at, to_at, d, from->at, from_at, bytes, event);
-        if (code) status = fail_bytes(d, code, bytes);
+        if (code) status = transfer_fail_bytes(d, code, bytes);
         else wb__gpu_issued(d, event);
     }
     wb__mutex_unlock(&d->lock);
@@ -492,7 +493,7 @@ static int event_of(wb__gpu_device *d, void **event)
 {
     int code = d->driver->new_event ? d->driver->new_event(event) : 0;
     if (!code) code = d->driver->record(d, WB__GPU_COMPUTE, event);
-    return code ? fail(d, code, "behind what was launched") : 0;
+    return code ? transfer_fail(d, code, "behind what was launched") : 0;
 }
 
 static int await_other(wb__gpu_device *d, const wb__gpu_device *other, void *event)
@@ -565,7 +566,8 @@ int wb__gpu_copy(const wb_device *base, void *to, size_t to_at, const wb_device 
     wb__gpu_memory *m = (wb__gpu_memory *)from;
     if (d->driver->reaches && !d->driver->reaches(d, source)) return WB_ERROR_UNSUPPORTED;
     if (!bytes) return 0;
-    if (check_place(d, to, to_at, bytes) || check_place(source, m, from_at, bytes))
+    if (transfer_check_place(d, to, to_at, bytes) ||
+        transfer_check_place(source, m, from_at, bytes))
         return WB_ERROR_INTERNAL;
     return d == source ? copy_within(d, to, to_at, m, from_at, bytes)
                        : copy_across(d, to, to_at, source, m, from_at, bytes);

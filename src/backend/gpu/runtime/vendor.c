@@ -11,7 +11,7 @@
 
 /* With l->lock held: opens the next suitable version, and fills the function table.  false: there
  * is none, l->reason is set, and the table is unchanged. */
-static bool open_next(wb__gpu_vendor *l)
+static bool vendor_open_next(wb__gpu_vendor *l)
 {
     char message[400];
     void *file, *found[WB__GPU_MAX_FUNCTIONS];
@@ -37,7 +37,7 @@ bool wb__gpu_vendor_works(wb__gpu_vendor *l)
         return false;
     }
     wb__mutex_lock(&l->lock);
-    if (!l->searched) l->works = open_next(l);
+    if (!l->searched) l->works = vendor_open_next(l);
     l->searched = true;
     wb__mutex_unlock(&l->lock);
     if (!l->works)
@@ -80,12 +80,12 @@ void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int s
 
 /* Creates a handle.  If this fails, the next version of the library is tried, unless memory is
  * exhausted or some device has a handle.  Returns 0, or the first version's status. */
-static int create(wb__gpu_vendor *l, void **handle)
+static int vendor_create(wb__gpu_vendor *l, void **handle)
 {
     wb__mutex_lock(&l->lock);
     const int first = l->create(handle);
     int status = first;
-    while (status && !l->is_memory(status) && !l->version_fixed && open_next(l))
+    while (status && !l->is_memory(status) && !l->version_fixed && vendor_open_next(l))
         status = l->create(handle);
     l->version_fixed |= !status;
     wb__mutex_unlock(&l->lock);
@@ -94,12 +94,12 @@ static int create(wb__gpu_vendor *l, void **handle)
 
 /* The device's handle and entries of the library, created at the first use.  If no handle can be
  * created, this is remembered, and logged once.  NULL: out of memory. */
-static wb__gpu_vendor_state *state_of(wb__gpu_device *d, wb__gpu_vendor *l)
+static wb__gpu_vendor_state *vendor_state_of(wb__gpu_device *d, wb__gpu_vendor *l)
 {
     wb__gpu_vendor_state *s = d->vendor_states;
     while (s && s->library != l) s = s->next;
     if (s || !(s = wb__alloc_zero(1, sizeof *s))) return s;
-    const int status = create(l, &s->handle);
+    const int status = vendor_create(l, &s->handle);
     if (status) {
         s->handle = NULL;
         if (!atomic_exchange(&l->warned, true))
@@ -114,12 +114,12 @@ static wb__gpu_vendor_state *state_of(wb__gpu_device *d, wb__gpu_vendor *l)
 
 void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l)
 {
-    const wb__gpu_vendor_state *s = state_of(d, l);
+    const wb__gpu_vendor_state *s = vendor_state_of(d, l);
     if (!s) wb_clear_error();
     return s ? s->handle : NULL;
 }
 
-static void drop(wb__gpu_vendor_state *s, wb__gpu_entry **at)
+static void vendor_drop(wb__gpu_vendor_state *s, wb__gpu_entry **at)
 {
     wb__gpu_entry *e = *at;
     *at = e->next;
@@ -133,7 +133,7 @@ void wb__gpu_vendors_close(wb__gpu_device *d)
     while (d->vendor_states) {
         wb__gpu_vendor_state *s = d->vendor_states;
         d->vendor_states = s->next;
-        while (s->first) drop(s, &s->first);
+        while (s->first) vendor_drop(s, &s->first);
         if (s->handle && s->library->destroy) s->library->destroy(s->handle);
         wb__free(s);
     }
@@ -144,20 +144,20 @@ void wb__gpu_vendors_close(wb__gpu_device *d)
 enum { MAX_ENTRIES = 512 };
 
 /* If the list is full, frees the oldest entry that has no users and was not refused. */
-static void drop_oldest(wb__gpu_vendor_state *s)
+static void vendor_drop_oldest(wb__gpu_vendor_state *s)
 {
     wb__gpu_entry **oldest = NULL;
     for (wb__gpu_entry **at = &s->first; *at && s->n >= MAX_ENTRIES; at = &(*at)->next)
         if (!(*at)->holders && !(*at)->refused) oldest = at;
-    if (oldest) drop(s, oldest);
+    if (oldest) vendor_drop(s, oldest);
 }
 
-static wb__gpu_entry *find(wb__gpu_device *d, wb__gpu_vendor_state *s, const void *problem)
+static wb__gpu_entry *vendor_find(wb__gpu_device *d, wb__gpu_vendor_state *s, const void *problem)
 {
     const wb__gpu_vendor *l = s->library;
     for (wb__gpu_entry *e = s->first; e; e = e->next)
         if (!memcmp(e + 1, problem, l->problem_bytes)) return e;
-    drop_oldest(s);
+    vendor_drop_oldest(s);
     wb__gpu_entry *e = wb__alloc_zero(1, l->entry_bytes);
     if (!e) return NULL;
     memcpy(e + 1, problem, l->problem_bytes);
@@ -173,8 +173,8 @@ static wb__gpu_entry *find(wb__gpu_device *d, wb__gpu_vendor_state *s, const voi
 wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void *problem,
                                 const char **reason, int *error)
 {
-    wb__gpu_vendor_state *s = state_of(d, l);
-    wb__gpu_entry *e = s && s->handle ? find(d, s, problem) : NULL;
+    wb__gpu_vendor_state *s = vendor_state_of(d, l);
+    wb__gpu_entry *e = s && s->handle ? vendor_find(d, s, problem) : NULL;
     *error = WB_ERROR_UNSUPPORTED;
     if (e && e->found && !e->refused) *error = 0;
     else if (e) *reason = l->reasons[e->refused ? WB__GPU_REFUSED : WB__GPU_NOTHING];
@@ -187,7 +187,7 @@ int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e
                           const char *call)
 {
     char message[600];
-    bool *refusal_logged = &state_of(d, l)->refusal_logged;
+    bool *refusal_logged = &vendor_state_of(d, l)->refusal_logged;
     wb__gpu_vendor_fail(d, l, status, call);
     snprintf(message, sizeof message, "%s", wb_error());
     const int code = d->recording ? 0 : d->driver->sync(d, WB__GPU_COMPUTE);
