@@ -13,6 +13,9 @@
   systems     only src/base/os* includes the headers of an operating system, and names its errors
   locks       locks, and functions that run once, are those of base/mutex.h, which fork knows
   memory      host memory comes from wb__alloc and the functions beside it
+  statics     two sources of src/ do not define the same static name: function, variable, type,
+              constant or macro; macros that the file undefines, and those in front of an include,
+              which are its parameters, do not count
   edges       a public function that calls one with WB__EDGE, in whatever function of the library,
               has it too
   environment only environment.c reads variables, so that a program with more rights than its
@@ -103,6 +106,12 @@ ERROR_LINE = re.compile(r"^#error .*", re.M)     # it may name what it refuses
 FUNCTION = re.compile(
     r"^(?![\s#}]|typedef|struct|enum)[^\n;{}=]*?\(?\b(\w+)\)?\([^;{}]*\)\s*\n?\{.*?^\}"
     r"|^(?![\s#}]|typedef)[^\n;{}=]*?\b(\w+)\([^;{}\n]*\) \{[^\n]*\}$", re.M | re.S)
+# What a source defines for itself, at the begin of a line: a static function or variable, the name
+# of a type behind its members or at the end of its line, a list of constants, a macro.
+STATIC = re.compile(
+    r"^(?:static|WB__INLINE)\b[^\n;={}]*?\b(?!struct\b|__att)(\w+)\s*(?=\((?!\*)|[\[;={])"
+    r"|^(?:static|typedef)\b[^\n;]*?\(\*(?:const )?(\w+)|^typedef\b[^\n]*?\b(\w+);$"
+    r"|^\} (\w+)(?=;$|\[| =)|^enum \w*\s*\{([^}]*)\}|^#define (\w+)", re.M)
 # These only close, so that they throw nothing (weber/cxx.h).
 NO_EDGES = ("wb_loader_stop",)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
@@ -375,6 +384,27 @@ class Lint:
             if test != "all" and not re.search(IS_TEST.format(re.escape(test)), text):
                 self.report(GUIDES, line, "tests", f"{programs} has no test {test}")
 
+    def statics(self):
+        """Static names that two sources, or a source and a header, define."""
+        files = [name for name in self.files if re.match(r"src/(?!cli/new/).*\.[ch]$", name)]
+        code = {name: without_comments(self.read(name)) for name in files}
+        plain = {name for name in self.files if name.startswith("src/") and
+                 not re.search(r"^#ifndef \w+_H$", code.get(name, ""), re.M)}
+        owners = {}
+        for name in files:
+            if name in plain and name.endswith(".h"):
+                continue
+            given = set(re.findall(r"^#undef (\w+)", code[name], re.M))
+            for _, match in self.each_match(name, self.read(name), INCLUDE):
+                if f"src/{match.group(1)}" in plain:
+                    given |= set(re.findall(r"\w+", self.read(f"src/{match.group(1)}")))
+            for line, match in self.each_match(name, code[name], STATIC):
+                words = re.findall(r"(?:^|,)\s*(\w+)", match.group(match.lastindex))
+                for word in words if not words[0].startswith("wb__") else ():
+                    other = name if word in given else owners.setdefault(word, name)
+                    if other != name and not (name + other).count(".h") > 1:
+                        self.report(name, line, "statics", f"{other} also defines {word}")
+
     def edges(self):
         """Public functions without WB__EDGE from which one with it can be reached."""
         bodies = {}                     # by file and name; those of the library also by "" and name
@@ -528,6 +558,7 @@ class Lint:
         self.names()
         self.twins()
         self.edges()
+        self.statics()
         self.minimal()
         if not fast:
             self.headers()

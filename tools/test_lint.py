@@ -16,7 +16,15 @@ CLEAN = {
                         'void wb__free(void *p) { free(p); }\n',
     "src/engine/run.c": '#include "base/base.h"\n'
                         'void wb__run(void *p) { wb__free(p); }    /* not free(p) */\n',
-    "src/nn/dense.c": '#include "engine/run.h"\n',
+    "src/nn/dense.c": '#include "engine/run.h"\n'
+                      "enum { LEAST = 2, MOST };\n#define TWICE(x) 2 * (x)\ntypedef int pair;\n"
+                      "static const int *const table[2];\nstatic int find(void)\n{\n}\n"
+                      "typedef struct {\n    int n;\n} list;\n",
+    # names that the file undefines, gives to an included text, has in a function, or shares
+    "src/nn/rows.def": "LEAST(MOST)\n",
+    "src/nn/norm.c": '#define TWICE(x) x\n#undef TWICE\n#define LEAST(x) x\n'
+                     '#include "nn/rows.def"\n'
+                     "int wb__n(int find)\n{\n    static int table;\n    return find;\n}\n",
     "src/cli/main.c": "int main(void) { exit(0); }\n",
     "CMakeLists.txt": "project(x)\n",
     # banned words outside of comments and docstrings
@@ -79,6 +87,14 @@ PLANTED = [     # the fault, the file, its text, the rule that must report it
     ("a tab in a script", "tests/tab.sh", "\ttrue\n", "size"),
     ("malloc", "src/engine/heap.c", "void *wb__p(void) { return malloc(4); }\n", "memory"),
     ("free", "src/data/heap.c", "void wb__p(void *p) { free(p); }\n", "memory"),
+    *((f"a {what} of another source", "src/nn/other.c", text, "statics") for what, text in (
+        ("function", "static inline void find(int x) { }\n"), ("type", "} list;\n"),
+        ("type without members", "typedef float pair;\n"), ("macro", "#define TWICE 2\n"),
+        ("variable", "static char table[] = {0};\n"),
+        ("constant", "enum {\n    A,\n    MOST\n};\n"),
+        ("pointer to a function", "static int (*find)(void);\n"))),
+    ("a static function that a header defines too", "src/nn/norm.h",
+     "#ifndef NORM_H\n#define NORM_H\nstatic int find(void);\n#endif\n", "statics"),
     ("an edge that is none", "src/nn/edge.c",
      "int wb_two(void)\n{\n    return wb__two();\n}\n"
      "int wb__two(void)\n{\n    return wb_three();\n}\n"
