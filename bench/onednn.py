@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Compares steps with oneDNN and without it (WEBER_ONEDNN=0), by one build: what the calls of oneDNN
-win.
+"""Compares steps with oneDNN and without it (WEBER_ONEDNN=0), by one build: what its calls win.
 
   bench/onednn.py BUILD [--only W1,G2] [--dtypes f32,bf16] [--threads 1,2] [--pairs 5] [-o FILE]
 
-BUILD is a build folder with bench/weber_bench.  Both sides run in turn, --pairs times; a row has the
-medians of both (ms, the 10th percentile of the steps of a run) and the median of the ratios.  G1 and
-G2 run with the smaller sizes of SIZES, since a step of theirs takes half a minute on two cores."""
+BUILD is a build folder with bench/weber_bench.  Both sides run in turn, --pairs times; a row has
+the medians of both (ms, the 10th percentile of the steps of a run) and the median of the ratios.
+G1 and G2 have the smaller sizes of SIZES, since their steps take half a minute on two cores."""
 import argparse
 import json
 import os

@@ -249,18 +249,18 @@ int wb__evaluate_overgrown(wb__thread *t)
 
 /* ---- slices of tensors that are not evaluated ------------------------------------------------ */
 
-enum { LARGE = 1 << 24 };               /* elements of a tensor that may be too large to evaluate */
+enum { AUTOMATIC_LARGE = 1 << 24 };     /* elements of a tensor that may be too large to evaluate */
 
 /* Returns the tensor that is not evaluated, and of which the requested tensor x is a view with a
- * slice; NULL: there is none, it is LARGE, or it is a write that a later one replaces. */
-static wb_tensor *sliced(wb_tensor *x)
+ * slice; NULL: there is none, it is AUTOMATIC_LARGE, or it is a write that a later one replaces. */
+static wb_tensor *automatic_sliced(wb_tensor *x)
 {
     bool slice = false;
     for (; !wb__is_leaf(x) && wb__is_view_op((wb__op)x->op); x = x->in[0])
         slice |= x->op == WB__OP_slice;
     if (!slice || wb__is_leaf(x) || !x->device) return NULL;
     const bool replaced = x->flags & WB__PENDING && !(x->variable && x->variable->current == x);
-    return replaced || (x->size > LARGE && !(x->flags & WB__PENDING)) ? NULL : x;
+    return replaced || (x->size > AUTOMATIC_LARGE && !(x->flags & WB__PENDING)) ? NULL : x;
 }
 
 /* The start of such a slice is part of the plan.  So a program that reads slices of y in a loop
@@ -272,13 +272,13 @@ int wb__evaluate_sliced(int n, wb_tensor *const *tensors)
     wb_tensor *few[8], **all = few;
     bool any = false;
     for (int i = 0; i < n && !any; i++) {
-        const wb_tensor *y = sliced(tensors[i]);
+        const wb_tensor *y = automatic_sliced(tensors[i]);
         any = y && y->flags & (WB__PENDING | WB__SLICED);
     }
     if (any && n > (int)WB__COUNT(few) && !(all = wb__alloc((size_t)n * sizeof *all)))
         return WB_ERROR_MEMORY;
     for (int i = 0; i < n; i++) {
-        wb_tensor *y = sliced(tensors[i]);
+        wb_tensor *y = automatic_sliced(tensors[i]);
         if (any) all[i] = y && y->flags & (WB__PENDING | WB__SLICED) ? y : tensors[i];
         else if (y) y->flags |= WB__SLICED;
     }

@@ -276,19 +276,19 @@ static wb_schedule *schedule_with_steps(wb_schedule *s, int n, const int64_t *st
 /* ---- making schedules ------------------------------------------------------------------------ */
 
 #define SCHEDULE(kind, ...) schedule_make(&(kind), (double[SCHEDULE_NUMBERS]){__VA_ARGS__}, 0, NULL)
-#define MAKER(kind, parameters, ...) \
+#define SCHEDULE_MAKER(kind, parameters, ...) \
     wb_schedule *wb_Schedule##kind parameters { return SCHEDULE(kind, __VA_ARGS__); }
-MAKER(Constant, (double a), a)
-MAKER(Exp, (double a, double b), a, b)
-MAKER(Poly, (double a, double b, double c), a, b, c)
-MAKER(Inv, (double a, double b, double c), a, b, c)
-MAKER(Triangle, (double a, double b, double c), a, b, c)
-MAKER(TriangleDecay2, (double a, double b, double c), a, b, c)
-MAKER(TriangleExp, (double a, double b, double c, double d), a, b, c, d)
-MAKER(Sin, (double a, double b, double c), a, b, c)
-MAKER(SinDecay2, (double a, double b, double c), a, b, c)
-MAKER(SinExp, (double a, double b, double c, double d), a, b, c, d)
-MAKER(Warmup, (double a, double b, double c), a, b, c)
+SCHEDULE_MAKER(Constant, (double a), a)
+SCHEDULE_MAKER(Exp, (double a, double b), a, b)
+SCHEDULE_MAKER(Poly, (double a, double b, double c), a, b, c)
+SCHEDULE_MAKER(Inv, (double a, double b, double c), a, b, c)
+SCHEDULE_MAKER(Triangle, (double a, double b, double c), a, b, c)
+SCHEDULE_MAKER(TriangleDecay2, (double a, double b, double c), a, b, c)
+SCHEDULE_MAKER(TriangleExp, (double a, double b, double c, double d), a, b, c, d)
+SCHEDULE_MAKER(Sin, (double a, double b, double c), a, b, c)
+SCHEDULE_MAKER(SinDecay2, (double a, double b, double c), a, b, c)
+SCHEDULE_MAKER(SinExp, (double a, double b, double c, double d), a, b, c, d)
+SCHEDULE_MAKER(Warmup, (double a, double b, double c), a, b, c)
 
 wb_schedule *wb_ScheduleCosAnneal_with(double a, double b, double period,
                                        const wb_ScheduleCosAnneal_options *given)

@@ -24,6 +24,8 @@ static void *hip_pointer(uint64_t at) { return (void *)(uintptr_t)at; }
 #define API_MOST_ITEMS HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 #define API_BEFORE_DROP() API_WAIT((int)hip.DeviceSynchronize())    /* before ROCm 6.2 HIP itself
                                                                        does not wait */
+#define API_ENTER hip_enter
+#define API_LEAVE hip_leave
 #define API_WAIT(call) (wb__nccl_wait_begins(), wb__nccl_wait_ends(call, hipErrorLaunchFailure))
 #define API_ALLOW_LOCAL(d, function) 0          /* a launch may have all that a group can */
 #define API_INSTANTIATE(made, graph) CALL(GraphInstantiate, (made), (graph), NULL, NULL, 0)

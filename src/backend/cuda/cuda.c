@@ -29,6 +29,8 @@
 #define API_OPENED(d) ((d)->gpu.allocates_in_order ? cuda_make_pool(d) : 0)
 #define API_CLOSING(d) cuda_drop_pool(d)
 #define API_END(d) cuda_give_up(d)
+#define API_ENTER cuda_enter
+#define API_LEAVE cuda_leave
 #define API_WAIT(call) (wb__nccl_wait_begins(), wb__nccl_wait_ends(call, CUDA_ERROR_LAUNCH_FAILED))
 #define API_ALLOW_LOCAL(d, function) allow_local(d, function)
 #define API_INSTANTIATE(made, graph) CALL(GraphInstantiateWithFlags, (made), (graph), 0)

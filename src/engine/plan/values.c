@@ -127,13 +127,13 @@ static const struct {
     /* sum of the rows of a matrix -> sum of a reshape of it, if others read this reshape alone */
     {"sums in a shape", JOIN, WB__OP_sum, sum_in_shape},
 };
-enum { RULES = WB__COUNT(values_rules) };
+enum { VALUES_RULES = WB__COUNT(values_rules) };
 
 static int values_rewrite(values_change what, const wb__rewrite *w, int i)
 {
     const wb__value *v = &w->from->value[i];
     int few[8], *in = few, made = -1;
-    for (int k = 0; k < RULES && made < 0; k++) {
+    for (int k = 0; k < VALUES_RULES && made < 0; k++) {
         if (values_rules[k].when != what || values_rules[k].op != (wb__op)v->op) continue;
         made = values_rules[k].make(w, i);
         w->applied[k] += made >= 0;
@@ -183,7 +183,7 @@ static bool values_rebuild(const wb__attempt *a, wb__values *s, values_change wh
 static void print_rules(const int *applied)
 {
     wb__text t = {0};
-    for (int k = 0; k < RULES; k++)
+    for (int k = 0; k < VALUES_RULES; k++)
         wb__text_add(&t, "%s %s %d", k ? "," : "", values_rules[k].name, applied[k]);
     wb__log(WB_LOG_DEBUG, "rules:%s", t.text ? t.text : "");
     wb__free(t.text);
@@ -290,7 +290,7 @@ void wb__values_free(wb__values *s)
 bool wb__values_make(const wb__attempt *a, wb__values *s)
 {
     bool more = true;
-    int applied[RULES] = {0};
+    int applied[VALUES_RULES] = {0};
     if (!wb__import(a, s)) return false;
     for (int pass = 0; pass < 4 && more; pass++)
         if (!values_rebuild(a, s, PUSH, applied, &more)) return false;

@@ -113,8 +113,8 @@ static const wb__onnx_attr *attribute_of(const wb__onnx_node *n, const char *nam
 }
 
 /* Checks the type of an attribute, and its word. */
-static int check_value(const wb__onnx_model *m, const wb__onnx_node *n, const wb__onnx_attr *a,
-                       const wb__onnx_attr_row *row)
+static int forms_check_value(const wb__onnx_model *m, const wb__onnx_node *n,
+                             const wb__onnx_attr *a, const wb__onnx_attr_row *row)
 {
     char known[160];
     if (a->type != row->type)
@@ -141,7 +141,7 @@ static int check_given(const wb__onnx_model *m, const wb__onnx_node *n)
                 m, n, row ? WB__MAX(row->from, n->operator->ports[0].since) : 0,
                 "has the attribute '%.100s', which %s of opset %lld does not have", a->name, n->op,
                 (long long)n->opset);
-        status = check_value(m, n, a, row);
+        status = forms_check_value(m, n, a, row);
     }
     return status;
 }

@@ -54,14 +54,14 @@ static wb_tensor *angle(wb_tensor *x)
 }
 
 /* Beyond it 1 + x^2 is x^2, also in f64. */
-#define LARGE 1e8
+#define ONNX_LARGE 1e8
 
-/* log(2 x) for x > LARGE, else f(x).  Each branch gets an x at which it and its gradient are
+/* log(2 x) for x > ONNX_LARGE, else f(x).  Each branch gets an x at which it and its gradient are
  * finite. */
 static wb_tensor *or_log(wb_tensor *x, wb_tensor *(*f)(wb_tensor *))
 {
-    wb_tensor *large = wb_add(wb_log(wb_maximum(x, number(LARGE))), number(LN2));
-    return wb_where(wb_gt(x, number(LARGE)), large, f(wb_minimum(x, number(LARGE))));
+    wb_tensor *large = wb_add(wb_log(wb_maximum(x, number(ONNX_LARGE))), number(LN2));
+    return wb_where(wb_gt(x, number(ONNX_LARGE)), large, f(wb_minimum(x, number(ONNX_LARGE))));
 }
 
 /* log(x + sqrt(1 + x^2)) for x >= 0, accurate near 0. */

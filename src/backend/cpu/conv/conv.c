@@ -319,10 +319,10 @@ static int conv_by_patches(const wb__conv_desc *d, wb__cpu_op **op, const char *
     return 0;
 }
 
-static bool always(const wb__conv_desc *d) { return d != NULL; }
+static bool conv_always(const wb__conv_desc *d) { return d != NULL; }
 /* The gradient of the input, with an activation or a bias behind it: what a transposed convolution
  * is. */
-static bool has_epilogue(const wb__conv_desc *d)
+static bool conv_has_epilogue(const wb__conv_desc *d)
 {
     return d->kind == WB__CONV_GRAD_INPUT && (d->has_bias || d->act);
 }
@@ -330,15 +330,15 @@ static bool has_epilogue(const wb__conv_desc *d)
  * microseconds: forward 138 by `direct` and 303 by oneDNN for 1 input and 6 output channels, 136
  * and 150 for 6 and 16; the gradient of the first weights 158 and 270, that of the 6 channels 224
  * by `strips` and 450). */
-static bool thin_forward(const wb__conv_desc *d)
+static bool conv_thin_forward(const wb__conv_desc *d)
 {
     return d->kind == WB__CONV_FORWARD && d->c <= 8 && d->k <= 16;
 }
-static bool thin_input(const wb__conv_desc *d)
+static bool conv_thin_input(const wb__conv_desc *d)
 {
     return d->kind == WB__CONV_GRAD_INPUT && d->c <= 8 && d->kw > 1;
 }
-static bool thin_weight(const wb__conv_desc *d)
+static bool conv_thin_weight(const wb__conv_desc *d)
 {
     return d->kind == WB__CONV_GRAD_WEIGHT && d->c == 1 && d->k <= 8 && d->stride[1] == 1;
 }
@@ -347,19 +347,19 @@ static bool thin_weight(const wb__conv_desc *d)
  * that suits and makes an operation. */
 static const struct {
     bool (*suits)(const wb__conv_desc *d);
-    /* *op stays NULL: it does not compute this one, and *reason may say why not. */
+    /* *op stays NULL: it does not compute this one, and *reason is why not, or NULL. */
     int (*make)(const wb__conv_desc *d, wb__cpu_op **op, const char **reason);
     const char *why;                    /* why no library computes it, or NULL */
-} ways[] = {
-    {always, wb__winograd_conv, NULL},
-    {has_epilogue, wb__conv_epilogue, NULL},
-    {thin_forward, wb__direct_conv, "our own kernel is faster for thin channels"},
-    {thin_input, wb__strips_conv, "our own kernel is faster for thin channels"},
-    {thin_weight, wb__direct_conv, "our own kernel is faster for thin channels"},
-    {always, wb__dnnl_conv, NULL},
-    {always, wb__direct_conv, NULL},
-    {always, wb__strips_conv, NULL},
-    {always, conv_by_patches, NULL},
+} conv_ways[] = {
+    {conv_always, wb__winograd_conv, NULL},
+    {conv_has_epilogue, wb__conv_epilogue, NULL},
+    {conv_thin_forward, wb__direct_conv, "our own kernel is faster for thin channels"},
+    {conv_thin_input, wb__strips_conv, "our own kernel is faster for thin channels"},
+    {conv_thin_weight, wb__direct_conv, "our own kernel is faster for thin channels"},
+    {conv_always, wb__dnnl_conv, NULL},
+    {conv_always, wb__direct_conv, NULL},
+    {conv_always, wb__strips_conv, NULL},
+    {conv_always, conv_by_patches, NULL},
 };
 
 int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
@@ -367,10 +367,11 @@ int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
     const char *reason = NULL;
     int error = 0;
     *op = NULL;
-    for (size_t i = 0; i < WB__COUNT(ways) && !error && !*op; i++) {
+    for (size_t i = 0; i < WB__COUNT(conv_ways) && !error && !*op; i++) {
         const char *refusal = NULL;
-        if (ways[i].suits(d)) error = ways[i].make(d, op, &refusal);
-        if (*op ? ways[i].why != NULL : refusal != NULL) reason = *op ? ways[i].why : refusal;
+        if (conv_ways[i].suits(d)) error = conv_ways[i].make(d, op, &refusal);
+        const char *why = *op ? conv_ways[i].why : refusal;
+        if (why) reason = why;
     }
     if (*op && !(*op)->reason) (*op)->reason = reason;
     return error;

@@ -44,8 +44,7 @@ typedef struct {
     dnnl_primitive_desc_t pd, reorder_pd;
     dnnl_primitive_t primitive, reorder;
     wb__md mds[5];
-    dnnl_operand operands[MAX_ARGS]; /* those of the primitive, then those that only the reorder
-                                      * has */
+    dnnl_operand operands[MAX_ARGS]; /* the primitive's, then the reorder's own */
     int count, used_by_primitive, from, to;
     int threads_before;                 /* use_one_thread() when the preparation began */
     bool reorder_first;  /* the reorder runs before the primitive; false: after it (GRAD_WEIGHT) */

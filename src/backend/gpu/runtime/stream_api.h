@@ -19,12 +19,12 @@
  *                    names a device; enables direct access and returns a code
  *   API_BEGIN(d), API_OPENED(d)   what a driver does before and after the streams of a device are
  *                    created; each returns a code.  API_CLOSING(d), API_END(d) release both.
+ *   API_ENTER, API_LEAVE   the driver's functions enter and leave
  *   API_WAIT(call)   surrounds a call in which the host waits for the device
  *   CALL(name, ...)  calls API.name, and sets wb__gpu_call
  *
  * The device struct also has `id`, the API's number of the device, and `reached`, in which a bit
- * is set for each device whose memory this device has access to, or cannot have.  The file has
- * defined the driver's functions enter and leave. */
+ * is set for each device whose memory this device has access to, or cannot have. */
 
 static API_STREAM stream_of(wb__gpu_device *d, wb__gpu_queue q)
 {
@@ -60,10 +60,10 @@ static void destroy_streams(API_DEVICE *d)
 static void close_device(wb__gpu_device *base)
 {
     API_DEVICE *d = (API_DEVICE *)base;
-    const bool entered = !enter(base);
+    const bool entered = !API_ENTER(base);
     destroy_streams(d);
     API_CLOSING(d);
-    if (entered) leave();
+    if (entered) API_LEAVE();
     API_END(d);
 }
 
@@ -72,10 +72,10 @@ static int open_device(wb__gpu_device *base)
     API_DEVICE *d = (API_DEVICE *)base;
     int code = API_BEGIN(d);
     if (code) return wb__gpu_fail(base->driver, base, code, "%s", base->name);
-    if (!(code = enter(base))) {
+    if (!(code = API_ENTER(base))) {
         code = create_streams(d);
         if (!code) code = API_OPENED(d);
-        leave();
+        API_LEAVE();
     }
     if (!code) return 0;
     const int status = wb__gpu_fail(base->driver, base, code, "%s", base->name);
@@ -272,8 +272,8 @@ static void drop_graph(void *graph)
 
 /* The entries of the table for the functions above. */
 #define WB__GPU_STREAM_FUNCTIONS                                                                   \
-    .open = open_device, .close = close_device, .enter = enter, .leave = leave, .copy = copy,      \
-    .memory_left = memory_left, .pin = pin, .unpin = unpin, .up = up, .down = down,                \
+    .open = open_device, .close = close_device, .enter = API_ENTER, .leave = API_LEAVE,            \
+    .memory_left = memory_left, .pin = pin, .unpin = unpin, .up = up, .down = down, .copy = copy,  \
     .open_queue = open_queue, .new_event = new_event, .drop_event = drop_event,                    \
     .record = record, .elapsed = elapsed,                                                          \
     .wait_event = wait_event, .sync_event = sync_event, .sync = sync_queue,                        \
