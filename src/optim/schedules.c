@@ -83,16 +83,17 @@ static double cycle(const double *k, double t)
                    : between(k[1], k[3], falling(t - 1 - up, down));
 }
 
-#define KIND(name, ...) name = {"Schedule" #name, __VA_ARGS__}
+#define KIND_OF(name, ...) name = {"Schedule" #name, __VA_ARGS__}
 static const kind
-    KIND(Constant, 1, 0, constant), KIND(Step, 2, 0, NULL), KIND(Exp, 2, 0, exponential),
-    KIND(Poly, 3, 4, poly), KIND(Inv, 3, 0, inverse), KIND(Triangle, 3, 4, triangles),
-    KIND(TriangleDecay2, 3, 4, triangles_decay2), KIND(TriangleExp, 4, 4, triangles_exp),
-    KIND(Sin, 3, 4, sines), KIND(SinDecay2, 3, 4, sines_decay2), KIND(SinExp, 4, 4, sines_exp),
-    KIND(CosAnneal, 3, 4, cosines), CosOnce = {"ScheduleCosAnneal", 3, 4, cosine},
-    KIND(OneCycle, 5, 1, cycle), KIND(Warmup, 3, 4, warmup), KIND(Sequence, 0, 0, NULL),
-    KIND(Loop, 1, 1, NULL), KIND(Interpolator, 1, 1, NULL), KIND(Shifted, 1, 0, NULL),
-    KIND(Shortened, 1, 1, NULL), KIND(Composed, 0, 0, NULL),
+    KIND_OF(Constant, 1, 0, constant), KIND_OF(Step, 2, 0, NULL), KIND_OF(Exp, 2, 0, exponential),
+    KIND_OF(Poly, 3, 4, poly), KIND_OF(Inv, 3, 0, inverse), KIND_OF(Triangle, 3, 4, triangles),
+    KIND_OF(TriangleDecay2, 3, 4, triangles_decay2), KIND_OF(TriangleExp, 4, 4, triangles_exp),
+    KIND_OF(Sin, 3, 4, sines), KIND_OF(SinDecay2, 3, 4, sines_decay2),
+    KIND_OF(SinExp, 4, 4, sines_exp), KIND_OF(CosAnneal, 3, 4, cosines),
+    CosOnce = {"ScheduleCosAnneal", 3, 4, cosine}, KIND_OF(OneCycle, 5, 1, cycle),
+    KIND_OF(Warmup, 3, 4, warmup), KIND_OF(Sequence, 0, 0, NULL), KIND_OF(Loop, 1, 1, NULL),
+    KIND_OF(Interpolator, 1, 1, NULL), KIND_OF(Shifted, 1, 0, NULL),
+    KIND_OF(Shortened, 1, 1, NULL), KIND_OF(Composed, 0, 0, NULL),
     Function = {"schedule_from_function", 0, 0, NULL};
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -268,19 +269,19 @@ static wb_schedule *with_steps(wb_schedule *s, int n, const int64_t *steps, size
 /* ---- making schedules ------------------------------------------------------------------------ */
 
 #define MAKE(kind, ...) make(&(kind), (double[NUMBERS]){__VA_ARGS__}, 0, NULL)
-#define MAKER(kind, parameters, ...) \
+#define SCHEDULE_MAKER(kind, parameters, ...) \
     wb_schedule *wb_Schedule##kind parameters { return MAKE(kind, __VA_ARGS__); }
-MAKER(Constant, (double a), a)
-MAKER(Exp, (double a, double b), a, b)
-MAKER(Poly, (double a, double b, double c), a, b, c)
-MAKER(Inv, (double a, double b, double c), a, b, c)
-MAKER(Triangle, (double a, double b, double c), a, b, c)
-MAKER(TriangleDecay2, (double a, double b, double c), a, b, c)
-MAKER(TriangleExp, (double a, double b, double c, double d), a, b, c, d)
-MAKER(Sin, (double a, double b, double c), a, b, c)
-MAKER(SinDecay2, (double a, double b, double c), a, b, c)
-MAKER(SinExp, (double a, double b, double c, double d), a, b, c, d)
-MAKER(Warmup, (double a, double b, double c), a, b, c)
+SCHEDULE_MAKER(Constant, (double a), a)
+SCHEDULE_MAKER(Exp, (double a, double b), a, b)
+SCHEDULE_MAKER(Poly, (double a, double b, double c), a, b, c)
+SCHEDULE_MAKER(Inv, (double a, double b, double c), a, b, c)
+SCHEDULE_MAKER(Triangle, (double a, double b, double c), a, b, c)
+SCHEDULE_MAKER(TriangleDecay2, (double a, double b, double c), a, b, c)
+SCHEDULE_MAKER(TriangleExp, (double a, double b, double c, double d), a, b, c, d)
+SCHEDULE_MAKER(Sin, (double a, double b, double c), a, b, c)
+SCHEDULE_MAKER(SinDecay2, (double a, double b, double c), a, b, c)
+SCHEDULE_MAKER(SinExp, (double a, double b, double c, double d), a, b, c, d)
+SCHEDULE_MAKER(Warmup, (double a, double b, double c), a, b, c)
 
 wb_schedule *wb_ScheduleCosAnneal_with(double a, double b, double period,
                                        const wb_ScheduleCosAnneal_options *given)
