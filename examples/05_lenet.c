@@ -157,7 +157,7 @@ static void enlarge(const float *from, int64_t n, int side, float *to)
 
 static bool digits_from_csv(const char *path, digits *d)
 {
-    wb_dataset *all = wb_load_csv(path, .has_label = true, .label = -1);
+    wb_dataset *all = wb_load_csv(path, .label = -1);
     wb_tensor *x = wb_dataset_x(all);
     int64_t n = wb_dim(x, 0);
     const float *small = wb_data(wb_div(x, wb_scalar(16)));

@@ -33,7 +33,7 @@ C = [  # must fail, must compile
     ("wb_maxpool(x, 3, 2);", "wb_maxpool(x, .window = {3}, .stride = {2});"),
     ("wb_sum(x, .axis = 1);", "wb_sum(x, .axes = {1}); wb_sum(x, .axes = WB_INTS(0, -1), .keep = true); wb_sum(x);"),
     ("wb_dataloader(d, 32, true, 7);", "wb_dataloader(d, 32, true); wb_dataloader(d, .batchsize = 32, .seed = 7);"),
-    ("wb_load_csv(p, true, -1);", "wb_load_csv(p, true); wb_load_csv(p, .label = -1, .has_label = true);"),
+    ("wb_load_csv(p, true, -1);", "wb_load_csv(p, true); wb_load_csv(p, .label = -1);"),
     ("wb_load_state(p, m, p);", "wb_load_state(p, m, .prefix = p); wb_load_state(p, m);"),
     ("wb_load(p, p);", "wb_load(p, .key = p); wb_load(p);"),
     ("wb_save(p, m, WB_NAMES_TORCH);", "wb_save(p, m, .names = WB_NAMES_TORCH);"),

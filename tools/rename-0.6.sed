@@ -83,6 +83,9 @@ s/\bwb_struct_copy\b/wb_struct_get_typed/g;
 
 # options where 0 means 0, and those that are true by default
 s/\.no_(affine|bias|track_stats) = true\b/.\1 = false/g;
+s/\.has_label = true, \.label = /.label = /g;
+s/\.label = (-?\w+), \.has_label = true/.label = \1/g;
+s/\.has_label = true\b/.label = 0/g;
 s/\bWB_ZERO\b/0/g;
 s/\bWB_NO_AHEAD\b/0/g;
 s/\bWB_NO_PAD\b/0/g;

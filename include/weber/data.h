@@ -90,11 +90,9 @@ typedef enum {
  * "price" or "id,name"; a name with a comma is in quotation marks.  An option that names columns
  * implies .header. */
 #define wb_load_csv_options_(OPT, ARG)                                                             \
-    OPT(bool, has_label, false)             /* the column .label becomes y */                      \
-    /* index of the label column, from 0; -1: the last; default: 0 */                              \
+    /* index of the column that becomes y, from 0; -1: the last; default: none */                  \
     OPT(int, label, INT32_MIN)                                                                     \
-    /* the columns that become y, in place of .has_label */                                        \
-    OPT(const char *, label_name, NULL)                                                            \
+    OPT(const char *, label_name, NULL)     /* the columns that become y, in place of .label */    \
     /* WB_I32, the default: classes; WB_F32: numbers, for regression */                            \
     OPT(wb_dtype, label_dtype, WB_DTYPE_DEFAULT)                                                   \
     OPT(const char *, skip, NULL)           /* columns that are left out */                        \
@@ -128,12 +126,12 @@ WB_OPTIONS(wb_load_csv_options);
  * options of another, and only .separator and .columns may be beside it.  docs/site/guide/table.md
  * has the rules.
  *
- * Errors: a cell that is not a number, is infinite ("inf") or is too
- * large for f32 ("1e39"); a missing value, unless .missing has a cure for it; a missing label,
- * unless it is WB_MISSING_DROP; a class that is a fraction or above 2^31 - 1; a column that has
- * only missing values, where their mean is needed; lines of different lengths; another separator;
- * no lines; no column of x; a name that is no column, or two; .label without .has_label, or no such
- * column; UTF-32, or damaged UTF-16; a file that cannot be read. */
+ * Errors: a cell that is not a number, is infinite ("inf") or is too large for f32 ("1e39"); a
+ * missing value, unless .missing has a cure for it; a missing label, unless it is WB_MISSING_DROP;
+ * a class that is a fraction or above 2^31 - 1; a column that has only missing values, where their
+ * mean is needed; lines of different lengths; another separator; no lines; no column of x; a name
+ * that is no column, or two; a .label that is no column; UTF-32, or damaged UTF-16; a file that
+ * cannot be read. */
 WB_API wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *o);
 #ifndef __cplusplus
 #define wb_load_csv(...) WB_LOAD_CSV_(__VA_ARGS__, )

@@ -158,8 +158,8 @@ static int folds_split_parts(wb_dataset *d, int n_at, const double *at, wb_datas
     return status;
 }
 
-static int splitobs(const char *what, wb_dataset *d, int n, const double *sizes,
-                    wb_dataset **parts, const wb_splitobs_options *given)
+static int folds_splitobs(const char *what, wb_dataset *d, int n, const double *sizes,
+                          wb_dataset **parts, const wb_splitobs_options *given)
 {
     double at[WB_SPLIT_PARTS];
     wb_splitobs_options o;
@@ -187,7 +187,7 @@ int wb_splitobs_array_with(wb_dataset *d, int n, const double *at, wb_dataset **
                            const wb_splitobs_options *o)
 {
     WB__EDGE;
-    return splitobs("splitobs_array", d, n, at, parts, o);
+    return folds_splitobs("splitobs_array", d, n, at, parts, o);
 }
 
 int wb_splitobs_with(wb_dataset *d, double at, wb_dataset **first, wb_dataset **second,
@@ -200,7 +200,7 @@ int wb_splitobs_with(wb_dataset *d, double at, wb_dataset **first, wb_dataset **
     if (!first || !second)
         return wb__fail(WB_ERROR_ARGUMENT, "splitobs: no place for the %s part",
                         first ? "second" : "first");
-    const int status = splitobs("splitobs", d, 1, &at, parts, o);
+    const int status = folds_splitobs("splitobs", d, 1, &at, parts, o);
     *first = parts[0];
     *second = parts[1];
     return status;

@@ -129,13 +129,9 @@ static int check_csv(const wb_load_csv_options *o, const wb__given *g)
         return wb__fail(WB_ERROR_ARGUMENT, "load_csv: .separator is 0");
     if (o->separator == '"' || o->separator == '\n')
         return wb__fail(WB_ERROR_ARGUMENT, "load_csv: .separator is a quotation mark or newline");
-    if (!o->has_label && o->label != INT32_MIN)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "load_csv: .label = %d without .has_label = true: is column %d the "
-                        "label?", o->label, o->label);
-    if (o->has_label && o->label_name)
-        return wb__fail(WB_ERROR_ARGUMENT, "load_csv: .has_label and .label_name = \"%.60s\"",
-                        o->label_name);
+    if (o->label != INT32_MIN && o->label_name)
+        return wb__fail(WB_ERROR_ARGUMENT, "load_csv: .label = %d and .label_name = \"%.60s\"",
+                        o->label, o->label_name);
     if (o->label_dtype && o->label_dtype != WB_I32 && o->label_dtype != WB_F32)
         return wb__fail(WB_ERROR_ARGUMENT, "load_csv: .label_dtype is %s; it must be i32 or f32",
                         wb_dtype_name(o->label_dtype));
@@ -144,7 +140,7 @@ static int check_csv(const wb_load_csv_options *o, const wb__given *g)
     if (wb__is_given_null("load_csv", g, "like", o->like)) return wb_error_code();
     if (!o->like) return 0;
     if (!wb__expect("load_csv: .like", o->like, &wb__columns_class)) return wb_error_code();
-    if (o->has_label || o->label_name || o->label_dtype || o->header > 0 || o->skip ||
+    if (o->label != INT32_MIN || o->label_name || o->label_dtype || o->header > 0 || o->skip ||
         o->one_hot || o->numbered || o->missing || o->missing_texts)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "load_csv: options beside .like, which has them already; only .separator "
@@ -175,6 +171,5 @@ wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *given)
     if (o.columns && !o.like) *o.columns = NULL;        /* .like may be *columns */
     if (!read || check_csv(&o, &g)) return NULL;
     if (!o.missing_texts) o.missing_texts = WB_MISSING_TEXTS;
-    if (o.label == INT32_MIN) o.label = 0;
     return csv_dataset(path, &o);
 }

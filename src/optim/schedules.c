@@ -85,19 +85,18 @@ static double schedule_cycle(const double *k, double t)
                    : schedule_between(k[1], k[3], schedule_falling(t - 1 - up, down));
 }
 
-#define KIND(name, ...) name = {"Schedule" #name, __VA_ARGS__}
+#define KIND_OF(name, ...) name = {"Schedule" #name, __VA_ARGS__}
 static const schedule_kind
-    KIND(Constant, 1, 0, schedule_constant), KIND(Step, 2, 0, NULL), KIND(Exp, 2, 0,
-                                                                          schedule_exponential),
-    KIND(Poly, 3, 4, schedule_poly), KIND(Inv, 3, 0, schedule_inverse), KIND(Triangle, 3, 4,
-                                                                             triangles),
-    KIND(TriangleDecay2, 3, 4, triangles_decay2), KIND(TriangleExp, 4, 4, triangles_exp),
-    KIND(Sin, 3, 4, sines), KIND(SinDecay2, 3, 4, sines_decay2), KIND(SinExp, 4, 4, sines_exp),
-    KIND(CosAnneal, 3, 4, cosines), CosOnce = {"ScheduleCosAnneal", 3, 4, cosine},
-    KIND(OneCycle, 5, 1, schedule_cycle), KIND(Warmup, 3, 4, schedule_warmup), KIND(Sequence, 0, 0,
-                                                                                    NULL),
-    KIND(Loop, 1, 1, NULL), KIND(Interpolator, 1, 1, NULL), KIND(Shifted, 1, 0, NULL),
-    KIND(Shortened, 1, 1, NULL), KIND(Composed, 0, 0, NULL),
+    KIND_OF(Constant, 1, 0, schedule_constant), KIND_OF(Step, 2, 0, NULL),
+    KIND_OF(Exp, 2, 0, schedule_exponential), KIND_OF(Poly, 3, 4, schedule_poly),
+    KIND_OF(Inv, 3, 0, schedule_inverse), KIND_OF(Triangle, 3, 4, triangles),
+    KIND_OF(TriangleDecay2, 3, 4, triangles_decay2), KIND_OF(TriangleExp, 4, 4, triangles_exp),
+    KIND_OF(Sin, 3, 4, sines), KIND_OF(SinDecay2, 3, 4, sines_decay2),
+    KIND_OF(SinExp, 4, 4, sines_exp), KIND_OF(CosAnneal, 3, 4, cosines),
+    CosOnce = {"ScheduleCosAnneal", 3, 4, cosine}, KIND_OF(OneCycle, 5, 1, schedule_cycle),
+    KIND_OF(Warmup, 3, 4, schedule_warmup), KIND_OF(Sequence, 0, 0, NULL),
+    KIND_OF(Loop, 1, 1, NULL), KIND_OF(Interpolator, 1, 1, NULL), KIND_OF(Shifted, 1, 0, NULL),
+    KIND_OF(Shortened, 1, 1, NULL), KIND_OF(Composed, 0, 0, NULL),
     Function = {"schedule_from_function", 0, 0, NULL};
 
 /* ---- values ---------------------------------------------------------------------------------- */

@@ -116,6 +116,14 @@ int main()
     wb_tensor *ones = wb_ones(3);
     if (wb_at(wb_searchsorted(ones, ones), 0) != 0) return 1;
     if (wb_at(wb_searchsorted(ones, ones, behind), 0) != 3) return 1;
+    wb_tensor *part[2], *six = wb_reshape(wb_arange(6, WB_F32), 2, 3);
+    if (wb_at(wb_slice(six, 1, 0, 3, 2), 1, 1) != 5) return 1;
+    if (wb_dim(wb_pad(six, 0, 1, 1), 0) != 4) return 1;
+    if (wb_at(wb_take(six, wb_arange(2, WB_I32), 1), 1, 1) != 4) return 1;
+    const int64_t sizes[] = {1, 2};
+    wb_split_options uneven;
+    uneven.sizes = sizes;
+    if (wb_split(six, 1, 2, part, uneven) || wb_dim(part[1], 1) != 2) return 1;
     if (wb_ndim(wb_sum(x, {1})) != 1 || wb_ndim(wb_where(wb_gt(x, 0), 0, x)) != 2) return 1;
     wb_loss_options first_class;            // class 0 is ignored, so no row is left
     first_class.ignore_index = 0;

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const unsigned choice = (unsigned)(size / 4 + (size ? data[0] : 0));
     wb_scope *scope = wb_scope_open();
     wb_columns *columns = NULL;
-    wb_load_csv(path, .has_label = size & 1, .label = -1, .header = size & 2,
+    wb_load_csv(path, .label = size & 1 ? -1 : INT32_MIN, .header = size & 2,
                 .one_hot = words[choice & 3], .numbered = choice & 4 ? "*" : NULL,
                 .missing = (wb_missing)(choice / 8 % 5), .columns = &columns,
                 .label_dtype = choice & 64 ? WB_F32 : WB_I32);

@@ -58,14 +58,14 @@ TEST(tables)
 TEST(labels)
 {
     const double x[] = {1, 2, 3, 4, 5, 6};
-    expect("1,2,7\n3,4,0\n5,6,7.0\n", CSV(.has_label = true, .label = -1), 3, 2,
+    expect("1,2,7\n3,4,0\n5,6,7.0\n", CSV(.label = -1), 3, 2,
            x, (int[]){7, 0, 7});
-    expect("b,1,2\na,3,4\nb,5,6\n", CSV(.has_label = true), 3, 2, x, (int[]){1, 0, 1});
+    expect("b,1,2\na,3,4\nb,5,6\n", CSV(.label = 0), 3, 2, x, (int[]){1, 0, 1});
     expect("1,\"x, y\",2\n3,\"say \"\"z\"\"\",4\n5,\"x, y\",6\n",
-           CSV(.has_label = true, .label = 1), 3, 2, x, (int[]){1, 0, 1});
+           CSV(.label = 1), 3, 2, x, (int[]){1, 0, 1});
     expect("1,\"two\nlines\",2\n3,4,4\n5,4,6\n",
-           CSV(.has_label = true, .label = 1), 3, 2, x, (int[]){1, 0, 0});
-    expect("10,1,2\nred,3,4\n9,5,6\n", CSV(.has_label = true), 3, 2, x,
+           CSV(.label = 1), 3, 2, x, (int[]){1, 0, 0});
+    expect("10,1,2\nred,3,4\n9,5,6\n", CSV(.label = 0), 3, 2, x,
            (int[]){0, 2, 1});           /* the labels are words, though the first is a number */
 }
 
@@ -91,13 +91,13 @@ TEST(messages)
         {"1,--2\n", CSV(), {"byte 2", "number"}},
         {"1,.\n", CSV(), {"byte 2", "number"}},
         {"1,2e\n", CSV(), {"byte 2", "number"}},
-        {"1,2\n3,0.5\n", CSV(.has_label = true, .label = 1),
+        {"1,2\n3,0.5\n", CSV(.label = 1),
          {"byte 6", "line 2", "\"0.5\"", "class", ".label_dtype = WB_F32"}},
-        {"1,2\n3,1e10\n", CSV(.has_label = true, .label = 1),
+        {"1,2\n3,1e10\n", CSV(.label = 1),
          {"byte 6", "line 2", "\"1e10\"", "class", "up to 2147483647"}},
         {"1,2\n3,1e39\n", CSV(), {"byte 6", "line 2, column 2", "\"1e39\"", "too large for f32"}},
         {"a\n1\n-1e300\n", CSV(.header = true), {"line 3, column 1 \"a\"", "too large for f32"}},
-        {"1,1e400\n", CSV(.has_label = true, .label = -1, .label_dtype = WB_F32),
+        {"1,1e400\n", CSV(.label = -1, .label_dtype = WB_F32),
          {"byte 2", "line 1, column 2", "\"1e400\"", "too large for f32"}},
         {"1,-Infinity\n", CSV(), {"byte 2", "\"-Infinity\" is not finite"}},
         {"a,b\n1e39,x\n2,3\n4,5\n1,inf\n", CSV(.header = true, .one_hot = "*"),
@@ -108,11 +108,11 @@ TEST(messages)
          {"line 2, column 2 \"colour\"", "\"red\"", ".one_hot = \"colour\"", ".skip"}},
         {"1;2;3\n4;5;6\n", CSV(), {"line 1", "','", "';' 2 times", ".separator = ';'"}},
         {"a\tb\n1\t2\n", CSV(.header = true), {"'\\t' 1 times", ".separator = '\\t'"}},
-        {"1|2\n", CSV(.has_label = true), {"'|'", ".separator = '|'"}},
+        {"1|2\n", CSV(.label = 0), {"'|'", ".separator = '|'"}},
         {"1,2\n", CSV(.separator = ';'), {"no ';'", "',' 1 times", ".separator = ','"}},
         {"1,5;2\n", CSV(), {"byte 2", "\"5;2\"", "';'", ".separator"}},
         {"1;2,5\n", CSV(.separator = ';'), {"\"2,5\"", "decimal point"}},
-        {"1\n2\n", CSV(.has_label = true), {"line 1", "no column is left", "1"}},
+        {"1\n2\n", CSV(.label = 0), {"line 1", "no column is left", "1"}},
         {"a,b\n1,2,3\n", CSV(.header = true), {"line 2", "3 columns", "2 names"}},
         {"rooms\n3\n", CSV(.header = false, .one_hot = "*"),
          {"line 2", "column 1", ".header = true"}},
@@ -130,7 +130,7 @@ TEST(messages)
         {"a,b\n1,NA\n2,\n", CSV(.header = true, .missing = WB_MISSING_MEAN),
          {"column 2 \"b\"", "no value", ".skip"}},
         {"a,b\n1,x\n", CSV(.label_name = "b", .label_dtype = WB_F32), {"\"x\"", "not a number"}},
-        {"1,\n", CSV(.has_label = true, .label = 1), {"byte 2", "missing", "WB_MISSING_DROP"}},
+        {"1,\n", CSV(.label = 1), {"byte 2", "missing", "WB_MISSING_DROP"}},
     };
     wb_scope *s = wb_scope_open();
     for (size_t i = 0; i < WB__COUNT(wrong); i++) {
@@ -147,9 +147,9 @@ TEST(messages)
     assert_null(load("1,\n2,NA\n", CSV(.missing = WB_MISSING_MEAN)));
     FAILED(WB_ERROR_FORMAT, "column 2", "no value in the whole column");
     assert_null(strstr(wb_error(), ".skip"));
-    assert_null(load("1,2\n", CSV(.has_label = true, .label = 2)));
+    assert_null(load("1,2\n", CSV(.label = 2)));
     FAILED(WB_ERROR_ARGUMENT, "label", "2", "2");
-    assert_null(load("1,2\n", CSV(.has_label = true, .label = -3)));
+    assert_null(load("1,2\n", CSV(.label = -3)));
     assert_null(wb_load_csv(WB_TEST_NOWHERE "/x.csv"));
     wb_scope_close(s);
 }
@@ -297,7 +297,7 @@ TEST_IN_SCOPE(like_another_file)
                "without WB_MISSING_DROP");
     }
     /* Without names. */
-    assert_non_null(load("1,2,b\n3,4,a\n", CSV(.has_label = true, .label = -1, .columns = &c)));
+    assert_non_null(load("1,2,b\n3,4,a\n", CSV(.label = -1, .columns = &c)));
     has_values(load("5,6\n", CSV(.like = c)), 1, 2, (double[]){5, 6}, 0, NULL);
     assert_true(wb_at(wb_dataset_y(load("5,6,b\n", CSV(.like = c))), 0) == 1);
     assert_null(load("5,6,7,b\n", CSV(.like = c)));
@@ -312,8 +312,7 @@ TEST_IN_SCOPE(like_another_file)
 TEST_IN_SCOPE(names_that_are_there_twice)
 {
     wb_columns *c = NULL;
-    assert_non_null(load("a,a,y\n1,2,0\n", CSV(.header = true, .has_label = true,
-                                               .label = -1, .columns = &c)));
+    assert_non_null(load("a,a,y\n1,2,0\n", CSV(.header = true, .label = -1, .columns = &c)));
     has_values(load("a,a,y\n5,6,0\n", CSV(.like = c)), 1, 2, (double[]){5, 6}, 0, NULL);
     has_values(load("a,a\n5,6\n", CSV(.like = c)), 1, 2, (double[]){5, 6}, 0, NULL);
     static const char *const others[] = {"b,a,a\n9,5,6\n", "a,a,b\n5,6,9\n", "a,y\n5,0\n",
@@ -331,7 +330,7 @@ TEST_IN_SCOPE(names_that_are_there_twice)
 TEST_IN_SCOPE(columns_after_a_failure)
 {
     wb_columns *const before = (wb_columns *)path, *c = before;     /* any address */
-    assert_null(load("1,2\n", CSV(.label = 1, .columns = &c)));
+    assert_null(load("1,2\n", CSV(.label = 1, .label_name = "a", .columns = &c)));
     assert_null(c);                             /* options that exclude each other */
     c = before;
     assert_null(load("1,x\n", CSV(.columns = &c)));
@@ -446,8 +445,8 @@ TEST_IN_SCOPE(options_that_do_not_fit)
         {CSV(.skip = "a", .label_name = "a"), {"\"a\"", "twice"}},
         {CSV(.label_name = "a", .one_hot = "a"), {".one_hot", "\"a\"", "label"}},
         {CSV(.one_hot = "a", .numbered = "a"), {".numbered", "\"a\"", "twice"}},
-        {CSV(.label_name = "a", .has_label = true), {".has_label", ".label_name"}},
-        {CSV(.has_label = true, .label_dtype = WB_F64), {".label_dtype", "f64"}},
+        {CSV(.label_name = "a", .label = 0), {".label = 0", ".label_name"}},
+        {CSV(.label = 0, .label_dtype = WB_F64), {".label_dtype", "f64"}},
         {CSV(.missing = (wb_missing)9), {".missing", "9"}},
         {CSV(.separator = '"'), {".separator"}},
     };
@@ -478,7 +477,7 @@ TEST_IN_SCOPE(hostile_words)
     memset(text, 'a', LONG);
     strcpy(text + LONG, ",1\nb,2\n");
     wb_columns *c = NULL;
-    assert_non_null(load(text, CSV(.has_label = true, .columns = &c)));
+    assert_non_null(load(text, CSV(.label = 0, .columns = &c)));
     assert_int_equal(strlen(wb_columns_word(c, NULL, 0)), LONG);
     assert_null(load(text, CSV()));
     assert_true(strlen(wb_error()) < 600);
@@ -491,8 +490,7 @@ TEST_IN_SCOPE(hostile_words)
 TEST(every_length_and_every_byte)
 {
     static const char text[] = "a,b,\"c\"\n1,2.5e1,\"x\"\n-3,4,y\r\n\n5,6,\"z\"\"\"\n";
-    wb_load_csv_options o = WB_OPTIONS_OF(wb_load_csv_options, .header = true, .has_label = true,
-                                          .label = -1);
+    wb_load_csv_options o = WB_OPTIONS_OF(wb_load_csv_options, .header = true, .label = -1);
     for (size_t cut = 0; cut < sizeof text; cut++) {
         put_file(path, text, cut);
         wb_scope *s = wb_scope_open();
@@ -549,7 +547,7 @@ TEST_IN_SCOPE(many_classes_are_fast)
     for (int i = 0; i < ROWS; i++) at += sprintf(at, "%d,n%d\n", i % 10, i);
     put_file(path, text, (size_t)(at - text));
     double start = wb__now();
-    wb_dataset *d = wb_load_csv(path, .has_label = true, .label = -1);
+    wb_dataset *d = wb_load_csv(path, .label = -1);
     assert_true(wb__now() - start < 5);
     assert_true(wb_at(wb_dataset_y(d), 0) == 0 && wb_at(wb_dataset_y(d), ROWS - 1) == 111111);
     put_file(path, text, 10 * 5 + 20 * 6);      /* the first 30 rows */
@@ -568,11 +566,11 @@ TEST(real_files)
         skip();
     wb_scope *s = wb_scope_open();
     wb_dataset *d;
-    MADE(d = wb_load_csv(digits, .has_label = true, .label = -1));
+    MADE(d = wb_load_csv(digits, .label = -1));
     assert_string_equal(wb_describe(wb_dataset_x(d)), "[1797,64] f32");
     assert_true(wb_at(wb_dataset_y(d), 0) == 0 && wb_at(wb_dataset_y(d), 1) == 1 &&
                 wb_at(wb_dataset_x(d), 0, 2) == 5);
-    MADE(d = wb_load_csv(iris, .header = true, .has_label = true, .label = -1));
+    MADE(d = wb_load_csv(iris, .header = true, .label = -1));
     assert_string_equal(wb_describe(wb_dataset_x(d)), "[150,4] f32");
     assert_true(wb_at(wb_dataset_y(d), 149) == 2 && wb_at(wb_dataset_x(d), 1, 0) == (double)4.9f);
     wb_scope_close(s);

@@ -151,7 +151,7 @@ int main(int argc, char **argv)
 {
     if (argc != 3) return 2;
     wb_seed(1);
-    wb_dataset *flat = wb_load_csv(argv[2], .has_label = true, .label = -1), *train, *test;
+    wb_dataset *flat = wb_load_csv(argv[2], .label = -1), *train, *test;
     wb_tensor *x = wb_reshape(wb_div(wb_dataset_x(flat), 16), -1, 1, SIDE, SIDE);
     wb_dataset *all = wb_dataset_of(x, wb_dataset_y(flat));
     wb_tensor *first = wb_slice(x, 0, 0, 15);

@@ -45,7 +45,7 @@ static double accuracy(wb_layer *model, wb_dataset *data)
 int main(int argc, char **argv)
 {
     wb_seed(1);
-    wb_dataset *all = argc > 1 ? wb_load_csv(argv[1], true, .has_label = true, .label = -1)
+    wb_dataset *all = argc > 1 ? wb_load_csv(argv[1], true, .label = -1)
                                : spirals();
     wb_dataset *train, *held_out;
     if (wb_splitobs(all, 0.8, &train, &held_out, .shuffle = true)) return failed();

@@ -48,7 +48,7 @@ double accuracy(wb_layer *model, wb_dataset *data)
 wb_dataset *from_csv(const char *path)
 {
     wb_load_csv_options o;
-    o.header = o.has_label = true;
+    o.header = true;
     o.label = -1;
     return wb_load_csv(path, o);
 }

@@ -70,7 +70,7 @@ static wb_tensor *masked_set(wb_tensor *x, int axis, int64_t from, int64_t to, w
     return wb_where(inside, values, x);
 }
 
-static wb_tensor *set_slice(wb_tensor *x, int axis, int64_t start, int64_t stop, wb_tensor *values)
+static wb_tensor *slice_set(wb_tensor *x, int axis, int64_t start, int64_t stop, wb_tensor *values)
 {
     int64_t from, to, dims[WB_MAX_DIMS];
     const int a = arrange_bounds("set_slice", x, axis, start, stop, &from, &to);
@@ -97,7 +97,7 @@ static wb_tensor *set_slice(wb_tensor *x, int axis, int64_t start, int64_t stop,
 wb_tensor *wb_set_slice(wb_tensor *x, int axis, int64_t start, int64_t stop, wb_tensor *values)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, set_slice(x, axis, start, stop, values));
+    return wb__frame_end(f, slice_set(x, axis, start, stop, values));
 }
 
 /* ---- splits ---------------------------------------------------------------------------------- */

@@ -31,7 +31,7 @@ static wb_tensor *indexed_placed(wb_tensor *index, int64_t n, int64_t step, wb_t
     return wb_where(inside, wb_add(at, base), wb__literal(-1, t));
 }
 
-static wb_tensor *take(wb_tensor *x, wb_tensor *index, int axis)
+static wb_tensor *take_axis(wb_tensor *x, wb_tensor *index, int axis)
 {
     const int a = wb__axis("take", x, axis);
     if (a < 0 || !indexed_is_index("take", index)) return NULL;
@@ -61,7 +61,7 @@ wb_tensor *wb_take_with(wb_tensor *x, wb_tensor *index, const wb_take_options *g
     if (!wb__read_options("take", wb_take_options, &o, given, NULL)) return NULL;
     if (!o.axis) return wb__take_rows(x, index);
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, take(x, index, o.axis));
+    return wb__frame_end(f, take_axis(x, index, o.axis));
 }
 
 /* Returns, for each element of a result of shape `dims`, its index in x flattened.  `index` has as

@@ -82,7 +82,7 @@ static int set_roles(wb__csv *t, const wb_load_csv_options *o)
     c->label_numbers = o->label_dtype == WB_F32;
     int status = csv_each_name(t, ".skip", o->skip, csv_leave_out);
     if (!status) status = csv_each_name(t, ".label_name", o->label_name, add_label);
-    if (!status && o->has_label) {
+    if (!status && o->label != INT32_MIN) {
         const int64_t label = o->label + (o->label < 0 ? c->n : 0);
         if (label < 0 || label >= c->n)
             return wb__fail(WB_ERROR_ARGUMENT, "%s: label column %d of %lld columns", t->cells.path,
