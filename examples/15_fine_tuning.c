@@ -24,7 +24,7 @@
  *   head and adapters        8_265 trained   7... % right
  *   adapters.safetensors: 37 KiB; loaded onto the encoder again: the same predictions
  *   merged                                   7... % right
- *   8 bits                                   7... % right, 100 KiB */
+ *   8 bits                                   7... % right, 101 KiB */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

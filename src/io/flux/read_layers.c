@@ -287,7 +287,8 @@ static bool flux_layer_read_option(wb__flux_reading *x, const wb__flux_field *f)
     case WB__FIELD_STATE: return flux_layer_state(x, &value, f->weber);
     case WB__FIELD_STATES: return flux_layer_states(x, &value, f->weber);
     case WB__FIELD_FLOAT32: case WB__FIELD_FLOAT64:
-        if (at) *(double *)at = flux_layer_number(r, x->v, f->name, f->by_default);
+        if (at && f->by_default) *(double *)at = f->by_default;
+        if (at) *(double *)at = flux_layer_number(r, x->v, f->name, *(double *)at);
         return true;
     case WB__FIELD_AXES_OF_SPACE: return flux_layer_of_space(r, &value, f->name, 1, at);
     case WB__FIELD_COUNTS: return flux_layer_of_space(r, &value, f->name, 0, at);

@@ -504,9 +504,9 @@ static void flux_put_check_version(const flux_put_record *r)
               (float)*(const double *)flux_put_option(r, "eps") != 1e-5f))
         wb__flux_refuse(s, "LayerNorm with an activation or an eps, or without scale and bias: "
                            "since 0.12");
-    else if (!strcmp(name, "Scale") && s->version < FLUX_PUT_SCALE &&
-             (!flux_put_has(r, "bias") || flux_put_function(r)))
-        wb__flux_refuse(s, "Scale with an activation or without a bias, which came with 0.13");
+    else if (!strcmp(type, "Diagonal") &&
+             (!flux_put_has(r, "bias") || (flux_put_function(r) && strcmp(name, "LayerNorm"))))
+        wb__flux_refuse(s, "%s with an activation or without a bias, which came with 0.13", name);
     else if (cell && s->version >= STATELESS_CELLS && flux_put_has(r, "initial_state"))
         wb__flux_refuse(s, "%s with an initial state: since 0.15 that is an argument of the call",
                         type);
