@@ -202,6 +202,7 @@ WB_API wb_layer *wb_GroupNorm_with(const wb_GroupNorm_options *o);
     OPT(bool, affine, true)                 /* with scale and bias */                              \
     OPT(double, eps, 1e-5)                                                                         \
     OPT(wb_dtype, dtype, WB_F32)                                                                   \
+    OPT(bool, bias, true)                   /* with .affine: whether there is a bias */           \
     ARG(wb_ints, shape, WB_REQUIRED(WB_EMPTY)) /* {features} or {H, W}, at most 4 sizes */         \
     ARG(const int64_t *, sizes_, NULL)      /* the macros pass the shape here */                   \
     ARG(wb_function, activation, NULL)

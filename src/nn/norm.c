@@ -15,10 +15,11 @@ static const wb__option batch_table[] = {BATCH_OPTIONS(WB__OPTION_ROW)};
 enum { SCALE, BIAS, MEAN, VAR };        /* indices of children; GroupNorm and LayerNorm have the
                                            first two, RMSNorm has SCALE */
 
-static bool put_affine(wb_layer *l, bool has, wb_dtype dtype, int ndim, const int64_t *dims)
+static bool put_affine(wb_layer *l, bool scale, bool bias, wb_dtype dtype, int ndim,
+                       const int64_t *dims)
 {
-    return wb__layer_put_parameter(l, SCALE, "scale", has, wb_init_ones, dtype, ndim, dims) &&
-           wb__layer_put_parameter(l, BIAS, "bias", has, wb_init_zeros, dtype, ndim, dims);
+    return wb__layer_put_parameter(l, SCALE, "scale", scale, wb_init_ones, dtype, ndim, dims) &&
+           wb__layer_put_parameter(l, BIAS, "bias", bias, wb_init_zeros, dtype, ndim, dims);
 }
 
 /* Reshapes v [C] to [1, C, 1, ...], which broadcasts over x. */
@@ -179,7 +180,7 @@ wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *given)
         !valid_momentum("BatchNorm", o.momentum) || !wb__layer_dtype("BatchNorm", &o.dtype))
         return NULL;
     wb_layer *l = wb__layer_new(&wb__batchnorm_type, &o, 4);
-    return put_affine(l, o.affine, o.dtype, 1, &o.channels) &&
+    return put_affine(l, o.affine, o.affine, o.dtype, 1, &o.channels) &&
                    put_statistics(l, o.track_stats, o.dtype, o.channels)
                ? l : NULL;
 }
@@ -260,7 +261,7 @@ wb_layer *wb_InstanceNorm_with(const wb_InstanceNorm_options *given)
         !valid_momentum(what, o.momentum) || !wb__layer_dtype(what, &o.dtype))
         return NULL;
     wb_layer *l = wb__layer_new(&wb__instancenorm_type, &o, 4);
-    return put_affine(l, o.affine, o.dtype, 1, &o.channels) &&
+    return put_affine(l, o.affine, o.affine, o.dtype, 1, &o.channels) &&
                    put_statistics(l, o.track_stats, o.dtype, o.channels)
                ? l : NULL;
 }
@@ -314,7 +315,7 @@ wb_layer *wb_GroupNorm_with(const wb_GroupNorm_options *given)
     if (!valid_eps("GroupNorm", o.eps) || !wb__layer_dtype("GroupNorm", &o.dtype))
         return NULL;
     wb_layer *l = wb__layer_new(&wb__groupnorm_type, &o, 2);
-    return put_affine(l, o.affine, o.dtype, 1, &o.channels) ? l : NULL;
+    return put_affine(l, o.affine, o.affine, o.dtype, 1, &o.channels) ? l : NULL;
 }
 
 /* ---- LayerNorm ------------------------------------------------------------------------------- */
@@ -322,7 +323,7 @@ wb_layer *wb_GroupNorm_with(const wb_GroupNorm_options *given)
 #define LAYER_OPTIONS(X)                                                                        \
     X(wb_LayerNorm_options, shape, INTS, 4) X(wb_LayerNorm_options, activation, FUNCTION, 1)    \
     X(wb_LayerNorm_options, affine, BOOL, 1) X(wb_LayerNorm_options, eps, REAL, 1)              \
-    X(wb_LayerNorm_options, dtype, DTYPE, 1)
+    X(wb_LayerNorm_options, dtype, DTYPE, 1) X(wb_LayerNorm_options, bias, BOOL, 1)
 static const wb__option layer_table[] = {LAYER_OPTIONS(WB__OPTION_ROW)};
 
 void wb__print_shape(const int64_t *shape, wb__text *t)
@@ -366,28 +367,29 @@ static wb_tensor *layer_call(wb_layer *l, int n, wb_tensor *const *inputs)
     if (!wb__one_input(l, n) || !wb__floating("LayerNorm", x) ||
         !has_shape("LayerNorm", x, o->shape))
         return NULL;
-    wb_tensor *scale = wb__layer_child(l, 0);
+    wb_tensor *scale = wb__layer_child(l, SCALE), *bias = wb__layer_child(l, BIAS);
     if (!wb_is_none(scale)) x = wb__layer_input(l, x, scale);
     const unsigned last = ((1u << axes) - 1) << (x->ndim - axes);
     wb_tensor *y = wb__normalise(x, last, o->eps);
-    if (!wb_is_none(scale)) y = wb_add(wb_mul(y, scale), wb__layer_child(l, 1));
+    if (!wb_is_none(scale)) y = wb_mul(y, scale);
+    if (!wb_is_none(bias)) y = wb_add(y, bias);
     return wb__activate(o->activation, y);
 }
 
-/* Prints the layer as Name(shape, activation, affine=false). */
+/* Prints the layer as Name(shape, activation, affine=false), or with bias=false. */
 static void print_shaped(const wb_layer *l, const int64_t *shape, wb_function activation,
-                         bool affine, wb__text *t)
+                         bool affine, bool bias, wb__text *t)
 {
     wb__text_add(t, "%s(", l->type->name);
     wb__print_shape(shape, t);
     wb__print_activation(activation, t);
-    wb__text_add(t, affine ? ")" : ", affine=false)");
+    wb__text_add(t, !affine ? ", affine=false)" : bias ? ")" : ", bias=false)");
 }
 
 static void layer_print(const wb_layer *l, wb__text *t)
 {
     const wb_LayerNorm_options *o = l->options;
-    print_shaped(l, o->shape, o->activation, o->affine, t);
+    print_shaped(l, o->shape, o->activation, o->affine, o->bias, t);
 }
 
 WB__PLAIN_LAYER(layernorm, "LayerNorm", wb_LayerNorm_options, layer_table, wb_LayerNorm_with,
@@ -403,7 +405,8 @@ wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *given)
         !valid_eps("LayerNorm", o.eps) || !wb__layer_dtype("LayerNorm", &o.dtype))
         return NULL;
     wb_layer *l = wb__layer_new(&wb__layernorm_type, &o, 2);
-    return put_affine(l, o.affine, o.dtype, (int)o.shape[0], o.shape + 1) ? l : NULL;
+    return put_affine(l, o.affine, o.affine && o.bias, o.dtype, (int)o.shape[0], o.shape + 1)
+               ? l : NULL;
 }
 
 /* ---- RMSNorm --------------------------------------------------------------------------------- */
@@ -441,7 +444,7 @@ static wb_tensor *rms_call(wb_layer *l, int n, wb_tensor *const *inputs)
 static void rms_print(const wb_layer *l, wb__text *t)
 {
     const wb_RMSNorm_options *o = l->options;
-    print_shaped(l, o->shape, o->activation, o->affine, t);
+    print_shaped(l, o->shape, o->activation, o->affine, true, t);
 }
 
 WB__PLAIN_LAYER(rmsnorm, "RMSNorm", wb_RMSNorm_options, rms_table, wb_RMSNorm_with,

@@ -45,6 +45,8 @@ TEST(single_layers)
     assert_shows(wb_LayerNorm({10}, wb_relu, .affine = false),
                  "LayerNorm(10, relu, affine=false)");
     assert_shows(wb_LayerNorm({3, 4}), "LayerNorm(3, 4)     # 24 parameters");
+    assert_shows(wb_LayerNorm({3, 4}, .bias = false),
+                 "LayerNorm(3, 4, bias=false)  # 12 parameters");
     assert_shows(wb_Embedding(26, 4), "Embedding(26 => 4)  # 104 parameters");
     assert_shows(wb_MultiHeadAttention(64),
                  "MultiHeadAttention(64; nheads=8)  # 16_384 parameters");

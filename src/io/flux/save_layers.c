@@ -500,8 +500,9 @@ static void check_version(const record *r)
               (float)*(const double *)option(r, "eps") != 1e-5f))
         wb__flux_refuse(s, "LayerNorm with an activation or an eps, or without scale and bias: "
                            "since 0.12");
-    else if (!strcmp(name, "Scale") && s->version < SCALE && (!has(r, "bias") || function(r)))
-        wb__flux_refuse(s, "Scale with an activation or without a bias, which came with 0.13");
+    else if (!strcmp(type, "Diagonal") &&
+             (!has(r, "bias") || (function(r) && strcmp(name, "LayerNorm"))))
+        wb__flux_refuse(s, "%s with an activation or without a bias, which came with 0.13", name);
     else if (cell && s->version >= STATELESS_CELLS && has(r, "initial_state"))
         wb__flux_refuse(s, "%s with an initial state: since 0.15 that is an argument of the call",
                         type);

@@ -12,7 +12,7 @@ static const struct { const char *flux; int version; } versions[] = {
     {"0.9", 999}, {"0.10", 1099}, {"0.11", 1199}, {"0.12.2", 1202}, {"0.12", 1209},
     {"0.12.10", 1210}, {"0.13.2", 1302}, {"0.13", 1399}, {"0.14", 1499}, {"0.15", 1599},
     {"0.16.0", 1600}, {"0.16", 1610}, {"0.16.12", 1612}};
-enum { VERSIONS = WB__COUNT(versions), MODELS = 79 };
+enum { VERSIONS = WB__COUNT(versions), MODELS = 80 };
 
 /* A model.  It can be written as structs for versions `since` <= version < `before`, where 0 is no
  * bound.  `x` is an input of the model, or NULL. */
@@ -64,6 +64,7 @@ static int samples(sample *s)
         {"layernorm", wb_LayerNorm({6, 5}), 0, 0, image},
         {"layernorm_eps", wb_LayerNorm({6, 5}, .eps = 0.1), 1200, 0, image},
         {"layernorm_active", wb_LayerNorm({6}, wb_relu), 1200, 0, six},
+        {"layernorm_no_bias", wb_LayerNorm({6}, wb_relu, .bias = false), 1300, 0, six},
         {"layernorm_plain", wb_LayerNorm({6}, .affine = false), 1200, 0, six},
         {"layernorm_applied", wb_LayerNorm({6}, wb_relu, .affine = false), 1200, 0, six},
         {"embedding", wb_Embedding(9, 4), 1204, 1611, numbers},
