@@ -17,6 +17,7 @@ static void elementwise(void)
     y = wb_gelu_erf(x);
     y = wb_mish(x);
     y = wb_hardswish(x);
+    y = wb_hardshrink(x);
     y = wb_hardtanh(x);
     y = wb_hardsigmoid(x);
     y = wb_softsign(x);

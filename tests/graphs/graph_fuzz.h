@@ -36,7 +36,7 @@ typedef struct {
 #define FUZZ_UNARY(X)                                                                              \
     X(neg) X(abs) X(sign) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(log1p) X(sin)   \
     X(cos) X(erf) X(floor) X(relu) X(leakyrelu) X(elu) X(selu) X(sigmoid) X(logsigmoid) X(tanh)    \
-    X(softplus) X(swish) X(gelu) X(gelu_erf) X(mish) X(hardswish)
+    X(softplus) X(swish) X(gelu) X(gelu_erf) X(mish) X(hardswish) X(hardshrink)
 #define FUZZ_BINARY(X) X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum)
 #define FUZZ_COMPARE(X) X(eq) X(ne) X(lt) X(le) X(gt) X(ge) X(and) X(or)
 #define FUZZ_REDUCE(X) X(sum) X(mean) X(max) X(min) X(variance) X(logsumexp)

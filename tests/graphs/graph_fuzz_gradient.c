@@ -90,6 +90,7 @@ static int slope(int f, wb_dtype t, int x, int y)
         s = MUL(ADD(MUL(NUM(2), x), NUM(3)), NUM(1.0 / 6));
         s = num_select(num_compare(C_ge, x, NUM(3)), NUM(1), s);
         return num_select(num_compare(C_gt, x, NUM(-3)), s, NUM(0));
+    case U_hardshrink: return num_select(num_compare(C_eq, y, NUM(0)), NUM(0), NUM(1));
     case U_mish:
         s = F(tanh, F(softplus, x));
         return ADD(s, MUL(MUL(x, F(sigmoid, x)), SUB(NUM(1), F(square, s))));

@@ -177,6 +177,7 @@ static double function(int f, double x)
     case U_swish: return x * sigmoid(x);
     case U_mish: return x * tanh(isnan(x) ? x : fmax(x, 0) + log1p(exp(-fabs(x))));
     case U_hardswish: return isnan(x) ? x : x * (x <= -3 ? 0 : x >= 3 ? 1 : (x + 3) / 6);
+    case U_hardshrink: return x < -0.5 ? x : x <= 0.5 ? 0 : x;
     case U_gelu: return x * sigmoid(2 * 0.7978845608028654 * (x + 0.044715 * x * x * x));
     case U_gelu_erf: return 0.5 * x * erfc(-x * 0.70710678118654752);
     case U_gelu_slope: return slope_of_gelu(x);

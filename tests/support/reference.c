@@ -57,6 +57,7 @@ static double gelu(double x)
 }
 static double mish(double x) { return x * tanh(softplus(x)); }
 static double hardswish(double x) { return x * fmin(fmax(x + 3, 0), 6) / 6; }
+static double hardshrink(double x) { return fabs(x) <= 0.5 ? 0 : x; }
 static double gelu_erf(double x) { return x / 2 * (1 + erf(x / sqrt(2))); }
 static double gelu_slope(double x)
 {
@@ -113,6 +114,7 @@ static const struct { const char *name; ref_f1 f;
         {"gelu_erf", gelu_erf},
         {"mish", mish},
         {"hardswish", hardswish},
+        {"hardshrink", hardshrink},
 },
   tests[] = {{"not", is_zero}, {"isfinite", is_finite}, {"isnan", is_nan}};
 static const struct { const char *name; ref_f2 f;
