@@ -97,6 +97,7 @@ REACH = [
     ("src/io/safetensors/", "io_safetensors checkpoints"),
     ("src/io/text/", "text_tokens text_errors"),
     ("src/io/torch/", "io_pt io_torch io_unfold"),
+    ("src/io/wav", "io_wav"),
     ("src/io/", "io_npz io_pt io_safetensors io_model io_flux_tables cli_files io_json"),
     ("src/nn/loss", "nn_losses nn_loss_options nn_loss_weights"),
     ("src/nn/ctc", "nn_loss_options"),

@@ -257,6 +257,17 @@ def idx_files():
     yield "scalar", bytes([0, 0, 13, 0]) + bytes(4)
 
 
+def wav_files():
+    for tag, width in ((1, 1), (1, 2), (1, 3), (1, 4), (3, 4), (3, 8)):
+        form = struct.pack("<2H2I2H", tag, 2, 8000, 16000 * width, 2 * width, 8 * width)
+        data = struct.pack("<4sI", b"data", 6 * width) + bytes(range(6 * width))
+        yield f"type{tag}-{width}", b"RIFF\0\0\0\0WAVEfmt " + struct.pack("<I", 16) + form + data
+    wide = struct.pack("<2H2I4HIH", 0xfffe, 1, 8000, 16000, 2, 16, 22, 16, 4, 1) + \
+        bytes.fromhex("000000001000800000aa00389b71")
+    yield "extensible", b"RIFF\0\0\0\0WAVEfmt \x28\0\0\0" + wide + \
+        b"data\xff\xff\xff\xff" + b"abcd"
+
+
 def varint(n):
     n %= 1 << 64
     return bytes([n]) if n < 128 else bytes([n % 128 | 128]) + varint(n >> 7)
@@ -470,14 +481,14 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--weber", type=Path)
     options = parser.parse_args()
-    for target in ("bson", "safetensors", "npy", "npz", "idx", "pt", "onnx", "tokenizer",
+    for target in ("bson", "safetensors", "npy", "npz", "idx", "wav", "pt", "onnx", "tokenizer",
                    "pretrained", *TEXTS):
         shutil.rmtree(options.folder / target, ignore_errors=True)
     for name, fields in bson_files():
         add(options.folder, "bson", name, document(fields))
     for target, files in (("safetensors", safetensors_files), ("npy", npy_files),
-                          ("npz", npz_files), ("idx", idx_files), ("pt", pt_files),
-                          ("onnx", onnx_files), ("tokenizer", tokenizer_files),
+                          ("npz", npz_files), ("idx", idx_files), ("wav", wav_files),
+                          ("pt", pt_files), ("onnx", onnx_files), ("tokenizer", tokenizer_files),
                           ("pretrained", pretrained_files)):
         for name, data in files():
             add(options.folder, target, name, data)

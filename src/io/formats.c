@@ -10,6 +10,7 @@
 #include "io/onnx/layer.h"
 #include "io/onnx/table.h"
 #include "io/torch/pt.h"
+#include "io/wav.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -81,6 +82,7 @@ const wb__format_row wb__formats[WB__FORMATS] = {
      .load = wb__onnx_load},
     {"safetensors", {".safetensors"}, WB__HAS_MODELS, WB__PACKAGES, .is = safetensors_is,
      .table = wb__st_table, .save = wb__saving_write_model},
+    {"WAV", {".wav"}, 0, WB__PACKAGES, .is = wb__wav_is, .table = wb__wav_table},
     {"IDX", {".idx"}, 0, WB__PACKAGES, .is = idx_is, .table = wb__idx_table},
 };
 /* clang-format on */

@@ -9,7 +9,8 @@
 /* From the most certain to the least certain, which is the order in which files are tested. */
 typedef enum {
     WB__FORMAT_UNKNOWN, WB__FORMAT_NPY, WB__FORMAT_PT, WB__FORMAT_JLD2, WB__FORMAT_NPZ,
-    WB__FORMAT_BSON, WB__FORMAT_ONNX, WB__FORMAT_SAFETENSORS, WB__FORMAT_IDX, WB__FORMATS
+    WB__FORMAT_BSON, WB__FORMAT_ONNX, WB__FORMAT_SAFETENSORS, WB__FORMAT_WAV,
+    WB__FORMAT_IDX, WB__FORMATS
 } wb__format;
 
 /* What a format can hold besides tensors that are read: models, read and written; models, written
