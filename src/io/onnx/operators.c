@@ -162,14 +162,22 @@ static bool call_formula(wb__onnx_call *c, accepted kind, formula *f)
 #define ONNX_OP(name, function, ...)
 #define ONNX_IS(name, op, ...)
 #define ONNX_FORMULA(name, accepts, expression, ...)                                               \
-    static wb_tensor *formula_##name(wb__onnx_call *c, wb_tensor *x, wb_tensor *y, wb_tensor *z,   \
-                                     double a, double b)                                           \
+    static wb_tensor *FORMULA(name)(wb__onnx_call *c, wb_tensor *x, wb_tensor *y, wb_tensor *z,    \
+                                    double a, double b)                                            \
     {                                                                                              \
         (void)c, (void)x, (void)y, (void)z, (void)a, (void)b;                                      \
         return expression;                                                                         \
     }                                                                                              \
-    static bool call_##name(wb__onnx_call *c) { return call_formula(c, accepts, formula_##name); }
+    static bool CALL(name)(wb__onnx_call *c) { return call_formula(c, accepts, FORMULA(name)); }
+#define FORMULA(name) formula_##name
+#define CALL(name) call_##name
 #include "io/onnx/ops.def"
+#undef FORMULA
+#undef CALL
+#define FORMULA(name) microsoft_formula_##name
+#define CALL(name) microsoft_call_##name
+#include "io/onnx/ops_microsoft.def"
+#undef CALL
 #undef ONNX_OP
 #undef ONNX_IS
 #undef ONNX_FORMULA
@@ -223,13 +231,19 @@ enum { ANY = WB__ONNX_ANY };
     {.name = #operator, .domain = DOMAIN, .function = wb__onnx_operation, \
      .op = WB__OP_##operation, __VA_ARGS__},
 #define ONNX_FORMULA(operator, accepts, expression, ...) \
-    {.name = #operator, .domain = DOMAIN, .function = call_##operator, __VA_ARGS__},
+    {.name = #operator, .domain = DOMAIN, .function = CALL(operator), __VA_ARGS__},
 static const wb__onnx_operator operators[] = {
+#define CALL(name) call_##name
 #define DOMAIN ""
 #include "io/onnx/ops.def"
 #undef DOMAIN
 #define DOMAIN WB__ONNX_ML
 #include "io/onnx/ops_ml.def"
+#undef DOMAIN
+#undef CALL
+#define CALL(name) microsoft_call_##name
+#define DOMAIN "com.microsoft"
+#include "io/onnx/ops_microsoft.def"
 };
 
 const wb__onnx_operator *wb__onnx_operators(int *n)
@@ -241,6 +255,8 @@ const wb__onnx_operator *wb__onnx_operators(int *n)
 const wb__onnx_operator *wb__onnx_operator_of(wb__op op, int64_t opset)
 {
     for (size_t i = 0; i < WB__COUNT(operators); i++)
-        if (operators[i].op == op && operators[i].ports[0].since <= opset) return &operators[i];
+        if (operators[i].op == op && !*operators[i].domain &&
+            operators[i].ports[0].since <= opset)
+            return &operators[i];
     return NULL;
 }
