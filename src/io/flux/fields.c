@@ -29,8 +29,8 @@
 #define NORM                                                                               \
     FIELD("λ", "activation", FUNCTION), FIELD("β", "bias", SHIFT),                         \
         FIELD("γ", "scale", SCALE), FIELD("μ", "mean", STATISTIC),                         \
-        FIELD("σ²", "var", STATISTIC), NUMBER("ϵ", "eps", FLOAT32, 1e-5),                  \
-        NUMBER("momentum", "momentum", FLOAT32, 0.1)
+        FIELD("σ²", "var", STATISTIC), FIELD("ϵ", "eps", FLOAT32),                         \
+        SAME("momentum", FLOAT32)
 #define TRACKED(affine, track_stats)                                                       \
     NORM, affine, track_stats, FIELD("active", NULL, MODE), FIELD("chs", "channels", INT)
 #define UNTRACKED NORM, FIELD("active", NULL, TRAINING)
@@ -38,7 +38,7 @@
 #define GROUPED                                                                            \
     FIELD("G", "groups", INT), FIELD("λ", "activation", FUNCTION),                         \
         FIELD("β", "bias", SHIFT), FIELD("γ", "scale", SCALE), OTHER("μ"), OTHER("σ²"),    \
-        NUMBER("ϵ", "eps", FLOAT32, 1e-5), NUMBER("momentum", NULL, FLOAT32, 0.1)
+        FIELD("ϵ", "eps", FLOAT32), NUMBER("momentum", NULL, FLOAT32, 0.1)
 #define GROUPED_NOW                                                                        \
     GROUPED, FIELD("affine", "affine", BOOL), FIELD("track_stats", NULL, FALSE),         \
         FIELD("active", NULL, MODE), FIELD("chs", "channels", INT)
@@ -104,7 +104,7 @@ const wb__flux_struct wb__flux_structs[] = {
     STRUCT("GroupNorm", "GroupNorm", 1200, 1400, "λ β ϵ μ", GROUPED_NOW)
     STRUCT("GroupNorm", "GroupNorm", 0, 1200, NULL, GROUPED, FIELD("active", NULL, TRAINING))
     STRUCT("LayerNorm", "LayerNorm", 1200, 0, "λ diag ϵ axes", FIELD("λ", "activation", FUNCTION),
-           FIELD("diag", NULL, AFFINE), NUMBER("ϵ", "eps", FLOAT32, 1e-5),
+           FIELD("diag", NULL, AFFINE), FIELD("ϵ", "eps", FLOAT32),
            FIELD("size", "shape", SIZES), FIELD("affine", "affine", BOOL))
     STRUCT("LayerNorm", "LayerNorm", 0, 1200, "array", FIELD("diag", NULL, AFFINE))
     STRUCT("Dropout", "Dropout", 1210, 0, "p dims rng", DROP, ACTIVE, RNG)

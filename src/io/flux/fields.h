@@ -67,7 +67,7 @@ typedef struct {
     const char *written;                /* name in named tuples, if different: "b" */
     /* of a bias: the first version that writes a missing bias as `false` and not as zeros */
     int since;
-    double by_default;                   /* the default of a number */
+    double by_default;                  /* of a number whose option has no default; else 0 */
 } wb__flux_field;
 
 /* Versions are minor*100 + patch of 0.minor.patch: 1612 is 0.16.12. */

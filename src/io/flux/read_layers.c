@@ -284,7 +284,8 @@ static bool read_option(wb__flux_reading *x, const wb__flux_field *f)
     case WB__FIELD_STATE: return state(x, &value, f->weber);
     case WB__FIELD_STATES: return states(x, &value, f->weber);
     case WB__FIELD_FLOAT32: case WB__FIELD_FLOAT64:
-        if (at) *(double *)at = number(r, x->v, f->name, f->by_default);
+        if (at && f->by_default) *(double *)at = f->by_default;
+        if (at) *(double *)at = number(r, x->v, f->name, *(double *)at);
         return true;
     case WB__FIELD_AXES_OF_SPACE: return of_space(r, &value, f->name, 1, at);
     case WB__FIELD_COUNTS: return of_space(r, &value, f->name, 0, at);
