@@ -36,6 +36,15 @@ def read_by(path):
     return re.findall(read, path.read_text(errors="replace")) if read else ()
 
 
+def variables(text):
+    """(name, values) of the library's rows in environment.c, in alphabetical order"""
+    rows = re.findall(r'\{"(WEBER_\w+)", (SWITCH|TEXT|WORDS\("[^"]*"\)|"[^"]*"|NUMBER\(.*?\))',
+                      text.split("/* of examples and scripts */")[0])
+    words = {"SWITCH": "0, 1", "TEXT": "a text"}
+    return sorted((name, words.get(values) or ("a number" if values.startswith("NUMBER") else
+                   re.search('"(.*)"', values)[1].replace(" ", ", "))) for name, values in rows)
+
+
 def checks_tables():
     """All variables that are read are in environment.c, and the table of the page on installing
     has the packages of packages.def."""
@@ -49,6 +58,10 @@ def checks_tables():
     found |= set(read_by(ROOT / "run"))
     found = {name for name in found - BACKENDS if not name.startswith("WEBER_TEST_")}
     yield "variables", rows == found, rows ^ found
+    page = (ROOT / "docs/site/guide/debugging.md").read_text()
+    listed = re.findall(r"^\| `(WEBER_\w+)` \| (.*?) \| .+ \|$", page, re.M)
+    wanted = variables(table.read_text())
+    yield "the page's variables", listed == wanted, set(listed) ^ set(wanted)
     page = (ROOT / "docs/site/install.md").read_text()
     packages = re.findall(r'^WB_PACKAGE\(\w+, "(.*?)", "(.*?)", "[^"]*", "(.*?)"',
                           (ROOT / "src/base/packages.def").read_text(), re.M)
