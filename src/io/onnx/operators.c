@@ -6,7 +6,7 @@
  * composed of these, in forms that are accurate to a few ulp at all x, whose gradients are right
  * everywhere, and in which nothing overflows before the result does. */
 #include "io/onnx/ops_common.h"
-#include "io/onnx/model.h"
+#include "weber/linalg.h"
 
 #include <math.h>
 
@@ -121,12 +121,6 @@ bool wb__onnx_operation(wb__onnx_call *c)
     return wb__onnx_give(c, any ? joined(c, o->op) : wb__elementwise(o->op, c->in));
 }
 
-/* What input 0 must be, and whether f16 and bf16 are computed in f32 */
-typedef enum { ALL, REALS, WIDE, TRUTHS } accepted;
-
-typedef wb_tensor *formula(wb__onnx_call *c, wb_tensor *x, wb_tensor *y, wb_tensor *z, double a,
-                           double b);
-
 /* Whether the operator is its operation here: the operation takes the dtype, and its numbers are
  * those of the node.  The numbers of ONNX are f32. */
 static bool is_operation(const wb__onnx_call *c)
@@ -141,43 +135,42 @@ static bool is_operation(const wb__onnx_call *c)
     return true;
 }
 
-static bool call_formula(wb__onnx_call *c, accepted kind, formula *f)
+static bool call_formula(wb__onnx_call *c)
 {
-    const wb__onnx_attr_row *row = c->node->operator->attributes;
+    const wb__onnx_operator *o = c->node->operator;
+    const wb__onnx_accepted kind = o->accepts;
+    const wb__onnx_attr_row *row = o->attributes;
     double n[2] = {0, 0};
-    if (kind == TRUTHS && c->in[0]->dtype != WB_BOOL)
+    if (kind == WB__ONNX_OF_TRUTHS && c->in[0]->dtype != WB_BOOL)
         return wb__onnx_refuse(c, WB_ERROR_DTYPE, "the inputs are %s; they must be bool",
                                wb_describe(c->in[0]));
-    if ((kind == REALS || kind == WIDE) && !wb__onnx_floating(c, 0)) return false;
+    const bool reals = kind == WB__ONNX_OF_REALS || kind == WB__ONNX_OF_WIDE;
+    if (reals && !wb__onnx_floating(c, 0)) return false;
     if (c->n_in && is_operation(c)) return wb__onnx_operation(c);
-    for (int i = 0; i < 2 && row && row[i].type; i++) n[i] = wb__onnx_number_of(c, &row[i]);
+    for (int i = 0; i < 2 && row && row[i].has_default; i++) n[i] = wb__onnx_number_of(c, &row[i]);
     wb_tensor *x = wb__onnx_in(c, 0);
-    if (kind == WIDE) x = wb__wide(x);
-    wb_tensor *y = f(c, x, wb__onnx_in(c, 1), wb__onnx_in(c, 2), n[0], n[1]);
-    return wb__onnx_give(c, kind == WIDE ? wb__as(y, (wb_dtype)c->in[0]->dtype) : y);
+    if (kind == WB__ONNX_OF_WIDE) x = wb__wide(x);
+    wb_tensor *y = o->formula(c, x, wb__onnx_in(c, 1), wb__onnx_in(c, 2), n[0], n[1]);
+    return wb__onnx_give(c, kind == WB__ONNX_OF_WIDE ? wb__as(y, (wb_dtype)c->in[0]->dtype) : y);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
 #define ONNX_OP(name, function, ...)
 #define ONNX_IS(name, op, ...)
-#define ONNX_FORMULA(name, accepts, expression, ...)                                               \
-    static wb_tensor *FORMULA(name)(wb__onnx_call *c, wb_tensor *x, wb_tensor *y, wb_tensor *z,    \
-                                    double a, double b)                                            \
+#define ONNX_FORMULA(name, kind, expression, ...)                                                  \
+    static wb_tensor *FORMULA(name)(const wb__onnx_call *c, wb_tensor *x, wb_tensor *y,            \
+                                    wb_tensor *z, double a, double b)                              \
     {                                                                                              \
         (void)c, (void)x, (void)y, (void)z, (void)a, (void)b;                                      \
         return expression;                                                                         \
-    }                                                                                              \
-    static bool CALL(name)(wb__onnx_call *c) { return call_formula(c, accepts, FORMULA(name)); }
+    }
 #define FORMULA(name) formula_##name
-#define CALL(name) call_##name
 #include "io/onnx/ops.def"
 #undef FORMULA
-#undef CALL
 #define FORMULA(name) microsoft_formula_##name
-#define CALL(name) microsoft_call_##name
 #include "io/onnx/ops_microsoft.def"
-#undef CALL
+#undef FORMULA
 #undef ONNX_OP
 #undef ONNX_IS
 #undef ONNX_FORMULA
@@ -230,18 +223,19 @@ enum { ANY = WB__ONNX_ANY };
 #define ONNX_IS(operator, operation, ...) \
     {.name = #operator, .domain = DOMAIN, .function = wb__onnx_operation, \
      .op = WB__OP_##operation, __VA_ARGS__},
-#define ONNX_FORMULA(operator, accepts, expression, ...) \
-    {.name = #operator, .domain = DOMAIN, .function = CALL(operator), __VA_ARGS__},
+#define ONNX_FORMULA(operator, kind, expression, ...) \
+    {.name = #operator, .domain = DOMAIN, .function = call_formula, .accepts = WB__ONNX_OF_##kind, \
+     .formula = FORMULA(operator), __VA_ARGS__},
 static const wb__onnx_operator operators[] = {
-#define CALL(name) call_##name
+#define FORMULA(name) formula_##name
 #define DOMAIN ""
 #include "io/onnx/ops.def"
 #undef DOMAIN
 #define DOMAIN WB__ONNX_ML
 #include "io/onnx/ops_ml.def"
 #undef DOMAIN
-#undef CALL
-#define CALL(name) microsoft_call_##name
+#undef FORMULA
+#define FORMULA(name) microsoft_formula_##name
 #define DOMAIN "com.microsoft"
 #include "io/onnx/ops_microsoft.def"
 };

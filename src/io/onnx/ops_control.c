@@ -1,5 +1,5 @@
 /* Operators of ONNX that call graphs, make constants, or keep their input's elements: If, Loop,
- * Constant, ConstantOfShape, Identity, Shape, Size, Cast, CastLike, Range, EyeLike. */
+ * Constant, ConstantOfShape, Shape, Cast, Range, EyeLike. */
 #include "io/onnx/frame.h"
 #include "io/onnx/ops_common.h"
 #include "weber/ops.h"
@@ -276,11 +276,6 @@ bool wb__onnx_constant_of_shape(wb__onnx_call *c)
     return wb__onnx_give(c, x ? wb_expand_array(x, n, dims) : NULL);
 }
 
-bool wb__onnx_identity(wb__onnx_call *c)
-{
-    return wb__onnx_give(c, c->in[0]);
-}
-
 bool wb__onnx_shape(wb__onnx_call *c)
 {
     const int64_t ndim = c->in[0]->ndim;
@@ -291,29 +286,13 @@ bool wb__onnx_shape(wb__onnx_call *c)
     return wb__onnx_give(c, wb_from(c->in[0]->dims + (n ? start : 0), WB_I64, 1, &n));
 }
 
-bool wb__onnx_size(wb__onnx_call *c)
-{
-    return wb__onnx_give(c, wb_from(&c->in[0]->size, WB_I64, 0, NULL));
-}
-
 /* ---- Cast ------------------------------------------------------------------------------------ */
-
-static bool cast(wb__onnx_call *c, wb_dtype dtype)
-{
-    wb_tensor *x = c->in[0];
-    if (!dtype) return false;
-    return wb__onnx_give(c, (wb_dtype)x->dtype == dtype ? x : wb_astype(x, dtype));
-}
 
 /* The attributes `saturate` and `round_mode` are about float8, which Weber lacks. */
 bool wb__onnx_cast(wb__onnx_call *c)
 {
-    return cast(c, wb__onnx_dtype_in(c, "to", 0));
-}
-
-bool wb__onnx_cast_like(wb__onnx_call *c)
-{
-    return cast(c, (wb_dtype)c->in[1]->dtype);
+    const wb_dtype dtype = wb__onnx_dtype_in(c, "to", 0);
+    return dtype && wb__onnx_give(c, wb__as(c->in[0], dtype));
 }
 
 /* ---- Range and EyeLike ----------------------------------------------------------------------- */

@@ -1,6 +1,5 @@
-/* Matrix products of ONNX, and determinants. */
+/* Matrix products of ONNX. */
 #include "io/onnx/run.h"
-#include "weber/linalg.h"
 
 /* The product of integers, [..., m, k] · [..., k, n], which wraps around in their dtype: the sum of
  * products that broadcast. */
@@ -68,9 +67,4 @@ bool wb__onnx_gemm(wb__onnx_call *c)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "%s does not broadcast to [%lld,%lld]",
                                wb_describe(sum), (long long)dims[0], (long long)dims[1]);
     return wb__onnx_give(c, y);
-}
-
-bool wb__onnx_det(wb__onnx_call *c)
-{
-    return wb__onnx_give(c, wb_determinant(c->in[0]));
 }

@@ -19,57 +19,24 @@ static wb_tensor *scaled(wb_tensor *x, double scale, double shift)
     return x && shift != 0 ? wb_add(x, wb_scalar(shift)) : x;
 }
 
-static bool normal(wb__onnx_call *c, wb_dtype dtype, int ndim, const int64_t *dims)
+/* Gives random numbers of the shape and dtype of the attributes, or else of the input. */
+static bool give_random(wb__onnx_call *c, bool normal)
 {
-    const double mean = wb__onnx_real(c, "mean"), scale = wb__onnx_real(c, "scale");
-    return dtype && wb__onnx_give(c, scaled(wb_randn_array(dtype, ndim, dims), scale, mean));
-}
-
-static bool uniform(wb__onnx_call *c, wb_dtype dtype, int ndim, const int64_t *dims)
-{
-    const double low = wb__onnx_real(c, "low"), high = wb__onnx_real(c, "high");
-    return dtype && wb__onnx_give(c, scaled(wb_rand_array(dtype, ndim, dims), high - low, low));
-}
-
-/* Sets *dims to the attribute `shape`; returns the number of dimensions, or -1 with the error
- * set. */
-static int shape_of(wb__onnx_call *c, const int64_t **dims)
-{
-    const int n = wb__onnx_ints(c, "shape", dims);
-    if (n >= 0 && n <= WB_MAX_DIMS) return n;
-    wb__onnx_refuse(c, WB_ERROR_FORMAT, n < 0 ? "has no shape" : "has a shape of %d sizes", n);
-    return -1;
-}
-
-bool wb__onnx_random_normal(wb__onnx_call *c)
-{
-    const int64_t *dims;
+    const wb_tensor *like = wb__onnx_in(c, 0);
+    const int64_t *dims = like ? like->dims : NULL;
     if (!without_seed(c)) return false;
-    const int n = shape_of(c, &dims);
-    return n >= 0 && normal(c, wb__onnx_dtype_in(c, "dtype", WB_F32), n, dims);
+    const int n = like ? like->ndim : wb__onnx_ints(c, "shape", &dims);
+    if (n > WB_MAX_DIMS)
+        return wb__onnx_refuse(c, WB_ERROR_FORMAT, "has a shape of %d sizes", n);
+    const wb_dtype t = wb__onnx_dtype_in(c, "dtype", like ? (wb_dtype)like->dtype : WB_F32);
+    const double low = wb__onnx_real(c, normal ? "mean" : "low");
+    const double scale = normal ? wb__onnx_real(c, "scale") : wb__onnx_real(c, "high") - low;
+    return t && wb__onnx_give(c, scaled((normal ? wb_randn_array : wb_rand_array)(t, n, dims),
+                                        scale, low));
 }
 
-bool wb__onnx_random_uniform(wb__onnx_call *c)
-{
-    const int64_t *dims;
-    if (!without_seed(c)) return false;
-    const int n = shape_of(c, &dims);
-    return n >= 0 && uniform(c, wb__onnx_dtype_in(c, "dtype", WB_F32), n, dims);
-}
-
-bool wb__onnx_random_normal_like(wb__onnx_call *c)
-{
-    if (!without_seed(c)) return false;
-    const wb_tensor *x = c->in[0];
-    return normal(c, wb__onnx_dtype_in(c, "dtype", (wb_dtype)x->dtype), x->ndim, x->dims);
-}
-
-bool wb__onnx_random_uniform_like(wb__onnx_call *c)
-{
-    if (!without_seed(c)) return false;
-    const wb_tensor *x = c->in[0];
-    return uniform(c, wb__onnx_dtype_in(c, "dtype", (wb_dtype)x->dtype), x->ndim, x->dims);
-}
+bool wb__onnx_random_normal(wb__onnx_call *c) { return give_random(c, true); }
+bool wb__onnx_random_uniform(wb__onnx_call *c) { return give_random(c, false); }
 
 bool wb__onnx_bernoulli(wb__onnx_call *c)
 {

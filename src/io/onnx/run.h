@@ -22,6 +22,15 @@ typedef struct {
                                            number of `op` */
 } wb__onnx_attr_row;
 
+/* What a formula takes as input 0: any dtype, reals, reals of which f16 and bf16 are computed in
+ * f32, or bools */
+typedef enum {
+    WB__ONNX_OF_ALL, WB__ONNX_OF_REALS, WB__ONNX_OF_WIDE, WB__ONNX_OF_TRUTHS
+} wb__onnx_accepted;
+/* An operator as an expression of its first inputs and its first numbers (a, b). */
+typedef wb_tensor *wb__onnx_formula(const wb__onnx_call *c, wb_tensor *x, wb_tensor *y,
+                                    wb_tensor *z, double a, double b);
+
 /* How many inputs and outputs are needed, and the most, from an opset on */
 enum { WB__ONNX_PORTS = 4, WB__ONNX_ANY = UINT8_MAX };
 typedef struct { uint8_t since, in[2], out[2]; } wb__onnx_ports;
@@ -32,8 +41,10 @@ typedef struct wb__onnx_operator {
     bool (*function)(wb__onnx_call *c); /* computes the outputs; false: failed, the error is set */
     wb__op op;                          /* the operation that it is with its default attributes, by
                                            which the writer knows it; WB__OP_NONE: none */
+    wb__onnx_formula *formula;          /* NULL: the function does without */
+    wb__onnx_accepted accepts;
     wb__onnx_ports ports[WB__ONNX_PORTS];   /* the first one: of the first opset that is read */
-    const wb__onnx_attr_row *attributes;    /* sorted by name; NULL: none */
+    const wb__onnx_attr_row *attributes;    /* NULL: none */
     int removed;                        /* the first opset that has it no longer, or 0 */
     unsigned constants;                 /* inputs that are no data: read as numbers, or scales and
                                            zero points; initializers there are no parameters */
@@ -136,7 +147,7 @@ bool wb__onnx_operation(wb__onnx_call *c);
 
 #define ONNX_OP(name, function, ...) bool wb__onnx_##function(wb__onnx_call *c);
 #define ONNX_IS(name, op, ...)
-#define ONNX_FORMULA(name, accepts, expression, ...)
+#define ONNX_FORMULA(name, kind, expression, ...)
 #include "io/onnx/ops.def"
 #include "io/onnx/ops_ml.def"
 #undef ONNX_OP
