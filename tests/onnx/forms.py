@@ -212,8 +212,8 @@ def names_that_no_row_has(rows):
     known = {a.name for row in rows for a in row.attributes}
     for path in sorted(SOURCES.glob("ops_*.c")):
         text = path.read_text(encoding="utf-8")
-        for name in re.findall(r'wb__onnx_(?:int|real|text|word|ints|int_or|attribute|dtype_in)'
-                               r'\(c, "(\w+)"', text):
+        for name in re.findall(r'wb__onnx_(?:int|real|text|word|ints|int_or|list|attribute|'
+                               r'dtype_in)\(c, "(\w+)"', text):
             if name not in known:
                 yield f"{path.name} reads '{name}', which no row has"
 

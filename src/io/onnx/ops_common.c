@@ -12,11 +12,10 @@ bool wb__onnx_is_fixed(const wb__onnx_call *c, int i)
     return wb__onnx_known_of(c, i) != WB__ONNX_VARIES;
 }
 
-int wb__onnx_axes(wb__onnx_call *c, int64_t since, int i, int ndim, int list[WB_MAX_DIMS])
+int wb__onnx_axes(wb__onnx_call *c, int i, int ndim, int list[WB_MAX_DIMS])
 {
     const int64_t *given;
-    const int n = c->node->opset >= since ? wb__onnx_input_ints(c, i, &given)
-                                          : wb__onnx_ints(c, "axes", &given);
+    const int n = wb__onnx_list(c, "axes", i, &given);
     unsigned seen = 0;
     for (int k = 0; k < n; k++) {
         const int axis = wb__onnx_axis(c, given[k], ndim);

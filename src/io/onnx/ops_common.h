@@ -20,11 +20,10 @@ static inline bool wb__onnx_alike(const wb__onnx_call *c, int i)
                            wb_describe(c->in[0]), wb_describe(c->in[i]));
 }
 
-/* Reads the axes of an operator, for a tensor of `ndim` axes: from opset `since` on they are input
- * i, before it the attribute "axes".  Sets list[] to them, 0 to ndim - 1, in the order of the file.
- * Returns their count, -1 if none are given, or -2 with the error set: an axis that does not exist,
- * or that is named twice. */
-int wb__onnx_axes(wb__onnx_call *c, int64_t since, int i, int ndim, int list[WB_MAX_DIMS]);
+/* Reads the axes of an operator, for a tensor of `ndim` axes: the attribute "axes" or input i.
+ * Sets list[] to them, 0 to ndim - 1, in the order of the file.  Returns their count, -1 if none
+ * are given, or -2 with the error set: an axis that does not exist, or that is named twice. */
+int wb__onnx_axes(wb__onnx_call *c, int i, int ndim, int list[WB_MAX_DIMS]);
 
 /* Whether the elements of input i are fixed: known from the file and the sizes of the inputs, so
  * that to read them evaluates nothing that depends on the values of the inputs. */

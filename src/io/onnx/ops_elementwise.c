@@ -10,15 +10,11 @@ static wb_tensor *number(double v) { return wb__number_of(v); }
 
 bool wb__onnx_clip(wb__onnx_call *c)
 {
-    const bool by_inputs = c->node->opset >= 11;
     wb_tensor *low = NULL, *high = NULL, *y = wb__unchanged(c->in[0]);
-    if (by_inputs) {
-        if (wb__onnx_in(c, 1) && !(low = wb__onnx_number(c, 1))) return false;
-        if (wb__onnx_in(c, 2) && !(high = wb__onnx_number(c, 2))) return false;
-    } else {
-        if (wb__onnx_attribute(c, "min")) low = number(wb__onnx_real(c, "min"));
-        if (wb__onnx_attribute(c, "max")) high = number(wb__onnx_real(c, "max"));
-    }
+    if (wb__onnx_attribute(c, "min")) low = number(wb__onnx_real(c, "min"));
+    if (wb__onnx_attribute(c, "max")) high = number(wb__onnx_real(c, "max"));
+    if (wb__onnx_in(c, 1) && !(low = wb__onnx_number(c, 1))) return false;
+    if (wb__onnx_in(c, 2) && !(high = wb__onnx_number(c, 2))) return false;
     if (low) y = wb_maximum(y, low);
     if (high) y = wb_minimum(y, high);
     return wb__onnx_give(c, y);

@@ -23,9 +23,8 @@ static bool read_pads(wb__onnx_call *c, padding *p)
     const wb_tensor *x = c->in[0];
     const int64_t *pads;
     int axes[WB_MAX_DIMS];
-    const int m = c->node->opset >= 11 ? wb__onnx_input_ints(c, 1, &pads)
-                                       : wb__onnx_ints(c, "pads", &pads);
-    int n = m == -2 ? -2 : wb__onnx_axes(c, 18, 3, x->ndim, axes);
+    const int m = wb__onnx_list(c, "pads", 1, &pads);
+    int n = m == -2 ? -2 : wb__onnx_axes(c, 3, x->ndim, axes);
     if (n == -2) return false;
     if (n == -1)
         for (n = 0; n < x->ndim; n++) axes[n] = n;
@@ -52,7 +51,7 @@ static bool read_pads(wb__onnx_call *c, padding *p)
 /* Reads the value of the mode constant. */
 static bool read_value(wb__onnx_call *c, padding *p)
 {
-    if (c->node->opset < 11)
+    if (wb__onnx_attribute(c, "value"))
         p->value = wb__literal(wb__onnx_real(c, "value"), (wb_dtype)c->in[0]->dtype);
     else if (wb__onnx_in(c, 2))
         p->value = wb__onnx_number(c, 2);
@@ -157,7 +156,7 @@ bool wb__onnx_center_crop_pad(wb__onnx_call *c)
     int64_t start[WB_MAX_DIMS] = {0}, dims[WB_MAX_DIMS];
     wb_tensor *x = c->in[0];
     const int m = wb__onnx_input_ints(c, 1, &shape);
-    int n = m < 0 ? -2 : wb__onnx_axes(c, INT64_MAX, 0, x->ndim, axes);
+    int n = m < 0 ? -2 : wb__onnx_axes(c, 2, x->ndim, axes);
     if (n == -2) return false;
     if (n == -1)
         for (n = 0; n < x->ndim; n++) axes[n] = n;

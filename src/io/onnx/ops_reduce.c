@@ -123,13 +123,11 @@ static wb_tensor *reduced(const wb__onnx_call *c, reduction kind, wb_tensor *x, 
     return wb__as(sum_of(wb_square(wb__wide(x)), mask, keep), dtype);
 }
 
-/* The axes are an attribute, and since opset 13 (ReduceSum) or 18 an input. */
 static bool reduce(wb__onnx_call *c, reduction kind)
 {
-    const int64_t since = kind == SUM ? 13 : 18;
     wb_tensor *x = c->in[0];
     int axes[WB_MAX_DIMS];
-    const int n = wb__onnx_axes(c, since, 1, x->ndim, axes);
+    const int n = wb__onnx_axes(c, 1, x->ndim, axes);
     if (n == -2) return false;
     unsigned mask = 0;
     for (int i = 0; i < n; i++) mask |= 1u << axes[i];
@@ -168,15 +166,14 @@ static bool extreme_place(wb__onnx_call *c, wb_tensor *(*place)(wb_tensor *, int
 bool wb__onnx_arg_max(wb__onnx_call *c) { return extreme_place(c, wb_argmax); }
 bool wb__onnx_arg_min(wb__onnx_call *c) { return extreme_place(c, wb_argmin); }
 
-/* k is an attribute, and since opset 10 an input.  Equal elements are in the order of their places;
+/* k is an attribute, or input 1.  Equal elements are in the order of their places;
  * an order that the operator leaves open (sorted = 0) is the sorted one. */
 bool wb__onnx_top_k(wb__onnx_call *c)
 {
-    const int64_t opset = c->node->opset;
     wb_tensor *x = c->in[0], *place = NULL;
     int64_t k = wb__onnx_int(c, "k");
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
-    if (axis < 0 || (opset >= 10 && !wb__onnx_input_int(c, 1, &k))) return false;
+    if (axis < 0 || !wb__onnx_input_int(c, 1, &k)) return false;
     if (k < 0 || k > x->dims[axis])
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "k is %lld; it is 0 to the size of axis %d of %s",
                                (long long)k, axis, wb_describe(x));

@@ -61,7 +61,7 @@ bool wb__onnx_squeeze(wb__onnx_call *c)
     int axes[WB_MAX_DIMS], ndim = 0;
     int64_t dims[WB_MAX_DIMS];
     const wb_tensor *x = c->in[0];
-    const int n = wb__onnx_axes(c, 13, 1, x->ndim, axes);
+    const int n = wb__onnx_axes(c, 1, x->ndim, axes);
     if (n == -2) return false;
     unsigned dropped = 0;
     for (int i = 0; i < n; i++) {
@@ -79,18 +79,16 @@ bool wb__onnx_squeeze(wb__onnx_call *c)
 /* The axes are those of the result. */
 bool wb__onnx_unsqueeze(wb__onnx_call *c)
 {
-    const bool by_input = c->node->opset >= 13;
     const int64_t *given;
     int axes[WB_MAX_DIMS], from = 0;
     int64_t dims[WB_MAX_DIMS];
     const wb_tensor *x = c->in[0];
-    const int n = by_input ? wb__onnx_input_ints(c, 1, &given) : wb__onnx_ints(c, "axes", &given);
-    if (n == -2) return false;
-    if (n < 0) return wb__onnx_refuse(c, WB_ERROR_FORMAT, "it has no axes");
+    const int n = wb__onnx_list(c, "axes", 1, &given);
+    if (n < 0) return false;
     if (x->ndim + n > WB_MAX_DIMS)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "%d axes more for %s; Weber has at most %d",
                                n, wb_describe(x), WB_MAX_DIMS);
-    if (wb__onnx_axes(c, 13, 1, x->ndim + n, axes) == -2) return false;
+    if (wb__onnx_axes(c, 1, x->ndim + n, axes) == -2) return false;
     unsigned added = 0;
     for (int i = 0; i < n; i++) added |= 1u << axes[i];
     for (int i = 0; i < x->ndim + n; i++) dims[i] = added >> i & 1 ? 1 : x->dims[from++];
@@ -136,21 +134,13 @@ bool wb__onnx_concat(wb__onnx_call *c)
     return axis >= 0 && wb__onnx_give(c, wb_concat_array(c->n_in, c->in, axis));
 }
 
-/* Sets *sizes to the sizes of the parts, from the attribute or the input; their number, -1 if the
- * file has none, or -2 with the error set. */
-static int split_sizes(wb__onnx_call *c, const int64_t **sizes)
-{
-    return c->node->opset >= 13 ? wb__onnx_input_ints(c, 1, sizes)
-                                : wb__onnx_ints(c, "split", sizes);
-}
-
 /* Without sizes the parts are equal.  Since opset 18 the last one may be smaller. */
 bool wb__onnx_split(wb__onnx_call *c)
 {
     const int64_t opset = c->node->opset, *sizes = NULL;
     wb_tensor *x = c->in[0];
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
-    const int n = axis < 0 ? -2 : split_sizes(c, &sizes);
+    const int n = axis < 0 ? -2 : wb__onnx_list(c, "split", 1, &sizes);
     const int64_t wanted = wb__onnx_int_or(c, "num_outputs", c->n_out);
     if (n == -2) return false;
     if ((n >= 0 && n != c->n_out) || wanted != c->n_out)
@@ -181,32 +171,25 @@ bool wb__onnx_split(wb__onnx_call *c)
 /* What a Slice reads: n starts, ends, axes (or NULL) and steps (or NULL). */
 typedef struct { int n; const int64_t *start, *end, *axis, *step; } slices;
 
-/* Sets *to to input i, or to the attribute.  Returns false with the error set: it is missing,
- * though needed, or has another length than n, if n is not -1. */
-static bool slice_list(wb__onnx_call *c, int i, const char *name, bool needed, int *n,
-                       const int64_t **to)
+/* Sets *to to a list of the node, of *n numbers unless *n is -1; NULL without it.  False with the
+ * error set: it has another length. */
+static bool slice_list(wb__onnx_call *c, int i, const char *name, int *n, const int64_t **to)
 {
-    const int64_t *list = NULL;
-    const int m = c->node->opset >= 10 ? wb__onnx_input_ints(c, i, &list)
-                                       : wb__onnx_ints(c, name, &list);
-    *to = NULL;
-    if (m == -2) return false;
-    if (m < 0 && !needed) return true;
-    if (m < 0) return wb__onnx_refuse(c, WB_ERROR_FORMAT, "it has no %s", name);
+    const int m = wb__onnx_list(c, name, i, to);
+    if (m < 0) *to = NULL;
+    if (m < 0) return m == -1;
     if (*n >= 0 && m != *n)
         return wb__onnx_refuse(c, WB_ERROR_FORMAT, "%d %s, and %d starts", m, name, *n);
     *n = m;
-    *to = list;
     return true;
 }
 
 static bool read_slices(wb__onnx_call *c, slices *s)
 {
     *s = (slices){.n = -1};
-    return slice_list(c, 1, "starts", true, &s->n, &s->start) &&
-           slice_list(c, 2, "ends", true, &s->n, &s->end) &&
-           slice_list(c, 3, "axes", false, &s->n, &s->axis) &&
-           (c->node->opset < 10 || slice_list(c, 4, "steps", false, &s->n, &s->step));
+    return slice_list(c, 1, "starts", &s->n, &s->start) &&
+           slice_list(c, 2, "ends", &s->n, &s->end) && slice_list(c, 3, "axes", &s->n, &s->axis) &&
+           slice_list(c, 4, "steps", &s->n, &s->step);
 }
 
 /* Cuts a bound off at 0 and n, or, for a negative step, at -1 and n - 1. */

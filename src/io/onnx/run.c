@@ -276,6 +276,12 @@ int wb__onnx_input_ints(const wb__onnx_call *c, int i, const int64_t **list)
     return n;
 }
 
+int wb__onnx_list(const wb__onnx_call *c, const char *name, int i, const int64_t **list)
+{
+    return wb__onnx_attribute(c, name) ? wb__onnx_ints(c, name, list)
+                                       : wb__onnx_input_ints(c, i, list);
+}
+
 int wb__onnx_input_reals(const wb__onnx_call *c, int i, const double **list)
 {
     const void *numbers;

@@ -95,6 +95,9 @@ int wb__onnx_ints(const wb__onnx_call *c, const char *name, const int64_t **list
  * are known from the file and the sizes of the inputs, or are evaluated now, which cannot be
  * recorded.  The list is valid until the call of the graph ends. */
 int wb__onnx_input_ints(const wb__onnx_call *c, int i, const int64_t **list);
+/* The same of an attribute, which earlier opsets have in the place of input i, if the node gives
+ * it. */
+int wb__onnx_list(const wb__onnx_call *c, const char *name, int i, const int64_t **list);
 /* As wb__onnx_input_ints, for a floating or integer input (the scales of Resize). */
 int wb__onnx_input_reals(const wb__onnx_call *c, int i, const double **list);
 /* Set *value to the number in an input of one element, which is an integer, or for
