@@ -12,7 +12,7 @@ bool wb__onnx_is_fixed(const wb__onnx_call *c, int i)
     return wb__onnx_known_of(c, i) != WB__ONNX_VARIES;
 }
 
-int wb__onnx_axes(wb__onnx_call *c, int i, int ndim, int list[WB_MAX_DIMS])
+int wb__onnx_axes(const wb__onnx_call *c, int i, int ndim, int list[WB_MAX_DIMS])
 {
     const int64_t *given;
     const int n = wb__onnx_list(c, "axes", i, &given);

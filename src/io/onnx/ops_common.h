@@ -23,7 +23,7 @@ static inline bool wb__onnx_alike(const wb__onnx_call *c, int i)
 /* Reads the axes of an operator, for a tensor of `ndim` axes: the attribute "axes" or input i.
  * Sets list[] to them, 0 to ndim - 1, in the order of the file.  Returns their count, -1 if none
  * are given, or -2 with the error set: an axis that does not exist, or that is named twice. */
-int wb__onnx_axes(wb__onnx_call *c, int i, int ndim, int list[WB_MAX_DIMS]);
+int wb__onnx_axes(const wb__onnx_call *c, int i, int ndim, int list[WB_MAX_DIMS]);
 
 /* Whether the elements of input i are fixed: known from the file and the sizes of the inputs, so
  * that to read them evaluates nothing that depends on the values of the inputs. */
@@ -44,6 +44,23 @@ wb_tensor *wb__onnx_rounded(wb_tensor *x);
 /* Returns x over its 1-norm or 2-norm along an axis; x where that is 0.  NULL gives NULL.
  * (ops_norm.c) */
 wb_tensor *wb__onnx_over_norm(wb_tensor *x, int p, int axis);
+
+/* The functions that rows of ops.def call return the result; NULL with the error set. */
+/* Applies f along the attribute's axis.  Before opset 13 x counts as a matrix, whose columns are
+ * the elements of this axis and of all behind it (ops_loss.c). */
+wb_tensor *wb__onnx_over_axis(const wb__onnx_call *c, wb_tensor *(*f)(wb_tensor *x, int axis));
+wb_tensor *wb__onnx_hardmax(wb_tensor *x, int axis);    /* 1 at the first greatest, else 0 */
+/* w[k] = a - b cos(2 pi k / m) + d cos(4 pi k / m); m is n, or n - 1 if it is not periodic
+ * (ops_signal.c). */
+wb_tensor *wb__onnx_window(const wb__onnx_call *c, double a, double b, double d);
+/* Reductions over axes, places of extremes along one (ops_reduce.c) */
+typedef enum {
+    WB__ONNX_REDUCE_SUM, WB__ONNX_REDUCE_MEAN, WB__ONNX_REDUCE_MAX, WB__ONNX_REDUCE_MIN,
+    WB__ONNX_REDUCE_PROD, WB__ONNX_REDUCE_L1, WB__ONNX_REDUCE_L2, WB__ONNX_REDUCE_LOG_SUM,
+    WB__ONNX_REDUCE_LOG_SUM_EXP, WB__ONNX_REDUCE_SUM_SQUARE
+} wb__onnx_reduction;
+wb_tensor *wb__onnx_reduced(const wb__onnx_call *c, wb__onnx_reduction kind);
+wb_tensor *wb__onnx_extreme_place(const wb__onnx_call *c, wb_tensor *(*place)(wb_tensor *, int));
 
 /* Pow of two integer tensors (ops_bits.c). */
 bool wb__onnx_integer_power(wb__onnx_call *c);

@@ -5,30 +5,21 @@
 
 /* ---- Softmax --------------------------------------------------------------------------------- */
 
-typedef wb_tensor *over_axis(wb_tensor *x, int axis);
-
-/* Applies f along the attribute's axis.  Before opset 13 x counts as a matrix, whose columns are
- * the elements of this axis and of all behind it. */
-static bool apply(wb__onnx_call *c, over_axis *f)
+wb_tensor *wb__onnx_over_axis(const wb__onnx_call *c, wb_tensor *(*f)(wb_tensor *x, int axis))
 {
     wb_tensor *x = c->in[0];
     const bool flat = c->node->opset < 13;
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
     int64_t two[2] = {1, 1};
-    if (axis < 0) return false;
-    if (!flat || axis == x->ndim - 1) return wb__onnx_give(c, f(x, axis));
+    if (axis < 0) return NULL;
+    if (!flat || axis == x->ndim - 1) return f(x, axis);
     for (int i = 0; i < x->ndim; i++) two[i >= axis] *= x->dims[i];
     wb_tensor *y = wb_reshape_array(x, 2, two);
     y = y ? f(y, 1) : NULL;
-    return wb__onnx_give(c, y ? wb_reshape_array(y, x->ndim, x->dims) : NULL);
+    return y ? wb_reshape_array(y, x->ndim, x->dims) : NULL;
 }
 
-bool wb__onnx_softmax(wb__onnx_call *c) { return apply(c, wb_softmax_over); }
-
-bool wb__onnx_log_softmax(wb__onnx_call *c) { return apply(c, wb_logsoftmax_over); }
-
-/* 1 at the first greatest element, else 0 */
-static wb_tensor *hardmax(wb_tensor *x, int axis)
+wb_tensor *wb__onnx_hardmax(wb_tensor *x, int axis)
 {
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) dims[i] = i == axis ? x->dims[i] : 1;
@@ -36,8 +27,6 @@ static wb_tensor *hardmax(wb_tensor *x, int axis)
     at = wb_eq(at, wb_unsqueeze(wb_argmax(x, axis), axis));
     return at ? wb_astype(at, (wb_dtype)x->dtype) : NULL;
 }
-
-bool wb__onnx_hardmax(wb__onnx_call *c) { return apply(c, hardmax); }
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 

@@ -4,8 +4,6 @@
 
 #include <math.h>
 
-typedef enum { SUM, MEAN, MAX, MIN, PROD, L1, L2, LOG_SUM, LOG_SUM_EXP, SUM_SQUARE } reduction;
-
 static wb_tensor *no_dtype(const wb__onnx_call *c, const wb_tensor *x)
 {
     wb__onnx_refuse(c, WB_ERROR_DTYPE, "the input is %s, which the operator does not take here",
@@ -103,68 +101,54 @@ static wb_tensor *product_of(wb_tensor *x, unsigned mask, bool keep)
 }
 
 /* Without axes (mask 0) each element is a sum of its own.  f16 and bf16 are computed in f32. */
-static wb_tensor *reduced(const wb__onnx_call *c, reduction kind, wb_tensor *x, unsigned mask,
-                          bool keep)
+static wb_tensor *reduced(const wb__onnx_call *c, wb__onnx_reduction kind, wb_tensor *x,
+                          unsigned mask, bool keep)
 {
     const wb_dtype dtype = (wb_dtype)x->dtype;
-    const bool real = wb__dtype_float(dtype), logs = kind == LOG_SUM || kind == LOG_SUM_EXP;
-    if (dtype == WB_BOOL ? kind != MAX && kind != MIN : logs && !real) return no_dtype(c, x);
+    const bool greatest = kind == WB__ONNX_REDUCE_MAX;
+    if (dtype == WB_BOOL && !greatest && kind != WB__ONNX_REDUCE_MIN) return no_dtype(c, x);
     switch (kind) {
-    case SUM: return sum_of(x, mask, keep);
-    case MEAN: return mean_of(c, x, mask, keep);
-    case MAX: case MIN: return extreme(x, mask, keep, kind == MAX);
-    case PROD: return product_of(x, mask, keep);
-    case L1: return sum_of(wb_abs(x), mask, keep);
-    case L2: return length_of(x, mask, keep);
-    case LOG_SUM: return wb__as(wb_log(sum_of(wb__wide(x), mask, keep)), dtype);
-    case LOG_SUM_EXP: return log_sum_exp(x, mask, keep);
-    case SUM_SQUARE: break;
+    case WB__ONNX_REDUCE_SUM: return sum_of(x, mask, keep);
+    case WB__ONNX_REDUCE_MEAN: return mean_of(c, x, mask, keep);
+    case WB__ONNX_REDUCE_MAX: case WB__ONNX_REDUCE_MIN: return extreme(x, mask, keep, greatest);
+    case WB__ONNX_REDUCE_PROD: return product_of(x, mask, keep);
+    case WB__ONNX_REDUCE_L1: return sum_of(wb_abs(x), mask, keep);
+    case WB__ONNX_REDUCE_L2: return length_of(x, mask, keep);
+    case WB__ONNX_REDUCE_LOG_SUM: return wb__as(wb_log(sum_of(wb__wide(x), mask, keep)), dtype);
+    case WB__ONNX_REDUCE_LOG_SUM_EXP: return log_sum_exp(x, mask, keep);
+    case WB__ONNX_REDUCE_SUM_SQUARE: break;
     }
     return wb__as(sum_of(wb_square(wb__wide(x)), mask, keep), dtype);
 }
 
-static bool reduce(wb__onnx_call *c, reduction kind)
+wb_tensor *wb__onnx_reduced(const wb__onnx_call *c, wb__onnx_reduction kind)
 {
     wb_tensor *x = c->in[0];
     int axes[WB_MAX_DIMS];
     const int n = wb__onnx_axes(c, 1, x->ndim, axes);
-    if (n == -2) return false;
+    if (n == -2) return NULL;
     unsigned mask = 0;
     for (int i = 0; i < n; i++) mask |= 1u << axes[i];
     if (n <= 0 && !wb__onnx_int(c, "noop_with_empty_axes"))
         mask = (1u << x->ndim) - 1;
     wb_tensor *y = reduced(c, kind, x, mask, wb__onnx_int(c, "keepdims") != 0);
-    return wb__onnx_give(c, y == x ? wb__unchanged(x) : y);
+    return y == x ? wb__unchanged(x) : y;
 }
 
-bool wb__onnx_reduce_sum(wb__onnx_call *c) { return reduce(c, SUM); }
-bool wb__onnx_reduce_mean(wb__onnx_call *c) { return reduce(c, MEAN); }
-bool wb__onnx_reduce_max(wb__onnx_call *c) { return reduce(c, MAX); }
-bool wb__onnx_reduce_min(wb__onnx_call *c) { return reduce(c, MIN); }
-bool wb__onnx_reduce_prod(wb__onnx_call *c) { return reduce(c, PROD); }
-bool wb__onnx_reduce_l1(wb__onnx_call *c) { return reduce(c, L1); }
-bool wb__onnx_reduce_l2(wb__onnx_call *c) { return reduce(c, L2); }
-bool wb__onnx_reduce_log_sum(wb__onnx_call *c) { return reduce(c, LOG_SUM); }
-bool wb__onnx_reduce_log_sum_exp(wb__onnx_call *c) { return reduce(c, LOG_SUM_EXP); }
-bool wb__onnx_reduce_sum_square(wb__onnx_call *c) { return reduce(c, SUM_SQUARE); }
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
 /* Weber takes the first of equal extremes; the last one is the first of the reversed axis. */
-static bool extreme_place(wb__onnx_call *c, wb_tensor *(*place)(wb_tensor *, int))
+wb_tensor *wb__onnx_extreme_place(const wb__onnx_call *c, wb_tensor *(*place)(wb_tensor *, int))
 {
     wb_tensor *x = c->in[0];
     const bool last = wb__onnx_int(c, "select_last_index") != 0;
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
-    if (axis < 0) return false;
+    if (axis < 0) return NULL;
     wb_tensor *y = wb__as(place(last ? wb_flip(x, axis) : x, axis), WB_I64);
     if (last) y = wb_sub(wb__literal((double)x->dims[axis] - 1, WB_I64), y);
-    if (wb__onnx_int(c, "keepdims")) y = wb_unsqueeze(y, axis);
-    return wb__onnx_give(c, y);
+    return wb__onnx_int(c, "keepdims") ? wb_unsqueeze(y, axis) : y;
 }
-
-bool wb__onnx_arg_max(wb__onnx_call *c) { return extreme_place(c, wb_argmax); }
-bool wb__onnx_arg_min(wb__onnx_call *c) { return extreme_place(c, wb_argmin); }
 
 /* k is an attribute, or input 1.  Equal elements are in the order of their places;
  * an order that the operator leaves open (sorted = 0) is the sorted one. */

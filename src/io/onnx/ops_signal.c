@@ -133,7 +133,7 @@ static bool is_signal(const wb__onnx_call *c, const wb_tensor *x)
 }
 
 /* Reads a positive length: input i, or else `otherwise`. */
-static bool read_length(wb__onnx_call *c, int i, int64_t otherwise, int64_t *length)
+static bool read_length(const wb__onnx_call *c, int i, int64_t otherwise, int64_t *length)
 {
     *length = otherwise;
     if (!wb__onnx_input_int(c, i, length)) return false;
@@ -232,29 +232,19 @@ static bool read_type(const wb__onnx_call *c, wb_dtype *t)
                            wb__onnx_type_name(type));
 }
 
-/* w[k] = a - b cos(2 pi k / m) + d cos(4 pi k / m); m is n, or n - 1 if it is not periodic. */
-static bool give_window(wb__onnx_call *c, double a, double b, double d)
+wb_tensor *wb__onnx_window(const wb__onnx_call *c, double a, double b, double d)
 {
     int64_t n;
     wb_dtype t;
-    if (!read_length(c, 0, 0, &n) || !read_type(c, &t)) return false;
+    if (!read_length(c, 0, 0, &n) || !read_type(c, &t)) return NULL;
     const int64_t m = wb__onnx_int(c, "periodic") ? n : n - 1;
     double *w = wb__alloc((size_t)n * sizeof *w);
     for (int64_t k = 0; w && k < n; k++) {
         const double angle = m ? 2 * pi * (double)k / (double)m : pi;
         w[k] = a - b * cos(angle) + d * cos(2 * angle);
     }
-    return wb__onnx_give(c, wb__onnx_doubles(c->in[0], w, t, 1, &n));
+    return wb__onnx_doubles(c->in[0], w, t, 1, &n);
 }
-
-bool wb__onnx_hann_window(wb__onnx_call *c) { return give_window(c, 0.5, 0.5, 0); }
-
-bool wb__onnx_hamming_window(wb__onnx_call *c)
-{
-    return give_window(c, 25.0 / 46, 1 - 25.0 / 46, 0);
-}
-
-bool wb__onnx_blackman_window(wb__onnx_call *c) { return give_window(c, 0.42, 0.5, 0.08); }
 
 /* ---- the mel scale --------------------------------------------------------------------------- */
 
