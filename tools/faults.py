@@ -249,7 +249,7 @@ FAULTS = [
      r"back\[node->attr\[i\]\] = i;", "back[i] = node->attr[i];", "conformance_graph"),
     ("a stale version is bound", "src/engine/tensor.h", "wb__bind", "x->current", "x->live",
      "engine_semantics conformance_graph"),
-    ("AVX2 takes i8 weights as unsigned", "src/backend/cpu/product/int8_avx2.c", "load_weight",
+    ("AVX2 takes i8 weights as unsigned", "src/backend/cpu/product/int8_avx2.c", "int8_load_weight",
      "cvtepi8_epi16", "cvtepu8_epi16", "cpu_int8"),
     ("16-bit integers without a sign have one", "src/io/table.c", "wb__widen_ints",
      r"(\+ 2 \* i, 2\), )u\)", r"\1(int16_t)u)", "io_safetensors io_pt io_flux_tables"),
