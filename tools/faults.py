@@ -140,10 +140,10 @@ ACCEPTED = {
 # two places, another name, a text or a line of the preprocessor, or if its file is not in C.
 FAULTS = [
     ("a function may be gone", "tools/abi.py", "changes", r"removed\|changed", "changed", "abi"),
-    ("the two files keep names that two sources have", "tools/amalgamate.py", "renamed",
-     r"> 1 or", "> 2 or", "amalgamation"),
+    ("the two files keep names that two sources have", "tools/amalgamate.py", "section",
+     r"\{own\}__", "", "amalgamation"),
     ("the two files' AVX2 kernels are compiled for all processors", "tools/amalgamate.py",
-     "target_begin", r"for macro in macros:", "for macro in []:", "amalgamation"),
+     "section", r"\{isa\}(?=\"\)\)\), apply_to)", "sse2", "amalgamation"),
     ("the hash in the recipes is not the archive's", "tools/dist.py", "make_recipes",
      r"sha256\(content\)", "sha256(content[:-1])", "recipes"),
     ("the modes in the archive depend on git's settings", "tools/dist.py", "",
@@ -249,7 +249,7 @@ FAULTS = [
      r"back\[node->attr\[i\]\] = i;", "back[i] = node->attr[i];", "conformance_graph"),
     ("a stale version is bound", "src/engine/tensor.h", "wb__bind", "x->current", "x->live",
      "engine_semantics conformance_graph"),
-    ("AVX2 takes i8 weights as unsigned", "src/backend/cpu/product/int8_avx2.c", "load_weight",
+    ("AVX2 takes i8 weights as unsigned", "src/backend/cpu/product/int8_avx2.c", "int8_load_weight",
      "cvtepi8_epi16", "cvtepu8_epi16", "cpu_int8"),
     ("16-bit integers without a sign have one", "src/io/table.c", "wb__widen_ints",
      r"(\+ 2 \* i, 2\), )u\)", r"\1(int16_t)u)", "io_safetensors io_pt io_flux_tables"),

@@ -553,7 +553,7 @@ int wb_estimate_memory(int n, wb_tensor *const *tensors, wb_memory *out)
     return 0;
 }
 
-static void thread_end(void)
+static void eval_thread_end(void)
 {
     wb__guard_forget();
     wb__gradient_end();
@@ -566,9 +566,9 @@ static void thread_end(void)
     memset(&eval, 0, sizeof eval);
 }
 
-static void shutdown(void)
+static void eval_shutdown(void)
 {
-    thread_end();
+    eval_thread_end();
     wb__cache_clear();
     wb__pool_trim();
 }
@@ -581,6 +581,6 @@ const wb__evaluation wb__engine = {
     .forget_pending = wb__forget_pending,
     .guard_confirm = wb__guard_confirm,
     .allocate = wb__device_allocate,
-    .thread_end = thread_end,
-    .shutdown = shutdown,
+    .thread_end = eval_thread_end,
+    .shutdown = eval_shutdown,
 };

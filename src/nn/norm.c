@@ -278,9 +278,9 @@ wb_layer *wb_InstanceNorm_with(const wb_InstanceNorm_options *given)
     X(wb_GroupNorm_options, channels, INT, 1) X(wb_GroupNorm_options, groups, INT, 1)           \
     X(wb_GroupNorm_options, activation, FUNCTION, 1) X(wb_GroupNorm_options, affine, BOOL, 1)   \
     X(wb_GroupNorm_options, eps, REAL, 1) X(wb_GroupNorm_options, dtype, DTYPE, 1)
-static const wb__option group_table[] = {GROUP_OPTIONS(WB__OPTION_ROW)};
+static const wb__option norm_group_table[] = {GROUP_OPTIONS(WB__OPTION_ROW)};
 
-static wb_tensor *group_call(wb_layer *l, int n, wb_tensor *const *inputs)
+static wb_tensor *norm_group_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     const wb_GroupNorm_options *o = l->options;
     wb_tensor *x = inputs[0], *scale = wb__layer_child(l, NORM_SCALE);
@@ -296,7 +296,7 @@ static wb_tensor *group_call(wb_layer *l, int n, wb_tensor *const *inputs)
     return wb__activate(o->activation, y);
 }
 
-static void group_print(const wb_layer *l, wb__text *t)
+static void norm_group_print(const wb_layer *l, wb__text *t)
 {
     const wb_GroupNorm_options *o = l->options;
     wb__text_add(t, "GroupNorm(%lld, %lld", (long long)o->channels, (long long)o->groups);
@@ -306,8 +306,8 @@ static void group_print(const wb_layer *l, wb__text *t)
 
 static const wb__torch_kind torch_scaled = {.children = norm_torch_rows, .n_children = 1};
 
-WB__PLAIN_LAYER(groupnorm, "GroupNorm", wb_GroupNorm_options, group_table, wb_GroupNorm_with,
-                .call = group_call, .print = group_print, .torch = &torch_scaled);
+WB__PLAIN_LAYER(groupnorm, "GroupNorm", wb_GroupNorm_options, norm_group_table, wb_GroupNorm_with,
+                .call = norm_group_call, .print = norm_group_print, .torch = &torch_scaled);
 
 wb_layer *wb_GroupNorm_with(const wb_GroupNorm_options *given)
 {

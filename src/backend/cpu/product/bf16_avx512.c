@@ -114,7 +114,8 @@ static void bf16_pack(const void *base_, wb_dtype type, int64_t s_along, int64_t
     }
 }
 
-static void pack_b(const wb__gemm *g, int64_t p0, int64_t pk, int64_t j0, int64_t j1, void *to_)
+static void bf16_pack_b(const wb__gemm *g, int64_t p0, int64_t pk, int64_t j0, int64_t j1,
+                        void *to_)
 {
     const int64_t size = g->b_type == WB_F32 ? 4 : 2;
     uint32_t *to = to_;
@@ -363,5 +364,5 @@ static void bf16_dots(const wb__gemm *g, int64_t i0, int64_t i1)
 
 const wb__gemm_kernel wb__gemm_bf16_avx512 = {
     .mr = MR, .nr = NR, .lanes = LANES, .kc = KC, .nc = NC, .masked = true, .narrow = true,
-    .pack_b = pack_b, .block = bf16_block, .dots = bf16_dots
+    .pack_b = bf16_pack_b, .block = bf16_block, .dots = bf16_dots
 };

@@ -1,5 +1,5 @@
 /* The sums of the elements of four vectors of 8 i32. */
-WB__INLINE void totals(const __m256i v[4], int32_t total[4])
+WB__INLINE void int8_totals(const __m256i v[4], int32_t total[4])
 {
     const __m256i low = _mm256_hadd_epi32(v[0], v[1]), high = _mm256_hadd_epi32(v[2], v[3]);
     const __m256i four = _mm256_hadd_epi32(low, high);

@@ -12,17 +12,17 @@ enum { STEP = 32 };
 #define ROWS 3
 typedef __m256i V, W;
 
-WB__INLINE V zero(void) { return _mm256_setzero_si256(); }
-WB__INLINE W load_weight(const int8_t *w)
+WB__INLINE V int8_zero(void) { return _mm256_setzero_si256(); }
+WB__INLINE W int8_load_weight(const int8_t *w)
 {
     return _mm256_loadu_si256((const __m256i *)(const void *)w);
 }
-WB__INLINE V add(V a, V b) { return _mm256_add_epi32(a, b); }
+WB__INLINE V int8_add(V a, V b) { return _mm256_add_epi32(a, b); }
 /* An instruction, as in int8_vnni_avx512.c.  A test computes it by others. */
 #ifndef MULTIPLY_BYTES
 #define MULTIPLY_BYTES(v, q, w) __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(v) : "x"(q), "x"(w))
 #endif
-WB__INLINE V add_products(V v, W w, const uint8_t *q)
+WB__INLINE V int8_add_products(V v, W w, const uint8_t *q)
 {
     const __m256i row = _mm256_load_si256((const __m256i *)(const void *)q);
     MULTIPLY_BYTES(v, row, w);
