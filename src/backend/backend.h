@@ -23,7 +23,7 @@ typedef struct {
 } wb__view;
 
 /* The elements of a view that is padded with zeros.  Along each dimension d of the view, index
- * begin + k step has element k in memory, at k times the view's stride, for 0 <= k < size. All
+ * begin + k step has element k in memory, at k times the view's stride, for 0 <= k < size.  All
  * other elements of the view are 0. */
 typedef struct {
     int64_t begin[WB_MAX_DIMS], step[WB_MAX_DIMS], size[WB_MAX_DIMS];

@@ -30,9 +30,10 @@ static bool preference_is_there(char *path, const char *folder, const char *name
     return preference_join(path, folder, name) && wb__os_is_there(path);
 }
 
-/* Finds the preferences file. Searches from the working directory upwards, and stops at the first
- * folder with the file, under either name, or with a Project.toml. If there is no file, p->path is
- * in the folder with Project.toml, or else in the working directory. Returns 0 or an error code. */
+/* Finds the preferences file.  Searches from the working directory upwards, and stops at the first
+ * folder with the file, under either name, or with a Project.toml.  If there is no file, p->path is
+ * in the folder with Project.toml, or else in the working directory.  Returns 0 or an error
+ * code. */
 static int preference_find(location *p)
 {
     char folder[WB__OS_PATH], here[WB__OS_PATH];
@@ -59,8 +60,8 @@ static int preference_find(location *p)
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-/* Copies a name from the file to p->name. Escapes control characters, since the name is logged to a
- * terminal. Returns 0 or an error code. */
+/* Copies a name from the file to p->name.  Escapes control characters, since the name is logged to
+ * a terminal.  Returns 0 or an error code. */
 static int name_preference(wb__preference *p, const char *name, size_t n)
 {
     char bytes[sizeof p->name];

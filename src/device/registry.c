@@ -1,4 +1,4 @@
-/* The table of all known backends, and their state. See registry.h. */
+/* The table of all known backends, and their state.  See registry.h. */
 #include "device/registry.h"
 
 #include "base/environment.h"
@@ -199,7 +199,7 @@ static bool registry_list_devices(int row)
     return true;
 }
 
-/* Starts a backend. A start that failed is not tried again before wb_shutdown, except when memory
+/* Starts a backend.  A start that failed is not tried again before wb_shutdown, except when memory
  * was short. */
 static void registry_start(int row)
 {
@@ -256,9 +256,9 @@ wb_device_list wb__row_devices(int row)
     return (wb_device_list){registry_state[row].n, registry_state[row].devices};
 }
 
-/* Stops all backends; called by wb_shutdown. They stay loaded and start again on demand. stop()
- * does nothing while the program holds objects of the backend. So `started` stays set, and the next
- * shutdown calls stop() again. */
+/* Stops all backends; called by wb_shutdown.  They stay loaded and start again on demand.  stop()
+ * does nothing while the program holds objects of the backend.  So `started` stays set, and the
+ * next shutdown calls stop() again. */
 static void registry_stop_all(void)
 {
     registry_take();

@@ -1,4 +1,4 @@
-/* Selects devices by preference, by order or by index, and describes them. Documentation and tests
+/* Selects devices by preference, by order or by index, and describes them.  Documentation and tests
  * contain the messages of this file word for word. */
 #include "device/device.h"
 #include "device/registry.h"
@@ -45,7 +45,7 @@ static const wb_device *select_first_of(int row)
 
 /* ---- preferred device ---------------------------------------------------------------------- */
 
-/* Returns the row of the preferred backend; -1: none. With `once`, each problem is logged only
+/* Returns the row of the preferred backend; -1: none.  With `once`, each problem is logged only
  * once. */
 static int select_preferred(const wb__preference *p, bool verbose, bool once)
 {
@@ -106,7 +106,7 @@ static bool prefers_cpu(void)
     return p->set && p->row == WB__CPU_ROW;
 }
 
-/* Returns the device that wb_gpu uses; NULL: there is no GPU, or the CPU is preferred. Only a GPU
+/* Returns the device that wb_gpu uses; NULL: there is no GPU, or the CPU is preferred.  Only a GPU
  * is remembered, so that a backend that is loaded later is found. */
 static const wb_device *select_gpu(void)
 {
@@ -130,7 +130,7 @@ const char *wb__gpu_backend_in_use(void)
     return row < 0 ? NULL : wb__rows[row].name;
 }
 
-/* Sets the error of a missing GPU, with a line for each backend that does not work. Returns
+/* Sets the error of a missing GPU, with a line for each backend that does not work.  Returns
  * NULL. */
 static void *no_gpu(void)
 {
@@ -169,7 +169,7 @@ void wb_reset_gpu_device(void)
     wb__registry_unlock();
 }
 
-/* Logs once that a backend does not work. The message names the preferred backend, else the first
+/* Logs once that a backend does not work.  The message names the preferred backend, else the first
  * loaded one, else the first one. */
 static void log_nothing_works(void)
 {

@@ -82,7 +82,7 @@ static bool check_is_outside(const char *what, const wb_tensor *index, int64_t a
                      wb__checks ? " (WEBER_DEBUG=check)" : "");
 }
 
-/* What the values of a tensor are checked for. `before` is the last value that was read. */
+/* What the values of a tensor are checked for.  `before` is the last value that was read. */
 typedef struct {
     const char *what;
     int64_t bound;
@@ -91,7 +91,7 @@ typedef struct {
     int64_t before;
 } value_check;
 
-/* Checks a value of x. Whether it is good; otherwise sets the error. */
+/* Checks a value of x.  Whether it is good; otherwise sets the error. */
 static bool check_value(value_check *c, const wb_tensor *x, int64_t at, int64_t value)
 {
     if ((value < 0 || value >= c->bound) && !(c->except && value == *c->except))

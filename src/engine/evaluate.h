@@ -90,8 +90,8 @@ wb_tensor *wb__as_constant(const wb_tensor *x);
 wb_tensor *wb__constant_of(const char *what, wb_tensor *x);
 /* Returns a constant on d with a copy of the value of x. */
 wb_tensor *wb__copied(wb_tensor *x, const wb_device *d);
-/* Returns x with dtype t, for a copy to d. The result is on x's device, or on d if x's device lacks
- * the dtype. */
+/* Returns x with dtype t, for a copy to d.  The result is on x's device, or on d if x's device
+ * lacks the dtype. */
 wb_tensor *wb__converted(wb_tensor *x, wb_dtype t, const wb_device *d);
 /* Returns a variable on d with a copy of the value of x, and with wb__kept_flags(x). */
 wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d);

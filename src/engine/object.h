@@ -257,10 +257,10 @@ static inline void *wb__scope_add(wb__thread *t, void *object)
 static inline bool wb__in_root(const wb__thread *t) { return !t->scope || !t->scope->outer; }
 void wb__scope_spare_free(wb__thread *t);
 
-/* A frame drops the intermediate objects of a library function. wb__frame_end drops the objects
+/* A frame drops the intermediate objects of a library function.  wb__frame_end drops the objects
  * added to the scope since wb__frame_begin, except the n results.  A result may be NULL, or older
  * than the frame.  If a callback of the program ran in between, all objects stay, since the program
- * may hold them. wb__frame_end returns its argument `result`. */
+ * may hold them.  wb__frame_end returns its argument `result`. */
 typedef struct {
     wb_scope *scope;
     int64_t number, program_calls;

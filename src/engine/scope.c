@@ -108,7 +108,7 @@ bool wb__scope_has(const void *object)
     return false;
 }
 
-/* Removes the holes at the end of the list, and all holes if the list is at least half holes. Does
+/* Removes the holes at the end of the list, and all holes if the list is at least half holes.  Does
  * nothing while the list is pinned. */
 static void scope_compact(wb_scope *s)
 {

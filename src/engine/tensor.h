@@ -332,7 +332,7 @@ void *wb__tensor_moved(void *x, const wb_device *d, wb_dtype dtype);
 
 /* 0-d literals.  The value of a wb__literal is part of the plan.  So is the value of a wb__argument
  * that is 0, 1 or -1 and has no WB__RENEWED.  Any other value of a wb__argument is passed to each
- * run of the plan. wb__number_of is a wb__literal that takes the dtype of the other operand of an
+ * run of the plan.  wb__number_of is a wb__literal that takes the dtype of the other operand of an
  * operation. */
 wb_tensor *wb__literal(double value, wb_dtype dtype);
 wb_tensor *wb__argument(double value, wb_dtype dtype);
@@ -353,7 +353,7 @@ static inline void wb__renewed(wb_tensor *literal, int hook, int i)
 wb_tensor *wb__made(wb_tensor *x);
 void wb__tensor_detach(wb_tensor *x);   /* drops x's inputs; if x is evaluated without a device,
                                            binds x to the device of its storage */
-/* Adds x to this thread's ring of unconsumed results; no effect if x is in it or has no inputs. x
+/* Adds x to this thread's ring of unconsumed results; no effect if x is in it or has no inputs.  x
  * may have consumers. */
 void wb__unconsumed_add(wb__thread *t, wb_tensor *x);
 void wb__unconsumed_remove(wb_tensor *x);
@@ -380,7 +380,7 @@ bool wb__same_dims(const wb_tensor *x, const wb_tensor *y);
  * if x has no such axis or is no operand. */
 int wb__axis(const char *what, const wb_tensor *x, int64_t axis);
 /* Whether x can be an operand.  Else sets the error: x is NULL, WB_NONE, freed or no tensor.  If x
- * is NULL because an earlier call failed, that call's error stays. wb__floating also requires a
+ * is NULL because an earlier call failed, that call's error stays.  wb__floating also requires a
  * floating dtype. */
 bool wb__operand(const char *what, const wb_tensor *x);
 bool wb__floating(const char *what, const wb_tensor *x);

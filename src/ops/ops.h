@@ -18,8 +18,8 @@ typedef enum {
 } wb__op;
 
 typedef enum {
-    WB__UNARY, WB__BINARY, WB__COMPARE, WB__TEST,   /* elementwise: the WB_UNARY ... WB_TEST rows of
-                                                       ops.def */
+    WB__UNARY, WB__BINARY, WB__COMPARE, WB__TEST,   /* elementwise: the WB_UNARY ...  WB_TEST rows
+                                                       of ops.def */
     WB__ELEMENTWISE,                                /* elementwise, other forms: where, cast */
     WB__SOURCE, WB__MOVE, WB__REDUCE, WB__LIBRARY, WB__COMPOSITE, WB__STATE
 } wb__op_class;

@@ -136,7 +136,7 @@ void wb__recording_drop(wb__recording *r);
 /* Asks the `fits` callbacks, and compares the settings. */
 wb__fit wb__recording_fit(wb__recording *r);
 /* Called after a replay: sets the settings that the recorded function set, and calls the `after`
- * callbacks (wb__replay). Returns 0 or the error code of the first that fails. */
+ * callbacks (wb__replay).  Returns 0 or the error code of the first that fails. */
 int wb__recording_replayed(const wb__recording *r);
 
 #endif

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* A contribution of an operation to the gradient of one of its inputs.  GRADIENT_PLAIN: the tensor
- * g. SLICE: g at `starts` in a tensor of zeros.  GRADIENT_PRODUCT: the matrix product of g and b.
+ * g.  SLICE: g at `starts` in a tensor of zeros.  GRADIENT_PRODUCT: the matrix product of g and b.
  * The last two are not computed at once, so that several can be computed together. */
 typedef enum { GRADIENT_PLAIN, SLICE, GRADIENT_PRODUCT } contribution_kind;
 typedef struct {

@@ -124,7 +124,7 @@ static bool einsum_prepare(notation *e, einsum_term *t)
 }
 
 /* Appends the letters of t that are (or are not) in `other`, and in the result or a later operand
- * if `kept`. Multiplies *size by their sizes. */
+ * if `kept`.  Multiplies *size by their sizes. */
 static void einsum_choose(const notation *e, const einsum_term *t, const einsum_term *other,
                           bool shared, bool kept, int64_t *size, int *n, char *chosen)
 {

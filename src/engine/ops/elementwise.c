@@ -34,8 +34,8 @@ bool wb__holds(wb_dtype dtype, double v)
 }
 
 /* Returns x, or, if x is a WB__WEAK literal, a literal with the value of x and the dtype of
- * `other`. A weak x keeps its dtype if `other` is weak or bool, or if `other` has integers and x is
- * not whole.  NULL: x is whole but the integer dtype does not hold it, or out of memory. */
+ * `other`.  A weak x keeps its dtype if `other` is weak or bool, or if `other` has integers and x
+ * is not whole.  NULL: x is whole but the integer dtype does not hold it, or out of memory. */
 static wb_tensor *adopt_dtype(const char *what, wb_tensor *x, const wb_tensor *other)
 {
     if (!(x->flags & WB__WEAK) || x->dtype == other->dtype || (other->flags & WB__WEAK)) return x;

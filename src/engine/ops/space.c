@@ -51,7 +51,7 @@ static wb_conv_options last_two(const sliding *s, int axes)
     return o;
 }
 
-/* Whether the numbers along the depth are in their bounds. The convolution with 2 axes checks the
+/* Whether the numbers along the depth are in their bounds.  The convolution with 2 axes checks the
  * other numbers. */
 static bool depth_fits(const char *what, const wb_tensor *x, const wb_tensor *w, const sliding *s)
 {

@@ -384,7 +384,7 @@ typedef struct {
 } pattern_matrix;
 
 /* Combines the axes of v that the bit mask `axes` selects into one dimension, in the layout's
- * order. False: no single stride expresses this dimension. */
+ * order.  False: no single stride expresses this dimension. */
 static bool pattern_as_one(const wb__view *v, wb__layout layout, unsigned axes, int64_t *dim,
                            int64_t *stride)
 {
