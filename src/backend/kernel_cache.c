@@ -63,7 +63,7 @@ static void kernel_cache_refuse(const char *folder, const wb__os_about *s)
                 "WEBER_CACHE_DIR names another one.", folder);
 }
 
-/* Whether the folder is private, or there is none yet. */
+/* Whether nobody but the user can write into the folder, or the folder does not exist. */
 static bool is_private(const char *folder)
 {
     wb__os_about s;

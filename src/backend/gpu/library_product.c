@@ -24,19 +24,19 @@ typedef struct {
         wb__conv_args conv;
     } args;
     size_t args_bytes;
-    const char *family;                     /* the text */
-    char defines[80];                       /* its first lines */
+    const char *family;             /* the text of kernels/ that defines how operands are read */
+    char defines[80];                       /* the first lines of the text */
     const char *between, *behind;           /* the texts after product.k, or NULL */
     const wb__view *a, *b, *c, *bias;       /* bias: NULL if there is none */
     const char *activation;                 /* the expression of the epilogue; NULL: none */
     wb_dtype dtype;
     /* c is z matrices of m x n; the sum over k is `steps` sums of at most `inner` products */
     int64_t z, m, n, k, steps, inner;
-    bool shared_b, wide;                    /* shared_b: one B for all z */
+    bool shared_b, wide;        /* shared_b: all z products have the same B; wide: 64-bit offsets */
     bool cuts;                              /* k may be divided into other `steps` and `inner` */
-    bool image;                             /* the inner indices are channels of an image, A */
+    bool image;                         /* A is an image, and the inner indices are its channels */
     bool weights;                           /* B is the weights of a convolution of several taps */
-    int64_t packed;                         /* their elements of the workspace, in sizes of sums */
+    int64_t packed;             /* workspace of the ordered weights, in elements of sums' size */
 } gpu_product;
 
 static int64_t gpu_product_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -362,9 +362,9 @@ static int gpu_product_tile(gpu_product *p, const wb__gpu_target *t, wb__gpu_wor
              : gpu_product_run(p, work, "product_tile", defines, groups * splits * items, items);
 }
 
-/* Sets the most rows and columns of an item of product_panel, `tall` and `broad` or less: smaller
- * items, up to ITEMS of them, keep more processors busy while each has ENOUGH products.  Returns
- * the number of items. */
+/* Sets the most rows and columns of an item of product_panel, `tall` and `broad` or less.  Smaller
+ * items keep more processors busy, so there are up to ITEMS of them while each has ENOUGH products.
+ * Returns the number of items. */
 static int64_t panel_items(gpu_product *p, int64_t rows, int64_t columns, int64_t tall,
                            int64_t broad)
 {
@@ -387,8 +387,8 @@ static int64_t panel_items(gpu_product *p, int64_t rows, int64_t columns, int64_
     }
 }
 
-/* Whether product_panel is faster than product_block: it copies A once for all columns of an item,
- * which few columns repay only if runs are long and contiguous. */
+/* Whether product_panel is faster than product_block.  product_panel copies A once for all columns
+ * of an item, which few columns repay only if the runs of A are long and contiguous. */
 static bool copies_repay(const gpu_product *p)
 {
     return p->family == wb__gpu_text_matmul || p->n > 32 ||
