@@ -262,7 +262,7 @@ typedef struct {
     const wb__buffer *buffers;
     size_t workspace_at;
     int n_numbers;
-    /* waits[i] says what kernel i waits for; NULL: every launch completes its step.  Its indices
+    /* waits[i] is what kernel i waits for; NULL: every launch completes its step.  Its indices
      * count the steps of the plan, of which `first` is kernel 0.  All steps are complete when the
      * sequence is. */
     const wb__plan_wait *waits;

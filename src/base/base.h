@@ -32,6 +32,9 @@
 #define WB__COUNT(a) (sizeof(a) / sizeof *(a))
 #define WB__MIN(a, b) ((a) < (b) ? (a) : (b))
 #define WB__MAX(a, b) ((a) > (b) ? (a) : (b))
+/* n / d, rounded up; and the size of an array that another one follows in a workspace. */
+static inline int64_t wb__quotient_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
+static inline size_t wb__aligned(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 /* Errors.  wb__fail sets the message and the code of this thread, and returns the code.  It needs
  * no memory of the allocator, and the new message may quote wb_error().  In a chain of calls the

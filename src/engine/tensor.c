@@ -473,11 +473,8 @@ wb_tensor *wb__borrow_on(const wb_device *d, void *memory, wb_dtype dtype, int n
         return NULL;
     }
     x->device = d;
-    *s = (wb__storage){.data = memory,
-                       .borrowed = true,
-                       .device = d,
-                       .bytes = (size_t)x->size * wb__dtype_size(dtype),
-                       .release = release,
+    *s = (wb__storage){.data = memory, .borrowed = true, .device = d,
+                       .bytes = (size_t)x->size * wb__dtype_size(dtype), .release = release,
                        .context = context};
     atomic_init(&s->refs, 1);
     x->storage = s;

@@ -183,8 +183,8 @@ static int add_results(wb__fuse_program *p, int i, size_t *end)
 {
     const int64_t rows = fused_product(&p->space, 0, p->space.ndim - p->space.col_dims);
     p->views[p->n_views] = fused_row_view(&p->space, (wb__reg)p->instr[i].reg, *end);
-    *end = wb__gpu_aligned(*end + (size_t)WB__MAX(rows, 1)
-                           * wb__dtype_size(p->views[p->n_views].dtype));
+    *end = wb__aligned(*end + (size_t)WB__MAX(rows, 1) *
+                              wb__dtype_size(p->views[p->n_views].dtype));
     return p->n_views++;
 }
 

@@ -271,8 +271,6 @@ int wb__fused_products(wb__fuse *k, const bool *stores);
 int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb__instr_kind kind,
                          size_t at, bool *stores, wb__gpu_work *work);
 
-static inline int64_t wb__quotient_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
-static inline size_t wb__gpu_aligned(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 /* The exponent of the least power of two that is at least n; `most` if the exponent is larger. */
 int wb__fuse_log(int64_t n, int most);

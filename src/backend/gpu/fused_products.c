@@ -25,7 +25,7 @@ enum {
     MOST_ELEMENTS = 32768,      /* elements of the result */
     PRODUCTS_A_PROCESSOR = 32768, /* multiplications of one processor of the GPU that take less time
                                    than starting a kernel: at 32 a clock, about 0.6 us */
-    PROCESSORS_IF_UNKNOWN = 64        /* number of processors where the driver does not tell it */
+    PROCESSORS_IF_UNKNOWN = 64        /* number of processors where a driver reports none */
 };
 
 /* ---- which products -------------------------------------------------------------------------- */

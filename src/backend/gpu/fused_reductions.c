@@ -89,12 +89,12 @@ static void reductions_partials(reductions *f, wb__fuse *k)
         wb__fuse_pair(k, (int64_t)at, "q%d", i);
         wb__fuse_line(k, "GLOBAL %s *q%d = (GLOBAL %s *)PTR(u8, PTR(u8, b%d, a.workspace, "
                       "a.workspaceh), a.q%d, a.q%dh);", kind, i, kind, b, i, i);
-        at = wb__gpu_aligned(at + (size_t)n * wb__dtype_size(wb__fuse_whole[one->acc]));
+        at = wb__aligned(at + (size_t)n * wb__dtype_size(wb__fuse_whole[one->acc]));
         if (one->op != WB__OP_argmax) continue;
         wb__fuse_pair(k, (int64_t)at, "z%d_", i);
         wb__fuse_line(k, "GLOBAL uint *z%d_ = (GLOBAL uint *)PTR(u8, PTR(u8, b%d, a.workspace, "
                       "a.workspaceh), a.z%d_, a.z%d_h);", i, b, i, i);
-        at = wb__gpu_aligned(at + (size_t)n * 4);
+        at = wb__aligned(at + (size_t)n * 4);
     }
     k->work->workspace = WB__MAX(k->work->workspace, at);
 }

@@ -11,8 +11,6 @@ enum { LOCAL_BYTES_16 = 28 << 10, LOCAL_BYTES_32 = 36 << 10, LOCAL_BYTES_BESIDE 
 
 _Static_assert(sizeof(wb__attention_args) == 4 * 8 + 9 * 8 + 27 * 8 + 8 + 8, "no holes");
 
-static int64_t gpu_attn_blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
-
 /* Supported among the optional steps are products in fused kernels and attention, except where the
  * composed steps are faster. */
 bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *s)
@@ -30,7 +28,7 @@ bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *s)
         if (v->strides[3] != 1 && v->dims[3] > 1) return false;
     }
     const int64_t *q = s->views[GPU_ATTN_Q].dims, *k = s->views[GPU_ATTN_KEYS].dims;
-    const int64_t many = q[0] * q[1], groups = many * gpu_attn_blocks(WB__MAX(q[2], k[2]), SIDE);
+    const int64_t many = q[0] * q[1], groups = many * wb__quotient_up(WB__MAX(q[2], k[2]), SIDE);
     if (!many || !q[2] || !k[2] || groups > INT32_MAX / 64) return false;
     return !s->attention.causal || q[2] <= k[2];
 }
@@ -55,7 +53,7 @@ static int gpu_attn_lanes_of(const wb__gpu_target *t, const wb__step *s)
 static int gpu_attn_up_of(const wb__gpu_target *t, const wb__step *s, const gpu_attn_kernel *k)
 {
     const int64_t *q = s->views[GPU_ATTN_Q].dims,
-                  groups = q[0] * q[1] * gpu_attn_blocks(q[2], 2 * SIDE);
+                  groups = q[0] * q[1] * wb__quotient_up(q[2], 2 * SIDE);
     const bool narrow = q[3] <= 64 && s->views[GPU_ATTN_V].dims[3] <= 64;
     return narrow && !k->of_keys && groups >= 2 * (t->processors ? t->processors : 132) ? 2 : 1;
 }
@@ -63,8 +61,8 @@ static int gpu_attn_up_of(const wb__gpu_target *t, const wb__step *s, const gpu_
 /* Returns the most rows for which local memory has space for two stages (blocks of an operand). */
 static int side_of(const wb__gpu_target *t, const wb__step *s)
 {
-    const int64_t padded = 16 * (gpu_attn_blocks(s->views[GPU_ATTN_Q].dims[3], 16) +
-                                 gpu_attn_blocks(s->views[GPU_ATTN_V].dims[3], 16));
+    const int64_t padded = 16 * (wb__quotient_up(s->views[GPU_ATTN_Q].dims[3], 16) +
+                                 wb__quotient_up(s->views[GPU_ATTN_V].dims[3], 16));
     const int64_t fits = WB__MIN((int64_t)t->local_bytes, 48 << 10) - LOCAL_BYTES_BESIDE;
     int side = 64;
     while (side > 16 && 2 * side * (padded + 16) * 2 > fits) side /= 2;
@@ -78,7 +76,7 @@ static int gpu_attn_launch(const wb__gpu_target *t, const wb__step *s, wb__gpu_w
     const int64_t *q = views[GPU_ATTN_Q].dims, *k = views[GPU_ATTN_KEYS].dims;
     const int lanes = gpu_attn_lanes_of(t, s), up = lanes ? gpu_attn_up_of(t, s, &run) : 1;
     const int64_t items = lanes ? WAVES * lanes : 256;
-    const int64_t total = q[0] * q[1] * gpu_attn_blocks(run.of_keys ? k[2] : q[2], SIDE * up) *
+    const int64_t total = q[0] * q[1] * wb__quotient_up(run.of_keys ? k[2] : q[2], SIDE * up) *
                           items;
     const bool forward = s->variant == WB__ATTENTION_FORWARD;
     char defines[160];

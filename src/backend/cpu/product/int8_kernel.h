@@ -77,7 +77,7 @@ static void quantise(const float *x, int64_t k, void *to, wb__int8_row *row)
 static const _Alignas(64) Q ones[64] = {ONES_8, ONES_8, ONES_8, ONES_8,
                                         ONES_8, ONES_8, ONES_8, ONES_8};
 
-/* Adds the products of a step to the sums; with SUMS(rows) also the weights to the row behind. */
+/* Adds products of STEP inner indices to `sum`, and with SUMS(rows) the weights to sum[rows]. */
 WB__INLINE void step(const int rows, const Q *const *q, int64_t at, const W weight[COLUMNS],
                      V sum[ROWS + 1][COLUMNS])
 {
@@ -90,7 +90,7 @@ WB__INLINE void step(const int rows, const Q *const *q, int64_t at, const W weig
         sum[rows][j] = add_products(sum[rows][j], weight[j], ones);
 }
 
-/* The same for `steps` steps. */
+/* Adds the products of `steps` times STEP inner indices. */
 WB__INLINE void multiply(const int rows, const Q *const *q, const int8_t *const *w, int64_t steps,
                          V sum[ROWS + 1][COLUMNS])
 {
@@ -101,8 +101,8 @@ WB__INLINE void multiply(const int rows, const Q *const *q, const int8_t *const 
     }
 }
 
-/* The same for the last `rest` elements, fewer than STEP, from `at` on.  Nothing behind a weight is
- * read. */
+/* Adds the products of the last `rest` inner indices, fewer than STEP, from `at` on.  Nothing
+ * behind a weight is read. */
 WB__INLINE void multiply_rest(const int rows, const Q *const *q, const int8_t *const *w, int64_t at,
                               int64_t rest, V sum[ROWS + 1][COLUMNS])
 {
@@ -119,8 +119,8 @@ WB__INLINE void multiply_rest(const int rows, const Q *const *q, const int8_t *c
     step(rows, q, at, weight, sum);
 }
 
-/* The same for one row, column by column, so that the weights are read in the order of their
- * addresses: reading them takes most of the time. */
+/* As `multiply` for one row, but column by column, so that the weights are read in the order of
+ * their addresses: reading them takes most of the time. */
 WB__INLINE void multiply_row(const Q *q, const int8_t *const *w, int64_t steps,
                              V sum[ROWS + 1][COLUMNS])
 {
@@ -190,9 +190,9 @@ WB__INLINE void finish(const wb__int8_product *p, int64_t i, int64_t j, int colu
     }
 }
 
-/* Computes rows i .. i+rows-1 and columns j .. j+columns-1.  If there are fewer than COLUMNS
- * columns, the last one is computed again in place of those that are missing.  sums, [COLUMNS], has
- * the sum of the weights of each column: with SUMS(rows) the tile sets it, else it reads it. */
+/* Computes rows i to i+rows-1 and columns j to j+columns-1.  If fewer than COLUMNS columns are
+ * left, the last one is computed again in place of the missing ones.  sums, [COLUMNS], has the sum
+ * of the weights of each column: with SUMS(rows) the tile sets it, else it reads it. */
 WB__INLINE void tile(const int rows, const wb__int8_product *p, int64_t i, int64_t j, int columns,
                      int32_t *sums)
 {

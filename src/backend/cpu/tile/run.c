@@ -43,10 +43,10 @@ static int64_t tile_run_inner(const tile_view *v, int group)
     return v->stride[v->at[group] + v->n[group] - 1];
 }
 
-/* Begins to fetch into the second-level cache what the next tile of the task reads or writes of a
- * view, if the view is dense; `at` is the address of this tile.  The processor fetches ahead by
- * itself only within a page, which is as long as most tiles.  (A function that only fetches has no
- * effect in the eyes of GCC, which removes its calls; so it must be inlined.) */
+/* Begins to fetch the memory of a view that the next tile of the task reads or writes into the
+ * second-level cache, if the view is dense; `at` is the address of the current tile.  The processor
+ * fetches ahead by itself only within a page, which is as long as most tiles.  (The function must
+ * be inlined: GCC sees no effect in a function that only fetches, and removes calls of it.) */
 static inline __attribute__((always_inline)) void fetch_next(const tile_run *r, const tile_view *v,
                                                              const char *at)
 {
@@ -58,7 +58,7 @@ static inline __attribute__((always_inline)) void fetch_next(const tile_run *r, 
     const int64_t bytes = r->rows * r->cols * v->size;
     const uintptr_t next =
         (uintptr_t)at + (uintptr_t)(down ? r->rows * tile_run_inner(v, ROWS) * v->size : bytes);
-    for (int64_t i = 0; i < bytes; i += 64)     /* which may be beyond the end of the view */
+    for (int64_t i = 0; i < bytes; i += 64)  /* the addresses may be beyond the end of the view */
         __builtin_prefetch((const void *)(next + (uintptr_t)i), 0, 2);
 }
 

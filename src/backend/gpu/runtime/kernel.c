@@ -139,7 +139,7 @@ static void destroy_routine(wb__gpu_device *d, wb__gpu_routine *r)
 }
 
 /* Prepares the step without its epilogue by a vendor library, and creates the launches of the
- * epilogue.  If the library accepts no epilogue at all, *reason says why it declines the rest. */
+ * epilogue.  If the library accepts no epilogue at all, *reason is why it declines the rest. */
 static int gpu_kernel_prepare_split(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
                                     wb__gpu_work **work, const char **reason)
 {
