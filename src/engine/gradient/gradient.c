@@ -14,7 +14,7 @@ typedef struct {
     contribution_kind kind;
     int next;                               /* next contribution to the same node; -1: none */
     wb_tensor *g;
-    wb_tensor *b;                           /* of a GRADIENT_PRODUCT: its second factor */
+    wb_tensor *b;                           /* of a GRADIENT_PRODUCT: the second factor */
     bool ta, tb;                         /* of a GRADIENT_PRODUCT: whether g and b are transposed */
     int64_t starts[WB_MAX_DIMS];            /* of a SLICE */
 } contribution;
@@ -25,14 +25,14 @@ typedef struct { int first, last; bool needed; } gradient_state;
 
 struct wb__gradient_walk {
     wb__order order;
-    wb__pointer_map wanted;                 /* index, in `wrt` of wb__gradients, of each variable or
-                                               tensor to differentiate by */
-    bool wants_tensors;                     /* some of them are no variables */
-    bool bounded;                           /* the walk ends at `wrt` and at `beside` */
+    wb__pointer_map wanted;                 /* index, in `wrt` of wb__gradients, of each tensor to
+                                               differentiate by */
+    bool wants_tensors;                     /* some of these tensors are no variables */
+    bool bounded;                       /* the walk ends at the tensors of `wrt` and at `beside` */
     wb_tensor *beside;
-    gradient_state *states;
+    gradient_state *states;                 /* one for each tensor of the order */
     int state_capacity;
-    contribution *list;
+    contribution *list;                 /* the contributions to all nodes */
     int n_list, list_capacity;
     bool failed;
 };
@@ -74,7 +74,8 @@ static bool gradient_is_leaf(const wb_tensor *x)
 }
 
 /* Returns the index of a tensor in the walk; -1: it is not in the walk.  A gradient rule may
- * evaluate tensors, as that of wb_to does.  This overwrites indices, so they are written again. */
+ * evaluate tensors, as that of wb_to does, which overwrites indices; then they are written
+ * again. */
 static int gradient_index_of(wb__gradient_walk *w, const wb_tensor *x)
 {
     int i = wb__order_index(&w->order, x, gradient_is_leaf);
@@ -183,8 +184,9 @@ static wb_tensor *gradient_slices(const wb_tensor *x, contribution *const *p, in
     return sum;
 }
 
-/* Returns the factors as one.  The last contribution comes first: it belongs to what the program
- * computed first, and slices of the same tensors are in that order. */
+/* Returns the first or second factors of the contributions as one tensor.  The last contribution
+ * comes first: it belongs to what the program computed first, and slices of the same tensors are in
+ * that order. */
 static wb_tensor *gradient_concatenated(contribution *const *p, int n, bool second)
 {
     wb_tensor **part = wb__alloc((size_t)n * sizeof *part), *all = NULL;
