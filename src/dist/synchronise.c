@@ -39,8 +39,7 @@ static int sync_add(sync_contents *c, wb_tensor *x, const char *path)
     return 0;
 }
 
-static int sync_add_leaf(const wb__leaf *leaf, void *ctx) { return sync_add(ctx, leaf->x,
-                                                                            leaf->path); }
+static int sync_add_leaf(const wb__leaf *l, void *ctx) { return sync_add(ctx, l->x, l->path); }
 
 /* The first path of the parameter of a slot. */
 static const char *sync_path_of(const wb_opt_state *s, int slot)

@@ -20,7 +20,7 @@ static bool is_held(const wb_tensor *x)
 /* ---- the end of a training step -------------------------------------------------------------- */
 
 /* Whether x is a leaf of automatic_find_kept's walk: evaluated, gone, or a pending write. */
-static bool is_made(const wb_tensor *x) { return wb__is_leaf(x) || x->flags & WB__PENDING; }
+static bool ends_walk(const wb_tensor *x) { return wb__is_leaf(x) || x->flags & WB__PENDING; }
 
 /* Whether x is a version of a variable that a later pending write replaces. */
 static bool is_replaced(const wb_tensor *x)
@@ -36,18 +36,18 @@ static int automatic_find_kept(wb__order *o, int n, wb_tensor *const *values, in
 {
     wb__order_begin(o);
     for (int i = 0; i < n; i++)
-        if (!wb__order_add(o, values[i], is_made)) return WB_ERROR_MEMORY;
+        if (!wb__order_add(o, values[i], ends_walk)) return WB_ERROR_MEMORY;
     bool *reads = wb__alloc((size_t)o->n + 1);
     if (!reads) return WB_ERROR_MEMORY;
     for (int i = 0; i < o->n; i++) {
         const wb_tensor *x = o->node[i];
-        reads[i] = is_made(x) && is_replaced(x);
-        for (uint32_t j = 0; !is_made(x) && j < x->n_in; j++)
-            reads[i] |= reads[wb__order_index(o, x->in[j], is_made)];
+        reads[i] = ends_walk(x) && is_replaced(x);
+        for (uint32_t j = 0; !ends_walk(x) && j < x->n_in; j++)
+            reads[i] |= reads[wb__order_index(o, x->in[j], ends_walk)];
     }
     for (int i = 0; i < o->n; i++) {
         wb_tensor *x = o->node[i];
-        if (reads[i] && !is_made(x) && is_held(x)) o->node[(*n_kept)++] = x;
+        if (reads[i] && !ends_walk(x) && is_held(x)) o->node[(*n_kept)++] = x;
     }
     wb__free(reads);
     return 0;

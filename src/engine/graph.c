@@ -90,5 +90,7 @@ bool wb__order_add_end(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tens
     return graph_append(o, x, false);
 }
 
-bool wb__order_add_unevaluated(wb__order *o, wb_tensor *root) { return graph_add(o, root,
-                                                                                 wb__is_leaf); }
+bool wb__order_add_unevaluated(wb__order *o, wb_tensor *root)
+{
+    return graph_add(o, root, wb__is_leaf);
+}

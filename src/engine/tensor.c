@@ -497,8 +497,7 @@ static bool is_tensor(const char *what, const wb_tensor *x)
     return wb__expect(what, x, &wb__tensor_class);
 }
 
-int wb_ndim(const wb_tensor *x) { return x == &tensor_none || !is_tensor("ndim",
-                                                                         x) ? -1 : x->ndim; }
+int wb_ndim(const wb_tensor *x) { return x != &tensor_none && is_tensor("ndim", x) ? x->ndim : -1; }
 const int64_t *wb_dims(const wb_tensor *x) { return is_tensor("dims", x) ? x->dims : NULL; }
 int64_t wb_size(const wb_tensor *x) { return is_tensor("size", x) ? x->size : -1; }
 wb_dtype wb_dtype_of(const wb_tensor *x)

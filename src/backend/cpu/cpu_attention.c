@@ -62,8 +62,10 @@ typedef struct {
 static int64_t attn_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 static int64_t attn_stride(const attn_head *h, int view) { return h->k->c.views[view].strides[2]; }
-static float *attn_row(const attn_head *h, int view,
-                       int64_t i) { return h->at[view] + i * attn_stride(h, view); }
+static float *attn_row(const attn_head *h, int view, int64_t i)
+{
+    return h->at[view] + i * attn_stride(h, view);
+}
 
 /* The block of queries [i0, i0 + rows), which reads the keys [0, seen). */
 typedef struct { int64_t i0, rows, seen; } attn_block;

@@ -371,8 +371,7 @@ static int metal_copy_bytes(wb__mtl_device *d, wb__gpu_queue which, id to, size_
     return code;
 }
 
-static bool metal_reaches(const wb__gpu_device *d,
-                          const wb__gpu_device *source) { return d == source; }
+static bool metal_reaches(const wb__gpu_device *d, const wb__gpu_device *from) { return d == from; }
 
 static int metal_copy(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_device *source,
                       uint64_t from, size_t from_at, size_t bytes, void **event)

@@ -138,7 +138,7 @@ static bool gradient_overlap(const contribution *p, const contribution *q, int n
 
 /* Whether there is an axis along which the slices, in the order of p, only ascend or only descend
  * without overlap. */
-static bool in_a_row(contribution *const *p, int n, int ndim)
+static bool slices_in_a_row(contribution *const *p, int n, int ndim)
 {
     for (int axis = 0; axis < ndim; axis++) {
         bool up = true, down = true;
@@ -153,7 +153,7 @@ static bool in_a_row(contribution *const *p, int n, int ndim)
 
 static bool gradient_disjoint(contribution *const *p, int n, int ndim)
 {
-    if (in_a_row(p, n, ndim)) return true;
+    if (slices_in_a_row(p, n, ndim)) return true;
     if (n > 256) return false;
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++)

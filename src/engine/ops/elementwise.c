@@ -30,7 +30,7 @@ bool wb__holds(wb_dtype dtype, double v)
     double back;
     wb__convert(capacity, dtype, &v, WB_F64, 1);
     wb__convert(&back, WB_F64, capacity, dtype, 1);
-    return back == v && !(dtype == WB_I64 && v >= 0x1p63);      /* 2^63 becomes 2^63 - 1 */
+    return back == v && !(dtype == WB_I64 && v >= 0x1p63);      /* i64 makes 2^63 - 1 of 2^63 */
 }
 
 /* Returns x, or, if x is a WB__WEAK literal, a literal with the value of x and the dtype of
@@ -171,15 +171,13 @@ wb_tensor *wb__mark_automatic(wb_tensor *x, const char *layer)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-static wb_tensor *elementwise_zero(const wb_tensor *like) {
-    return wb__literal(0, (wb_dtype)like->dtype);
-}
+static wb_tensor *zero_like(const wb_tensor *x) { return wb__literal(0, (wb_dtype)x->dtype); }
 
 GRADIENT(where)
 {
     wb_tensor *c = node->in[0], *x = node->in[1], *y = node->in[2];
-    if (wanted[1]) out[1] = wb__sum_to(wb_where(c, g, elementwise_zero(g)), x->ndim, x->dims);
-    if (wanted[2]) out[2] = wb__sum_to(wb_where(c, elementwise_zero(g), g), y->ndim, y->dims);
+    if (wanted[1]) out[1] = wb__sum_to(wb_where(c, g, zero_like(g)), x->ndim, x->dims);
+    if (wanted[2]) out[2] = wb__sum_to(wb_where(c, zero_like(g), g), y->ndim, y->dims);
 }
 
 GRADIENT(cast)

@@ -8,9 +8,6 @@
 
 /* ---- calls that depend on the position ------------------------------------------------------- */
 
-static char *tile_run_base_of(const tile_run *r,
-                              const tile_view *v) { return r->buffers[v->buffer]; }
-
 static int64_t tile_run_offset_of(const tile_run *r, const tile_view *v, int64_t c0)
 {
     int64_t at = v->offset + tile_offset(v, ROWS, r->r0) + tile_offset(v, COLS, c0);
@@ -67,7 +64,7 @@ static void tile_run_load(const tile_run *r, const tile_call *call, int64_t rows
 {
     const tile_view *v = &r->s->views[call->arg];
     char *d = r->value[call->value[0]];
-    const char *base = tile_run_base_of(r, v);
+    const char *base = r->buffers[v->buffer];
     const int size = call->size[0];
     if (wb__likely(v->n[ROWS] == 1 && v->n[COLS] == 1)) {
         base += tile_run_offset_of(r, v, c0) * v->size;
@@ -167,7 +164,7 @@ static void run_calls(const tile_run *r, int from, int to)
         case CALL_NUMBER: tile_run_number(r, call); break;
         case CALL_BIND: {
             const tile_view *v = &r->s->views[call->arg];
-            char *at = tile_run_base_of(r, v) + tile_run_offset_of(r, v, c0) * v->size;
+            char *at = (char *)r->buffers[v->buffer] + tile_run_offset_of(r, v, c0) * v->size;
             if (call->ahead && r->k->large) fetch_next(r, v, at);
             r->value[call->value[0]] = at;
             break;
@@ -175,7 +172,7 @@ static void run_calls(const tile_run *r, int from, int to)
         case CALL_LOAD: tile_run_load(r, call, r->rows, cols, c0); break;
         case CALL_STORE: {
             const tile_view *v = &r->s->views[call->arg];
-            tile_store(v, call->store, tile_run_base_of(r, v), r->task->outer, r->r0, r->rows, c0,
+            tile_store(v, call->store, r->buffers[v->buffer], r->task->outer, r->r0, r->rows, c0,
                        cols, tile_run_operand(r, call, 1), call->size[1]);
             break;
         }
