@@ -205,8 +205,7 @@ static int preference_write_file(const location *where, const char *text, int64_
     char *changed = wb__toml_edit((wb__toml){where->path, text, (size_t)bytes},
                                   preference_tables[0], preference_key, value, &changed_bytes);
     if (!changed) return wb_error_code();
-    char real[WB__OS_PATH];             /* path without symbolic links, so that no link is
-                                           replaced */
+    char real[WB__OS_PATH];             /* the file itself, so that no link is replaced */
     int e = preference_look(after, where->path, changed, changed_bytes);
     const bool ours = after->set && !strcmp(after->table, preference_tables[0]);
     if (!e && (ours != (value != NULL) || (value && strcmp(after->name, value) != 0)))

@@ -14,7 +14,7 @@
 #define BUILT_WITHOUT(name, option) \
     "This Weber was built without the backend " name ": cmake -D" option "=ON builds it in."
 
-/* In order of preference; the CPU comes last. */
+/* The GPU backends in order of preference; the CPU comes after them. */
 #define GPU_BACKENDS(X) X("CUDA") X("AMDGPU") X("Metal") X("OpenCL")
 #define REGISTRY_NAMED(name_) .name = name_, .label = name_ ": ", .prefix = name_ "Device"
 #define LIBRARIES(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -58,7 +58,7 @@ static struct {
     condition condition;
     const wb_device **devices;
     int n;
-    bool started;                       /* has worked at least once */
+    bool started;                       /* the backend has worked at least once */
     char reason[WB__REASON_BYTES];
 } registry_state[WB__ROWS] = {[WB__CPU_ROW] = {.backend = &wb__cpu_backend}};
 
@@ -80,7 +80,7 @@ static const wb__backend *registry_built[WB__ROWS] = {
 };
 
 static wb__mutex registry_lock = WB__MUTEX_INIT;
-static int registry_depth;              /* how often its owner has taken the lock */
+static int registry_depth;              /* how often the lock's owner has taken it */
 static wb__once registry_once = WB__ONCE_INIT;
 static bool environment_read;
 static bool alias_logged;
