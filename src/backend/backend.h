@@ -266,7 +266,7 @@ typedef struct {
      * count the steps of the plan, of which `first` is kernel 0.  All steps are complete when the
      * sequence is. */
     const wb__plan_wait *waits;
-    int first;
+    int first;                          /* plan step that is kernel 0 */
     /* after[i] is the last kernel with another `in_branch` that must be complete before kernel i,
      * counted as in `waits`; -1: none.  Kernels with the same `in_branch` run in order.  NULL: all
      * kernels run in order.  Kernels with `in_branch` have a workspace of their own, which begins

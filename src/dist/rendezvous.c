@@ -186,7 +186,7 @@ typedef struct {
 
 typedef struct {
     const wb__rendezvous_options *o;
-    size_t n;
+    size_t n;                           /* bytes that rank 0 gives to the others */
     int listener;
     rendezvous_connection *connections;
     wb__os_watched *polled;             /* of each connection, and of the listener at the end */

@@ -85,7 +85,7 @@ static bool check_is_outside(const char *what, const wb_tensor *index, int64_t a
 /* What the values of a tensor are checked for, by the operation `what`: to be less than `bound`, or
  * equal to *except; and, if `ascending`, not to be less than `before`, the value before. */
 typedef struct {
-    const char *what;
+    const char *what;                   /* operation, which begins messages */
     int64_t bound;
     const int64_t *except;
     bool ascending;

@@ -236,7 +236,7 @@ enum { WB__PAST = 8 };  /* length of wb_scope.past_n */
 struct wb_scope {
     wb_scope *outer;
     void **objects;
-    int n, capacity, holes;
+    int n, capacity, holes;     /* length of the list; entries that are NULL */
     int pinned;         /* > 0: outer_n or wb__frame.n are positions in the list, so holes stay */
     int outer_n;                /* length of the outer scope's list when this scope was opened */
     int64_t number;                     /* id among the thread's scopes, from 1 */

@@ -34,7 +34,8 @@ typedef struct {
 /* A step without its addresses, which is the key under which plans are cached.  It is initialised
  * with zeros, since keys are compared byte by byte. */
 typedef struct {
-    int32_t kind, variant, epilogue, n_views, causal, forbidden;
+    int32_t kind, variant, epilogue, n_views, causal, forbidden;  /* forbidden: bit set of numerical
+                                                                     notes */
     int32_t by_timing, unused;              /* by_timing: 1: the engine is chosen by timing */
     double scale;
     wb__conv_attr conv;
@@ -84,7 +85,7 @@ typedef struct {
  * they own together. */
 enum { WB__DNN_PLANS = 5 };
 typedef struct {
-    int n, n_descriptors;
+    int n, n_descriptors;               /* number of plans, and of descriptors */
     wb__dnn_plan list[WB__DNN_PLANS];
     wb__dnn_desc *descriptors;
 } wb__dnn_plans;

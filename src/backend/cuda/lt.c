@@ -17,7 +17,7 @@ static wb__lt_functions cublas_lt;
 typedef struct {
     wb__gpu_entry base;
     wb__lt_problem problem;
-    int n;
+    int n;                              /* number of algorithms in `list` */
     cublasLtMatmulHeuristicResult_t list[WB__GPU_CANDIDATES];
 } cublas_entry;
 _Static_assert(offsetof(cublas_entry, problem) == sizeof(wb__gpu_entry),

@@ -25,7 +25,7 @@ enum {
 typedef struct {
     const wb__fuse_program *program;
     wb__reduction *reductions;
-    int n;
+    int n;                          /* number of reductions */
     const bool *stores;             /* stores that the kernel does beside the reductions; or NULL */
     bool all;                       /* the reductions are of everything, not of rows */
     bool ticket;                    /* the group that is the last to end combines the chunks */

@@ -93,7 +93,7 @@ typedef struct {
 
 /* The launches of a step, in order; a launch may read the results of earlier ones. */
 typedef struct {
-    int n;
+    int n;                      /* number of launches */
     wb__gpu_launch *launch;
     size_t workspace;           /* bytes of workspace, aligned to 64 bytes */
     int64_t reloaded;           /* as in wb__kernel */
