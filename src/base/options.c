@@ -189,8 +189,7 @@ bool wb__read_rows(const char *what, void *to, const void *from, const void *def
     if (given) given->text = options_text_of(made);
     if (!from) return true;
     if (!options_read_fields(what, to, capacity, from, made)) return false;
-    memcpy((char *)to + offsetof(options_head, given), &own, sizeof own); /* not memory of the
-                                                                           * program */
+    memcpy((char *)to + offsetof(options_head, given), &own, sizeof own);   /* our own */
     if (!made)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: the struct has no defaults: make it with "
                         "WB_OPTIONS_OF", what), false;

@@ -327,8 +327,7 @@ static int rendezvous_gather(rendezvous_host *h, double until)
             h->polled[i] = (wb__os_watched){.file = h->connections[i].file};
         h->polled[count] = (wb__os_watched){.file = h->listener};
         if (wb__os_poll(h->polled, count + 1, WB__MAX(left, 0)) <= 0) continue;
-        for (int i = count - 1; i >= 0 && !status; i--)    /* rendezvous_drop() moves later ones
-                                                            * only */
+        for (int i = count - 1; i >= 0 && !status; i--)   /* rendezvous_drop moves later ones */
             if (h->polled[i].ready) status = read_connection(h, i);
         if (!status && h->polled[count].ready) status = accept_connections(h);
     }

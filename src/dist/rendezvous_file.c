@@ -20,8 +20,7 @@ enum {
     MEETING_NUMBER = 16,                /* bytes of a random number */
     MOST_PATH = 4096,
     MEETING_CALL = 16 + MEETING_NUMBER, /* magic, version, size; number */
-    MEETING_ANSWER = 20 + 2 * MEETING_NUMBER, /* magic, version, size, bytes; rank 0's number and
-                                               * its own */
+    MEETING_ANSWER = 20 + 2 * MEETING_NUMBER,   /* magic, version, size, bytes; two numbers */
     HEAD = 20,                          /* bytes of the result's head: magic, error code, size,
                                            bytes; then a number for each rank but 0 */
     MEETING_MOST_TEXT = 1000

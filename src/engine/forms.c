@@ -2,7 +2,6 @@
  * kernel reads them.
  *
  * Without a form, a kernel reorders the weights in each run.  Forms belong to the storage of the
- * Without a form, a kernel reorders the weights in each run.  Forms belong to the storage of the
  * values, so that all plans and threads share them, and wb__storage_written drops them.  The run
  * that is number FORMS_FEWEST to read the values since they were written makes a form: weights that
  * are trained change at every optimiser step and never have one.  Forms change no bits of a result.

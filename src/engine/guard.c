@@ -77,7 +77,7 @@ int wb__guard_pending(wb_tensor *guard, const char *what)
     if (!(guard = wb__version("update", guard))) return (int)wb_error_code();
     if (t->guard == guard) return 0;
     if (t->guard && wb__device_of(t->guard) != wb__device_of(guard)) {
-        const int status = wb__evaluate_keeping(0, NULL);       /* of two devices */
+        const int status = wb__evaluate_keeping(0, NULL);       /* two are not combined */
         if (status) return status;
     }
     if (t->guard) {
@@ -212,8 +212,8 @@ static int guard_confirm(const char *when)
     const int status = guard_read(t);
     if (status && status != WB_ERROR_NUMBER) {
         const wb_device *d = t->late.guard->storage->device;
-        if (d->backend->is_lost && d->backend->is_lost(d)) guard_end(t, true); /* and all its
-                                                                                * tensors */
+        /* a lost device has lost the guard and the variables too */
+        if (d->backend->is_lost && d->backend->is_lost(d)) guard_end(t, true);
         return status;
     }
     if (status) guard_fail(t->late.guard, t->late.by, when);

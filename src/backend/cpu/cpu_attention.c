@@ -360,7 +360,8 @@ static void attn_each_piece(const cache_head *h, attn_product *f, int view, int6
     }
 }
 
-/* Computes o of the heads of q that share a head of k. */
+/* Computes o of the heads of q that share a head of k.  n: positions in use; now: 1 if the query's
+ * own key and value count, else 0. */
 static void run_cache_head(const common *c, char *const *at, float *scratch)
 {
     const cache_attention *k = (const cache_attention *)c;

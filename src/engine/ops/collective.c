@@ -6,9 +6,8 @@
 
 #include <string.h>
 
-enum { OP_COLLECTIVE_KIND, REDUCTION, COMMUNICATOR, OP_COLLECTIVE_ATTRS }; /* order of the
-                                                                            * attributes,
-                                                                            as in ops.def */
+/* Order of the attributes, as in ops.def. */
+enum { OP_COLLECTIVE_KIND, REDUCTION, COMMUNICATOR, OP_COLLECTIVE_ATTRS };
 
 wb_tensor *wb__collect(const wb__communicator *c, int kind, int op, wb_tensor *x, wb_tensor *before)
 {

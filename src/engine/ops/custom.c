@@ -64,7 +64,7 @@ GRADIENT(custom)
     wb_tensor **dx = wb__alloc_zero((size_t)n, sizeof *dx);
     if (!dx) return;
     for (int i = 0; i < n; i++) dx[i] = wanted[i + 1] ? NULL : WB_NONE;
-    if (!node->attr[CUSTOM_END]) wb__this_thread()->program_calls++; /* not the library's own */
+    if (!node->attr[CUSTOM_END]) wb__this_thread()->program_calls++; /* f is the program's */
     const unsigned failures = wb__failures();
     gradient_call c = {f, g, node, n, (wb_tensor *const *)node->in + 1, dx,
                        (void *)(uintptr_t)node->attr[CTX], 0};

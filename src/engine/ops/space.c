@@ -85,8 +85,7 @@ static wb_tensor *space_permuted(wb_tensor *x, int n, const int64_t *order)
     return x ? wb_permute_array(x, n, order) : NULL;
 }
 
-static const int64_t space_exchange[5] = {0, 2, 1, 3, 4}; /* the second and the third of five
-                                                           * axes */
+static const int64_t space_exchange[5] = {0, 2, 1, 3, 4};   /* the second and third axis */
 
 /* Returns [N, D', kd, C, H, W]: for each position along the depth the elements that the kernel
  * covers.  x is [N, D, C, H, W], already padded so that D >= (kd - 1) dilation + D' stride. */
