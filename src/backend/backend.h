@@ -23,7 +23,7 @@ typedef struct {
 } wb__view;
 
 /* The elements of a view that is padded with zeros.  Along each dimension d of the view, index
- * begin + k step has element k in memory, at k times the view's stride, for 0 <= k < size. All
+ * begin + k step has element k in memory, at k times the view's stride, for 0 <= k < size.  All
  * other elements of the view are 0. */
 typedef struct {
     int64_t begin[WB_MAX_DIMS], step[WB_MAX_DIMS], size[WB_MAX_DIMS];
@@ -119,12 +119,11 @@ static inline bool wb__instr_writes(wb__instr_kind k)
 typedef enum { WB__LEVEL_ONE, WB__LEVEL_PER_ROW, WB__LEVEL_FULL } wb__level;
 
 typedef struct {
-    uint8_t kind, reg, level,
-        dtype; /* these are a wb__instr_kind, wb__reg, wb__level and wb_dtype */
-    uint16_t op;                        /* wb__op */
+    uint8_t kind, reg, level, dtype;    /* wb__instr_kind, wb__reg, wb__level and wb_dtype */
+    uint16_t op;                        /* wb__op of an ELEMENTWISE or a reduction */
     int32_t a, b, c;                    /* indices of earlier instructions; -1: none */
-    int32_t arg;
-    int64_t scale, shift;               /* IOTA, NUMBER; scale: PRODUCT */
+    int32_t arg;                        /* index of a view, number or dimension, by kind */
+    int64_t scale, shift;               /* of IOTA and NUMBER; a PRODUCT has `scale` alone */
 } wb__instr;
 
 /* Whether an instruction's dtype is an integer type narrower than its register: i8, u8 or bool.
@@ -150,9 +149,9 @@ typedef struct {
     const wb__instr *instr;             /* operands precede their users */
     const wb__space *spaces;            /* one per segment */
     const wb__view *views;
-    const wb__window *windows;          /* of padded views; a step that has any has one segment */
-    /* NULL; or the arg of instruction i in segment s is args[s * n_instr + i]: segments differ in
-     * their numbers */
+    const wb__window *windows;          /* of padded views; a step with windows has one segment */
+    /* NULL, or args[s * n_instr + i] replaces the `arg` of instruction i in segment s, since
+     * segments differ in the numbers of the plan that they read */
     const int32_t *args;
 } wb__fused;
 
@@ -169,24 +168,25 @@ typedef struct {
     wb__fused fused;
     int n_views;
     wb__view views[9];      /* logical shapes: [batch..., m, k], [N, C, H, W], ... */
-    /* wb__conv_kind, wb__pool_kind, wb__attention_kind or wb__ranks_op; CUMSUM: 1 if exclusive */
+    /* an enum of the kind, such as wb__conv_kind, wb__pool_kind, wb__attention_kind or
+     * wb__ranks_op; CUMSUM: 1 if exclusive */
     int variant;
-    wb__op epilogue;        /* if wb__has_epilogue (kinds.h) */
+    wb__op epilogue;        /* of a product or convolution (wb__has_epilogue in kinds.h) */
     wb__aux aux_kind;
     wb__view aux;
     int sums_of;            /* wb__sums, of a product without batch dimensions */
     wb__view sums;          /* one dimension; f32 or the dtype of c */
-    bool packed;            /* of a product: view 1 is the packed form of b, which a PACK made */
-    /* Of a product or convolution: the buffer that may have the prepared form of view 1, which is a
-     * leaf that this plan does not write; 0: it has none. */
+    bool packed;            /* of a product: view 1 is the packed form of b, made by a PACK */
+    /* Of a product or convolution whose view 1 is a leaf that this plan does not write: index of
+     * the buffer with the prepared form of view 1 (`prepare_form` below); 0: none. */
     int form;
     uint8_t precision;      /* wb__precision, of products, convolutions and attention */
     bool deterministic;     /* the results must be the same bits at every run */
-    bool in_branch;         /* in a graph it may run at the same time as steps that are not */
+    bool in_branch;         /* in a recorded graph, runs beside the steps without this mark */
     wb__conv_attr conv;
     wb__pool_attr pool;
     wb__attention_attr attention;
-    wb_host_function host;                  /* of a HOST, with its argument */
+    wb_host_function host;                  /* of a HOST step: the function and its argument */
     void *host_ctx;
     int collective;                         /* wb__collective_kind of a COLLECTIVE */
     const wb__communicator *communicator;   /* of a COLLECTIVE (backend/collective.h) */
@@ -208,31 +208,33 @@ typedef struct wb__backend wb__backend;
 struct wb_device {
     const char *kind;       /* wb__device_kind, by which a device is recognised */
     const wb__backend *backend;
-    int ordinal;
+    int ordinal;                        /* index of the device among those of its backend */
     const char *name;       /* as the manufacturer names it; "" for the CPU */
     const char *about;      /* such as its architecture and its driver's version; or NULL */
-    void *state;
+    void *state;                        /* the backend's own data of the device */
 };
 
 struct wb__kernel {
     size_t workspace;       /* bytes of workspace that the plan must provide */
-    /* bytes that the loops over long rows of a GPU's kernel load again, behind the first of them */
+    /* Of a kernel that loops over long rows several times: bytes that loops after the first one
+     * load again. */
     int64_t reloaded;
     const char *impl;       /* the chosen implementation, for the printed plan */
     const char *reason;     /* the reason why no library was chosen, or NULL */
     bool unfinished;        /* a launch only begins the step, and needs `finish` */
-    bool in_branch;         /* as the step's */
+    bool in_branch;         /* as in wb__step */
     bool by_host;           /* the host takes part, so that no graph contains the step */
-    /* The prepared form of view 1, if the step has `form`: its bytes (0: the kernel has none), and
-     * what it is.  Kernels with the same key make the same form of the same leaf. */
+    /* The prepared form of view 1, if the step has `form`: its size (0: the kernel has none) and
+     * its format.  Kernels with the same key make the same form of the same leaf. */
     size_t form_bytes;
     uint64_t form_key;
 };
 
-/* A step whose launch only begins it goes on while later steps run. */
+/* When a step may begin.  The launch of some steps only begins them: they go on while later steps
+ * run. */
 typedef struct {
-    int waits_for;          /* the last such step that must be complete before this step, as its
-                               index; -1: none */
+    int waits_for;          /* index of the last begun step that must be complete before this step;
+                               -1: none */
     bool begins;            /* the launch of this step only begins it */
 } wb__plan_wait;
 
@@ -260,15 +262,15 @@ typedef struct {
     const wb__buffer *buffers;
     size_t workspace_at;
     int n_numbers;
-    /* waits[i] is that of kernel i; NULL: no launch only begins its step.  Its indices count the
-     * steps of the plan, of which `first` is kernel 0.  All steps are complete when the sequence
-     * is. */
+    /* waits[i] is what kernel i waits for; NULL: every launch completes its step.  Its indices
+     * count the steps of the plan, of which `first` is kernel 0.  All steps are complete when the
+     * sequence is. */
     const wb__plan_wait *waits;
-    int first;
+    int first;                          /* plan step that is kernel 0 */
     /* after[i] is the last kernel with another `in_branch` that must be complete before kernel i,
      * counted as in `waits`; -1: none.  Kernels with the same `in_branch` run in order.  NULL: all
-     * kernels do.  Those with `in_branch` have a workspace of their own, which begins branch_at
-     * bytes after the other one. */
+     * kernels run in order.  Kernels with `in_branch` have a workspace of their own, which begins
+     * branch_at bytes after that of the other kernels. */
     const int *after;
     size_t branch_at;
     /* true: this is one of two sequences that run one after the other.  The second reads results of
@@ -305,12 +307,12 @@ struct wb__backend {
      * free_operations: operations take no time beside a kernel's loads and stores.  Plans then
      *   compute many values again rather than storing them (merge.c, remake.c).
      * scarce_memory: nothing swaps memory out.  Arenas then are as small as possible (arena.c),
-     *   while others stay in caches, and a plan that needs more than is free fails before it runs.
+     *   and a plan that needs more than is free fails before it runs.  Other arenas stay in caches.
      * narrows_f64: moves to the device make f32 of f64, unless they name a dtype (wb_to, loaders).
      * padded_views: fused kernels take windows (window.c and programs.c make them).
      * segment_numbers: fused kernels take `args`, so that segments.c merges more kernels.
-     * part_align: kernels are slower on tensors that begin at no multiple of so many bytes
-     *   (placement.c); at least 1. */
+     * part_align: a number of bytes, at least 1.  Kernels are slower on tensors that do not begin
+     *   at a multiple of it (placement.c). */
     bool host_visible, dear_launches, free_operations, scarce_memory, narrows_f64, padded_views,
          segment_numbers;
     int part_align;
@@ -337,15 +339,15 @@ struct wb__backend {
     void (*trim)(const wb_device *d);       /* frees the cache */
     int (*upload)(const wb_device *d, void *to, size_t at, const void *from, size_t bytes);
     int (*download)(const wb_device *d, void *to, const void *from, size_t at, size_t bytes);
-    /* Sets *at to the host's address of the memory, and waits until no command writes it.  The host
-     * may read it until it is written or released.  WB_ERROR_UNSUPPORTED without a message: it has
-     * no such address.  NULL: no memory has one. */
+    /* Sets *at to the host's address of the memory, and waits until no command writes the memory.
+     * The host may read it until it is written or released.  WB_ERROR_UNSUPPORTED without a
+     * message: this memory has no host address.  NULL: no memory has one. */
     int (*map)(const wb_device *d, const void *memory, const void **at);
     /* begin_read begins to read `bytes` bytes, at most 8, as they are after all commands so far;
-     * later commands do not wait for it.  The memory is not released or written before end_read,
-     * which waits and copies the bytes to `to`, unless that is NULL, and frees the read.
-     * begin_read returns WB_ERROR_UNSUPPORTED without a message if it cannot.  NULL: no device
-     * can. */
+     * later commands do not wait for the read.  The memory is not released or written before
+     * end_read, which waits, copies the bytes to `to`, unless `to` is NULL, and frees the read.
+     * begin_read returns WB_ERROR_UNSUPPORTED without a message if the device cannot read so.
+     * NULL: no device can. */
     int (*begin_read)(const wb_device *d, const void *memory, size_t at, size_t bytes, void **read);
     int (*end_read)(const wb_device *d, void *read, void *to);
     /* Whether each further use of the device is an error.  NULL: never. */
@@ -384,9 +386,9 @@ struct wb__backend {
      * asks whether a fused kernel should compute the matrix product of views 0 and 1, view 2, of
      * which it reads every element, rather than a kernel before it. */
     bool (*supports)(const wb_device *d, const wb__step *step);
-    /* The bytes of the packed form of b, view 1 of a MATMUL, if the product is faster with it than
-     * with b; else 0.  All products with this b accept the form.  The engine packs what several
-     * products of a plan read (packs.c).  The views have no buffers. */
+    /* The size in bytes of the packed form of b, view 1 of a MATMUL, if the product is faster with
+     * the packed form; else 0.  All products with this b accept the form.  The engine packs
+     * operands that several products of a plan read (packs.c).  The views have no buffers. */
     int64_t (*packed_bytes)(const wb_device *d, const wb__step *step);
     /* Writes the prepared form of a kernel's view 1 to `form`, which has form_bytes, from the
      * values of the leaf, whose buffer is `leaf`.  Returns 0 or an error code.  A launch reads the
@@ -410,8 +412,8 @@ struct wb__backend {
      * that library's.  disown frees the handle.  NULL: failure. */
     void *(*adopt)(const wb_device *d, void *address, size_t bytes);
     void (*disown)(const wb_device *d, void *memory);
-    /* Performs an operation of the ranks on addresses of this device's memory, when c->ready is
-     * reached and with the device current for this thread (backend/collective.h). */
+    /* Performs an operation of the ranks (backend/collective.h) on addresses of this device's
+     * memory, when the event c->ready is reached, with the device current for this thread. */
     int (*collect)(const wb_device *d, const struct wb__collective *c);
 };
 

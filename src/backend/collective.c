@@ -9,16 +9,16 @@
 typedef struct {
     wb__mutex lock;                     /* guards the fields below */
     wb__os_cond changed;
-    wb__collective *waiting;            /* operations `performed` + 1 to `begun`, in order */
+    wb__collective *waiting;            /* the operations numbered performed + 1 to begun */
     int n, capacity;
-    uint64_t begun, performed;
+    uint64_t begun, performed;          /* how many operations have been begun, and performed */
     int sleeping;                       /* threads that wait for `changed` */
-    bool overlap, running, stop;        /* running: there is a thread */
+    bool overlap, running, stop;        /* the thread: is to be used, exists, must end */
     wb__os_thread thread;
     int status;                         /* error code of the first operation that failed, or 0 */
     char message[1024];
     wb__collective_totals totals;       /* since the last report */
-    int rank;                           /* wb__thread_rank of its threads */
+    int rank;                           /* wb__thread_rank of the threads of this rank */
 } collective_queue;
 
 /* ---- the ranks of this process --------------------------------------------------------------- */
@@ -114,14 +114,15 @@ bool wb__collective_takes(const wb__communicator *c, const wb_device *d)
     return d->backend->collect && c->takes && c->takes(d);
 }
 
-/* Of the operand or the result, whichever has more. */
+/* Returns the bytes of the operand or of the result, whichever is larger. */
 static int64_t collective_bytes_of(const wb__collective *c)
 {
     const bool parts = c->kind == WB__COLLECT_REDUCE_SCATTER || c->kind == WB__COLLECT_ALLGATHER;
     return c->n * (int64_t)wb__dtype_size(c->dtype) * (parts ? c->communicator->size : 1);
 }
 
-/* With the lock held.  If no thread sleeps, sends no signal: small operations are faster so. */
+/* With the lock held: wakes the threads that wait.  If none waits, sends no signal, which makes
+ * small operations faster. */
 static void collective_wake(collective_queue *q)
 {
     if (q->sleeping) wb__os_cond_wake(&q->changed);
@@ -134,7 +135,7 @@ static void sleep_until_change(collective_queue *q)
     q->sleeping--;
 }
 
-/* With the lock held, which it gives up while the operation runs. */
+/* With the lock held: performs an operation, and gives up the lock while the operation runs. */
 static void collective_perform(collective_queue *q, const wb__collective *c)
 {
     int status = q->status;
@@ -180,8 +181,8 @@ static void *perform_all(void *given)
     return NULL;
 }
 
-/* With the lock held.  Adds an operation for the thread, which is started if there is none.
- * False: the caller must perform the operation. */
+/* With the lock held: adds an operation to the queue of the thread, which is started if it does not
+ * run.  False: the caller must perform the operation. */
 static bool collective_enqueue(collective_queue *q, const wb__collective *c)
 {
     if (!q->overlap && !q->n) return false;

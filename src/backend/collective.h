@@ -14,7 +14,7 @@ typedef enum { WB__RANKS_SUM, WB__RANKS_MIN, WB__RANKS_MAX } wb__ranks_op;
 
 typedef enum {
     WB__COLLECT_ALLREDUCE,          /* to[n] = the reduction of from[n] over the ranks */
-    WB__COLLECT_REDUCE,           /* the same, on the rank `root` only; `to` is unused on others */
+    WB__COLLECT_REDUCE,             /* as ALLREDUCE, but only rank `root` has the result in `to` */
     WB__COLLECT_REDUCE_SCATTER,     /* to[n] = part `rank` of the reduction of from[size * n] */
     WB__COLLECT_ALLGATHER,          /* to[size * n] = from[n] of each rank, in order */
     WB__COLLECT_BROADCAST,          /* to[n] of the rank `root` replaces to[n] of the others */
@@ -28,10 +28,10 @@ typedef struct wb__collective {
     wb__collective_kind kind;
     wb__ranks_op op;
     wb_dtype dtype;         /* of a reduction: not f16, bf16 or bool */
-    int root;
-    int64_t n;              /* elements */
-    const void *from;
-    void *to;
+    int root;                           /* rank that has the operand or gets the result */
+    int64_t n;              /* number of elements of `to` or `from` (wb__collective_kind) */
+    const void *from;                   /* operand */
+    void *to;                           /* result */
     const wb_device *device;            /* has the memory of `from` and `to`; NULL: the host has */
     void *ready;            /* event of the device after which the memory may be used; NULL: now */
     wb__modes modes;        /* of the thread that began it; set by wb__collective_begin */
@@ -40,19 +40,19 @@ typedef struct wb__collective {
 struct wb__communicator {
     const char *name;       /* of the library that connects the ranks */
     int rank, size;
-    int local_rank, local_size;         /* the same among the ranks of this machine */
-    /* The device that performs a COLLECTIVE itself, without the host; NULL: none does. */
+    int local_rank, local_size;         /* rank and size among the ranks of this machine */
+    /* The device that performs a COLLECTIVE step itself, without the host; NULL: none does. */
     const wb_device *device;
     /* Whether `perform` takes addresses of this device's memory; NULL: of no device. */
     bool (*takes)(const wb_device *d);
     /* Performs an operation, and returns when it is complete on this rank.  0 or an error code. */
     int (*perform)(const wb__collective *c);
-    void *context;          /* of `perform` */
+    void *context;          /* data for `perform` */
 };
 
 typedef struct {
     int64_t operations, on_devices, bytes;
-    double performing, waited;          /* seconds; waited: of the threads that began them */
+    double performing, waited;          /* seconds of operations; seconds that callers waited */
 } wb__collective_totals;
 
 enum { WB__RANKS_HERE = 64 };           /* ranks of a process that are threads */
@@ -83,8 +83,8 @@ uint64_t wb__collective_begin(const wb__collective *c);
  * or the error code of the rank's first operation that failed, with the error set: after a failure
  * no later operation is performed. */
 int wb__collective_end(uint64_t number);
-/* With WEBER_DEBUG=dist, logs what the operations since the last report have cost: their bytes,
- * their time, and the part of it in which the caller waited.  `what` names their caller. */
+/* With WEBER_DEBUG=dist, logs the cost of the operations since the last report: their bytes, their
+ * time, and the time that the caller waited.  `what` names the caller. */
 void wb__collective_report(const char *what);
 /* Whether an operation of the calling thread's rank is not complete. */
 bool wb__collective_busy(void);

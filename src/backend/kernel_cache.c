@@ -63,7 +63,7 @@ static void kernel_cache_refuse(const char *folder, const wb__os_about *s)
                 "WEBER_CACHE_DIR names another one.", folder);
 }
 
-/* Whether the folder is private, or there is none yet. */
+/* Whether nobody but the user can write into the folder, or the folder does not exist. */
 static bool is_private(const char *folder)
 {
     wb__os_about s;
@@ -145,7 +145,7 @@ void *wb__kernel_cache_get(const char *kind, const char *key, size_t key_bytes, 
 
 typedef struct {
     char name[KERNEL_CACHE_NAME + sizeof kernel_cache_ending];
-    int64_t bytes, used;
+    int64_t bytes, used;                /* size; time of the last use, in seconds */
 } kernel_cache_entry;
 
 static int kernel_cache_by_use(const void *a, const void *b)

@@ -46,7 +46,7 @@ typedef enum {
 } wb__sums;
 
 /* A row of LINEAR_INT8 whose scale would be less than WB__INT8_LEAST is zeros once it is quantised,
- * so that the inverse of the scale is finite. A sum of integers is multiplied by the row's scale
+ * so that the inverse of the scale is finite.  A sum of integers is multiplied by the row's scale
  * times WB__INT8_DOWN, then by the weight's scale, then by WB__INT8_UP: the first product does not
  * overflow before a small scale of the weight can make it smaller. */
 #define WB__INT8_LEAST 0x1p-100f

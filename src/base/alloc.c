@@ -83,9 +83,7 @@ static void alloc_read_environment(void)
 
 void wb__alloc_fail_at(int64_t n)
 {
-    wb__once_run(&environment_once, alloc_read_environment); /* first, so that the environment does
-                                                              * not
-                                                          override this call later */
+    wb__once_run(&environment_once, alloc_read_environment);    /* so that it is not read later */
     atomic_store(&alloc_count, 0);
     atomic_store(&alloc_fail_at, n);
     atomic_store(&wb__alloc_watched, n != 0);
@@ -136,8 +134,8 @@ void *wb__alloc_zero(size_t n, size_t size)
         return wb__fail_null(WB_ERROR_MEMORY, "out of memory: %zu times %zu bytes asked for", n,
                              size);
     size_t bytes = n * size;
-    /* calloc writes no zeros to fresh pages, which are zero already; of small blocks it is slower
-     * than malloc. */
+    /* calloc writes no zeros to fresh pages, which are zero already; for small blocks calloc is
+     * slower than malloc */
     if (bytes > 4096 && alloc_allocator.reallocate == system_reallocate) {
         char *base = must_fail() ? NULL : calloc(1, bytes + ALLOC_HEADER);
         return base ? alloc_finish(base, bytes + ALLOC_HEADER, ALLOC_HEADER)

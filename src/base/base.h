@@ -32,6 +32,9 @@
 #define WB__COUNT(a) (sizeof(a) / sizeof *(a))
 #define WB__MIN(a, b) ((a) < (b) ? (a) : (b))
 #define WB__MAX(a, b) ((a) > (b) ? (a) : (b))
+/* n / d, rounded up; and the size of an array that another one follows in a workspace. */
+static inline int64_t wb__quotient_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
+static inline size_t wb__aligned(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 /* Errors.  wb__fail sets the message and the code of this thread, and returns the code.  It needs
  * no memory of the allocator, and the new message may quote wb_error().  In a chain of calls the
@@ -85,11 +88,11 @@ void wb__error_restore(const wb__error_kept *k);
 void *wb__alloc(size_t bytes);
 void *wb__alloc_zero(size_t count, size_t size);          /* fails if count * size overflows */
 void *wb__alloc_aligned(size_t bytes);
-void *wb__realloc(void *block, size_t bytes);             /* blocks of wb__alloc only */
+void *wb__realloc(void *block, size_t bytes);  /* for blocks of wb__alloc and wb__alloc_zero only */
 void wb__free(void *block);
-/* Make room for at least `n` elements of `each` bytes in an array.  `list` is the address of the
- * pointer to the array, and *capacity the number of elements that fit.  False: out of memory, and
- * the array is unchanged. */
+/* wb__grow and wb__reserve make room for at least `n` elements of `each` bytes in an array.  `list`
+ * is the address of the pointer to the array, and *capacity the number of elements that fit.
+ * False: out of memory, and the array is unchanged. */
 bool wb__grow(void *list, int *capacity, int n, size_t each);
 static inline bool wb__reserve(void *list, int *capacity, int n, size_t each)
 {
@@ -141,11 +144,11 @@ typedef struct wb__pool_block { void *first; struct wb__pool_block *next; } wb__
 typedef struct {
     wb__pool_block *first[WB__POOL_CLASSES];
     uint16_t room[WB__POOL_CLASSES];        /* number of further blocks that the list takes */
-    bool noted;                             /* thread_end will run when the thread ends */
+    bool noted;                             /* pool_thread_end will run when the thread ends */
 } wb__pool;
 extern _Thread_local WB__FAST_TLS wb__pool wb__pool_mine;
-void *wb__pool_miss(size_t bytes);          /* as wb__pool_get, from the allocator */
-void wb__pool_full(void *block, size_t bytes);          /* as wb__pool_put, if there is no room */
+void *wb__pool_miss(size_t bytes);      /* as wb__pool_get; takes the block from the allocator */
+void wb__pool_full(void *block, size_t bytes);      /* as wb__pool_put, for a list without room */
 
 static inline void *wb__pool_get(size_t bytes)
 {
@@ -172,24 +175,24 @@ static inline void wb__pool_put(void *block, size_t bytes)
     p->room[c]--;
 }
 
-/* catch.c: exceptions of C++, each the thread's until it is thrown again. */
+/* catch.c: exceptions of C++.  A thread keeps one until it is thrown again. */
 typedef struct {
-    void *what;                         /* NULL: none */
-    void (*again)(void *what), (*drop)(void *what);
+    void *what;                         /* the exception; NULL: none */
+    void (*again)(void *what), (*drop)(void *what);  /* throws it; frees it */
 } wb__thrown;
-/* Runs run(arg), which calls a function of the program.  False, with the error set: that has thrown
- * an exception, which is kept.  Where tensors are known, wb__call_program is called instead. */
+/* Runs run(arg), which calls a function of the program.  False, with the error set: the function
+ * has thrown an exception, which is kept.  Where tensors are known, wb__call_program is used. */
 bool wb__call_caught(void (*run)(void *arg), void *arg);
-/* wb__call_program, for the backends; the engine sets it with its first thread. */
+/* As wb__call_program, for the backends; the engine sets it with its first thread. */
 extern bool (*wb__backend_calls)(void (*run)(void *arg), void *arg);
 bool wb__has_thrown(void);
-/* Takes the exception from this thread, and gives it to this thread: for the thread that waits. */
+/* Take the exception from this thread; and give it to this thread, which waited for the other. */
 wb__thrown wb__thrown_take(void);
 void wb__thrown_give(wb__thrown thrown);
 void wb__thrown_drop(void);
-void wb__throw_again(void);             /* throws what is kept, through the caller's frame */
-/* Defines `arguments`, a struct of the `fields` and the result of `call`, an expression with `c`, a
- * pointer to it; and `run`, a function for wb__call_program. */
+void wb__throw_again(void);             /* throws the kept exception through the caller's frame */
+/* Defines `arguments`, a struct of the `fields` and of the result of `call`, which is an expression
+ * with `c`, a pointer to the struct; and `run`, a function for wb__call_program. */
 #define WB__PROGRAM_CALL(arguments, run, type, fields, call) \
     typedef struct { fields type result; } arguments;       \
     static void run(void *arg)                              \
@@ -203,11 +206,11 @@ size_t wb__dtype_size(wb_dtype t);
 bool wb__dtype_float(wb_dtype t);
 static inline bool wb__is_half(int t) { return t == WB_F16 || t == WB_BF16; }
 float wb__f16_to_f32(uint16_t h);
-uint16_t wb__f32_to_f16(float f);                         /* to nearest even */
+uint16_t wb__f32_to_f16(float f);                         /* rounds to nearest even */
 float wb__bf16_to_f32(uint16_t h);
 uint16_t wb__f32_to_bf16(float f);
-/* The nearest f32 towards zero, with the last bit set if that is not d: rounded to f16 or bf16 it
- * gives the number that d gives. */
+/* Rounds d to f32 towards zero, and sets the last bit if that is not d: rounded to f16 or bf16, the
+ * result gives the same number as d. */
 float wb__f64_to_odd(double d);
 /* Converts n elements from one dtype to another, rounding once, to nearest even.  Floats to
  * integers truncate and saturate, and NaN becomes 0.  Integers to narrower integers wrap around.
@@ -218,15 +221,15 @@ void wb__convert(void *to, wb_dtype to_type, const void *from, wb_dtype from_typ
 /* Writes to the log: to standard error in the format of Julia's logging, or to the handler of
  * wb_set_log. */
 void wb__log(wb_log_level level, const char *format, ...) WB__PRINTF(2, 3);
-/* Leaves out messages of WB_LOG_INFO, which each rank would repeat.  Where ranks are threads, all
- * but the first rank of the process leave them out in any case. */
+/* Drops messages of WB_LOG_INFO, which each rank would repeat.  Where ranks are threads, all but
+ * the first rank of the process drop them in any case. */
 void wb__log_without_info(bool without);
-/* The rank for which this thread works, where the ranks of a process are threads: its number among
- * them, from 1.  0: it works for the process.  Threads that the library makes have the number of
- * the thread for which they work. */
+/* The rank for which this thread works, if the ranks of a process are threads: its number among
+ * them, from 1.  0: the thread works for the process.  Threads that the library makes have the
+ * number of the thread for which they work. */
 extern _Thread_local int wb__thread_rank;
-/* Whether the environment variable WEBER_DEBUG has this topic.  It is read once, and is "all" or a
- * list separated by commas of load, stages, plan, dispatch, kernel, check, sync and dist. */
+/* Whether the environment variable WEBER_DEBUG has this topic.  The variable is read once, and is
+ * "all" or, separated by commas, any of load, stages, plan, dispatch, kernel, check, sync, dist. */
 bool wb__debug(const char *topic);
 double wb__now(void);                                     /* seconds, monotonic */
 

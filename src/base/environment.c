@@ -1,6 +1,6 @@
-/* The variables of the environment, and the values that they take: the only list of them.  A value
- * that a variable does not take has no effect, and is reported once.  In a list only the words that
- * are unknown have none. */
+/* The variables of the environment, and the values that each takes: the only list of them.  A value
+ * that a variable does not take has no effect, and is reported once.  In a list of words, only the
+ * unknown words have no effect. */
 #include "base/environment.h"
 
 #include "base/mutex.h"
@@ -16,7 +16,7 @@
 typedef enum { ONE_WORD, ENV_LIST, WHOLE, ENV_REAL, ENV_ANY } env_form;
 #define SWITCH "0 1", 0, 0, ONE_WORD
 #define WORDS(words) words, 0, 0, ONE_WORD
-#define TEXT NULL, 0, 0, ENV_ANY     /* any text, or its reader reports a wrong one */
+#define TEXT NULL, 0, 0, ENV_ANY     /* any text, or the variable's reader reports a wrong one */
 #define ENV_NUMBER(least, most, form) NULL, least, most, form
 
 /* `words` are separated by blanks; NULL: a number from `least` to `most`. */
@@ -46,7 +46,7 @@ static const struct { const char *name, *words; double least, most; env_form for
     {"WEBER_OPENCL_LIBRARY", TEXT}, {"WEBER_PNG_LIBRARY", TEXT}, {"WEBER_RANK", TEXT},
     {"WEBER_RENDEZVOUS", TEXT}, {"WEBER_RENDEZVOUS_TOKEN", TEXT}, {"WEBER_ROCM_PATH", TEXT},
     {"WEBER_SIZE", TEXT},
-    /* of examples and scripts */
+    /* variables of examples and scripts */
     {"WEBER_CCACHE", TEXT}, {"WEBER_COMMIT", TEXT}, {"WEBER_DATA", TEXT},
     {"WEBER_DEBIAN_MIRROR", TEXT}, {"WEBER_DIGITS", TEXT}, {"WEBER_DUMP_KERNELS", TEXT},
     {"WEBER_GPT2", TEXT}, {"WEBER_INCLUDE", TEXT}, {"WEBER_INSTALL", TEXT}, {"WEBER_LIBRARY", TEXT},
@@ -79,7 +79,7 @@ const char *wb__environment_name(int i)
     return i < (int)WB__COUNT(env_rows) ? env_rows[i].name : NULL;
 }
 
-/* Reads a number that the row takes.  false: the value is none. */
+/* Reads a number that the variable of the row takes.  false: the value is no such number. */
 static bool env_read_number(int row, const char *value, double *number)
 {
     char *end;
@@ -89,7 +89,7 @@ static bool env_read_number(int row, const char *value, double *number)
            (env_rows[row].form == ENV_REAL || *number == floor(*number));
 }
 
-/* Finds the first part of the value that the row does not take.  false: it takes all. */
+/* Finds the first part of the value that the variable does not take.  false: it takes all parts. */
 static bool find_wrong(int row, const char *value, const char **wrong, size_t *n)
 {
     double number;

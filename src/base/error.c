@@ -38,8 +38,8 @@ static bool is_suffix(const char *at)
     return true;
 }
 
-/* Removes the names of pages that quoted messages have, and returns the number of the last one; 0:
- * there is none. */
+/* Removes the names of pages that quoted messages have, and returns the number of the last page; 0:
+ * the text names none. */
 static int take_suffixes(char *text)
 {
     int page = 0;
@@ -54,11 +54,11 @@ static int take_suffixes(char *text)
     return page;
 }
 
-/* The page of a message that quotes one of the page `quoted`, or 0.  A general page, whose number
- * is a multiple of 100, has less than another. */
+/* Returns the page of a message of page `own` that quotes one of page `quoted` (0: none).  A
+ * general page, a multiple of 100, gives way to the quoted one. */
 static int page_of(int own, int quoted) { return own % 100 || !quoted ? own : quoted; }
 
-/* Sets the message.  It may quote the old one, so it is formatted in another buffer first.
+/* Sets the message.  The message may quote the old one, so it is formatted in another buffer first.
  * `page` is that of docs/errors.md; 0: none, unless a quoted message has one. */
 static int error_fail(int c, int page, const char *format, va_list arguments)
 {

@@ -1,4 +1,4 @@
-/* See library.h. */
+/* Opens libraries of other projects (library.h). */
 #include "base/library.h"
 
 #include "base/environment.h"

@@ -58,8 +58,8 @@ _Thread_local int wb__thread_rank;
 static bool _Atomic without_info;
 void wb__log_without_info(bool without) { without_info = without; }
 
-/* Returns the text with escapes in place of what would control a terminal: names in files, and
- * values of variables, may have that.  *clean: a block that the caller frees, or NULL. */
+/* Returns the text with escapes in place of characters that control a terminal, which names in
+ * files and values of variables may have.  *clean: a block that the caller frees, or NULL. */
 static const char *log_cleaned(const char *text, char **clean)
 {
     wb__text t = {0};

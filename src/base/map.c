@@ -10,9 +10,8 @@
 #define AHEAD_MOST ((int64_t)1 << 30)
 
 /* Maps a plain file that is not compressed, or, if `raw` is set, any file of one byte at least.
- * Returns false, without an error, if it cannot be
- * mapped.  stat comes before open, so that a pipe is never opened here: closing the pipe again
- * could end the process that writes to it. */
+ * Returns false, without an error, if the file cannot be mapped.  stat comes before open, so that a
+ * pipe is never opened here: closing the pipe again could end the process that writes to it. */
 static bool map_plain(wb__mapping *m, bool raw)
 {
     wb__os_about about;

@@ -11,10 +11,9 @@ typedef struct wb__mapping {
     char *path;
     const uint8_t *data;                /* NULL: nothing was read yet */
     int64_t bytes;                      /* number of bytes at `data` */
-    bool mapped;                        /* else the file is read */
+    bool mapped;                        /* false: the file is read */
     bool unpacked;                      /* the file is gzip: offsets count decompressed bytes */
-    struct wb__reader *rest;            /* the reader of the remaining contents; NULL: all contents
-                                           are in memory */
+    struct wb__reader *rest;        /* reader of the remaining contents; NULL: all are in memory */
 } wb__mapping;
 
 wb__mapping *wb__map(const char *path);         /* NULL with the error set */

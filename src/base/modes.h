@@ -9,14 +9,14 @@
 
 #include <stdint.h>
 
-/* WB__MODES_KNOWN: flushing is among them. */
+/* Each part below defines WB__MODES_KNOWN if flushing is among the modes that it reads. */
 #if defined(__SSE2_MATH__)
 #define WB__MODES_KNOWN 1
 #include <xmmintrin.h>
 
 /* MXCSR: rounding, flush-to-zero, denormals-are-zero.  The x87 unit, which only C numbers of type
- * long double use here, is left alone.  Where it computes all floating numbers (32-bit code without
- * -mfpmath=sse), <fenv.h> below sets the rounding of both. */
+ * long double use here, is left alone.  Where the x87 unit computes all floating numbers (32-bit
+ * code without -mfpmath=sse), <fenv.h> below sets the rounding of both. */
 enum { WB__MODES_MASK = 0x6000 | 0x8000 | 0x0040 };
 typedef unsigned wb__modes;
 
@@ -26,7 +26,7 @@ static inline void wb__modes_write(wb__modes m) { _mm_setcsr(m); }
 #elif defined(__aarch64__)
 #define WB__MODES_KNOWN 1
 
-/* FPCR: FIZ, AH and NEP; FZ16, the rounding, FZ, DN (one NaN for all). */
+/* FPCR: FIZ, AH and NEP; FZ16, the rounding, FZ, DN (one NaN for all NaN). */
 enum { WB__MODES_MASK = 0x7 | 1 << 19 | 3 << 22 | 1 << 24 | 1 << 25 };
 typedef uint64_t wb__modes;
 

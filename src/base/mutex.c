@@ -4,16 +4,16 @@
 _Thread_local WB__FAST_TLS int wb__mutexes_held;
 _Atomic int wb__forking;
 _Atomic int wb__fork_tries = 10 * 1000;
-static _Atomic unsigned mutex_forks;    /* number of times that a thread began to wait for locks */
-static _Thread_local WB__FAST_TLS unsigned waited_for;  /* the latest that this thread waited for */
+static _Atomic unsigned mutex_forks;    /* how often threads began to take all locks */
+static _Thread_local WB__FAST_TLS unsigned waited_for;  /* the one that this thread waited for */
 
 enum {
     MUTEX_SHORT = 50 * 1000,            /* nanoseconds between the first tries of fork */
-    LONG = 1000 * 1000,                 /* and between the later ones */
-    WAITS = 1000                        /* a second */
+    LONG = 1000 * 1000,                 /* nanoseconds between its later tries */
+    WAITS = 1000                        /* such waits of a thread for a fork, a second in all */
 };
 
-/* What follows is guarded by mutex_list_lock, which is held during fork and otherwise briefly. */
+/* The variables below are guarded by mutex_list_lock, which is held briefly, and during fork. */
 static wb__os_mutex mutex_list_lock = WB__OS_MUTEX_INIT;
 static wb__mutex *mutex_all;
 static wb__fork_handler *mutex_before, *mutex_children;
@@ -30,8 +30,8 @@ static void mutex_give_back(const wb__mutex *end)
     }
 }
 
-/* Takes the list and all locks, except those that this thread holds already.  If one is taken,
- * keeps none and returns false; at the last try it leaves such a lock out. */
+/* Takes the list and all locks, except those that this thread holds already.  If another thread
+ * holds a lock, keeps none and returns false; at the last try, leaves such a lock out. */
 static bool mutex_take_all(bool last)
 {
     wb__os_mutex_lock(&mutex_list_lock);
@@ -71,7 +71,7 @@ static void mutex_in_child(void)
 {
     for (wb__mutex *m = mutex_all; m; m = m->next) {
         if (m->at_fork || wb__mutex_is_mine(m)) continue;
-        wb__os_mutex_init(&m->mutex);   /* its owner does not exist here */
+        wb__os_mutex_init(&m->mutex);   /* its owner does not exist in the child */
         atomic_store(&m->owner, NULL);
     }
     mutex_give_back(NULL);
@@ -80,14 +80,14 @@ static void mutex_in_child(void)
     mutex_call_all(mutex_children);
 }
 
-/* With the list's lock held. */
+/* With the list's lock held: has the functions above called at each fork. */
 static void register_handlers(void)
 {
     if (!mutex_registered)
         mutex_registered = wb__os_at_fork(mutex_before_fork, in_parent, mutex_in_child);
 }
 
-/* Adds a handler behind the others. */
+/* Adds a handler behind the others of the list. */
 static void mutex_add(wb__fork_handler **to, wb__fork_handler *h)
 {
     wb__os_mutex_lock(&mutex_list_lock);

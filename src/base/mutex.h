@@ -25,9 +25,9 @@
 typedef struct wb__mutex {
     wb__os_mutex mutex;
     _Atomic(const void *) owner;        /* wb__mutex_me() of the thread that holds it, or NULL */
-    atomic_bool listed;                 /* fork knows it; since its first use */
-    bool at_fork;                       /* fork has taken it */
-    struct wb__mutex *next, **link;     /* in the list of all locks */
+    atomic_bool listed;                 /* fork knows the lock, since its first use */
+    bool at_fork;                       /* the thread that forks has taken the lock */
+    struct wb__mutex *next, **link;  /* in the list of all locks; link: the pointer to this lock */
 } wb__mutex;
 #define WB__MUTEX_INIT {WB__OS_MUTEX_INIT, NULL, false, false, NULL, NULL}
 
@@ -45,7 +45,7 @@ static inline bool wb__mutex_is_mine(wb__mutex *m)
     return atomic_load_explicit(&m->owner, memory_order_relaxed) == wb__mutex_me();
 }
 
-/* The two halves of taking and giving back a lock, for waiting on condition variables. */
+/* Note that this thread has taken, or given back, a lock of the system. */
 static inline void wb__mutex_taken(wb__mutex *m)
 {
     wb__mutexes_held++;
@@ -73,18 +73,18 @@ static inline void wb__mutex_unlock(wb__mutex *m)
     wb__os_mutex_unlock(&m->mutex);
 }
 
-/* A lock in memory that is freed: the owner calls wb__mutex_destroy before.  Returns 0, or 1 if the
- * system has no more locks. */
+/* Makes a lock in memory that is freed later; the owner calls wb__mutex_destroy before.  Returns 0,
+ * or 1 if the system has no more locks. */
 int wb__mutex_init(wb__mutex *m);
 void wb__mutex_destroy(wb__mutex *m);
 
-/* Wait for a condition variable with the lock held; the second returns false after so many
+/* Wait for a condition variable with the lock held; the second function returns false after so many
  * seconds. */
 void wb__mutex_wait(wb__os_cond *changed, wb__mutex *m);
 bool wb__mutex_wait_for(wb__os_cond *changed, wb__mutex *m, double seconds);
 
-/* Called once by a thread that the library starts: others may wait for it while they hold locks, so
- * it does not wait while the process forks. */
+/* Called once by a thread that the library starts.  Threads that hold locks may wait for such a
+ * thread, so it does not wait while the process forks. */
 static inline void wb__mutex_helps(void) { wb__mutexes_held++; }
 
 /* A function that is called at fork: a static variable, {f}.  It is added once, however often it is
@@ -94,14 +94,14 @@ typedef struct wb__fork_handler {
     struct wb__fork_handler *next;
     bool added;
 } wb__fork_handler;
-/* Adds a function that a forked child calls, with all locks free.  It forgets the threads that the
+/* Adds a function that a forked child calls, with all locks free: it forgets the threads that the
  * child does not have. */
 void wb__at_fork(wb__fork_handler *in_child);
-/* Adds a function that the thread that forks calls before it, with all locks taken that have
- * `at_fork` set; it takes none. */
+/* Adds a function that the thread that forks calls before the fork, with all locks taken that have
+ * `at_fork` set; the function takes no lock. */
 void wb__before_fork(wb__fork_handler *h);
 
-/* A function that runs once in a process.  If another thread runs it, the call waits. */
+/* A function that runs once in a process.  While another thread runs it, the call waits. */
 typedef struct { wb__mutex lock; atomic_bool done; } wb__once;
 #define WB__ONCE_INIT {WB__MUTEX_INIT, false}
 void wb__once_now(wb__once *once, void (*f)(void));

@@ -4,7 +4,7 @@
 /* The first fields of each struct of options. */
 typedef struct { size_t size; const char *given; } options_head;
 
-/* Bytes that no struct of a program exceeds: a larger .size was not initialised. */
+/* No struct of a program is larger, in bytes: a larger .size was not initialised. */
 enum { OPTIONS_MOST_BYTES = 4096 };
 
 /* The text of the options in a call of a macro; NULL: no macro made the struct. */
@@ -13,7 +13,7 @@ static const char *options_text_of(const char *given)
     return given && *given != *WB_CXX_MADE_ ? given + 1 : NULL;
 }
 
-/* Fails since byte number `at` of a struct, behind those that the library knows, is not 0.  `given`
+/* Fails because byte `at` of a struct, behind the bytes that the library knows, is not 0.  `given`
  * has the text of the options, if a macro wrote it. */
 static bool options_unknown_option(const char *what, const char *given, size_t at, size_t known)
 {
@@ -84,7 +84,7 @@ static bool separates_digits(const char *begin, const char *at)
     return (*at >= '0' && *at <= '9') || (*at == '.' && at[1] >= '0' && at[1] <= '9');
 }
 
-/* The end of the string or character literal that begins at `at`: its second quote. */
+/* Returns the end of the string or character literal that begins at `at`: its second quote. */
 static const char *literal_end(const char *at)
 {
     const char quote = *at;
@@ -131,9 +131,9 @@ static int options_numbers_in(const char *at)
     return n;
 }
 
-/* Returns what follows the option's name, or its value if it is the argument number `position`, in
- * its last mention: C initialises a field that is named twice with the last value.  NULL: it is not
- * given.  `name` NULL: the element of a list, ".pad[1] = 2". */
+/* Returns the text behind the option's name, or its value if it is the argument number `position`,
+ * where the option occurs last: C initialises a field that is named twice with the last value.
+ * NULL: the option is not given.  `name` NULL: finds the element of a list, ".pad[1] = 2". */
 static const char *options_find(const char *text, const char *name, int position)
 {
     const char *found = NULL;
@@ -189,8 +189,7 @@ bool wb__read_rows(const char *what, void *to, const void *from, const void *def
     if (given) given->text = options_text_of(made);
     if (!from) return true;
     if (!options_read_fields(what, to, capacity, from, made)) return false;
-    memcpy((char *)to + offsetof(options_head, given), &own, sizeof own); /* not memory of the
-                                                                           * program */
+    memcpy((char *)to + offsetof(options_head, given), &own, sizeof own);   /* our own */
     if (!made)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: the struct has no defaults: make it with "
                         "WB_OPTIONS_OF", what), false;
@@ -217,7 +216,7 @@ int wb__numbers_given(const wb__given *given, const char *name)
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* The first word of a list that wb_ints_set could not set. */
+/* The first word of a list that wb_ints_set could not set, for lack of memory. */
 #define WITHOUT_NUMBERS (WB_MARK_ - (int64_t)1)
 
 void wb_ints_set(int64_t *list, int n, const int64_t *values)

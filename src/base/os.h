@@ -17,7 +17,7 @@ typedef pthread_t wb__os_thread;
 /* Starts a thread that calls f(arg) and drops its result.  With `quiet` the thread gets no signals,
  * so that only the program's threads get them.  Returns false if there can be no more threads. */
 bool wb__os_thread_start(wb__os_thread *t, void *(*f)(void *), void *arg, bool quiet);
-void wb__os_thread_join(wb__os_thread t);       /* returns when it has ended */
+void wb__os_thread_join(wb__os_thread t);       /* returns when the thread has ended */
 
 long wb__os_process(void);                      /* the number of this process */
 /* The number of the calling thread: on Linux that of debuggers and of top, elsewhere a count. */
@@ -33,14 +33,14 @@ void wb__os_end_after(int seconds);             /* ends the process by a signal 
 bool wb__os_barrier(bool begins);
 
 /* A value that each thread has of its own.  wb__os_key_make returns false if there can be no more
- * keys.  wb__os_key_set returns false if there is no memory; when a thread ends whose value is not
+ * keys.  wb__os_key_set returns false if there is no memory.  When a thread ends whose value is not
  * NULL, `end` gets that value. */
 typedef pthread_key_t wb__os_key;
 bool wb__os_key_make(wb__os_key *key, void (*end)(void *value));
 bool wb__os_key_set(wb__os_key key, void *value);
 
-/* Locks of the system, for base/mutex.h, which makes locks of them that fork knows.
- * wb__os_mutex_init returns false if there can be no more locks. */
+/* Locks of the system, of which base/mutex.h makes locks that fork knows.  wb__os_mutex_init
+ * returns false if there can be no more locks. */
 typedef pthread_mutex_t wb__os_mutex;
 #define WB__OS_MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
 static inline bool wb__os_mutex_init(wb__os_mutex *m) { return !pthread_mutex_init(m, NULL); }
@@ -65,22 +65,22 @@ bool wb__os_at_fork(void (*before)(void), void (*parent)(void), void (*child)(vo
 
 /* ---- clocks ---------------------------------------------------------------------------------- */
 
-/* Nanoseconds: since a moment of the past, since 1970, of the processor's work for this thread. */
+/* Nanoseconds: since some moment in the past; since 1970; of processor time of this thread. */
 typedef enum { WB__OS_STEADY, WB__OS_WALL, WB__OS_WORK } wb__os_clock_kind;
 int64_t wb__os_clock(wb__os_clock_kind kind);
 
 /* ---- dynamic libraries ----------------------------------------------------------------------- */
 
-/* Who sees the functions of a library: its handle alone, or all libraries that are opened later.
- * WB__OS_OWN_FIRST: its handle alone, and the library sees its own functions before those of the
- * process, where the system has that. */
+/* Which code finds the functions of a library: callers with its handle alone, or all libraries that
+ * are opened later.  WB__OS_OWN_FIRST: the handle alone, and the library finds its own functions
+ * before those of the process, where the system supports that. */
 typedef enum { WB__OS_FOR_HANDLE, WB__OS_FOR_ALL, WB__OS_OWN_FIRST } wb__os_library_how;
 /* Opens a file, which the system searches for if the name has no '/'.  Returns NULL if it cannot;
  * wb__os_library_reason has the system's message, until this thread calls the system again. */
 void *wb__os_library_open(const char *file, wb__os_library_how how);
 const char *wb__os_library_reason(void);
 void wb__os_library_close(void *library);
-/* The address of a function or a variable, or NULL.  NULL instead of a library: any of the
+/* The address of a function or a variable, or NULL.  library NULL: searches all libraries of the
  * process. */
 void *wb__os_library_find(void *library, const char *name);
 /* The file that has this address, and its handle, which the caller closes; NULL: not known. */
@@ -94,8 +94,8 @@ void wb__os_stay_loaded(void);
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* A function below fails if it returns false, -1 or NULL.  It then leaves the reason on its thread,
- * in errno as functions of C do: one of these numbers, or another one that has a text. */
+/* The functions below fail by returning false, -1 or NULL.  A function that fails leaves the reason
+ * on its thread, in errno as functions of C do: one of these numbers, or another with a text. */
 enum {
     WB__OS_ABSENT = ENOENT, WB__OS_TAKEN = EEXIST, WB__OS_IS_FOLDER = EISDIR,
     WB__OS_NO_FOLDER = ENOTDIR, WB__OS_BROKEN = EIO, WB__OS_LATE = ETIMEDOUT
@@ -109,7 +109,7 @@ static inline const char *wb__os_reason(void) { return strerror(errno); }   /* o
 
 enum { WB__OS_PATH = PATH_MAX };        /* bytes that have room for any path */
 
-/* A file is a number; -1: none.  No other program that this process starts has it. */
+/* A file is a number; -1: none.  Programs that this process starts do not inherit the file. */
 typedef enum {
     WB__OS_READ,                        /* waits for the other end of a pipe */
     WB__OS_READ_NOW,                    /* does not wait */
@@ -129,7 +129,7 @@ int64_t wb__os_write_at(int file, const void *from, size_t n, int64_t offset);
 
 /* Starts to write a part of a file to the disk, and does not wait. */
 void wb__os_start_writing(int file, int64_t from, int64_t bytes);
-/* Return when all that was written to a file, or the names in a folder, are on the disk. */
+/* Return when all bytes written to a file, or all names in a folder, are on the disk. */
 bool wb__os_sync(int file);
 bool wb__os_sync_folder(const char *path);
 /* Takes the lock of a file, which one process can have until it closes the file or ends. */
@@ -140,30 +140,30 @@ typedef struct {
     wb__os_kind kind;
     bool gone;                          /* the file is open and has no name any more */
     unsigned mode;                      /* permissions, as of chmod */
-    int64_t bytes, changed;             /* changed: when its contents did, in time of WB__OS_WALL */
-    int64_t owner;                      /* a number as of wb__os_user */
-    uint64_t device, number;            /* two paths with the same are one file */
+    int64_t bytes, changed;  /* changed: time of the last change of the contents, as WB__OS_WALL */
+    int64_t owner;                      /* user, as returned by wb__os_user */
+    uint64_t device, number;            /* two paths with the same pair are one file */
 } wb__os_about;
-/* Describe what has a path, or a file.  With `follow` that is what a symbolic link names. */
+/* Describe the file or folder at a path, or an open file.  follow: a symbolic link's target. */
 bool wb__os_look(const char *path, bool follow, wb__os_about *about);
 bool wb__os_look_at(int file, wb__os_about *about);
 bool wb__os_is_there(const char *path);
-bool wb__os_may_write(const char *path);                /* this process to what has the path */
-int64_t wb__os_user(void);                              /* with whose rights this process runs */
+bool wb__os_may_write(const char *path);                /* whether this process may write it */
+int64_t wb__os_user(void);                      /* the user with whose rights this process runs */
 
-bool wb__os_remove(const char *path);                   /* a file or a link */
+bool wb__os_remove(const char *path);                   /* removes a file or a link */
 bool wb__os_rename(const char *from, const char *to);   /* replaces `to` */
 bool wb__os_set_mode(int file, unsigned mode);
-bool wb__os_touch(const char *path);                    /* it has changed now */
-/* Write the path without symbolic links, and that of the working folder. */
+bool wb__os_touch(const char *path);                /* sets the time of its last change to now */
+/* Write the path without symbolic links, and the path of the working folder. */
 bool wb__os_real_path(const char *path, char real[WB__OS_PATH]);
 bool wb__os_working_folder(char path[WB__OS_PATH]);
 
-/* Makes a folder; `own`: other users have no access to it.  The second one replaces XXXXXX at the
- * end of the path so that the folder is new. */
+/* Makes a folder; `own`: other users have no access to it.  wb__os_make_temporary replaces XXXXXX
+ * at the end of the path so that the folder is new. */
 bool wb__os_make_folder(const char *path, bool own);
 bool wb__os_make_temporary(char *path);
-bool wb__os_remove_folder(const char *path);            /* an empty one */
+bool wb__os_remove_folder(const char *path);            /* an empty folder */
 /* Lists a folder.  wb__os_folder_next returns a name, but neither . nor .., that is valid until the
  * next call; NULL: there is none, and the error is 0, or there is an error. */
 typedef struct wb__os_folder wb__os_folder;
@@ -183,8 +183,8 @@ void wb__os_map_ahead(const void *from, size_t n);
 void wb__os_memory(int64_t *total, int64_t *free);
 /* Asks for huge pages for a block from malloc, which makes the first access to it faster. */
 void wb__os_huge_pages(void *block, size_t bytes);
-/* Whether the process may make code of n bytes at run time; else the error is set.  Whether that
- * may change, since its memory is limited. */
+/* Whether the process may make code of n bytes at run time; else the error is set.  And whether
+ * that may change later, since the process's memory is limited. */
 bool wb__os_may_make_code(size_t n);
 bool wb__os_memory_is_limited(void);
 
@@ -194,17 +194,16 @@ bool wb__os_set_variable(const char *name, const char *value);  /* NULL: removes
 /* Keeps the numbers of standard files that a program was started without, so that no other file of
  * this program gets them.  Reading from or writing to such a file stays an error. */
 bool wb__os_keep_standard_files(void);
-/* What is written to the second file can be read from the first one. */
+/* Makes a pipe: bytes written to the second file can be read from the first one. */
 bool wb__os_pipe(int ends[2]);
 
 enum { WB__OS_FILES = 4 };
 typedef struct {
-    const char *const *words;           /* the program, which is found as in a shell, and its
-                                           arguments; ends with NULL */
-    const char *folder;                 /* where it starts; NULL: in that of this process */
-    int files[WB__OS_FILES];            /* that it has as 0, 1, ...; -1: an empty one, or no 3 */
-    bool leads;                         /* what it starts is its group.  It is asked to end when
-                                           this process ends, where the system has that */
+    const char *const *words;  /* program, which is found as in a shell, and arguments; then NULL */
+    const char *folder;                 /* folder in which it starts; NULL: that of this process */
+    int files[WB__OS_FILES];    /* the program's files 0, 1, ...; -1: an empty one, or no file 3 */
+    bool leads;                         /* it and its children are a group, which is asked to end
+                                           when this process ends, where the system supports that */
 } wb__os_program_start;
 /* Starts a program and returns its number.  0: it could not be started or, with *executed, not be
  * executed. */
@@ -212,37 +211,39 @@ long wb__os_start(const wb__os_program_start *s, bool *executed);
 
 /* How a process has ended: by itself with a status, or by a signal. */
 typedef struct { int status, signal; } wb__os_end;
-/* Whether it has ended; its number stays its own until wb__os_wait. */
+/* Whether a process has ended.  Its number is not given to another process before wb__os_wait. */
 bool wb__os_has_ended(long process, wb__os_end *end);
-/* Waits until it has ended.  `end` may be NULL.  false: the system does not know it. */
+/* Waits until a process has ended.  `end` may be NULL.  false: the process is not known. */
 bool wb__os_wait(long process, wb__os_end *end);
-void wb__os_kill(long process);         /* ends it at once */
-/* Ask the processes of a group to end; end them at once; pass a signal on; look for one that
- * runs. */
+void wb__os_kill(long process);         /* ends the process at once */
+/* Ask the processes of a group to end; end them at once; pass a signal on to them; look whether one
+ * of them runs. */
 void wb__os_end_group(long process);
 void wb__os_kill_group(long process);
 void wb__os_signal_group(long process, int number);
 bool wb__os_group_runs(long process);
 
-/* Prepares this process to lead others: their end, and signals by which the user ends this process,
- * are noted instead of acted on.  Returns a file that has something to be read then, or -1. */
+/* Prepares this process to lead others: their ends, and signals by which the user ends this
+ * process, are noted instead of acted on.  Returns a file that can be read when one is noted, or
+ * -1. */
 int wb__os_lead(void);
-int wb__os_next_signal(void);           /* one that was noted; 0: none */
+int wb__os_next_signal(void);           /* a signal that was noted; 0: none */
 const char *wb__os_signal_name(int number);     /* "SIGSEGV" */
 const char *wb__os_signal_text(int number);     /* "Segmentation fault" */
 
 typedef struct { int file; bool writes, ready; } wb__os_watched;        /* file -1: none */
-/* Waits until something can be read from, or written to, one of the files, and sets `ready`, or for
- * so many seconds (below 0: for ever).  Returns their number, 0 too early after a signal, or -1. */
+/* Waits until something can be read from, or written to, one of the files, and sets `ready`, or
+ * until so many seconds are over (below 0: for ever).  Returns the number of ready files; 0, too
+ * early, after a signal; or -1. */
 int wb__os_poll(wb__os_watched *all, int n, double seconds);
 
 /* ---- sockets --------------------------------------------------------------------------------- */
 
-/* A socket is a file for which only wb__os_poll waits, and is closed by wb__os_hang_up.  `why` gets
+/* A socket is a file on which only wb__os_poll waits, and which wb__os_hang_up closes.  `why` gets
  * the reason of a failure. */
 enum { WB__OS_NOT_NOW = -2 };
-/* Listens at a host's address or, if that is a name, at all addresses of this machine, since others
- * may know the name under another one.  Returns the socket, or -1. */
+/* Listens at a host's address or, if `host` is a name, at all addresses of this machine, since
+ * other machines may know the name under another address.  Returns the socket, or -1. */
 int wb__os_listen(const char *host, const char *port, const char **why);
 int wb__os_accept(int listener);        /* -1: there is no new connection */
 /* The addresses of a host, one after the other; NULL: none, or no further one. */
@@ -252,27 +253,27 @@ wb__os_address *wb__os_next_address(wb__os_address *a);
 void wb__os_free_addresses(wb__os_address *first);
 /* Connects within so many seconds; -1: the error may be WB__OS_LATE. */
 int wb__os_connect(wb__os_address *to, double seconds);
-/* Send and receive at most n bytes.  Return their number, WB__OS_NOT_NOW, or -1; 0 from the second:
- * the other end is closed. */
+/* Send and receive at most n bytes.  Return their number, WB__OS_NOT_NOW, or -1.  wb__os_receive
+ * returns 0 when the other end is closed. */
 int64_t wb__os_send(int socket, const void *bytes, size_t n);
 int64_t wb__os_receive(int socket, void *bytes, size_t n);
 void wb__os_hang_up(int socket);
-int wb__os_free_port(void);             /* of this machine's own interface; 0: none */
+int wb__os_free_port(void);             /* a free port of the loopback interface; 0: none */
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
-/* The number of processors that this process may use, at least 1.  On Linux its affinity and the
- * quotas of its cgroups limit it.  On macOS the slower processors of a chip with two kinds do not
- * count: threads get equal parts, and the fast ones would wait. */
+/* The number of processors that this process may use, at least 1.  On Linux the process's affinity
+ * and the quotas of its cgroups limit the number.  On macOS the slower processors of a chip with
+ * two kinds do not count: threads get equal parts, and the fast processors would wait. */
 int wb__os_processors(void);
-int wb__os_all_processors(void);        /* of the machine, that are in operation */
+int wb__os_all_processors(void);        /* processors of the machine that are in operation */
 
 /* Whether the program was started with rights that its caller lacks: it is set-user-ID or
  * set-group-ID, or its file has capabilities. */
 bool wb__os_has_more_rights(void);
 
 bool wb__os_is_terminal(int file);
-int wb__os_columns(int file);           /* of a terminal; 0: not known */
+int wb__os_columns(int file);           /* columns of a terminal; 0: not known */
 
 /* Writes the name of this machine, or "localhost". */
 void wb__os_host(char *name, size_t capacity);

@@ -28,7 +28,7 @@ static int quota_of(const char *folder)
     snprintf(path, sizeof path, "%s/cpu.max", folder);
     FILE *f = fopen(path, "re");
     if (f) {
-        int got = fscanf(f, "%lld %lld", &quota, &period);      /* "max 100000" gives 0 */
+        int got = fscanf(f, "%lld %lld", &quota, &period);  /* of "max 100000" it reads nothing */
         fclose(f);
         if (got != 2) return 0;
     } else {                                                    /* version 1 of cgroups */
@@ -117,7 +117,7 @@ void wb__os_huge_pages(void *block, size_t bytes)
 
 bool wb__os_program(char *path, size_t capacity)
 {
-    static const char self[] = "/proc/self/exe";        /* works if the file has been removed too */
+    static const char self[] = "/proc/self/exe";        /* also for a file that has been removed */
     if (capacity < sizeof self || access(self, X_OK)) return false;
     memcpy(path, self, sizeof self);
     return true;
@@ -133,7 +133,7 @@ bool wb__os_has_more_rights(void) { return getauxval(AT_SECURE) != 0; }
 
 /* ---- macOS ----------------------------------------------------------------------------------- */
 
-/* The value of an integer of sysctl, whose size differs; 0: there is none. */
+/* Returns an integer of sysctl, of 4 or 8 bytes; 0: sysctl has none of this name. */
 static int64_t posix_number(const char *name)
 {
     union { int32_t narrow; int64_t wide; } value = {.wide = 0};
@@ -144,12 +144,12 @@ static int64_t posix_number(const char *name)
 
 int wb__os_processors(void)
 {
-    int64_t n = posix_number("hw.perflevel0.logicalcpu"); /* the fast ones of Apple's chips */
+    int64_t n = posix_number("hw.perflevel0.logicalcpu"); /* the fast processors of Apple's chips */
     if (n < 1) n = posix_number("hw.logicalcpu");
     return n < 1 ? 1 : n > INT_MAX ? INT_MAX : (int)n;
 }
 
-/* Inactive pages count as free: they are given to the first program that asks. */
+/* Inactive pages count as free: the system gives them to the first program that asks. */
 void wb__os_memory(int64_t *total, int64_t *free)
 {
     vm_statistics64_data_t pages;

@@ -169,7 +169,7 @@ bool wb__os_memory_is_limited(void) { return false; }
 
 #else
 
-/* The memory is not touched. */
+/* Maps memory for code and unmaps it; the memory is not touched. */
 bool wb__os_may_make_code(size_t n)
 {
     void *code = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -47,7 +47,7 @@ void *wb__os_library_of(const void *address)
 
 #ifdef __linux__
 
-/* The first file of the list is the program. */
+/* Sets the address *given to NULL if it is in the first file of the list, which is the program. */
 static int find_in_first(struct dl_phdr_info *file, size_t size, void *given)
 {
     (void)size;
@@ -60,8 +60,8 @@ static int find_in_first(struct dl_phdr_info *file, size_t size, void *given)
     return 1;
 }
 
-/* Whether `at` is in the program, which stays; false: in a file that dlclose may remove, or not
- * known. */
+/* Whether `at` is in the program, which stays loaded; false: in a file that dlclose may remove, or
+ * not known. */
 static bool posix_library_in_program(const void *at)
 {
     dl_iterate_phdr(find_in_first, &at);
@@ -83,7 +83,7 @@ void wb__os_stay_loaded(void)
 #ifdef RTLD_NODELETE
     static atomic_bool done;
     if (atomic_exchange(&done, true) || posix_library_in_program(&done)) return;
-    /* The handle is not closed.  Where the linker has set -z nodelete, it changes nothing. */
+    /* the handle is not closed, so that the file stays; after -z nodelete it changes nothing */
     const char *file = wb__os_library_file(&done);
     if (file && dlopen(file, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE)) return;
     wb__log(WB_LOG_WARN, "Weber's library is not kept loaded (%s): do not close it (dlclose), "

@@ -74,7 +74,7 @@ long wb__os_start(const wb__os_program_start *s, bool *executed)
     if (child == 0) posix_process_become(s, self, report[1]);
     if (child < 0) why = errno;
     close(report[1]);
-    if (child > 0 && s->leads) setpgid(child, child);   /* here too: whichever process is first */
+    if (child > 0 && s->leads) setpgid(child, child);   /* here and there: the first one counts */
     if (child > 0 && wb__os_read(report[0], &why, sizeof why) == sizeof why) {
         *executed = true;
         wb__os_wait(child, NULL);
@@ -115,7 +115,7 @@ void wb__os_kill_group(long process) { kill((pid_t)-process, SIGKILL); }
 void wb__os_end_group(long process)
 {
     kill((pid_t)-process, SIGTERM);
-    kill((pid_t)-process, SIGCONT);     /* a stopped process would not act on SIGTERM */
+    kill((pid_t)-process, SIGCONT);     /* else a stopped process would not act on SIGTERM */
 }
 
 bool wb__os_group_runs(long process)
@@ -145,13 +145,13 @@ int wb__os_lead(void)
     for (size_t i = 0; i < WB__COUNT(caught); i++) {
         struct sigaction old, new = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
         sigemptyset(&new.sa_mask);
-        /* A signal that is ignored, as in a background job of a shell, stays ignored. */
+        /* a signal that is ignored, as in a background job of a shell, stays ignored */
         if (i && !sigaction(caught[i], NULL, &old) && old.sa_handler == SIG_IGN) continue;
         sigaction(caught[i], &new, NULL);
     }
     signal(SIGPIPE, SIG_IGN);           /* write fails with EPIPE instead */
 #ifdef __linux__
-    prctl(PR_SET_CHILD_SUBREAPER, 1);   /* the first process of a container may not reap in time */
+    prctl(PR_SET_CHILD_SUBREAPER, 1);   /* a container's first process may reap too late */
 #endif
     return posix_process_signals[0];
 }

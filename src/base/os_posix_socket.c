@@ -12,7 +12,7 @@
 #ifdef MSG_NOSIGNAL
 enum { SEND_FLAGS = MSG_NOSIGNAL };
 #else
-enum { SEND_FLAGS = 0 };                /* SO_NOSIGPIPE is set */
+enum { SEND_FLAGS = 0 };                /* SO_NOSIGPIPE of the socket is set instead */
 #endif
 
 static void posix_socket_prepare(int file)
@@ -91,7 +91,7 @@ int wb__os_listen(const char *host, const char *port, const char **why)
         if (found) freeaddrinfo(found);
         found = NULL;
         if (listener >= 0 || hints.ai_family != AF_INET6) return listener;
-        hints.ai_family = AF_INET;      /* a machine without IPv6 */
+        hints.ai_family = AF_INET;      /* for a machine without IPv6 */
     }
 }
 

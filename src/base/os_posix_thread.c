@@ -1,5 +1,5 @@
-/* Threads, locks and clocks (os.h): systems with POSIX.  The module of ranks is linked with this
- * file too, and without the library. */
+/* Threads, locks and clocks (os.h): systems with POSIX.  The module of ranks, which does without
+ * the library, is linked with this file too. */
 #include "base/os.h"
 
 #include <sched.h>

@@ -23,7 +23,7 @@
 
 /* ---- number of threads ----------------------------------------------------------------------- */
 
-/* The first entry of OMP_NUM_THREADS, which may be a list; 0: it is none. */
+/* Returns the first entry of OMP_NUM_THREADS, which may be a list; 0: the entry is no number. */
 static double from_openmp(void)
 {
     const char *text = wb__environment_text("OMP_NUM_THREADS");
@@ -77,32 +77,30 @@ enum { JOBS = 8, RANGES = 32, SHARES = 4, PARALLEL_OPEN = 1, ONE_INSIDE = 2, PAU
 /* Times in nanoseconds. */
 static const int64_t
     LONG_SPIN = 500 * 1000,             /* longer than the serial parts of most steps */
-    SHORT_SPIN = 100 * 1000,            /* in a crowded pool: some times what waking a thread
-                                           takes */
-    PARALLEL_STALL = 100 * 1000,        /* beyond its own work a caller waits so long only for a
-                                           worker that does not run */
-    CHECK_EVERY = 10 * 1000 * 1000,     /* getrusage takes a microsecond */
+    SHORT_SPIN = 100 * 1000,        /* in a crowded pool: some times the time to wake a thread */
+    PARALLEL_STALL = 100 * 1000,    /* longest wait, beyond its own work, for a worker that runs */
+    CHECK_EVERY = 10 * 1000 * 1000,     /* of getrusage, a call of which takes a microsecond */
     PARALLEL_CROWDED = 100 * 1000 * 1000, /* some time slices of the system */
-    PARALLEL_WINDOW = 8 * 1000 * 1000,  /* of jobs, before the workers are judged */
+    PARALLEL_WINDOW = 8 * 1000 * 1000,  /* time of the jobs by which the workers are judged */
     PARALLEL_ALONE = 32 * 1000 * 1000;  /* four windows: the least time that a caller works alone */
 
 typedef struct {
-    _Alignas(64) atomic_int_fast64_t next;
+    _Alignas(64) atomic_int_fast64_t next;  /* next index that no thread has taken */
     int64_t end;
 } parallel_range;
 
 typedef struct {
     _Alignas(64) atomic_uint state;
     atomic_bool taken;                  /* the job has an owner */
-    atomic_bool owner_sleeps;           /* until no worker is inside */
+    atomic_bool owner_sleeps;           /* the owner sleeps until no worker is inside */
     void (*body)(void *ctx, int64_t i);
     void *ctx;
-    int64_t share;
-    int ranges;
+    int64_t share;                      /* indices that a thread takes at once */
+    int ranges;                         /* ranges in use */
     atomic_uint most;                   /* workers that may be inside */
     int rank;                           /* wb__thread_rank of the owner */
-    wb__modes modes;                    /* the owner's */
-    bool measured;                      /* the workers add up their time */
+    wb__modes modes;                    /* those of the owner */
+    bool measured;                      /* the workers add up their processor time */
     atomic_int_fast64_t time;           /* processor time of the workers */
     wb__thrown thrown;                  /* an exception of C++ in a worker; pool.lock guards it */
     parallel_range range[RANGES];
@@ -114,7 +112,7 @@ static struct {
     wb__mutex lock;                     /* guards `workers`, `thread`, `wake` and `done` */
     wb__os_cond wake, done;             /* a job has been posted; the last worker has left a job */
     wb__os_thread thread[WB__MOST_THREADS]; /* of the workers */
-    atomic_bool ending;                 /* they end */
+    atomic_bool ending;                 /* the workers end */
     atomic_int workers;                 /* number of workers started */
     atomic_int asleep;                  /* number of workers that sleep */
     _Alignas(64) atomic_uint posted;    /* counts the jobs */
@@ -124,14 +122,14 @@ static struct {
 
 static _Thread_local bool parallel_inside; /* this thread is running a body */
 
-/* What a caller has measured while the pool was crowded: the time of its jobs by the wall, and that
- * which all processors spent on them. */
+/* The measurements of a caller while the pool was crowded: the time of its jobs by the clock, and
+ * the processor time that all threads spent on them. */
 typedef struct { int64_t wall, processors; } parallel_times;
 static _Thread_local struct {
     parallel_times together, serial;
-    double alone;                       /* share of a processor that it gets if it computes alone */
-    int64_t pause, alone_until;         /* it computes alone for so long, until then */
-    int64_t judged_after;               /* until then the workers are taken to be of use */
+    double alone;               /* share of a processor that the caller gets if it computes alone */
+    int64_t pause, alone_until;         /* how long the caller computes alone, and until when */
+    int64_t judged_after;               /* the workers count as useful until then */
 } parallel_caller = { .alone = 1 };
 
 static int64_t parallel_now(void) { return wb__os_clock(WB__OS_STEADY); }
@@ -156,7 +154,7 @@ static inline void parallel_relax(void)
 #endif
 }
 
-/* Checks, from time to time, whether the calling thread has lost its processor to another one. */
+/* Checks, from time to time, whether this thread has lost its processor to another thread. */
 static void check_preempted(int64_t t)
 {
     static _Thread_local int64_t next, seen;
@@ -167,8 +165,7 @@ static void check_preempted(int64_t t)
     next = t + CHECK_EVERY;
 }
 
-/* Waits a short time until *word is `value` or, if `differs`, is another number; false: it has not
- * happened. */
+/* Waits a short time until *word is `value` or, if `differs`, another number.  false: it is not. */
 static bool spin_until(const atomic_uint *word, unsigned value, bool differs)
 {
     for (int64_t begun = 0, t;;) {
@@ -189,7 +186,7 @@ static void parallel_serially(int64_t from, int64_t to, void (*body)(void *ctx, 
     for (int64_t i = from; i < to; i++) body(ctx, i);
 }
 
-/* All of a job that could have been divided. */
+/* Calls the body for all indices of a job that could have been divided. */
 static void parallel_all_of(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
 {
     parallel_inside = true;
@@ -211,7 +208,7 @@ static void take_shares(parallel_job *j, int first)
     parallel_inside = false;
 }
 
-/* An exception in a function of the program goes to the thread that owns the job. */
+/* Hands an exception that a function of the program has thrown to the thread that owns the job. */
 static void leave_thrown(parallel_job *j)
 {
     wb__mutex_lock(&parallel_pool.lock);
@@ -228,7 +225,7 @@ static void parallel_join(parallel_job *j, int worker)
         if (!(s & PARALLEL_OPEN) || s / ONE_INSIDE >= atomic_load(&j->most)) return;
     while (!atomic_compare_exchange_weak(&j->state, &s, s + ONE_INSIDE));
     if (s / ONE_INSIDE < atomic_load_explicit(&j->most, memory_order_relaxed)) {
-        wb_clear_error();               /* of a body that ran before */
+        wb_clear_error();               /* the error of a body that ran before */
         const int64_t begun = j->measured ? processor_time() : 0;
         wb__thread_rank = j->rank;
         wb__modes_take(j->modes);
@@ -236,7 +233,7 @@ static void parallel_join(parallel_job *j, int worker)
         if (j->measured) atomic_fetch_add(&j->time, processor_time() - begun);
         if (wb__unlikely(wb__has_thrown())) leave_thrown(j);
     }
-    /* Another owner may have the job as soon as no worker is inside. */
+    /* another owner may have the job as soon as no worker is inside */
     if (atomic_fetch_sub(&j->state, ONE_INSIDE) == ONE_INSIDE && atomic_load(&j->owner_sleeps)) {
         wb__mutex_lock(&parallel_pool.lock);
         wb__os_cond_wake(&parallel_pool.done);
@@ -294,8 +291,8 @@ static void start_workers(int wanted)
     wb__mutex_unlock(&parallel_pool.lock);
 }
 
-/* A job that another thread posts meanwhile is computed by that thread, and by the workers that
- * have not ended. */
+/* Ends the workers.  A job that another thread posts meanwhile is computed by that thread, and by
+ * workers that have not ended. */
 void wb__parallel_stop(void)
 {
     wb__mutex_lock(&parallel_pool.lock);
@@ -314,7 +311,7 @@ void wb__parallel_stop(void)
     wb__mutex_unlock(&parallel_pool.lock);
 }
 
-/* Fills in a job that has no owner, and opens it; NULL: all have one. */
+/* Fills in a job that has no owner, and opens it; NULL: all jobs have one. */
 static parallel_job *parallel_post(int64_t n, int threads, bool measured,
                                    void (*body)(void *ctx, int64_t i), void *ctx)
 {
@@ -339,7 +336,7 @@ static parallel_job *parallel_post(int64_t n, int threads, bool measured,
     atomic_fetch_add(&parallel_pool.posted, 1);
     int asleep = atomic_load(&parallel_pool.asleep);
     if (asleep) {
-        wb__mutex_lock(&parallel_pool.lock); /* a worker that is about to sleep sleeps after this */
+        wb__mutex_lock(&parallel_pool.lock); /* so that a worker about to sleep is asleep by then */
         wb__mutex_unlock(&parallel_pool.lock);
         for (asleep = WB__MIN(asleep, threads - 1); asleep; asleep--)
             wb__os_cond_wake_one(&parallel_pool.wake);
@@ -360,7 +357,7 @@ static void close_job(parallel_job *j)
     }
 }
 
-/* Adds the times of a job; true: those of a window are complete. */
+/* Adds the times of a job; true: the times of a window are complete. */
 static bool add_times(parallel_times *t, int64_t wall, int64_t processors)
 {
     t->wall += wall;
@@ -368,9 +365,9 @@ static bool add_times(parallel_times *t, int64_t wall, int64_t processors)
     return t->wall > PARALLEL_WINDOW;
 }
 
-/* After each window of jobs in a crowded pool, the workers have been of use if the processors spent
- * 1.2 times what the caller would have got alone.  If not, the caller computes alone, each time for
- * twice as long as before. */
+/* Judges the workers after each window of jobs in a crowded pool.  They have been of use if the
+ * processors spent 1.2 times the time that the caller would have got alone.  If not, the caller
+ * computes alone, each time for twice as long as before. */
 static void judge_workers(int64_t wall, int64_t processors, int64_t t)
 {
     parallel_times *w = &parallel_caller.together;

@@ -11,13 +11,15 @@
 
 static locale_t plain_numbers;
 static wb__once plain_numbers_once = WB__ONCE_INIT;
-static void plain_numbers_make(void) { plain_numbers = newlocale(LC_NUMERIC_MASK, "C",
-                                                                 (locale_t)0); }
+static void make_plain_numbers(void)
+{
+    plain_numbers = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+}
 
-/* The locale is one of the thread.  Without memory for another one it stays. */
+/* Sets this thread's locale, and returns the one before; 0: it stays, since there is no memory. */
 static locale_t plain_begin(void)
 {
-    wb__once_run(&plain_numbers_once, plain_numbers_make);
+    wb__once_run(&plain_numbers_once, make_plain_numbers);
     return plain_numbers ? uselocale(plain_numbers) : (locale_t)0;
 }
 

@@ -24,7 +24,7 @@ enum { POOL_LONGEST = 16384 };
 #define KEEPS 1
 #endif
 
-/* A thread's lists have no room until pool_thread_end is sure to run. */
+/* This thread's lists, which have no room until pool_thread_end is sure to run. */
 _Thread_local WB__FAST_TLS wb__pool wb__pool_mine;
 
 static wb__os_key pool_key;
@@ -74,6 +74,6 @@ void wb__pool_full(void *block, size_t bytes)
         wb__free(block);
         return;
     }
-    wb__pool_trim();                    /* the first block of this thread: its lists get room */
+    wb__pool_trim();                /* for the first block of this thread: gives the lists room */
     wb__pool_put(block, bytes);
 }

@@ -76,7 +76,7 @@ void wb__sha256_end(wb__sha256 *s, unsigned char sum[WB__SHA256])
     for (int i = 0; i < WB__SHA256; i++) sum[i] = (unsigned char)(s->h[i / 4] >> (24 - i % 4 * 8));
 }
 
-/* A key that is longer than a block is replaced by its sum. */
+/* Begins an HMAC.  A key that is longer than a block is replaced by its SHA-256. */
 void wb__hmac_begin(wb__hmac *m, const void *key, size_t n)
 {
     unsigned char pad[64] = {0};

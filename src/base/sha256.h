@@ -10,9 +10,9 @@
 enum { WB__SHA256 = 32 };               /* bytes of a sum */
 
 typedef struct {
-    uint32_t h[8];
+    uint32_t h[8];                      /* the sum so far */
     uint64_t n;                         /* bytes added */
-    unsigned char block[64];            /* the last n % 64 of them */
+    unsigned char block[64];            /* the last n % 64 bytes added */
 } wb__sha256;
 
 void wb__sha256_begin(wb__sha256 *s);
@@ -25,7 +25,7 @@ void wb__hmac_begin(wb__hmac *m, const void *key, size_t n);
 void wb__hmac_add(wb__hmac *m, const void *bytes, size_t n);
 void wb__hmac_end(wb__hmac *m, unsigned char sum[WB__SHA256]);
 
-/* Whether the bytes are equal.  The time that it takes depends on n only. */
+/* Whether two secrets of n bytes are equal.  The time of the comparison depends on n only. */
 bool wb__same_secret(const void *a, const void *b, size_t n);
 
 #endif

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* A slot with key 0 is free.  An address is its own key.  Of other things the key is a hash: then
- * `number` is that of the thing, and several slots may have one key. */
+/* A slot with key 0 is free.  An address is its own key.  For other things the key is a hash: then
+ * `number` is the thing's number, and several slots may have one key. */
 typedef struct {
     uint64_t key;
     union { void *pointer; int64_t number; };
@@ -24,7 +24,7 @@ typedef struct {
  * NULL: out of memory, with the error set. */
 wb__hashed *wb__hash_add(wb__hash_table *t, uint64_t key);
 wb__hashed *wb__hash_at(wb__hash_table *t, uint64_t key);
-void wb__hash_clear(wb__hash_table *t);                 /* keeps its memory */
+void wb__hash_clear(wb__hash_table *t);                 /* removes all slots, keeps the memory */
 void wb__hash_free(wb__hash_table *t);
 
 /* The slot at which the search for a key begins. */
@@ -62,7 +62,7 @@ static inline uint64_t wb__hash(uint64_t h, const void *bytes, size_t n)
         memcpy(&word, at + i, WB__MIN(8, n - i));
         h = wb__mix(h, word);
     }
-    return wb__mix(h, 0);               /* of the last word the high bits count too */
+    return wb__mix(h, 0);   /* mixed once more, so that the high bits of the last word count too */
 }
 
 /* ---- addresses ------------------------------------------------------------------------------- */

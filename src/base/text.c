@@ -95,8 +95,8 @@ int wb__control_character(const char *at)
     return (c[0] < 0x20 && c[0] != '\n' && c[0] != '\t') || c[0] == 0x7f;
 }
 
-/* Adds the text; `stays` lists the characters beside the printable ones that are added as they
- * are. */
+/* Adds untrusted text; `stays` lists characters beside the printable ones that are added
+ * unchanged. */
 static void add_foreign(wb__text *t, const char *text, const char *stays)
 {
     for (const char *at = text; *at;) {

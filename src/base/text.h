@@ -14,9 +14,9 @@ void wb__text_bytes(wb__text *t, int64_t bytes);                /* "17 bytes", "
 /* Adds untrusted text in a form that is safe to print on a terminal.  Control characters become
  * escapes such as \n, \t and \x1b.  Bytes that are not UTF-8 become escapes such as \xff. */
 void wb__text_foreign(wb__text *t, const char *text);
-/* The same, but line ends and tabs stay. */
+/* As wb__text_foreign, but line ends and tabs stay. */
 void wb__text_foreign_lines(wb__text *t, const char *text);
-/* Number of bytes of the control character at `at`, 1 or 2; 0: it is none, or a line end or tab. */
+/* Returns the bytes of the control character at `at`, 1 or 2; 0: none, or a line end or tab. */
 int wb__control_character(const char *at);
 /* Writes "a, b or c" for "a b=c", as far as it fits. */
 void wb__list_words(char *to, size_t bytes, const char *words);
@@ -28,7 +28,6 @@ char *wb__text_take(wb__text *t);           /* returns the text, which the calle
  * UTF-8. */
 int wb__utf8(const char *at, size_t most);
 bool wb__is_utf8(const char *text);
-int wb__utf8_put(uint32_t c, char *to);         /* writes a Unicode character and returns its number
-                                                   of bytes */
+int wb__utf8_put(uint32_t c, char *to);         /* writes a Unicode character, returns its bytes */
 
 #endif

@@ -4,22 +4,23 @@
 
 #include <string.h>
 
-/* The keys and tables that lead to a place: how many, and how many of them, from the first on, are
- * the two names that are looked for. */
+/* The names of keys and tables that lead to a place: their number, and how many of them, from the
+ * first on, are the two names that are looked for. */
 typedef struct { int depth, same; } path;
 
-/* How the file has the table: not at all, as a.b = ..., as [a], as a = {...}, as something else. */
+/* How the file has the table: not at all, as a.b = ..., as [a], as a = {...}, or as no table. */
 typedef enum { TOML_NONE, DOTTED, TOML_HEADER, TOML_INLINE, NO_TABLE } toml_place;
 
 typedef struct {
     wb__toml t;
-    const char *name[2];                /* of the table and of the key */
-    size_t at;
+    const char *name[2];                /* the table and the key that are looked for */
+    size_t at;                          /* byte that is read next */
     wb__toml_kind kind;
-    size_t key_at, value_at, value_end, text_at, text_end;      /* text: without quotes */
+    size_t key_at, value_at, value_end;
+    size_t text_at, text_end;           /* of the value without quotes */
     toml_place table;
     bool dotted;                        /* this line adds to the table as a.b = ... */
-    size_t table_at, insert_at;         /* of the table, and the end of its last line or its } */
+    size_t table_at, insert_at;     /* beginning of the table, and end of its last line or its } */
 } scan;
 
 static int toml_fail(const scan *s, size_t at, const char *format, const char *name)
@@ -36,7 +37,7 @@ static int toml_fail(const scan *s, size_t at, const char *format, const char *n
 
 /* ---- characters ------------------------------------------------------------------------------ */
 
-/* The character `ahead` bytes further on; -1 after the end. */
+/* Returns the character `ahead` bytes further on; -1 after the end. */
 static int toml_peek(const scan *s, size_t ahead)
 {
     return s->at + ahead < s->t.bytes ? (unsigned char)s->t.text[s->at + ahead] : -1;
@@ -118,7 +119,7 @@ static int toml_key(scan *s, path *p)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Skips [...] or {...} with all that is in it. */
+/* Skips [...] or {...} with everything inside. */
 static int toml_brackets(scan *s)
 {
     const size_t open = s->at;
@@ -140,7 +141,7 @@ static int toml_brackets(scan *s)
 
 static int toml_pair(scan *s, path p);
 
-/* The table in braces that is looked for. */
+/* Reads { ... }, if `p` is the table that is looked for. */
 static int toml_inline(scan *s, path p)
 {
     const size_t open = s->at;
@@ -280,7 +281,7 @@ static int toml_add(const scan *s, const char *value, toml_change *c)
     size_t at = s->table == TOML_NONE ? s->t.bytes : s->insert_at;
     if (s->table == NO_TABLE)
         return toml_fail(s, s->table_at, "%s is not a table", s->name[0]);
-    if (s->table == TOML_INLINE) {              /* before the closing brace */
+    if (s->table == TOML_INLINE) {              /* inserts before the closing brace */
         while (toml_is_blank(text[at - 1])) at--;
         const bool empty = text[at - 1] == '{';
         wb__text_add(&c->by, "%s%s = \"%s\"%s", empty ? " " : ", ", s->name[1], value,
@@ -288,7 +289,7 @@ static int toml_add(const scan *s, const char *value, toml_change *c)
     } else {
         const bool ended = at > 0 && text[at - 1] == '\n';
         if (at > 0 && !ended) wb__text_add(&c->by, "%s", newline);
-        if (s->table == TOML_NONE) {            /* after an empty line */
+        if (s->table == TOML_NONE) {            /* inserts after an empty line */
             const size_t before = ended ? at - strlen(newline) : at;
             const bool spaced = ended && (!before || text[before - 1] == '\n');
             wb__text_add(&c->by, "%s[%s]%s", at > 0 && !spaced ? newline : "", s->name[0], newline);
@@ -300,8 +301,8 @@ static int toml_add(const scan *s, const char *value, toml_change *c)
     return 0;
 }
 
-/* Extends *c, which removes a pair: in braces to the comma behind or before it, else to the whole
- * line, unless a comment follows. */
+/* Extends *c, which removes a pair: in braces, to the comma behind or before the pair; else to the
+ * whole line, unless a comment follows. */
 static void toml_remove(const scan *s, toml_change *c)
 {
     const char *text = s->t.text;

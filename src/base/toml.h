@@ -15,9 +15,9 @@ enum { WB__TOML_MOST_BYTES = 256 << 10 };
 typedef struct { const char *file, *text; size_t bytes; } wb__toml;     /* file: for messages */
 typedef enum { WB__TOML_ABSENT, WB__TOML_STRING, WB__TOML_OTHER, WB__TOML_TABLE } wb__toml_kind;
 
-/* Finds `key` in the table `table` of the root.  Sets *kind, *at to the text of the value, of a
- * string without its quotes, and *bytes to its length; no zero ends it.  If the key is absent or a
- * table, *at is NULL.  Returns 0 or an error code. */
+/* Finds `key` in the table `table` of the root.  Sets *kind, *at to the text of the value (of a
+ * string, without quotes), and *bytes to its length; no zero ends the text.  If the key is absent
+ * or a table, *at is NULL.  Returns 0 or an error code. */
 int wb__toml_get(wb__toml t, const char *table, const char *key, wb__toml_kind *kind,
                  const char **at, size_t *bytes);
 

@@ -1,4 +1,4 @@
-/* wb_gpu, which moves objects as wb_to does. If wb__gpu_for_move returns no device, wb_gpu returns
+/* wb_gpu, which moves objects as wb_to does.  If wb__gpu_for_move returns no device, wb_gpu returns
  * the object itself. */
 #include "device/device.h"
 

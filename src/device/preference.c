@@ -30,9 +30,10 @@ static bool preference_is_there(char *path, const char *folder, const char *name
     return preference_join(path, folder, name) && wb__os_is_there(path);
 }
 
-/* Finds the preferences file. Searches from the working directory upwards, and stops at the first
- * folder with the file, under either name, or with a Project.toml. If there is no file, p->path is
- * in the folder with Project.toml, or else in the working directory. Returns 0 or an error code. */
+/* Finds the preferences file.  Searches from the working directory upwards, and stops at the first
+ * folder with the file, under either name, or with a Project.toml.  If there is no file, p->path is
+ * in the folder with Project.toml, or else in the working directory.  Returns 0 or an error
+ * code. */
 static int preference_find(location *p)
 {
     char folder[WB__OS_PATH], here[WB__OS_PATH];
@@ -59,8 +60,8 @@ static int preference_find(location *p)
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-/* Copies a name from the file to p->name. Escapes control characters, since the name is logged to a
- * terminal. Returns 0 or an error code. */
+/* Copies a name from the file to p->name.  Escapes control characters, since the name is logged to
+ * a terminal.  Returns 0 or an error code. */
 static int name_preference(wb__preference *p, const char *name, size_t n)
 {
     char bytes[sizeof p->name];
@@ -204,8 +205,7 @@ static int preference_write_file(const location *where, const char *text, int64_
     char *changed = wb__toml_edit((wb__toml){where->path, text, (size_t)bytes},
                                   preference_tables[0], preference_key, value, &changed_bytes);
     if (!changed) return wb_error_code();
-    char real[WB__OS_PATH];             /* path without symbolic links, so that no link is
-                                           replaced */
+    char real[WB__OS_PATH];             /* the file itself, so that no link is replaced */
     int e = preference_look(after, where->path, changed, changed_bytes);
     const bool ours = after->set && !strcmp(after->table, preference_tables[0]);
     if (!e && (ours != (value != NULL) || (value && strcmp(after->name, value) != 0)))

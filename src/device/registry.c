@@ -1,4 +1,4 @@
-/* The table of all known backends, and their state. See registry.h. */
+/* The table of all known backends, and their state.  See registry.h. */
 #include "device/registry.h"
 
 #include "base/environment.h"
@@ -14,7 +14,7 @@
 #define BUILT_WITHOUT(name, option) \
     "This Weber was built without the backend " name ": cmake -D" option "=ON builds it in."
 
-/* In order of preference; the CPU comes last. */
+/* The GPU backends in order of preference; the CPU comes after them. */
 #define GPU_BACKENDS(X) X("CUDA") X("AMDGPU") X("Metal") X("OpenCL")
 #define REGISTRY_NAMED(name_) .name = name_, .label = name_ ": ", .prefix = name_ "Device"
 #define LIBRARIES(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -58,7 +58,7 @@ static struct {
     condition condition;
     const wb_device **devices;
     int n;
-    bool started;                       /* has worked at least once */
+    bool started;                       /* the backend has worked at least once */
     char reason[WB__REASON_BYTES];
 } registry_state[WB__ROWS] = {[WB__CPU_ROW] = {.backend = &wb__cpu_backend}};
 
@@ -80,7 +80,7 @@ static const wb__backend *registry_built[WB__ROWS] = {
 };
 
 static wb__mutex registry_lock = WB__MUTEX_INIT;
-static int registry_depth;              /* how often its owner has taken the lock */
+static int registry_depth;              /* how often the lock's owner has taken it */
 static wb__once registry_once = WB__ONCE_INIT;
 static bool environment_read;
 static bool alias_logged;
@@ -199,7 +199,7 @@ static bool registry_list_devices(int row)
     return true;
 }
 
-/* Starts a backend. A start that failed is not tried again before wb_shutdown, except when memory
+/* Starts a backend.  A start that failed is not tried again before wb_shutdown, except when memory
  * was short. */
 static void registry_start(int row)
 {
@@ -256,9 +256,9 @@ wb_device_list wb__row_devices(int row)
     return (wb_device_list){registry_state[row].n, registry_state[row].devices};
 }
 
-/* Stops all backends; called by wb_shutdown. They stay loaded and start again on demand. stop()
- * does nothing while the program holds objects of the backend. So `started` stays set, and the next
- * shutdown calls stop() again. */
+/* Stops all backends; called by wb_shutdown.  They stay loaded and start again on demand.  stop()
+ * does nothing while the program holds objects of the backend.  So `started` stays set, and the
+ * next shutdown calls stop() again. */
 static void registry_stop_all(void)
 {
     registry_take();

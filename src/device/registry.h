@@ -1,7 +1,7 @@
 /* The registry of backends: which are known, which are loaded, and their devices.
  *
- * Rows are in order of preference; the last row is the CPU. One recursive lock guards all state; it
- * is recursive because a log handler that runs under it may ask for devices. select.c chooses
+ * Rows are in order of preference; the last row is the CPU.  One recursive lock guards all state;
+ * it is recursive because a log handler that runs under it may ask for devices.  select.c chooses
  * devices. */
 #ifndef WB__REGISTRY_H
 #define WB__REGISTRY_H
@@ -21,22 +21,22 @@ typedef struct {
 
 extern const wb__row wb__rows[WB__ROWS];
 
-/* Locks the registry. The first call also loads the backends that WEBER_BACKENDS names. */
+/* Locks the registry.  The first call also loads the backends that WEBER_BACKENDS names. */
 void wb__registry_lock(void);
 void wb__registry_unlock(void);
 
-/* Returns the row of the backend with this name; -1, without an error: there is none. A deprecated
+/* Returns the row of the backend with this name; -1, without an error: there is none.  A deprecated
  * name is accepted and logged once. */
 int wb__row_find(const char *name);
-/* As wb__row_find, but if there is no such row, sets an error that lists the names. wb__row_exact
+/* As wb__row_find, but if there is no such row, sets an error that lists the names.  wb__row_exact
  * does not accept deprecated names. */
 int wb__row_named(const char *name);
 int wb__row_exact(const char *name);
 int wb__row_of(const wb__backend *backend);
 
 /* Call wb__row_loaded, wb__row_works, wb__row_backend, wb__row_reason and wb__row_devices with the
- * lock held. wb__row_works starts the backend if no start was tried, and does not change this
- * thread's error. wb__row_reason returns why the backend does not work, or "" if it works. */
+ * lock held.  wb__row_works starts the backend if no start was tried, and does not change this
+ * thread's error.  wb__row_reason returns why the backend does not work, or "" if it works. */
 bool wb__row_loaded(int row);
 bool wb__row_works(int row);
 const wb__backend *wb__row_backend(int row);            /* NULL: not loaded */
@@ -46,7 +46,7 @@ const char *wb__row_reason(int row);
 const char *wb__row_label(int row, const char *reason);
 wb_device_list wb__row_devices(int row);
 
-/* For tests: sets the backend that is built in under a name; NULL: none. A loaded backend is not
+/* For tests: sets the backend that is built in under a name; NULL: none.  A loaded backend is not
  * replaced. */
 void wb__registry_put(const char *name, const wb__backend *backend);
 

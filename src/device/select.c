@@ -1,4 +1,4 @@
-/* Selects devices by preference, by order or by index, and describes them. Documentation and tests
+/* Selects devices by preference, by order or by index, and describes them.  Documentation and tests
  * contain the messages of this file word for word. */
 #include "device/device.h"
 #include "device/registry.h"
@@ -11,10 +11,10 @@
 #include <string.h>
 
 /* Guarded by the registry's lock. */
-static int select_remembered;   /* 1 + the row of wb_gpu_device's result; 0: nothing */
+static int select_remembered;   /* 1 + row of the device that wb_gpu_device remembers; 0: none */
 static struct {
-    bool not_allowed, not_loaded, not_functional;       /* logged about the preference */
-    bool nothing_loaded, nothing_works;                 /* logged by wb_gpu */
+    bool not_allowed, not_loaded, not_functional;  /* problems of the preference that were logged */
+    bool nothing_loaded, nothing_works;                 /* problems that wb_gpu has logged */
 } select_logged;
 
 void wb__selection_forget_device(void) { select_remembered = 0; }
@@ -35,7 +35,7 @@ static bool first_time(bool *flag)
     return first;
 }
 
-/* The first device of a row; with several ranks on this machine, each has another one. */
+/* Returns the first device of a row, or that of this rank if several run on this machine. */
 static const wb_device *select_first_of(int row)
 {
     const wb_device_list all = wb__row_devices(row);
@@ -45,7 +45,7 @@ static const wb_device *select_first_of(int row)
 
 /* ---- preferred device ---------------------------------------------------------------------- */
 
-/* Returns the row of the preferred backend; -1: none. With `once`, each problem is logged only
+/* Returns the row of the preferred backend; -1: none.  With `once`, each problem is logged only
  * once. */
 static int select_preferred(const wb__preference *p, bool verbose, bool once)
 {
@@ -88,7 +88,7 @@ const wb_device *wb_get_device_with(const wb_get_device_options *given)
     const wb_device *d = row < 0 ? NULL : select_first_of(row);
     if (!d) {
         row = first_working(0, WB__ROWS);
-        if (row < 0) row = WB__CPU_ROW; /* no memory for its list of devices */
+        if (row < 0) row = WB__CPU_ROW; /* out of memory for the row's list of devices */
         if (o.verbose) wb__log(WB_LOG_INFO, "Using backend: %s.", wb__rows[row].name);
         d = row == WB__CPU_ROW ? &wb__cpu : select_first_of(row);
     }
@@ -106,7 +106,7 @@ static bool prefers_cpu(void)
     return p->set && p->row == WB__CPU_ROW;
 }
 
-/* Returns the device that wb_gpu uses; NULL: there is no GPU, or the CPU is preferred. Only a GPU
+/* Returns the device that wb_gpu uses; NULL: there is no GPU, or the CPU is preferred.  Only a GPU
  * is remembered, so that a backend that is loaded later is found. */
 static const wb_device *select_gpu(void)
 {
@@ -130,7 +130,7 @@ const char *wb__gpu_backend_in_use(void)
     return row < 0 ? NULL : wb__rows[row].name;
 }
 
-/* Sets the error of a missing GPU, with a line for each backend that does not work. Returns
+/* Sets the error of a missing GPU, with a line for each backend that does not work.  Returns
  * NULL. */
 static void *no_gpu(void)
 {
@@ -169,7 +169,7 @@ void wb_reset_gpu_device(void)
     wb__registry_unlock();
 }
 
-/* Logs once that a backend does not work. The message names the preferred backend, else the first
+/* Logs once that a backend does not work.  The message names the preferred backend, else the first
  * loaded one, else the first one. */
 static void log_nothing_works(void)
 {
@@ -243,7 +243,7 @@ const wb_device *wb_device_at(const char *backend, int ordinal)
 
 /* ---- properties ---------------------------------------------------------------------------- */
 
-/* Whether d is a device, neither NULL nor an object; that it is an object is an error. */
+/* Whether d is a device; false without an error for NULL.  An object in its place is an error. */
 static bool select_is_device(const wb_device *d, const char *what)
 {
     return d && wb__is_device(what, d);

@@ -3,7 +3,7 @@
 #include "data/dataset.h"
 #include "dist/dist.h"
 
-/* A seed that rank 0 draws, for all ranks.  0 or an error code. */
+/* Sets *seed to a seed that rank 0 draws for all ranks.  Returns 0 or an error code. */
 static int dist_dataset_agree(uint64_t *seed)
 {
     uint64_t key, counter;

@@ -18,17 +18,17 @@
 
 static wb__mutex dist_lock = WB__MUTEX_INIT; /* guards the fields below */
 static const wb_distributed_backend *dist_backend;          /* NULL: the ranks are not connected */
-static wb__communicator dist_communicator;                  /* of the process */
-static wb__communicator dist_ranks[WB__RANKS_HERE];         /* of its ranks that are threads */
+static wb__communicator dist_communicator;                  /* the communicator of the process */
+static wb__communicator dist_ranks[WB__RANKS_HERE];     /* those of its ranks that are threads */
 static int dist_n_ranks;
-static long dist_process;                                   /* the one that connected the ranks */
+static long dist_process;                       /* number of the process that connected the ranks */
 static wb__dist_services dist_services;
 
 /* ---- the end of the process ------------------------------------------------------------------ */
 
-/* If the process failed, the other ranks would wait for it.  During an operation the process does
- * not end by itself: the backend ends it, since another rank has ended.  A child of fork is no
- * rank, and its end does not concern the others. */
+/* Called at the end of the process.  If the process failed, ends the other ranks, which would wait
+ * for it.  During an operation the process does not end by itself: the backend ends it, since
+ * another rank has ended.  A child of fork is no rank, and its end does not concern the others. */
 static void dist_at_exit(bool failed)
 {
     if (!wb__world() || dist_process != wb__os_process() || wb__collective_busy()) return;
@@ -63,7 +63,7 @@ static bool has_spare_processor(void)
                       (wb__threads() + 1) * dist_communicator.local_size <= wb__os_processors());
 }
 
-/* What follows is called with the lock held. */
+/* The functions below are called with the lock held. */
 
 static void forget_ranks(void)
 {
@@ -77,7 +77,7 @@ static void forget_ranks(void)
     dist_n_ranks = 0;
 }
 
-/* `perform` of the process's communicator if the ranks are threads: the caller is none of them. */
+/* `perform` of the process's communicator if the ranks are threads: its caller is none of them. */
 static int dist_refuse(const wb__collective *c)
 {
     (void)c;
@@ -146,7 +146,7 @@ static int dist_connect_ranks(const wb_distributed_backend *b,
     wb__collective_overlap(has_spare_processor());
     wb__world_set(&dist_communicator, dist_ranks, dist_n_ranks);
     wb__log_without_info(dist_communicator.rank > 0);
-    wb_reset_gpu_device();              /* it depends on the rank */
+    wb_reset_gpu_device();              /* the GPU depends on the rank */
     const int agreed = dist_n_ranks ? 0 : wb__comparing_agree();
     if (agreed) forget_ranks();         /* without `stop`, which would fail too */
     return agreed;

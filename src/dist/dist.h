@@ -9,37 +9,38 @@ enum { WB__DIST_VERSION = WB_VERSION_MAJOR * 10000 + WB_VERSION_MINOR * 100 + WB
 
 /* What the library offers to the backend, whose functions cannot call internal functions. */
 typedef struct {
-    double timeout;                     /* seconds */
+    double timeout;                     /* seconds that an operation may wait for other ranks */
     /* The number of ranks of this process, which are threads; -1: one for each device.  0: the
      * process is one rank. */
     int devices;
     const wb_distributed_backend *through;      /* the option .through, or NULL */
     /* Sets the error of the calling thread, and returns `code`. */
     int (*fail)(int code, const char *format, ...) WB__PRINTF(2, 3);
-    /* wb__preference_bool */
+    /* the function wb__preference_bool */
     int (*preference)(const char *key, bool *value);
 } wb__dist_services;
 
 struct wb_distributed_backend {
     int version;                        /* WB__DIST_VERSION */
-    const char *name;                   /* "MPI" */
+    const char *name;                   /* in messages, such as "MPI" */
     /* Connects the ranks and fills in *c.  `services` stays valid until the process ends.  0 or an
      * error code. */
     int (*start)(const wb__dist_services *services, wb__communicator *c);
-    /* The same for ranks that are threads of this process: fills in c[0] to c[*n - 1].  NULL: the
-     * backend has no such ranks. */
+    /* As `start`, for ranks that are threads of this process: fills in c[0] to c[*n - 1].  NULL:
+     * the backend has no such ranks. */
     int (*start_threads)(const wb__dist_services *services, wb__communicator *c, int *n);
-    /* A rank of this process, which is a thread, has failed: operations of the others fail within
-     * seconds, with an error that begins with `why`, and `stop` does not wait for other ranks. */
+    /* Called when a rank of this process, a thread, has failed.  Operations of other ranks then
+     * fail within seconds, with an error that begins with `why`, and `stop` waits for no rank. */
     void (*give_up)(const char *why);
-    /* Disconnects the ranks, when all of them call it.  0 or an error code. */
+    /* Disconnects the ranks; all ranks call it.  0 or an error code. */
     int (*stop)(void);
     /* Ends the processes of all ranks. */
     void (*abort)(void);
-    /* Name and version of the i-th library that it may use, until the next call.  NULL: it is not
-     * usable; without an error: there are no more.  May be called before `start`. */
+    /* Returns name and version of the i-th library that the backend may use, valid until the next
+     * call.  NULL: the library is not usable; without an error: there is none.  May be called
+     * before `start`. */
     const char *(*library)(int i);
-    bool goes_through;                  /* takes the option .through */
+    bool goes_through;                  /* the backend takes the option .through */
 };
 
 /* ---- inside the library ---------------------------------------------------------------------- */
@@ -56,24 +57,24 @@ void wb__ranks_forget(void);
  * writes already, for instance to print a loss.  0 or an error code. */
 int wb__end_pending_exchange(void);
 
-/* Gives all ranks the n numbers of the rank `root`.  0 or an error code. */
+/* Replaces the n numbers on all ranks by those of the rank `root`.  0 or an error code. */
 int wb__from_rank(void *values, wb_dtype dtype, int64_t n, int root);
-/* The least and the most over the ranks of each of n numbers.  0 or an error code. */
+/* Finds the least and the most over the ranks of each of n numbers.  0 or an error code. */
 int wb__extremes(int n, const int64_t *mine, int64_t *least, int64_t *most);
 
 /* ---- a divided state (divided.c) ------------------------------------------------------------- */
 
-/* Whether each rank has a part of the moments only.  The state may be NULL. */
+/* Whether each rank has only a part of the moments.  The state may be NULL. */
 bool wb__is_divided(const wb_opt_state *s);
 /* Returns `status`, or, if it is 0, the error code of another rank that has failed.  Collective, if
  * the state is divided; an error if the ranks are not connected any more, or if another rank calls
  * another function.  `what` is the function, for messages. */
 int wb__divided_agree(const wb_opt_state *s, const char *what, int status);
 
-/* To write a file, rank 0 calls wb__divided_read for each moment, and the others call _serve.  To
- * read a file, rank 0 calls _give for each moment, and the others call _take.  Then rank 0 calls
- * _end with its status; _serve and _take of the others return with this status.  All return 0 or an
- * error code. */
+/* To write a file, rank 0 calls wb__divided_read for each moment, and the other ranks call _serve.
+ * To read a file, rank 0 calls _give for each moment, and the other ranks call _take.  Then rank 0
+ * calls _end with its status; _serve and _take of the other ranks return with this status.  All
+ * return 0 or an error code. */
 
 /* Calls f(bytes, number, ctx) for the parts of moment k of a slot, in order; f returns 0 or an
  * error code. */
@@ -89,8 +90,9 @@ int wb__divided_set(const wb_opt_state *s, int slot, int k, int r, const void *w
 
 /* Finds out whether a rank has WEBER_DEBUG=dist.  Collective.  0 or an error code. */
 int wb__comparing_agree(void);
-/* If so, compares the variables of an object, as for wb_distributed_synchronize, by checksum, and
- * logs the paths of those that differ between the ranks.  Collective.  0 or an error code. */
+/* If one has, compares the variables of an object by checksum, those that
+ * wb_distributed_synchronize shares, and logs the paths of those that differ between the ranks.
+ * Collective.  0 or an error code. */
 int wb__compare_ranks(void *object, const char *when);
 
 #endif

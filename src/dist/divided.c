@@ -1,6 +1,6 @@
-/* Moments of a divided state (wb_opt_state.parts) on their way to a file and from one.  Rank 0
- * writes and reads files with whole moments.  It names the moment that is next, and the parts of
- * that moment travel one after the other, so that no rank ever has a whole one. */
+/* The way of a divided state's moments (wb_opt_state.parts) to a file and back.  Rank 0 writes and
+ * reads files with whole moments.  It names the next moment, and the parts of that moment travel
+ * one after the other, so that no rank ever has a whole moment. */
 #include "dist/dist.h"
 
 #include "optim/optim.h"
@@ -10,7 +10,7 @@
 /* KEY: all ranks send it in wb__divided_agree, so that another function is noticed. */
 enum { DIVIDED_ROOT = 0, DIVIDED_END = -1, KEY = 0x5A7ED };
 
-/* A part that travels: the status of the rank that sends it, and the elements. */
+/* A part of a moment that travels: the status of the rank that sends it, and the elements. */
 typedef struct { int64_t status; char elements[]; } parcel;
 
 static int64_t parcel_bytes(const wb_opt_state *s, int slot)
@@ -82,7 +82,7 @@ int wb__divided_read(const wb_opt_state *s, int slot, int k, wb__divided_reader 
     parcel *p = parcel_new(s);
     if (!p) return WB_ERROR_MEMORY;
     int status = wb__from_rank(&next, WB_I64, 1, DIVIDED_ROOT);
-    /* After a failure the parts that the others expect still travel. */
+    /* after a failure, parts that other ranks expect still travel */
     for (int r = 0; r < s->parts; r++, left -= WB__MIN(left, length)) {
         const int sent = send_part(s, slot, k, r, p);
         if (!status) status = sent;
@@ -99,7 +99,7 @@ int wb__divided_end(int status)
     return status ? status : failed;
 }
 
-/* Receives which moment is next.  False: there is none, and *status is 0 or an error code. */
+/* Receives the next moment's number.  False: there is none, and *status is 0 or an error code. */
 static bool receive_next(const wb_opt_state *s, const char *what, int *slot, int *k, int *status)
 {
     int64_t next = DIVIDED_END;

@@ -1,6 +1,6 @@
-/* Ranks connected by NCCL, or by RCCL (backend/nccl/ranks.h).  The launcher gives each its place,
- * and the rendezvous gives all the unique id of rank 0.  With .through another backend, that of
- * MPI, gives places and id, and performs all operations on the host's memory. */
+/* Ranks connected by NCCL, or by RCCL (backend/nccl/ranks.h).  The launcher gives each rank its
+ * place, and the rendezvous gives all ranks the unique id of rank 0.  With .through another
+ * backend, that of MPI, MPI gives places and id, and performs operations on host memory. */
 #include "dist/dist.h"
 
 #include "base/environment.h"
@@ -26,7 +26,7 @@ static const wb__nccl_library *const dist_nccl_libraries[] = {
 };
 static const wb__nccl_library *dist_nccl_used;
 static const wb_distributed_backend *dist_nccl_through; /* NULL: NCCL performs all operations */
-static wb__communicator dist_nccl_host;         /* that of `through` */
+static wb__communicator dist_nccl_host;         /* communicator of `through` */
 
 static int from_rank(int root, void *bytes, int64_t n)
 {
@@ -109,15 +109,15 @@ static int start_through(const wb__dist_services *services, wb__communicator *c)
     return wb__fail(status, "%s", message);
 }
 
-/* What rank 0 gives the other processes at the rendezvous. */
+/* What rank 0 sends to the other processes at the rendezvous. */
 typedef struct {
     int status;                         /* 0, or the error code of rank 0, with its message */
     int devices;                        /* ranks of a process that are threads; 0: it is one rank */
     char library[8], id[WB__NCCL_RANKS_ID], message[1000];
 } invitation;
 
-/* The process of rank 0 makes the id, and the others get it, or the reason why there is none.  c:
- * the first rank of this process. */
+/* Makes the id in the process of rank 0, and gives it, or the reason why there is none, to the
+ * other processes.  c: the communicator of the first rank of this process. */
 static int dist_nccl_invite(const wb__place *p, const wb__communicator *c, double timeout,
                             invitation *i)
 {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The variables of one launcher. */
+/* The environment variables of one launcher. */
 typedef struct { const char *rank, *size, *local_rank, *local_size; } place_names;
 
 static const place_names place_weber = {"WEBER_RANK", "WEBER_SIZE", "WEBER_LOCAL_RANK",
@@ -21,7 +21,7 @@ static const place_names place_mpich = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID
 static const place_names place_slurm = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
                                         "SLURM_STEP_TASKS_PER_NODE"};
 
-/* The value of a variable; NULL: it is not set, or empty. */
+/* Returns the value of a variable; NULL: the variable is not set, or empty. */
 static const char *place_value_of(const char *name)
 {
     const char *value = wb__environment_text(name);
@@ -33,8 +33,9 @@ static bool any_set(const place_names *n)
     return place_value_of(n->rank) || place_value_of(n->size);
 }
 
-/* A launcher of MPI that runs inside a job of Slurm leaves Slurm's variables set, which are then
- * those of the job.  Slurm's srun may set PMI_RANK, but no MPI_LOCALRANKID. */
+/* Returns the launcher's variables.  A launcher of MPI that runs inside a job of Slurm leaves
+ * Slurm's variables set, which then describe the job.  srun may set PMI_RANK, but no
+ * MPI_LOCALRANKID. */
 static const place_names *place_which(void)
 {
     if (any_set(&place_weber)) return &place_weber;
@@ -95,7 +96,7 @@ static int place_read_list(const char *name, int most, int *number)
             *number = (int)tasks;
             return 0;
         }
-        first += (int)times;            /* at most `machine` */
+        first += (int)times;            /* is at most `machine` */
         at = end + (*end == ',');
     }
     return wb__fail(WB_ERROR_ARGUMENT, "ranks: %s is \"%s\", which has no number of tasks from 1 to"

@@ -6,10 +6,10 @@
 
 typedef struct {
     int rank, size;
-    int local_rank, local_size;         /* the same among the ranks of this machine */
+    int local_rank, local_size;         /* rank and size among the ranks of this machine */
 } wb__place;
 
-/* Whether a launcher has set variables. */
+/* Whether a launcher has set its variables. */
 bool wb__is_launched(void);
 /* Reads the variables of `weber launch`, else of a launcher of MPI, else of Slurm.  0 or an error
  * code; the message names the variable that is missing or wrong. */

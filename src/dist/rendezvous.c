@@ -24,11 +24,11 @@
 
 enum {
     RENDEZVOUS_NUMBER = 16,         /* bytes of a random number */
-    VERSIONED = 12,                 /* of magic and version */
+    VERSIONED = 12,                 /* bytes of magic and version */
     GREETING_HEAD = 24, GREETING = GREETING_HEAD + RENDEZVOUS_NUMBER + WB__SHA256,
     ANSWER_HEAD = 16, RENDEZVOUS_ANSWER = ANSWER_HEAD + WB__SHA256,
-    RENDEZVOUS_MOST_TEXT = 1000,    /* of a message */
-    GREETING_SECONDS = 2,           /* from a connection to its greeting */
+    RENDEZVOUS_MOST_TEXT = 1000,    /* bytes of a message */
+    GREETING_SECONDS = 2,           /* seconds from a connection to its greeting */
     MOST_STRANGERS = 64             /* connections that have not greeted */
 };
 static const char rendezvous_magic[] = "weber-rv"; /* 8 characters */
@@ -177,22 +177,22 @@ static bool receive_all(int file, void *bytes, size_t n, double until)
 /* ---- rank 0 ---------------------------------------------------------------------------------- */
 
 typedef struct {
-    int file;
+    int file;                           /* the socket */
     int rank;                           /* -1: it has not greeted yet */
     double until;                       /* when the greeting must be whole */
-    int length;                         /* of the part of the greeting that has arrived */
+    int length;                         /* bytes of the greeting that have arrived */
     unsigned char greeting[GREETING];
 } rendezvous_connection;
 
 typedef struct {
     const wb__rendezvous_options *o;
-    size_t n;
+    size_t n;                           /* bytes that rank 0 gives to the others */
     int listener;
     rendezvous_connection *connections;
-    wb__os_watched *polled;             /* one more than connections; the last is the listener */
+    wb__os_watched *polled;             /* of each connection, and of the listener at the end */
     int count, capacity, polled_capacity;
-    bool *come;
-    int missing;
+    bool *come;                         /* of each rank: it has greeted */
+    int missing;                        /* number of ranks that have not */
     bool refused;                       /* a greeting had another version or seal */
 } rendezvous_host;
 
@@ -207,8 +207,8 @@ static void rendezvous_drop(rendezvous_host *h, int i)
     *c = h->connections[--h->count];
 }
 
-/* Drops connections whose time to greet is over.  Returns the seconds until that of the next one,
- * or `left`. */
+/* Drops connections whose time to greet is over.  Returns the seconds until the next one's time is
+ * over, or `left` if that is less. */
 static double drop_late(rendezvous_host *h, double left)
 {
     for (int i = h->count - 1; i >= 0; i--) {
@@ -244,7 +244,7 @@ static int accept_connections(rendezvous_host *h)
     }
 }
 
-/* Whether a greeting that is not whole may be one of a rank. */
+/* Whether a greeting that is not whole yet may be that of a rank. */
 static bool may_be_ours(rendezvous_host *h, const rendezvous_connection *c)
 {
     unsigned char versioned[VERSIONED];
@@ -265,7 +265,7 @@ static bool is_sealed(rendezvous_host *h, const rendezvous_connection *c)
     return false;
 }
 
-/* Judges a whole greeting that is sealed.  *ours: whether it comes from a rank. */
+/* Judges a whole greeting that is sealed.  *ours: whether the greeting comes from a rank. */
 static int rendezvous_judge(rendezvous_host *h, rendezvous_connection *c, bool *ours)
 {
     const wb__rendezvous_options *o = h->o;
@@ -327,8 +327,7 @@ static int rendezvous_gather(rendezvous_host *h, double until)
             h->polled[i] = (wb__os_watched){.file = h->connections[i].file};
         h->polled[count] = (wb__os_watched){.file = h->listener};
         if (wb__os_poll(h->polled, count + 1, WB__MAX(left, 0)) <= 0) continue;
-        for (int i = count - 1; i >= 0 && !status; i--)    /* rendezvous_drop() moves later ones
-                                                            * only */
+        for (int i = count - 1; i >= 0 && !status; i--)   /* rendezvous_drop moves later ones */
             if (h->polled[i].ready) status = read_connection(h, i);
         if (!status && h->polled[count].ready) status = accept_connections(h);
     }
@@ -354,7 +353,7 @@ static int answer_all(rendezvous_host *h, int status, const void *bytes, double 
     const size_t n = status ? WB__MIN(strlen(bytes), RENDEZVOUS_MOST_TEXT) : h->n;
     for (int i = 0; i < h->count; i++) {
         const rendezvous_connection *c = &h->connections[i];
-        const bool greeted = c->length == GREETING;         /* with a rank that may be wrong */
+        const bool greeted = c->length == GREETING;         /* also with a wrong rank */
         if (c->rank > 0 || (status && greeted)) rendezvous_answer(c, status, bytes, n, until);
     }
     for (int i = 0; i < h->count && !status; i++) {
@@ -440,7 +439,7 @@ static rendezvous_outcome rendezvous_attempt(const wb__rendezvous_options *o, co
     for (wb__os_address *at = first; at && end == UNREACHED; at = wb__os_next_address(at)) {
         const double left = until - wb__now();
         const int file = wb__os_connect(at, WB__MIN(left, 5));  /* the next address may work */
-        if (file < 0) {                 /* an attempt that time has cut short has no new reason */
+        if (file < 0) {                 /* an attempt that is cut short has no new reason */
             if (wb__os_error() != WB__OS_LATE || !*why)
                 snprintf(why, capacity, "%s", wb__os_reason());
             continue;

@@ -15,21 +15,21 @@ typedef struct {
     double timeout;             /* seconds that a rank waits for the others */
 } wb__rendezvous_options;
 
-/* Where WEBER_RENDEZVOUS_TOKEN is set, only processes with the same token are ranks; any other is
- * ignored.  Where it is not set, a process of another version is ignored, but any that greets as a
- * rank counts as that rank.
+/* If WEBER_RENDEZVOUS_TOKEN is set, only processes with the same token are ranks; other processes
+ * are ignored.  If it is not set, a process of another version is ignored, but any process that
+ * greets as a rank counts as that rank.
  *
- * Gives all ranks the n bytes of rank 0.  Returns on rank 0 when all ranks have them, and on
- * another rank when it has them.  0 or an error code: a rank does not come in time, two processes
- * have one rank, ranks differ in `size` or `n`, the address cannot be used.  After an error of rank
- * 0 the ranks that have come fail with the same message. */
+ * Gives all ranks the n bytes of rank 0.  Returns on rank 0 when all ranks have the bytes, and on
+ * another rank when that rank has them.  0 or an error code: a rank does not come in time, two
+ * processes have one rank, ranks differ in `size` or `n`, or the address cannot be used.  After an
+ * error of rank 0 the ranks that have come fail with the same message. */
 int wb__rendezvous(const wb__rendezvous_options *o, void *bytes, size_t n);
 
 /* ---- inside the rendezvous ------------------------------------------------------------------- */
 
 enum {
     WB__RENDEZVOUS_VERSION = 2,
-    WB__RENDEZVOUS_MOST = 1 << 20,      /* bytes */
+    WB__RENDEZVOUS_MOST = 1 << 20,      /* limit of the bytes */
     WB__RENDEZVOUS_GRACE = 2            /* seconds beyond the time-out: for rank 0's message to the
                                            ranks that have reached it, and for receipts */
 };

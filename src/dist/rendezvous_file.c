@@ -20,10 +20,9 @@ enum {
     MEETING_NUMBER = 16,                /* bytes of a random number */
     MOST_PATH = 4096,
     MEETING_CALL = 16 + MEETING_NUMBER, /* magic, version, size; number */
-    MEETING_ANSWER = 20 + 2 * MEETING_NUMBER, /* magic, version, size, bytes; numbers of 0 and its
-                                               * own */
-    HEAD = 20,                          /* of the result: magic, error code, size, bytes; then a
-                                           number for each rank but 0 */
+    MEETING_ANSWER = 20 + 2 * MEETING_NUMBER,   /* magic, version, size, bytes; two numbers */
+    HEAD = 20,                          /* bytes of the result's head: magic, error code, size,
+                                           bytes; then a number for each rank but 0 */
     MEETING_MOST_TEXT = 1000
 };
 static const char meeting_magic[] = "weber-rf"; /* 8 characters */
@@ -31,16 +30,16 @@ static const char meeting_magic[] = "weber-rf"; /* 8 characters */
 typedef struct {
     const wb__rendezvous_options *o;
     const char *path;
-    size_t n;
-    double until;
-    unsigned char number[MEETING_NUMBER]; /* of this process */
-    unsigned char *numbers;             /* rank 0: of all ranks */
-    bool *come;                         /* rank 0 */
+    size_t n;                             /* bytes of the rendezvous */
+    double until;                         /* end of the time-out */
+    unsigned char number[MEETING_NUMBER]; /* random number of this process */
+    unsigned char *numbers;             /* rank 0: the numbers of all ranks */
+    bool *come;                         /* rank 0, of each rank: it has answered */
 } meeting;
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* The path of the call, of an answer, or with rank -1 of the result. */
+/* Writes the path of the call (rank 0), of an answer, or of the result (rank -1). */
 static const char *meeting_path_of(const meeting *m, int rank, char to[MOST_PATH])
 {
     if (rank < 0) snprintf(to, MOST_PATH, "%s", m->path);
@@ -54,7 +53,7 @@ static int meeting_cannot(const meeting *m, const char *what, const char *path)
                     m->o->size, what, path, wb__os_reason());
 }
 
-/* Whatever else has this name is neither removed nor replaced.  0 or an error code. */
+/* Fails if a file with this name is none of a rendezvous: it is neither removed nor replaced. */
 static int meeting_check_own(const meeting *m, const char *path)
 {
     char head[sizeof meeting_magic - 1];
@@ -67,7 +66,7 @@ static int meeting_check_own(const meeting *m, const char *path)
                     " give WEBER_RENDEZVOUS another path", path);
 }
 
-/* Only rank 0 writes before it has read: the others would wait for a folder that is not there. */
+/* Checks the folder on rank 0, which alone writes before it has read: others would wait for it. */
 static int meeting_check_folder(const meeting *m)
 {
     char folder[MOST_PATH];
@@ -120,7 +119,7 @@ static size_t meeting_read_file(const meeting *m, int rank, void *bytes, size_t 
     return n;
 }
 
-/* Waits a little, longer each time; false: the time is over. */
+/* Sleeps a little, longer each time; false: the time is over. */
 static bool pause_until(double until, int *milliseconds)
 {
     if (wb__now() >= until) return false;
@@ -148,7 +147,7 @@ static bool meeting_answers(const unsigned char *answer, size_t n, const unsigne
            !memcmp(answer + 20, number, MEETING_NUMBER);
 }
 
-/* Looks for the answer of a rank. */
+/* Looks for the answer of a rank, and notes its number. */
 static int look_for(meeting *m, int rank)
 {
     const wb__rendezvous_options *o = m->o;
@@ -226,11 +225,11 @@ static int wait_for_receipts(const meeting *m, double until)
 static int meeting_host_ranks(meeting *m, const void *bytes)
 {
     wb__error_kept kept;
-    int status = remove_file(m, -1);    /* the result of an earlier run */
+    int status = remove_file(m, -1);    /* removes the result of an earlier run */
     if (!status) status = meeting_write_call(m);
     if (status) return status;
     status = meeting_gather(m);
-    if (status) {                       /* the ranks that have come get the message */
+    if (status) {                       /* ranks that have come get the message */
         wb__error_keep(&kept);
         if (!meeting_write_result(m, status, NULL))
             wait_for_receipts(m, wb__now() + WB__RENDEZVOUS_GRACE);
@@ -249,7 +248,7 @@ static int meeting_host_ranks(meeting *m, const void *bytes)
 
 /* ---- the other ranks ------------------------------------------------------------------------- */
 
-/* Answers the call of rank 0, once.  `answered` has the number of the call that has been answered
+/* Answers the call of rank 0, once.  `answered` has the number of the call that was answered
  * last. */
 static int answer_call(const meeting *m, unsigned char answered[MEETING_NUMBER])
 {
@@ -275,8 +274,8 @@ static int answer_call(const meeting *m, unsigned char answered[MEETING_NUMBER])
     return meeting_write_file(m, m->o->rank, answer, MEETING_ANSWER);
 }
 
-/* Takes the bytes if the result has this process's number.  *done: it has; then the result is 0 or
- * the error of rank 0. */
+/* Takes the bytes if the result has this process's number.  *done: whether it has; then returns 0
+ * or the error of rank 0. */
 static int meeting_take_result(const meeting *m, unsigned char *result, size_t capacity,
                                void *bytes, bool *done)
 {
@@ -299,7 +298,7 @@ static int meeting_join(const meeting *m, void *bytes)
 {
     static const unsigned char none[MEETING_NUMBER];
     unsigned char answered[MEETING_NUMBER] = {0};
-    /* rank 0 may be one of more ranks, and its message is about that */
+    /* rank 0 may expect more ranks, and its message is about that */
     const size_t numbers = (size_t)WB__MAX(m->o->size, 1 << 16) * MEETING_NUMBER;
     const size_t capacity = HEAD + numbers + WB__MAX(m->n, MEETING_MOST_TEXT) + 1;
     unsigned char *result = wb__alloc(capacity);
@@ -319,7 +318,7 @@ static int meeting_join(const meeting *m, void *bytes)
                           memcmp(answered, none, MEETING_NUMBER)
                           ? "it has not answered: not all ranks have come, or it has ended"
                           : "it has written no file");
-    unsigned char mine[MEETING_ANSWER + 1]; /* of another process, if two have one rank */
+    unsigned char mine[MEETING_ANSWER + 1]; /* another process's, if two have one rank */
     if (meeting_answers(mine, meeting_read_file(m, m->o->rank, mine, sizeof mine), answered) &&
         !memcmp(mine + 20 + MEETING_NUMBER, m->number, MEETING_NUMBER)) {
         const int failed = remove_file(m, m->o->rank);

@@ -11,18 +11,18 @@
 static struct {
     wb__mutex lock;                     /* guards the fields below */
     bool running;
-    int status;                         /* of the rank that failed first; 0: none has */
-    int failed, code;                   /* its number; the code of its error */
+    int status;             /* result of the function of the rank that failed first; 0: none has */
+    int failed, code;                   /* number of that rank; code of its error */
     char message[2048];
-    wb__thrown thrown;                  /* the exception of C++ that its function has thrown */
+    wb__thrown thrown;                  /* exception of C++ that the rank's function has thrown */
 } dist_run_state = {.lock = WB__MUTEX_INIT};
 
 typedef struct {
     const wb_distributed_backend *backend;
-    int (*rank)(void *ctx);
+    int (*rank)(void *ctx);             /* the function of each rank, and its argument */
     void *ctx;
-    wb__rng_state rng;                  /* of the thread that runs the ranks, if `seeded` */
-    bool seeded;                        /* wb_seed has been called */
+    wb__rng_state rng;                  /* the random generator of wb_distributed_run's caller */
+    bool seeded;                        /* wb_seed has been called, so the ranks begin with `rng` */
 } dist_run;
 
 typedef struct { const dist_run *run; int index; wb__os_thread thread; } rank_thread;
@@ -42,8 +42,8 @@ void wb__ranks_forget(void)
     wb__mutex_unlock(&dist_run_state.lock);
 }
 
-/* A rank has failed.  The others would wait for it, so their operations are made to fail too.  Only
- * the error of the first is reported. */
+/* Notes that a rank has failed.  The other ranks would wait for it, so their operations are made to
+ * fail too.  Only the error of the first rank that failed is reported. */
 static void dist_run_end_with(const dist_run *r, int rank, int status, int code,
                               const char *message)
 {
@@ -82,7 +82,7 @@ static void *dist_run_rank(void *given)
         snprintf(text, sizeof text, "its function has returned %d", status);
         dist_run_end_with(r, wb_distributed_rank(), status, wb__error_or(WB_ERROR_ARGUMENT),
                           *wb_error() ? wb_error() : text);
-        wb__thrown_drop();              /* that of a rank that failed later */
+        wb__thrown_drop();              /* exception of a rank that failed later */
     }
     return NULL;
 }

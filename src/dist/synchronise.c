@@ -7,12 +7,12 @@
 
 static const char sync_what[] = "distributed_synchronize";
 
-/* The variables of the object, and the step counts of a state. */
+/* The contents of an object: its variables, and the step counts of an optimiser's state. */
 typedef struct {
     wb_tensor **variable;
     char **path;                        /* of each variable */
     int n, capacity, paths;
-    wb_opt_state *state;                /* NULL: not a state */
+    wb_opt_state *state;                /* NULL: the object is no state */
 } sync_contents;
 
 static void sync_clear(sync_contents *c)
@@ -39,8 +39,7 @@ static int sync_add(sync_contents *c, wb_tensor *x, const char *path)
     return 0;
 }
 
-static int sync_add_leaf(const wb__leaf *leaf, void *ctx) { return sync_add(ctx, leaf->x,
-                                                                            leaf->path); }
+static int sync_add_leaf(const wb__leaf *l, void *ctx) { return sync_add(ctx, l->x, l->path); }
 
 /* The first path of the parameter of a slot. */
 static const char *sync_path_of(const wb_opt_state *s, int slot)
@@ -69,7 +68,7 @@ static int sync_add_state(sync_contents *c, wb_opt_state *s)
     c->state = s;
     for (int i = 0; i < WB__SCALING && !status; i++)
         status = sync_add(c, s->scaling[i], "loss scaling");
-    /* of a divided state each rank keeps its own moments */
+    /* in a divided state each rank keeps its own moments */
     for (int i = 0; i < s->n && !status && !wb__is_divided(s); i++) status = sync_add_moments(c, i);
     return status;
 }
@@ -86,7 +85,7 @@ static int sync_list(sync_contents *c, void *object)
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-/* A number for what an object consists of: dtypes and shapes, in order. */
+/* Returns a hash of the dtypes and shapes of an object's variables, in order. */
 static int64_t sync_hash_of(const sync_contents *c)
 {
     uint64_t h = (uint64_t)c->n;
@@ -139,7 +138,7 @@ int wb__comparing_agree(void)
     return status;
 }
 
-/* Returns 0 or an error code. */
+/* Sets *sum to the checksum of the values of x.  Returns 0 or an error code. */
 static int checksum_of(wb_tensor *x, int64_t *sum)
 {
     const size_t bytes = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
@@ -209,8 +208,8 @@ static int share_variable(wb_tensor *x, int root)
     return status;
 }
 
-/* A rank that has loaded a divided state alone has step counts that do not fit the others' moments.
- * Returns 0 or an error code. */
+/* Refuses a divided state that one rank alone has loaded: its step counts do not fit the moments of
+ * the other ranks.  Returns 0 or an error code. */
 static int sync_compare_steps(const wb_opt_state *s)
 {
     int64_t least = 0, most = 0, status = 0;
@@ -231,7 +230,7 @@ static int share_numbers(wb_Rule_options *o, int root)
     return status;
 }
 
-/* Hyperparameters, also those of parts of the model, step counts, and which parameters are
+/* Shares hyperparameters, also those of parts of the model, step counts, and which parameters are
  * frozen. */
 static int share_settings(wb_opt_state *s, int root)
 {

@@ -18,7 +18,7 @@ static bool dist_tensor_known(const char *what, wb_ranks_reduction how, int root
     return false;
 }
 
-/* Whether x can be reduced so. */
+/* Whether x can be reduced over the ranks in this way. */
 static bool dist_tensor_reducible(const char *what, const wb_tensor *x, wb_ranks_reduction how)
 {
     if (x->dtype == WB_BOOL)
@@ -46,7 +46,7 @@ static wb_tensor *dist_tensor_widened(wb_tensor *x, wb_ranks_reduction how)
     return x->dtype == WB_U8 && how >= WB_RANKS_MIN ? wb_astype(x, WB_I32) : x;
 }
 
-/* The result of a reduction with the dtype of x; the sum becomes a mean if `how` is that. */
+/* Returns y, a reduction's result, with the dtype of x; a sum becomes a mean if `how` is that. */
 static wb_tensor *dist_tensor_narrowed(wb_tensor *y, const wb_tensor *x, wb_ranks_reduction how)
 {
     if (y && how == WB_RANKS_MEAN) y = wb_mul(y, wb_scalar(1.0 / wb_distributed_size()));
@@ -58,7 +58,7 @@ static bool drops_nan(const wb_tensor *x, wb_ranks_reduction how)
     return how >= WB_RANKS_MIN && wb__dtype_float((wb_dtype)x->dtype);
 }
 
-/* 1 where x is NaN, else 0. */
+/* Returns a tensor of u8: 1 where x is NaN, else 0. */
 static wb_tensor *nan_of(wb_tensor *x)
 {
     wb_tensor *is = wb_ne(x, x);
@@ -77,7 +77,7 @@ int wb__end_pending_exchange(void)
     return t->exchanged && !t->recording ? wb__evaluate_keeping(0, NULL) : 0;
 }
 
-/* The same with x, which may depend on values that the writes replace. */
+/* As wb__end_pending_exchange, with x, which may depend on values that the writes replace. */
 static bool dist_tensor_settled(wb_tensor *x)
 {
     const wb__thread *t = wb__this_thread();
@@ -157,7 +157,7 @@ wb_tensor *wb_distributed_reduce_scatter(wb_tensor *x, wb_ranks_reduction how)
 
 /* ---- broadcasts, and reductions to one rank -------------------------------------------------- */
 
-/* The address of an evaluated tensor in its device's memory. */
+/* Returns the address of an evaluated tensor in its device's memory. */
 static void *dist_tensor_address_of(const wb_tensor *x)
 {
     wb__shared place;
@@ -202,7 +202,7 @@ static wb_tensor *dist_tensor_perform(const char *what, wb_tensor *x, wb__collec
         return y;
     }
     const size_t bytes = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
-    char *to = wb__alloc_aligned(2 * bytes + 1);        /* and from */
+    char *to = wb__alloc_aligned(2 * bytes + 1);        /* room for `to` and for `from` */
     if (!to || wb_copy_out(x, to + bytes, bytes)) return wb__free(to), NULL;
     c->from = to + bytes;
     c->to = to;

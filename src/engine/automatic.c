@@ -9,8 +9,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { MOST_OF_STEPS = 2048 };  /* if the graph of the recent steps has more tensors than this,
-                                   wb__cut_stale calls compute_old */
+enum { MOST_OF_STEPS = 2048 };  /* if the recent steps' graph has more tensors, wb__cut_stale calls
+                                   compute_old */
 
 static bool is_held(const wb_tensor *x)
 {
@@ -20,7 +20,7 @@ static bool is_held(const wb_tensor *x)
 /* ---- the end of a training step -------------------------------------------------------------- */
 
 /* Whether x is a leaf of automatic_find_kept's walk: evaluated, gone, or a pending write. */
-static bool is_made(const wb_tensor *x) { return wb__is_leaf(x) || x->flags & WB__PENDING; }
+static bool ends_walk(const wb_tensor *x) { return wb__is_leaf(x) || x->flags & WB__PENDING; }
 
 /* Whether x is a version of a variable that a later pending write replaces. */
 static bool is_replaced(const wb_tensor *x)
@@ -29,25 +29,25 @@ static bool is_replaced(const wb_tensor *x)
     return wb__overwritten(x);
 }
 
-/* Finds the unevaluated tensors that the program holds, that are values or that values depend on,
- * and that could not be evaluated after the pending writes.  They become the first *n_kept tensors
- * of the order.  Returns 0 or an error code. */
+/* Finds the unevaluated tensors that the program holds, that are among `values` or that `values`
+ * depend on, and that could not be evaluated after the pending writes.  They become the first
+ * *n_kept tensors of the order.  Returns 0 or an error code. */
 static int automatic_find_kept(wb__order *o, int n, wb_tensor *const *values, int *n_kept)
 {
     wb__order_begin(o);
     for (int i = 0; i < n; i++)
-        if (!wb__order_add(o, values[i], is_made)) return WB_ERROR_MEMORY;
+        if (!wb__order_add(o, values[i], ends_walk)) return WB_ERROR_MEMORY;
     bool *reads = wb__alloc((size_t)o->n + 1);
     if (!reads) return WB_ERROR_MEMORY;
     for (int i = 0; i < o->n; i++) {
         const wb_tensor *x = o->node[i];
-        reads[i] = is_made(x) && is_replaced(x);
-        for (uint32_t j = 0; !is_made(x) && j < x->n_in; j++)
-            reads[i] |= reads[wb__order_index(o, x->in[j], is_made)];
+        reads[i] = ends_walk(x) && is_replaced(x);
+        for (uint32_t j = 0; !ends_walk(x) && j < x->n_in; j++)
+            reads[i] |= reads[wb__order_index(o, x->in[j], ends_walk)];
     }
     for (int i = 0; i < o->n; i++) {
         wb_tensor *x = o->node[i];
-        if (reads[i] && !is_made(x) && is_held(x)) o->node[(*n_kept)++] = x;
+        if (reads[i] && !ends_walk(x) && is_held(x)) o->node[(*n_kept)++] = x;
     }
     wb__free(reads);
     return 0;
@@ -81,8 +81,8 @@ static bool has_no_inputs(const wb_tensor *x) { return !x->n_in || x->flags & WB
  * and has no value. */
 enum { STALE = 1, AUTOMATIC_LOST = 2 };
 
-/* The state of a tensor; the name of a variable whose gone version the tensor depends on, and the
- * thread that has overwritten that. */
+/* The state of a tensor; the name of the variable whose gone version it depends on; and the number
+ * of the thread that has overwritten that version. */
 typedef struct { uint8_t state; const char *name; long writer; } history;
 
 static void find_stale(const wb__order *o, history *p)
@@ -251,8 +251,8 @@ int wb__evaluate_overgrown(wb__thread *t)
 
 enum { AUTOMATIC_LARGE = 1 << 24 };     /* elements of a tensor that may be too large to evaluate */
 
-/* Returns the tensor that is not evaluated, and of which the requested tensor x is a view with a
- * slice; NULL: there is none, it is AUTOMATIC_LARGE, or it is a write that a later one replaces. */
+/* Returns the unevaluated tensor of which the requested tensor x is a view with a slice.  NULL: x
+ * is no such view, the tensor is AUTOMATIC_LARGE, or it is a write that a later one replaces. */
 static wb_tensor *automatic_sliced(wb_tensor *x)
 {
     bool slice = false;
@@ -263,10 +263,10 @@ static wb_tensor *automatic_sliced(wb_tensor *x)
     return replaced || (x->size > AUTOMATIC_LARGE && !(x->flags & WB__PENDING)) ? NULL : x;
 }
 
-/* The start of such a slice is part of the plan.  So a program that reads slices of y in a loop
- * would compute y again for each start, by a plan of its own.  Instead y is evaluated with the
- * second of them, after which the others are slices of a leaf.  A pending write is evaluated in any
- * case, so its slices are slices of a leaf at once. */
+/* The start of a slice of an unevaluated tensor y is part of the plan.  So a program that reads
+ * slices of y in a loop would compute y again for each start, by a plan of its own.  Instead y is
+ * evaluated with the second slice, after which further slices are slices of a leaf.  A pending
+ * write is evaluated in any case, so its slices are slices of a leaf at once. */
 int wb__evaluate_sliced(int n, wb_tensor *const *tensors)
 {
     wb_tensor *few[8], **all = few;

@@ -15,8 +15,8 @@ static bool data_fit(const char *what, wb_dtype dtype, int type)
     char own[64] = "";                      /* at most ", whose dtype is bf16 or bool" */
     size_t n = 0;
     if (!wb__is_dtype(what, dtype)) return false;
-    if (type >> dtype & 1) return true;     /* so of -1 */
-    const int row = type >> 16;             /* of this library, or of a newer header */
+    if (type >> dtype & 1) return true;     /* true of -1, any type */
+    const int row = type >> 16;             /* its row may be missing here: the header is newer */
     const char *name = row < (int)WB__COUNT(names) ? names[row] : "of another type";
     for (int t = WB_DTYPE_DEFAULT + 1; t < WB_DTYPE_COUNT; t++)
         if (type >> t & 1)

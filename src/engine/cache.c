@@ -12,8 +12,8 @@ static wb__plan **plan_cache_plans;
 static int n_plans, plans_capacity, plan_cache_limit = 64;
 static uint64_t clock_now;
 static wb_engine_stats plan_cache_stats;
-static _Atomic int64_t arena_bytes;     /* bytes of all arenas, idle or in use; changed without the
-                                           lock, and therefore atomic */
+static _Atomic int64_t arena_bytes;     /* bytes of all arenas, idle or in use; atomic, since it
+                                           changes without the lock */
 
 /* ---- the cache of plans ---------------------------------------------------------------------- */
 
@@ -44,7 +44,7 @@ static bool plan_cache_is_for(const wb__plan *p, const wb__request *r)
  * for the plan that it asked for last, so the hash is computed only if that plan does not fit. */
 static wb__plan *plan_cache_lookup(const wb__request *r, uint64_t *hash)
 {
-    static int latest;                  /* the index of a plan; any number is right */
+    static int latest;                  /* the index of a plan; a wrong one only costs time */
     if (latest >= n_plans || !plan_cache_is_for(plan_cache_plans[latest], r)) {
         *hash = wb__request_hash(r);
         latest = n_plans - 1;
@@ -162,8 +162,8 @@ void *wb__device_allocate(const wb_device *d, size_t bytes)
     return memory;
 }
 
-/* Bytes.  A plan that needs at most LITTLE takes no larger arena.  Such a plan gathers the batches
- * of a loader, for example, and leaves the other arenas to a concurrent training step. */
+/* In bytes.  A plan that needs at most LITTLE, such as one that gathers the batches of a loader,
+ * takes no larger arena, and leaves the other arenas to a concurrent training step. */
 enum { LITTLE = 4096 };
 
 static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
@@ -189,8 +189,7 @@ static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
     }
     wb__mutex_unlock(&plan_cache_lock);
     if (memory && *got >= bytes) return memory;
-    if (memory) {                                   /* too small for this plan: replaced by a larger
-                                                       one */
+    if (memory) {                                   /* too small for this plan */
         d->backend->release(d, memory, (size_t)*got);
         arena_bytes -= *got;
     }
@@ -266,10 +265,10 @@ static void report_written(int code)
              "them, as from a checkpoint", wb_error());
 }
 
-/* Whether a phase of the plan runs as one command (a graph).  It does from the second run on, if
- * the device has graphs, the phase has more than two launches, and the plan has no COLLECTIVE that
- * the host takes part in.  Graphs do not report which kernel failed, so WEBER_DEBUG=sync does not
- * use them. */
+/* Whether a phase of the plan runs as one command (a graph of the device).  It does from the second
+ * run on, if the device has graphs, the phase has more than two launches, and the plan has no
+ * COLLECTIVE that the host takes part in.  Graphs do not report which kernel failed, so
+ * WEBER_DEBUG=sync does not use them. */
 static bool pays_as_graph(const wb__plan *p, wb__phase_kind kind)
 {
     const int final = p->n_final_launches;
@@ -339,8 +338,8 @@ static int plan_cache_finish(const wb__plan *p, int *complete, int last)
 }
 
 /* Runs a phase, as a graph or kernel by kernel, and completes its COLLECTIVEs.  A graph that fails
- * does not report how many kernels ran, so all variables of its phase may have been written; not if
- * a library declined a step, and libraries do none of the last steps, which write variables. */
+ * does not report how many kernels ran, so all variables of its phase may have been written, unless
+ * a library declined a step: libraries do none of the last steps, which write variables. */
 static int run_phase(wb__plan *p, wb__phase_kind kind, void **buffers, const size_t *offsets,
                      const wb__number *numbers, int n_numbers)
 {

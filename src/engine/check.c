@@ -7,7 +7,7 @@
 
 bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *size)
 {
-    int64_t n = 1, bound = 1;           /* bound: as n, but sizes of 0 count as 1 */
+    int64_t n = 1, bound = 1;           /* bound: as n, but a size of 0 counts as 1 */
     if (ndim < 0 || ndim > WB_MAX_DIMS) {
         wb__fail(WB_ERROR_SHAPE, "%s: %d dimensions; a tensor has at most %d", what, ndim,
                  WB_MAX_DIMS);
@@ -82,16 +82,17 @@ static bool check_is_outside(const char *what, const wb_tensor *index, int64_t a
                      wb__checks ? " (WEBER_DEBUG=check)" : "");
 }
 
-/* What the values of a tensor are checked for. `before` is the last value that was read. */
+/* What the values of a tensor are checked for, by the operation `what`: to be less than `bound`, or
+ * equal to *except; and, if `ascending`, not to be less than `before`, the value before. */
 typedef struct {
-    const char *what;
+    const char *what;                   /* operation, which begins messages */
     int64_t bound;
     const int64_t *except;
     bool ascending;
     int64_t before;
 } value_check;
 
-/* Checks a value of x. Whether it is good; otherwise sets the error. */
+/* Whether element `at` of x may have this value; otherwise sets the error. */
 static bool check_value(value_check *c, const wb_tensor *x, int64_t at, int64_t value)
 {
     if ((value < 0 || value >= c->bound) && !(c->except && value == *c->except))
@@ -123,8 +124,8 @@ static bool check_values(value_check *c, const wb_tensor *x)
     return true;
 }
 
-/* Checks the values of x if they are known and the host can read them; with WEBER_DEBUG=check it
- * evaluates x. */
+/* Checks the values of index if they are known and the host can read them; with WEBER_DEBUG=check
+ * it evaluates the index first. */
 static bool check_readable(value_check *c, wb_tensor *index)
 {
     const wb__thread *t = wb__this_thread();

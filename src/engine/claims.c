@@ -1,6 +1,7 @@
-/* Who trains a variable.  A thread claims a variable while it has a pending write to it, or trains
- * the model that it belongs to (wb_train); the claim waits until no other thread evaluates with the
- * variable.  Meanwhile a call or an evaluation of another thread that uses the variable fails.
+/* Which thread trains a variable.  A thread claims a variable while it has a pending write to the
+ * variable, or trains the model that the variable belongs to (wb_train); the claim waits until no
+ * other thread evaluates with the variable.  Meanwhile a call or an evaluation of another thread
+ * that uses the variable fails.
  *
  *   writer    the number of the thread that has claimed it, or 0
  *   readers   evaluations, and operations being made, of threads that have not claimed it
@@ -22,8 +23,8 @@ _Atomic uint16_t wb__forks;
 static _Atomic long claim_survivor;     /* the number of the thread that called fork, or 0 */
 static wb__mutex claim_settling = WB__MUTEX_INIT;
 
-/* The writes that the lost thread had not finished are not made: v has the version in its memory.
- * The references of that thread stay, as all that it had. */
+/* Ends the claim of a thread that a fork has lost.  Its unfinished writes are not made: v has the
+ * version in its memory.  References of the lost thread stay, as do all objects that it had. */
 static void forget_writer(wb_tensor *v)
 {
     if (v->current != v->live) v->current = wb__ref(v->live);
@@ -54,14 +55,15 @@ static inline void make_settled(wb_tensor *v)
 
 /* ---- one thread ------------------------------------------------------------------------------ */
 
-/* Locked instructions cost a small step several per cent.  While one thread alone has used the
- * library it counts only wb__alone, without them.  The second thread, before its first use, sets
- * wb__several, has the system make that visible (so that either the first thread sees it, or what
- * the first has written is seen), and waits until the first has ended what it had begun; for a
- * second at most, since a function of the program in there may wait for this thread. */
+/* Locked instructions cost a small optimiser step several per cent.  While one thread alone has
+ * used the library it counts only wb__alone, without locked instructions.  The second thread,
+ * before its first use, sets wb__several, has the system make that visible (so that either the
+ * first thread sees wb__several, or the second sees what the first has written), and waits until
+ * the first thread has ended what it had begun; for a second at most, since a function of the
+ * program in there may wait for the second thread. */
 atomic_bool wb__several;
 atomic_int wb__alone;
-static _Atomic long claim_first;        /* the number of that thread */
+static _Atomic long claim_first;        /* number of the thread that used the library first */
 
 void wb__claims_in_child(void)
 {
@@ -126,14 +128,14 @@ void wb__read_end(wb_tensor *v, int forks)
 
 /* ---- claims ---------------------------------------------------------------------------------- */
 
-/* Whether another thread reads v, or may do so in what it has begun alone. */
+/* Whether another thread reads v, or may do so in the call that it has begun alone. */
 static bool claim_is_read(const wb_tensor *v)
 {
     return atomic_load(&v->readers) ||
            (atomic_load(&wb__alone) && atomic_load(&claim_first) != wb__this_thread()->number);
 }
 
-/* Waits until no other thread reads v: first it only lets other threads run, then it sleeps. */
+/* Waits until no other thread reads v: at first by letting other threads run, then by sleeping. */
 static bool wait_for_readers(const wb_tensor *v)
 {
     enum { TURNS = 100, SHORT = 50 * 1000, LONG = 1000 * 1000 };      /* nanoseconds */
@@ -166,7 +168,7 @@ wb_tensor *wb__to_evaluate(const char *what, wb_tensor *x)
     return w ? NULL : x;
 }
 
-/* Of a variable that is settled. */
+/* Claims a variable whose counts are settled (claim_settle). */
 static inline int claim_variable(wb_tensor *v, const char *what)
 {
     const long me = wb__this_thread()->number;

@@ -14,12 +14,12 @@ enum { MOST_DEVICES = 64 };
 typedef struct {
     wb__request request;
     wb__order side;                     /* for walks over unconsumed results and pending writes,
-                                           apart from the walk of the request */
-    uint8_t *reads;
+                                           beside that of the request */
+    uint8_t *reads;                     /* of each tensor of `side`: what find_reads found */
     int reads_capacity;
-    wb_tensor **roots;
+    wb_tensor **roots;                  /* tensors that the evaluation computes */
     int roots_capacity;
-    void **buffers;
+    void **buffers;                     /* memory of each buffer of the plan */
     size_t *offsets;
     int buffers_capacity, offsets_capacity;
 } eval_work;
@@ -70,9 +70,9 @@ static void end_version(wb_tensor *old, const wb_tensor *v)
     wb__unref(old);
 }
 
-/* Called after a plan ran.  If `last`, the assign becomes the version in the variable's memory, and
- * the version that was there is gone.  Else the assign itself is gone, since a later assign to the
- * variable replaced it. */
+/* Called after a plan ran.  If `last`, assign a becomes the version in the variable's memory, and
+ * the version that was there is gone.  Else a itself is gone, since a later assign to the variable
+ * replaced it. */
 static void publish_write(wb_tensor *a, bool last)
 {
     wb_tensor *v = a->variable;
@@ -92,7 +92,7 @@ static void publish_write(wb_tensor *a, bool last)
     if (v && !(v->current->flags & WB__PENDING)) wb__unclaim_write(v);
 }
 
-/* Returns the version that the pending write a replaces. */
+/* Returns the version of the variable that the pending write a replaces. */
 static wb_tensor *version_before(const wb_tensor *a)
 {
     return a->live ? a->live : a->variable->live;
@@ -249,8 +249,8 @@ static int add_unconsumed(wb__thread *t, int n_requested, int *n_roots)
     return status;
 }
 
-/* Collects in mine.roots the requested tensors and, if variables are written, the unconsumed
- * results that could not be evaluated afterwards.  Returns 0 or an error code. */
+/* Lists in mine.roots the requested tensors and, if variables are written, the unconsumed results
+ * that could not be evaluated afterwards.  Returns 0 or an error code. */
 static int eval_collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots)
 {
     *n_roots = 0;
@@ -403,8 +403,8 @@ static int run_everywhere(wb__thread *t, int n_roots, wb_tensor *guard)
     return status;
 }
 
-/* run_everywhere, after which an error that was set before is set again if it succeeds: it may fail
- * at something and go on without it. */
+/* As run_everywhere, but if it succeeds, an error that was set before is set again: it may fail at
+ * something and go on without. */
 static __attribute__((noinline)) int run_keeping_error(wb__thread *t, int n_roots,
                                                        wb_tensor *guard)
 {
@@ -427,7 +427,7 @@ static const wb_device *only_device(const wb__thread *t, int n_roots)
 }
 
 /* Before an evaluation with writes: decides whether the device itself looks at the guard.  If not,
- * waits for the guard of the step before, unless the evaluation is only `estimated`. */
+ * waits for the guard of the optimiser step before, unless the evaluation is only `estimated`. */
 static int prepare_guard(const wb__thread *t, int n_roots, wb_tensor *guard, bool estimated)
 {
     wb__request *r = &eval.request;
@@ -497,7 +497,7 @@ int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *ten
     for (int i = n_later - 1; i >= 0; i--) {
         wb_tensor *a = later[i] = t->pending[n_writes + i], *v = a->variable;
         if (!v) continue;
-        if (v->current == a) wb__claim(v, "assign");    /* the first writes end one */
+        if (v->current == a) wb__claim(v, "assign");    /* the evaluation ends one claim */
         set_current(v, version_before(a));
     }
     t->n_pending = n_writes;

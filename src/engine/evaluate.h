@@ -7,10 +7,10 @@
 
 /* ---- read.c ---------------------------------------------------------------------------------- */
 
-/* As wb__bind_begin, with a value that is evaluated.  NULL: it failed, and wb__value_end is not
- * called.  Messages begin with `what`. */
+/* As wb__bind_begin, but evaluates the tensor that it returns.  NULL: failed, and wb__value_end is
+ * not called.  Messages begin with `what`. */
 wb_tensor *wb__value_begin(const char *what, wb_tensor *x, wb__value_read *r);
-/* wb_item, for functions that must not throw. */
+/* As wb_item, for functions that must not throw. */
 double wb__item(wb_tensor *x);
 /* Evaluates x and passes its values in order to f(part, elements, ctx): all at once if the host can
  * read the device's memory, else in parts of at most 1 MiB.  Stops when f returns nonzero, and
@@ -31,22 +31,22 @@ int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard);
 int wb__guard_pending(wb_tensor *guard, const char *what);
 /* Sets the error that the guard is not finite. */
 void wb__fail_guard(const wb_tensor *guard, const char *what);
-/* Waits for the guard of the last step if the host has not read it.  Returns 0, WB_ERROR_NUMBER if
- * it is not finite, or another error code.  If it is not finite, the pending writes are cancelled,
- * unless they depend on an operation of the ranks or a function is being recorded.  Functions that
- * wait for the device call it. */
+/* Waits for the guard of the last optimiser step if the host has not read it.  Returns 0,
+ * WB_ERROR_NUMBER if the guard is not finite, or another error code.  If it is not finite, the
+ * pending writes are cancelled, unless they depend on an operation of the ranks or a function is
+ * being recorded.  Functions that wait for the device call wb__guard_confirm. */
 int wb__guard_confirm(void);
 /* Called before the host reads s: as wb__guard_confirm, if it must wait for the guard's device. */
 int wb__guard_confirm_for(wb__storage *s);
-/* Whether the last WB_ERROR_NUMBER of this thread was that of a step before. */
+/* Whether the last WB_ERROR_NUMBER of this thread was that of an earlier optimiser step. */
 bool wb__guard_was_late(void);
-/* wb__evaluate begins with it (automatic.c): evaluates those tensors of which slices are read. */
+/* Called first by wb__evaluate: evaluates those tensors of which slices are read (automatic.c). */
 int wb__evaluate_sliced(int n, wb_tensor *const *tensors);
 int wb__evaluate_pending(void);
 /* Called outside all scopes before the program writes n values to n variables, if one of these
- * variables already has a pending write.  Evaluates the pending writes of the previous step.
- * Tensors that the program holds and that the values depend on stay readable.  Returns 0 or an
- * error code. */
+ * variables already has a pending write.  Evaluates the pending writes of the previous optimiser
+ * step.  Tensors that the program holds and that the values depend on stay readable.  Returns 0 or
+ * an error code. */
 int wb__end_step(wb__thread *t, int n, wb_tensor *const *values);
 /* Called after an evaluation overwrote versions of variables.  Detaches recent tensors that the
  * program holds and that can no longer be evaluated or differentiated. */
@@ -83,15 +83,14 @@ int wb__overwrite(wb_tensor *variable, const void *values, size_t bytes);
 
 /* ---- move.c, variable.c ---------------------------------------------------------------------- */
 
-/* Returns a constant without inputs that shares the memory of x, which is evaluated. */
+/* Returns a constant without inputs that shares the memory of x, an evaluated tensor. */
 wb_tensor *wb__as_constant(const wb_tensor *x);
-/* As wb__as_constant, for x that may be a variable of which another thread writes the value.
- * NULL: that, or another failure. */
+/* As wb__as_constant, but x may be a variable.  NULL: failed; another thread writes its value. */
 wb_tensor *wb__constant_of(const char *what, wb_tensor *x);
 /* Returns a constant on d with a copy of the value of x. */
 wb_tensor *wb__copied(wb_tensor *x, const wb_device *d);
-/* Returns x with dtype t, for a copy to d. The result is on x's device, or on d if x's device lacks
- * the dtype. */
+/* Returns x with dtype t, for a copy to d.  The result is on x's device, or on d if x's device
+ * lacks the dtype. */
 wb_tensor *wb__converted(wb_tensor *x, wb_dtype t, const wb_device *d);
 /* Returns a variable on d with a copy of the value of x, and with wb__kept_flags(x). */
 wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d);

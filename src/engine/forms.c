@@ -4,26 +4,26 @@
  * Without a form, a kernel reorders the weights in each run.  Forms belong to the storage of the
  * values, so that all plans and threads share them, and wb__storage_written drops them.  The run
  * that is number FORMS_FEWEST to read the values since they were written makes a form: weights that
- * are trained change at every step and never have one.  Forms change no bits of a result.  Borrowed
- * memory has no forms, since the program may write it without the library.  Nor has memory that was
- * lent, until the library writes it: it is given back at any time, from any thread, while other
- * threads may read its forms. */
+ * are trained change at every optimiser step and never have one.  Forms change no bits of a result.
+ * Borrowed memory has no forms, since the program may write it without the library.  Nor has memory
+ * that was lent, until the library writes it: lent memory is given back at any time, from any
+ * thread, while other threads may read its forms. */
 #include "base/mutex.h"
 #include "engine/request.h"
 
-enum { FORMS_FEWEST = 3, FORMS_LENT = 1 << 30 }; /* of `reads`: FORMS_LENT, and more, if it was
-                                                  * lent */
+/* Values of wb__storage.reads: from the first on a form is made; lent storage has the second. */
+enum { FORMS_FEWEST = 3, FORMS_LENT = 1 << 30 };
 
 struct wb__form {
     wb__form *next;
-    uint64_t key;
+    uint64_t key;                       /* form_key of the kernel */
     size_t bytes;
-    int64_t offset;                     /* of the leaf in the storage */
+    int64_t offset;                     /* byte offset of the leaf in the storage */
     void *memory;
 };
 
 static wb__mutex forms_lock = WB__MUTEX_INIT;
-static _Atomic int64_t forms_total, forms_limit = INT64_MAX; /* in bytes, of all forms */
+static _Atomic int64_t forms_total, forms_limit = INT64_MAX; /* bytes of all forms; their limit */
 static _Atomic uint64_t forms_runs;
 
 void wb_set_prepared_weights(int64_t bytes) { forms_limit = WB__MAX(bytes, 0); }

@@ -20,7 +20,7 @@ typedef struct freed {
     struct freed *next;
     size_t bytes;
     int64_t scope;                      /* id of the scope whose closing freed the object, or 0 */
-    char was[];
+    char was[];                         /* description of the object */
 } freed;
 
 static wb__mutex freed_lock = WB__MUTEX_INIT;

@@ -43,8 +43,8 @@ static inline bool graph_append(wb__order *o, wb_tensor *x, bool leaf)
     return true;
 }
 
-/* Walks depth first.  Tensors on the stack are marked.  Until a tensor is appended, its `index`
- * counts the inputs already walked. */
+/* Adds `root` and the tensors reachable from it, depth first.  Tensors on the stack are marked.
+ * Until a tensor is appended, its `index` counts the inputs already walked. */
 static inline __attribute__((always_inline)) bool graph_add(wb__order *o, wb_tensor *root,
                                                             bool (*is_leaf)(const wb_tensor *x))
 {
@@ -90,5 +90,7 @@ bool wb__order_add_end(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tens
     return graph_append(o, x, false);
 }
 
-bool wb__order_add_unevaluated(wb__order *o, wb_tensor *root) { return graph_add(o, root,
-                                                                                 wb__is_leaf); }
+bool wb__order_add_unevaluated(wb__order *o, wb_tensor *root)
+{
+    return graph_add(o, root, wb__is_leaf);
+}

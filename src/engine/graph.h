@@ -11,20 +11,20 @@
 typedef struct {
     wb_tensor **node;
     int n, capacity;
-    uint32_t mark;
+    uint32_t mark;                      /* `mark` of the tensors in this walk */
     /* Index of each leaf in `node`.  Leaves, such as parameters, may be in walks of several threads
      * at once, so their `mark` and `index` are not written. */
     wb__pointer_map leaves;
-    wb_tensor **stack;
+    wb_tensor **stack;                  /* tensors whose inputs are being walked */
     int stack_capacity;
 } wb__order;
 
-void wb__order_begin(wb__order *o); /* forgets the last walk, keeps the memory */
+void wb__order_begin(wb__order *o); /* forgets the last walk; keeps the memory */
 void wb__order_free(wb__order *o);
 /* Adds x and the tensors reachable from x, except those already in the order.  False: out of
  * memory. */
 bool wb__order_add(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tensor *x));
-/* Adds x alone, at which the walks of later additions end. */
+/* Adds x alone: the walks of later additions end at x. */
 bool wb__order_add_end(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tensor *x));
 /* As wb__order_add with wb__is_leaf, but faster, since the test is inlined. */
 bool wb__order_add_unevaluated(wb__order *o, wb_tensor *x);

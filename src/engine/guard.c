@@ -1,17 +1,17 @@
-/* The guard of an update: a number that must be finite, or else no variable is written.
+/* The guard of an optimiser step: a number that must be finite, or else no variable is written.
  *
- * The host can check it between the kernels that compute and those that write, which it must wait
- * for.  So on a GPU the kernels that write look at the guard themselves: each stores
- * where(finite, new, old).  The host reads the number late, when the next step is enqueued, so the
- * device always has work.  That next step must not write either if the number is not finite;
+ * The host can check the number between the kernels that compute and those that write; then it must
+ * wait for the device.  So on a GPU the kernels that write look at the guard themselves: each
+ * stores where(finite, new, old).  The host reads the number late, when the next step is enqueued,
+ * so the device always has work.  That next step must not write either if the number is not finite;
  * therefore each step also looks at the guard of the step before.  The host is never more than one
  * step ahead: it enqueues step k + 1, then reads the guard of step k.
  *
- * If that is not finite, no variable has been written since.  The evaluation of step k + 1 fails
- * and its writes are cancelled; those of step k become WB__CANCELLED, with which the journal takes
- * back an optimiser's counts.  What waits for the device anyway (reading values, other writes,
- * moving, saving) reads the guard first; if it is not finite, the writes that are pending then are
- * cancelled too, since they were recorded as if step k had been made. */
+ * If the guard of step k is not finite, no variable has been written since.  The evaluation of step
+ * k + 1 fails and its writes are cancelled; those of step k become WB__CANCELLED, with which the
+ * journal takes back an optimiser's counts.  Functions that wait for the device anyway (reading
+ * values, other writes, moving, saving) read the guard first; if it is not finite, the writes that
+ * are pending then are cancelled too, since they were recorded as if step k had been made. */
 #include "engine/evaluate.h"
 #include "engine/journal.h"
 #include "engine/request.h"
@@ -77,8 +77,7 @@ int wb__guard_pending(wb_tensor *guard, const char *what)
     if (!(guard = wb__version("update", guard))) return (int)wb_error_code();
     if (t->guard == guard) return 0;
     if (t->guard && wb__device_of(t->guard) != wb__device_of(guard)) {
-        const int status = wb__evaluate_keeping(0, NULL);       /* guards on two devices are not
-                                                                   combined */
+        const int status = wb__evaluate_keeping(0, NULL);       /* two are not combined */
         if (status) return status;
     }
     if (t->guard) {
@@ -213,8 +212,8 @@ static int guard_confirm(const char *when)
     const int status = guard_read(t);
     if (status && status != WB_ERROR_NUMBER) {
         const wb_device *d = t->late.guard->storage->device;
-        if (d->backend->is_lost && d->backend->is_lost(d)) guard_end(t, true); /* so are its
-                                                                                * tensors */
+        /* a lost device has lost the guard and the variables too */
+        if (d->backend->is_lost && d->backend->is_lost(d)) guard_end(t, true);
         return status;
     }
     if (status) guard_fail(t->late.guard, t->late.by, when);
@@ -227,8 +226,8 @@ int wb__guard_confirm(void)
 {
     const wb__thread *t = wb__this_thread();
     const int status = guard_confirm(" in the last step");
-    /* Pending writes that depend on an operation of the ranks (t->exchanged) stay: the other ranks
-     * wait for this one in it. */
+    /* Pending writes that depend on an operation of the ranks (t->exchanged) stay: in that
+     * operation the other ranks wait for this one. */
     if (status == WB_ERROR_NUMBER && !t->recording && !t->exchanged) wb__forget_pending(0);
     return status;
 }

@@ -1,10 +1,10 @@
-/* The journal of a thread: what numbers of the host were before a write that may still be
- * cancelled, such as an optimiser's counts.
+/* The journal of a thread: the values that numbers of the host, such as an optimiser's counts, had
+ * before a write that may still be cancelled.
  *
  * A write to a variable is sure when it is neither pending nor waits for a guard that the host
- * reads late (guard.c).  An entry is of one write.  When that is cancelled, the number gets back
- * what it was; when it is sure, the entry goes.  If the number has changed again since, by a write
- * that is not cancelled yet, what it was goes to the entry of that write instead. */
+ * reads late (guard.c).  An entry belongs to one write.  When that write is cancelled, the number
+ * gets back its old value; when it is sure, the entry goes.  If the number has changed again since,
+ * by a write that is not cancelled yet, the old value goes to the entry of that write instead. */
 #include "engine/journal.h"
 
 #include "engine/evaluate.h"
@@ -24,7 +24,7 @@ int wb__journal(wb_tensor *write, void *block, void *number, size_t bytes)
     return 0;
 }
 
-/* Takes back what entry i notes. */
+/* Undoes the change that entry i notes. */
 static void journal_undo(const wb__journal_list *j, int i)
 {
     const wb__journal_entry *e = &j->entry[i];
@@ -36,8 +36,8 @@ static void journal_undo(const wb__journal_list *j, int i)
     memcpy(e->number, &e->was, e->bytes);
 }
 
-/* Drops the references of an entry, whose write is NULL then.  A function of the program that frees
- * memory of its own may run. */
+/* Drops the references of an entry, and sets its write to NULL.  A function of the program that
+ * frees memory of its own may run. */
 static void journal_drop(wb__journal_entry *e)
 {
     wb_tensor *write = e->write;

@@ -4,14 +4,15 @@
 
 #include "engine/tensor.h"
 
-/* Keeps what a number of `bytes` bytes, at most 8, is before it changes with `write`: a pending
- * write, or the guard of a step that the host has not read yet (late.guard), or NULL.  If it is
- * cancelled, the number gets back what it was.  If it is sure or NULL, nothing is kept.  `block` is
- * the object that has the number.  Returns 0, or an error code: then the number must not change. */
+/* Keeps the value of a number of `bytes` bytes, at most 8, before it changes with `write`: a
+ * pending write, or the guard of an optimiser step that the host has not read yet (late.guard), or
+ * NULL.  If `write` is cancelled, the number gets back the old value.  If it is sure or NULL,
+ * nothing is kept.  `block` is the object that has the number.  Returns 0, or an error code: then
+ * the number must not change. */
 int wb__journal(wb_tensor *write, void *block, void *number, size_t bytes);
 /* Called when writes have been cancelled or have become sure. */
 void wb__journal_settle(wb__thread *t);
-/* Whether a write is pending with which a number of `block` changes. */
+/* Whether a write is pending that changes a number of `block`. */
 bool wb__journal_waits(const wb__thread *t, const void *block);
 void wb__journal_forget(wb__thread *t);         /* when a thread ends */
 

@@ -4,7 +4,7 @@
  *
  * A slice may be the last of a chain of views of a known tensor, the base.  The plan has the same
  * chain, but its slices have other starts (leaf_slice_kept_start), which depend only on shapes and
- * steps. With these starts, the lowest element that the chain reads is at the beginning of the
+ * steps.  With these starts, the lowest element that the chain reads is at the beginning of the
  * buffer. */
 #include "engine/plan/stages.h"
 

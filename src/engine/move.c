@@ -1,4 +1,4 @@
-/* Copies between devices. wb_to copies to another device during the call, not at the next
+/* Copies between devices.  wb_to copies to another device during the call, not at the next
  * evaluation.  Its result has the source as an input, so that gradients pass through. */
 #include "engine/evaluate.h"
 #include "engine/gradient/gradient.h"

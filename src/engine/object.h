@@ -24,7 +24,7 @@ typedef struct {
     void (*hold)(void *object);
 } wb__class;
 
-/* Of functions that read the first word of memory in which there may be no object. */
+/* Marks functions that read the first word of memory in which there may be no object. */
 #if defined(__GNUC__)
 #define WB__READS_ANY __attribute__((no_sanitize_address))
 #else
@@ -34,8 +34,7 @@ typedef struct {
 /* The first member of every object. */
 typedef struct {
     const wb__class *class;
-    _Atomic uint64_t counts;            /* low 32 bits: references; high 32 bits: consumers of a
-                                           tensor */
+    _Atomic uint64_t counts;        /* low 32 bits: references; high 32: consumers of a tensor */
 } wb__object;
 
 /* A consumer of a tensor is a live tensor that has it as an input.  A consumer also holds a
@@ -149,47 +148,46 @@ static inline uint64_t wb__drop(wb__object *o, uint64_t counts)
 
 /* What a number of the host was before a write that may still be cancelled (journal.c). */
 typedef struct {
-    struct wb_tensor *write;            /* with a reference: the write, or the guard of its step */
+    struct wb_tensor *write;  /* the write, or the guard of its optimiser step, with a reference */
     void *block;                        /* the object that has the number, with a reference */
-    void *number;
-    size_t bytes;                       /* of the number, at most 8 */
-    uint64_t was;                       /* its bytes */
+    void *number;                       /* address of the number */
+    size_t bytes;                       /* size of the number, at most 8 */
+    uint64_t was;                       /* the number's old value */
 } wb__journal_entry;
 typedef struct { wb__journal_entry *entry; int n, capacity; } wb__journal_list;
 
 /* The state of a thread. */
 typedef struct wb__thread {
     wb_scope *scope;                    /* innermost; the root scope is created when first needed */
-    int training;                       /* > 0 inside wb_withgradient */
+    int training;                       /* depth of wb_withgradient calls */
     int eager;                          /* from WEBER_EAGER: a tensor is evaluated when created */
     const wb_device *device;            /* of new tensors; NULL: the CPU */
-    bool cutting;        /* while true, tensors that lose their last consumer are not added to
-                            `unconsumed` */
+    bool cutting;        /* tensors that lose their last consumer now do not join `unconsumed` */
     /* Ring, through .next_unconsumed, of the unconsumed results: unevaluated tensors that have
      * inputs but no consumers.  Those with WB__HELD may have consumers. */
     struct wb_tensor *unconsumed;
-    struct wb_tensor **pending;         /* pending writes: assigns to variables that are not
-                                           evaluated yet, oldest first */
+    struct wb_tensor **pending;         /* pending writes, oldest first: assigns to variables that
+                                           are not evaluated yet */
     int n_pending, pending_capacity;
     struct wb_tensor *guard;            /* tensor of one element, with a reference.  If it is not
                                            finite, no pending write is made.  NULL: no guard. */
     const char *guarded_by;             /* the guard's name, for messages */
     bool guard_at_once;                 /* the host reads the guard before the writes */
-    /* The step whose guard the host has not read yet (guard.c).  late.guard NULL: there is none.
-     * late.writes: its writes, with references; late.read: the read that has begun, or NULL. */
+    /* The optimiser step whose guard the host has not read yet (guard.c).  guard NULL: there is
+     * none. */
     struct {
-        struct wb_tensor *guard;
-        const char *by;
-        void *read;
-        struct wb_tensor **writes;
+        struct wb_tensor *guard;        /* with a reference */
+        const char *by;                 /* name of the guard, for messages */
+        void *read;                     /* the read that has begun, or NULL */
+        struct wb_tensor **writes;      /* the writes of that step, with references */
         int n, capacity;
     } late;
     wb__journal_list journal;           /* oldest first */
-    struct wb_tensor *finite;           /* a zero on a device, or NULL: the guard before the first
-                                           step */
-    bool failed_late;                   /* the last guard that failed was that of a step before */
-    /* The last operation of the ranks that the pending writes depend on, with a reference; NULL:
-     * none */
+    struct wb_tensor *finite;           /* a zero on a device: the guard before the first optimiser
+                                           step; NULL: none yet */
+    bool failed_late;       /* the last guard that failed was that of an earlier optimiser step */
+    /* The last operation of the ranks that the pending writes depend on, with a reference; or
+     * NULL. */
     struct wb_tensor *exchanged;
     int made;                           /* tensors created since the last evaluation */
     int64_t scopes;                     /* number of scopes opened so far */
@@ -197,14 +195,14 @@ typedef struct wb__thread {
     int64_t program_calls;              /* calls of the program's callbacks so far */
     wb_scope *spare;                    /* closed scopes with their lists, for reuse */
     int spares;
-    /* > 0: inside a call that builds a graph, so no automatic evaluation starts */
+    /* > 0: inside a call that builds a graph, so that no automatic evaluation starts */
     int busy;
     struct wb__recording *recording;    /* the recording of wb_compile in progress, or NULL */
-    uint32_t recorded;                  /* its id, else 0 */
-    /* calls of the program that are edges (program.c) and have not returned; counted anew in each
+    uint32_t recorded;                  /* id of this recording, else 0 */
+    /* depth of edges (program.c): calls of the program that have not returned; counted anew in each
      * function of the program that the library calls */
     int inside;
-    long number;                        /* of the thread, as debuggers show it */
+    long number;                        /* number of the thread, as debuggers show it */
 } wb__thread;
 extern _Thread_local wb__thread *wb__thread_now;   /* NULL before the first call */
 wb__thread *wb__thread_start(void);
@@ -220,8 +218,8 @@ extern void (*wb__before_shutdown)(void);
 /* program.c: runs run(arg), which calls a function of the program.  False, with the error set: that
  * has thrown an exception of C++; the scopes that it opened are closed. */
 bool wb__call_program(void (*run)(void *arg), void *arg);
-/* The first line of a function that a program calls, and in which functions of the program may run:
- * when it returns to the program, what these have thrown is thrown again. */
+/* The first line of a function that a program calls, and in which functions of the program may run.
+ * If one of them has thrown an exception, it is thrown again when the function returns. */
 #define WB__EDGE \
     __attribute__((cleanup(wb__edge_leave), unused)) wb__thread *edge_ = wb__edge_enter()
 wb__thread *wb__edge_enter(void);
@@ -238,11 +236,9 @@ enum { WB__PAST = 8 };  /* length of wb_scope.past_n */
 struct wb_scope {
     wb_scope *outer;
     void **objects;
-    int n, capacity, holes;
-    int pinned;                         /* > 0: positions in the list are stored elsewhere (outer_n,
-                                           wb__frame), so holes stay */
-    int outer_n;                        /* length of the outer scope's list when this scope was
-                                           opened */
+    int n, capacity, holes;     /* length of the list; entries that are NULL */
+    int pinned;         /* > 0: outer_n or wb__frame.n are positions in the list, so holes stay */
+    int outer_n;                /* length of the outer scope's list when this scope was opened */
     int64_t number;                     /* id among the thread's scopes, from 1 */
     int past_n[WB__PAST];               /* of a root scope: length of its list at the latest calls
                                            of wb__cut_stale, newest first */
@@ -257,14 +253,14 @@ static inline void *wb__scope_add(wb__thread *t, void *object)
 static inline bool wb__in_root(const wb__thread *t) { return !t->scope || !t->scope->outer; }
 void wb__scope_spare_free(wb__thread *t);
 
-/* A frame drops the intermediate objects of a library function. wb__frame_end drops the objects
+/* A frame drops the intermediate objects of a library function.  wb__frame_end drops the objects
  * added to the scope since wb__frame_begin, except the n results.  A result may be NULL, or older
  * than the frame.  If a callback of the program ran in between, all objects stay, since the program
- * may hold them. wb__frame_end returns its argument `result`. */
+ * may hold them.  wb__frame_end returns its argument `result`. */
 typedef struct {
-    wb_scope *scope;
+    wb_scope *scope;                    /* of the scope; of the thread */
     int64_t number, program_calls;
-    int n;
+    int n;                              /* length of the scope's list at wb__frame_begin */
 } wb__frame;
 wb__frame wb__frame_begin(void);
 void *wb__frame_end(wb__frame f, void *result);

@@ -11,10 +11,8 @@
  * (leaf_slice.c). */
 typedef struct {
     wb_tensor *tensor;
-    int64_t at, bytes;              /* position in the tensor of the first byte read; number of
-                                       bytes */
-    int granule;                    /* of a slice: a power of two that divides `at`, at most
-                                       WB__ALIGNED; of a whole tensor: 0 */
+    int64_t at, bytes;              /* first byte that is read, in the tensor; number of bytes */
+    int granule;    /* of a slice: a power of two that divides `at`, at most WB__ALIGNED; else 0 */
     bool scattered;                 /* the kernels read less than half of the `bytes` bytes */
 } wb__plan_leaf;
 
@@ -30,7 +28,7 @@ typedef struct {
                                                starts are changed so that the lowest element read is
                                                at the beginning of the leaf's buffer */
     } link[WB__MOST_LINKS];
-    int64_t at, bytes;              /* the bytes of the base that are read, as in wb__plan_leaf */
+    int64_t at, bytes;              /* the bytes of the base that are read */
 } wb__leaf_slice;
 
 /* Whether the slice x can be read in place.  If so, fills w.  The base must be evaluated, and no
@@ -43,9 +41,9 @@ bool wb__leaf_slice_of(wb_tensor *x, wb__leaf_slice *w);
 typedef struct {
     const wb_device *device;
     wb__order order;
-    uint64_t *words;
+    uint64_t *words;                    /* structure of the graph: key of the plan cache */
     int n_words, words_capacity;
-    wb__number *numbers;
+    wb__number *numbers;                /* numbers that may differ between runs */
     int n_numbers, numbers_capacity;
     wb__plan_leaf *leaves;
     int n_leaves, leaves_capacity;
@@ -55,21 +53,19 @@ typedef struct {
     int n_results, results_capacity;
     wb_tensor **writes;             /* pending assigns, oldest first */
     int n_writes, writes_capacity;
-    int *targets; /* of each write: buffer index of its variable; -1: a later write to the same
-                     variable replaces this one */
+    int *targets; /* of each write: buffer index of its variable; -1: a later write replaces it */
     int targets_capacity, n_targets;
-    int *leaf_of; /* of each tensor of the order: index of its leaf, also of a slice that is read in
-                     place; -1: none */
+    int *leaf_of; /* of each tensor of the order: index of its leaf (also of a slice); -1: none */
     int leaf_of_capacity;
     wb_tensor **reads;              /* variables that the evaluation reads (claims.c) */
     int n_reads, reads_capacity, forks;
-    bool alone;                     /* nobody else could write them: wb__alone_begin */
-    /* Set by the caller of wb__request_fill: a result, and an evaluated number like it.  The device
-     * itself writes variables only if both are finite.  NULL: all writes are made. */
+    bool alone;                 /* no other thread could write the variables (wb__alone_begin) */
+    /* Set by the caller of wb__request_fill: a result, and an evaluated number of its dtype and
+     * shape.  The device itself writes variables only if both are finite.  NULL: all writes are
+     * made. */
     wb_tensor *guard, *before;
     int before_leaf;                /* the leaf of `before` */
-    bool refused;                   /* a requested tensor needs an overwritten value of a variable;
-                                       false if only a pending write needs one */
+    bool refused;   /* a requested tensor, not only a pending write, needs an overwritten value */
     uint8_t precision;              /* wb__precision at the time of the request */
     bool deterministic;
 } wb__request;
@@ -79,9 +75,9 @@ typedef struct {
  * writes variables. */
 typedef enum { WB__PHASE_WHOLE, WB__PHASE_COMPUTE, WB__PHASE_WRITES, WB__PHASES } wb__phase_kind;
 typedef struct {
-    wb__sequence sequence;
+    wb__sequence sequence;          /* the phase's kernels */
     wb__graph *graph;               /* NULL: the kernels are launched one by one */
-    bool tried;
+    bool tried;                     /* its graph was built, or could not be */
 } wb__plan_phase;
 
 /* The prepared form of a leaf, which a kernel may read in place of the leaf: indices of both. */
@@ -102,7 +98,7 @@ typedef struct {
     char **text;                    /* one line for each step, for WEBER_DEBUG=plan */
     int arena;                      /* index of the arena's buffer */
     int64_t arena_bytes, workspace_bytes, result_bytes, input_bytes;
-    int64_t branch_at, branch_bytes;        /* the other branch's part of the workspace */
+    int64_t branch_at, branch_bytes;        /* the host takes part in a step of a COLLECTIVE */
     wb__number *constants;          /* values of fixed literals; the numbers of a run are the
                                        request's numbers and then these */
     int n_constants;
@@ -116,9 +112,8 @@ typedef struct {
     _Atomic int runs;
     wb__mutex building;             /* guards the phases while their graphs are built */
     wb__plan_phase phase[WB__PHASES];
-    int uses;                       /* number of references that the cache, runs in progress and
-                                       recordings of wb_compile hold */
-    uint64_t last_used;
+    int uses;               /* references of the cache, of runs in progress, and of recordings */
+    uint64_t last_used;             /* the cache's clock */
 } wb__plan;
 
 /* The number of buffers of a run. */
@@ -129,7 +124,7 @@ void wb__plan_free(wb__plan *p);
 void wb__plan_print(const wb__plan *p);
 
 bool wb__literal_fixed(const wb_tensor *x);      /* whether the value of the literal x is part of
-                                                    the plan and of its cache key; else the value is
-                                                    a run-time number */
+                                                    the plan and of its cache key; else each run
+                                                    sets it */
 
 #endif

@@ -1,6 +1,6 @@
-/* A warning about a loop that makes a plan at each step, since its shapes change, or numbers that
- * are part of a plan.  A sequence of operations is counted when a plan is built for it, so that
- * running plans costs nothing. */
+/* A warning about a loop that makes a plan at each iteration, since its shapes change, or numbers
+ * that are part of a plan.  A sequence of operations is counted when a plan is built for it, so
+ * that running plans costs nothing. */
 #include "engine/plan_shapes.h"
 
 #include "base/mutex.h"
@@ -10,20 +10,20 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Plans of one sequence, sequences in sight, shapes of a plan that are compared, and shapes that a
- * message names. */
+/* MANY: plans of one sequence that are too many; SEQUENCES: sequences that are watched; SHAPES:
+ * shapes of a plan that are compared; PLAN_SHAPES_NAMED: shapes that a message names. */
 enum { MANY = 32, SEQUENCES = 8, SHAPES = 512, PLAN_SHAPES_NAMED = 3 };
 
-/* The tensors that bring a sequence its shapes are the leaves, those without operands, and numbers
- * that are expanded, as in wb_ones. */
+/* The shape of a tensor that brings a sequence its shapes: a leaf, that is, a tensor without
+ * operands, or a number that is expanded, as in wb_ones. */
 typedef struct { int32_t dims[WB_MAX_DIMS]; } plan_shapes_shape;
 typedef struct {
     uint64_t hash;                  /* of operations, dtypes and numbers of dimensions */
-    uint64_t seen[MANY];            /* hashes of the shapes and numbers */
+    uint64_t seen[MANY];            /* hashes of the plans' shapes and numbers */
     int plans;
-    bool apart;                     /* a shape differed from its first one in several axes */
+    bool apart;             /* some shape differed from that of the first plan in several axes */
     plan_shapes_shape first[SHAPES]; /* of the first plan */
-    uint64_t numbers[SHAPES];       /* hashes of its operations' shapes and numbers */
+    uint64_t numbers[SHAPES];  /* of the first plan: hashes of its operations' shapes and numbers */
 } sequence;
 
 typedef enum { PLAN_SHAPES_NOTHING, OF_SHAPES, OF_NUMBERS } plan_shapes_change;
@@ -33,13 +33,13 @@ static wb__mutex plan_shapes_lock = WB__MUTEX_INIT;
 static sequence plan_shapes_sequences[SEQUENCES];
 static atomic_bool plan_shapes_warned;
 
-/* A leaf keeps its operands until it is detached. */
+/* Whether x brings shapes.  A leaf keeps its operands until it is detached. */
 static bool brings_shapes(const wb_tensor *x)
 {
     return wb__is_leaf(x) || !x->n_in || (x->op == WB__OP_expand && !x->in[0]->ndim);
 }
 
-/* The shape of x, and what a plan has of its numbers. */
+/* Returns a hash of the shape of x and of its numbers that are part of a plan. */
 static uint64_t plan_shapes_numbers_of(const wb_tensor *x)
 {
     uint64_t h = x->op;
@@ -64,7 +64,7 @@ static uint64_t plan_shapes_hash_of(const wb__request *r, uint64_t *numbers)
     return h;
 }
 
-/* Returns the sequence of the hash, or the one with the fewest plans, emptied. */
+/* Returns the sequence with this hash; if there is none, the one with the fewest plans, emptied. */
 static sequence *plan_shapes_find(uint64_t hash)
 {
     sequence *least = plan_shapes_sequences;
@@ -99,7 +99,7 @@ static void plan_shapes_compare(sequence *s, const wb__request *r)
     }
 }
 
-/* Returns the number of bytes, at most `most`, of the text's first whole characters. */
+/* Returns the number of bytes, at most `most`, of the whole characters at the text's beginning. */
 static int plan_shapes_first_bytes(const char *text, int most)
 {
     int n = 0;
@@ -111,9 +111,9 @@ static int plan_shapes_first_bytes(const char *text, int most)
     return n;
 }
 
-/* Writes the shapes that differ from those of the first plan.  False: none differs, or they are
- * those of a program that looks at each parameter of a model in turn: all differ, and in several
- * axes; or there is no leaf, as where parameters get their initial values. */
+/* Writes the shapes that differ from those of the first plan.  False: none differs; or all differ,
+ * and in several axes, as in a program that looks at each parameter of a model in turn; or there is
+ * no leaf, as where parameters get their initial values. */
 static bool write_changes(const sequence *s, const wb__request *r, char *text, size_t bytes)
 {
     size_t n = 0;
@@ -154,7 +154,7 @@ static bool leaves_alike(const sequence *s, const wb__request *r)
 }
 
 /* Writes the first operation whose shape or numbers differ from those of the first plan, where no
- * leaf does.  False: there is none. */
+ * leaf does.  False: no operation differs. */
 static bool write_operation(const sequence *s, const wb__request *r, char *text, size_t bytes)
 {
     if (!leaves_alike(s, r)) return false;
@@ -179,7 +179,7 @@ static void plan_shapes_note_first(sequence *s, const wb__request *r)
         s->numbers[i] = plan_shapes_numbers_of(r->order.node[i]);
 }
 
-/* Counts a plan.  Returns what changes if it is the one to warn at. */
+/* Counts a plan.  If this is the plan to warn at, returns what changes from plan to plan. */
 static plan_shapes_change plan_shapes_count(const wb__request *r, char *text, size_t bytes)
 {
     uint64_t numbers;
@@ -198,7 +198,7 @@ static plan_shapes_change plan_shapes_count(const wb__request *r, char *text, si
 
 void wb__plan_shapes_count(const wb__request *r)
 {
-    char text[PLAN_SHAPES_NAMED * 300]; /* 80 characters, 8 sizes, and the words between */
+    char text[PLAN_SHAPES_NAMED * 300]; /* 80 characters, 8 sizes, and the words between, each */
     if (atomic_load_explicit(&plan_shapes_warned, memory_order_relaxed)) return;
     wb__mutex_lock(&plan_shapes_lock);
     const plan_shapes_change many = plan_shapes_count(r, text, sizeof text);

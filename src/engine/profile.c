@@ -23,7 +23,7 @@ int wb_profile_begin(void)
     if (already)
         return wb__fail(WB_ERROR_ARGUMENT, "profile_begin: a profile has begun: wb_profile_end "
                         "ends it");
-    wb__cache_clear();                  /* plans that are made now have descriptions */
+    wb__cache_clear();                  /* plans made from now on have descriptions */
     return 0;
 }
 

@@ -9,7 +9,7 @@ static bool program_is_open(const wb__thread *t, const wb_scope *scope)
     return s == scope;
 }
 
-/* Closes the scopes that a function has left open, which began in `scope`. */
+/* Closes the scopes inside `scope` that a function of the program has left open. */
 static void close_scopes(const wb__thread *t, const wb_scope *scope)
 {
     wb__error_kept error;

@@ -7,9 +7,9 @@
 
 enum { PART_BYTES = 1 << 20 };          /* size of a part for wb__read_in_parts */
 
-static _Atomic int scalar_reads = 1;    /* reads of single elements from a GPU.  0: they fail;
-                                           1: the first read logs a warning, then as 2;
-                                           2: they are allowed */
+static _Atomic int scalar_reads = 1;    /* what reads of single elements from a GPU do: 0: they
+                                           fail; 1: the first logs a warning, then as 2; 2: they are
+                                           allowed */
 
 void wb_allow_scalar(bool allow) { scalar_reads = allow ? 2 : 0; }
 

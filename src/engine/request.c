@@ -54,12 +54,12 @@ static bool request_encode(wb__request *r, wb_tensor *x, int at)
     bool leaf = wb__known(x);
     if (wb__unlikely(!leaf && wb__is_gone(x))) return false;
     uint32_t n_in = leaf ? 0 : x->n_in;
-    int n_attr = leaf || x->op == WB__OP_custom ? 0 : x->n_attr;    /* a plan has no gradients */
+    int n_attr = leaf || x->op == WB__OP_custom ? 0 : x->n_attr;    /* customs': for gradients */
     if (!wb__reserve(&r->words, &r->words_capacity, r->n_words + 4 + x->ndim + (int)n_in + n_attr,
                      sizeof *r->words))
         return false;
     uint64_t *w = r->words + r->n_words;
-    uint32_t kind;                      /* op, dtype, ndim */
+    uint32_t kind;                      /* op, dtype and ndim in one word */
     _Static_assert(offsetof(wb_tensor, dtype) == offsetof(wb_tensor, op) + 2 &&
                    offsetof(wb_tensor, ndim) == offsetof(wb_tensor, op) + 3, "these are adjacent");
     memcpy(&kind, &x->op, sizeof kind);
@@ -138,8 +138,9 @@ static bool request_add_write(wb__request *r, wb_tensor *a)
  * an optimiser updates the first layer first, and the backward pass begins with the last layer.  So
  * the gradient of each weight follows that of its layer's output, and the memory of both is free
  * early.  Vectors, such as biases, come after the matrix before them, so that a product can compute
- * the sums of a bias's gradient.  Vectors and numbers at the beginning, such as running statistics
- * and the numbers of a rule, come first: all updates read the latter.  False: out of memory. */
+ * the sums of a bias's gradient.  Vectors and numbers at the beginning of the writes, such as
+ * running statistics and the numbers of an optimiser, come first: all updates read these numbers.
+ * False: out of memory. */
 static bool add_writes(wb__request *r, const wb__thread *t)
 {
     if (!wb__reserve(&r->writes, &r->writes_capacity, t->n_pending, sizeof *r->writes))
@@ -147,9 +148,9 @@ static bool add_writes(wb__request *r, const wb__thread *t)
     int first = 0;
     for (; first < t->n_pending && t->pending[first]->ndim < 2; first++)
         if (!request_add_write(r, t->pending[first])) return false;
-    int added = t->n_pending;               /* the writes from this one on are in the order */
+    int added = t->n_pending;               /* writes from this one on are in the order */
     for (int i = t->n_pending; i > first;) {
-        const wb_tensor *last = t->pending[--i];    /* of a parameter and its moments */
+        const wb_tensor *last = t->pending[--i];    /* last write to a parameter or its moments */
         while (i > first && wb__same_dims(t->pending[i - 1], last)) i--;
         if (last->ndim < 2 && i > first) continue;
         for (int k = i; k < added; k++)
@@ -210,11 +211,10 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
         return WB_ERROR_MEMORY;
     uint64_t *w = r->words + r->n_words;
     *w++ = (uint64_t)r->n_results << 32 | (uint64_t)r->n_writes;
-    *w++ = (uint64_t)wb__threads();                 /* kernels are prepared for a number of
-                                                       threads, */
-    *w++ = (uint64_t)(uintptr_t)device;             /* for one device, */
-    *w++ = (uint64_t)r->precision << 1 | r->deterministic;      /* and for one precision,
-                                                                   deterministic or not */
+    *w++ = (uint64_t)wb__threads();                 /* kernels are prepared for these: threads, */
+    *w++ = (uint64_t)(uintptr_t)device;             /* device, */
+    *w++ = (uint64_t)r->precision << 1 | r->deterministic;      /* precision, and whether runs are
+                                                                   deterministic */
     for (int i = 0; i < r->n_results; i++) *w++ = r->results[i]->index;
     for (int i = 0; i < r->n_writes; i++) {
         *w++ = r->writes[i]->index;

@@ -21,7 +21,7 @@ typedef struct {
 wb__numerics_now wb__numerics(void);
 
 /* claims.c: begins to read the variables whose versions the request reads.  Returns 0 or an error
- * code.  In both cases wb__leaves_end ends it. */
+ * code.  In both cases wb__leaves_end ends the reading. */
 int wb__leaves_begin(wb__request *r);
 void wb__leaves_end(wb__request *r);
 
@@ -48,26 +48,26 @@ void *wb__device_allocate(const wb_device *d, size_t bytes);
 typedef struct {
     const wb_device *device;
     const void *memory;
-    size_t at;
+    size_t at;                          /* byte offset of the number */
     wb_dtype dtype;
 } wb__guard;
 /* Returns 0, WB_ERROR_NUMBER if the number is not finite, or another error code. */
 int wb__guard_check(const wb__guard *g);
-wb__guard wb__guard_of(const wb_tensor *guard);     /* an evaluated tensor, or NULL */
+wb__guard wb__guard_of(const wb_tensor *guard);     /* of an evaluated tensor; NULL: none */
 
-/* Guards that the host reads late (guard.c).  Whether an evaluation on d, whose writes depend on
- * `guard`, has one. */
+/* Guards that the host reads late (guard.c).  Whether the guard of an evaluation on d, whose writes
+ * depend on `guard`, may be read late. */
 bool wb__guard_may_be_late(const wb_tensor *guard, const wb_device *d);
-/* Sets *before to the guard of the step before, or a finite number, with the dtype and shape of
- * `guard`.  The evaluation may be only `estimated`: then it waits for nothing.  Returns 0, or an
+/* Sets *before to the guard of the optimiser step before, or to a finite number, with the dtype and
+ * shape of `guard`.  If the evaluation is only `estimated`, waits for nothing.  Returns 0, or an
  * error code, also that of the step before. */
 int wb__guard_before(const wb_device *d, const wb_tensor *guard, bool estimated,
                      wb_tensor **before);
 /* Returns a finite number on d, with the dtype and shape of `like`.  NULL: failed. */
 wb_tensor *wb__guard_finite(const wb_device *d, const wb_tensor *like);
-/* Called when the step is enqueued: as wb__guard_confirm for the step before. */
+/* Called when an optimiser step is enqueued: as wb__guard_confirm, for the step before. */
 int wb__guard_confirm_before(void);
-/* Called then: the pending writes become those of the step whose guard is not read yet. */
+/* Called after that: the pending writes become those of the step whose guard is not read yet. */
 void wb__guard_take_writes(wb__thread *t);
 void wb__guard_begin_late(wb_tensor *guard, const char *by);
 void wb__guard_forget(void);            /* when a thread ends */
@@ -77,7 +77,7 @@ uint64_t wb__form_run(void);
 /* Returns form i of the plan, which the storage of `leaf` owns, for a run that reads `leaf`.  The
  * form is made if the values were read often enough.  NULL: there is none, and no error is set. */
 void *wb__form_of(const wb__plan *p, int i, const wb_tensor *leaf, uint64_t run);
-int64_t wb__forms_bytes(void);          /* the memory of all forms of the process */
+int64_t wb__forms_bytes(void);          /* bytes of all forms of the process */
 
 /* Runs a plan.  Buffer i begins at byte offsets[i] of buffers[i].
  *

@@ -9,7 +9,7 @@ enum {
     MOST_SPARES = 8,        /* number of closed scopes that a thread keeps for reuse */
     MOST_SPARE_CAPACITY = 4096, /* largest list capacity of a scope that is kept */
     FEW_HOLES = 32,         /* a list with fewer holes is not compacted */
-    MOST_ROUNDS = 64        /* most rounds of close_lists */
+    MOST_ROUNDS = 64        /* limit of the rounds of close_lists */
 };
 
 /* ---- opening scopes -------------------------------------------------------------------------- */
@@ -108,7 +108,7 @@ bool wb__scope_has(const void *object)
     return false;
 }
 
-/* Removes the holes at the end of the list, and all holes if the list is at least half holes. Does
+/* Removes the holes at the end of the list, and all holes if the list is at least half holes.  Does
  * nothing while the list is pinned. */
 static void scope_compact(wb_scope *s)
 {
@@ -238,8 +238,8 @@ void wb__frame_end_many(wb__frame f, int n, void *const *results)
         if (o) wb__drop(o, 1);
         else s->holes--;
     }
-    if (wb__unlikely(i >= f.n)) { /* a release callback ran: the remaining objects stay until the
-                                     scope is closed */
+    if (wb__unlikely(i >= f.n)) { /* a release callback ran: the other objects stay until the scope
+                                     closes */
         s->holes += kept - 1 - i;
         return;
     }
@@ -255,8 +255,8 @@ void *wb__frame_end(wb__frame f, void *result)
 
 /* ---- closing scopes -------------------------------------------------------------------------- */
 
-/* The tensors that outlive the scope and must be evaluated or detached from their inputs.  The list
- * holds a reference to each. */
+/* The tensors that outlive the scope and must be evaluated or detached from their inputs; the list
+ * holds a reference to each.  status: 0, or the first error code. */
 typedef struct {
     wb_tensor **x;
     int n, capacity, status;
@@ -289,7 +289,7 @@ static bool scope_outlives(const wb_tensor *x)
 }
 
 /* Keeps one entry in the list for each unevaluated tensor, and drops the references of its other
- * entries.  So the scope has one reference to such a tensor, as `outlives` assumes. */
+ * entries.  So the scope has one reference to such a tensor, as scope_outlives assumes. */
 static void drop_repeats(int n, void **objects)
 {
     uint32_t mark = wb__next_mark();
@@ -304,8 +304,8 @@ static void drop_repeats(int n, void **objects)
     }
 }
 
-/* Drops the references to objects that are not tensors.  The references to tensors are dropped
- * later, so that `outlives` does not count references that trees hold. */
+/* Drops the references to objects that are not tensors.  References to tensors are dropped later,
+ * so that scope_outlives does not count references that trees hold. */
 static void drop_holders(int n, void **objects)
 {
     for (int i = n - 1; i >= 0; i--) {
@@ -358,8 +358,8 @@ static int scope_finish(survivors *list)
     return status;
 }
 
-/* Drops all references of the scope.  Meanwhile, release callbacks of wb_borrow may create
- * objects.  Further rounds drop these objects. */
+/* Drops all references of the scope.  Meanwhile, release callbacks of wb_borrow may create objects,
+ * which further rounds drop. */
 static int close_lists(wb_scope *s)
 {
     int status = 0;

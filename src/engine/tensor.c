@@ -65,7 +65,7 @@ const void *wb__storage_read(wb__storage *s)
     }
     if (!copy) return NULL;
     wb__mutex_lock(&tensor_mirrors);
-    void *spare = s->mirror ? copy : NULL;      /* another thread was faster */
+    void *spare = s->mirror ? copy : NULL;      /* another thread has set the mirror meanwhile */
     if (!spare) s->mirror = copy;
     values = s->mirror;
     wb__mutex_unlock(&tensor_mirrors);
@@ -128,8 +128,7 @@ void wb__storage_unref(wb__storage *s)
 
 void wb__unconsumed_add(wb__thread *t, wb_tensor *x)
 {
-    if (x->flags & WB__IS_UNCONSUMED || !x->n_in) return;    /* without inputs it can always be
-                                                                evaluated */
+    if (x->flags & WB__IS_UNCONSUMED || !x->n_in) return;    /* else it can always be evaluated */
     if (t->unconsumed) {
         x->next_unconsumed = t->unconsumed;
         x->prev_unconsumed = t->unconsumed->prev_unconsumed;
@@ -220,8 +219,8 @@ static bool tensor_find_device(wb__op op, int n_in, wb_tensor *const *in, const 
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* Returns the version of a variable that a new node reads, which then has one more consumer.  NULL:
- * another thread trains it. */
+/* Returns the version of variable v that a new node reads, which then has one more consumer.  NULL:
+ * another thread trains v. */
 static wb_tensor *consume_version(const char *what, wb_tensor *v)
 {
     const int forks = wb__fork_number();
@@ -297,7 +296,7 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
     const wb_device *device;
     wb_tensor *x = tensor_find_device(op, n_in, in, &device) ? wb__pool_get(bytes) : NULL;
     if (!x) return NULL;
-    memset(x, 0, bytes);                /* of a size that is no constant: a call, which is faster */
+    memset(x, 0, bytes);                /* a call for a size that is no constant, which is faster */
     x->object.class = &wb__tensor_class;
     atomic_init(&x->object.counts, 1);
     x->op = (uint16_t)op;
@@ -439,8 +438,8 @@ wb_tensor *wb_scalar_int(int64_t value)
                          "of it with wb_from", (long long)value);
 }
 
-/* Whether the host's data can become a tensor of these dimensions.  If so, sets *size to its number
- * of elements.  Else sets the error. */
+/* Whether `data` of the host can become a tensor of these dimensions.  If so, sets *size to the
+ * number of elements.  Else sets the error. */
 static bool host_data(const char *what, const void *data, wb_dtype dtype, int ndim,
                       const int64_t *dims, int64_t *size)
 {
@@ -473,11 +472,8 @@ wb_tensor *wb__borrow_on(const wb_device *d, void *memory, wb_dtype dtype, int n
         return NULL;
     }
     x->device = d;
-    *s = (wb__storage){.data = memory,
-                       .borrowed = true,
-                       .device = d,
-                       .bytes = (size_t)x->size * wb__dtype_size(dtype),
-                       .release = release,
+    *s = (wb__storage){.data = memory, .borrowed = true, .device = d,
+                       .bytes = (size_t)x->size * wb__dtype_size(dtype), .release = release,
                        .context = context};
     atomic_init(&s->refs, 1);
     x->storage = s;
@@ -501,8 +497,7 @@ static bool is_tensor(const char *what, const wb_tensor *x)
     return wb__expect(what, x, &wb__tensor_class);
 }
 
-int wb_ndim(const wb_tensor *x) { return x == &tensor_none || !is_tensor("ndim",
-                                                                         x) ? -1 : x->ndim; }
+int wb_ndim(const wb_tensor *x) { return x != &tensor_none && is_tensor("ndim", x) ? x->ndim : -1; }
 const int64_t *wb_dims(const wb_tensor *x) { return is_tensor("dims", x) ? x->dims : NULL; }
 int64_t wb_size(const wb_tensor *x) { return is_tensor("size", x) ? x->size : -1; }
 wb_dtype wb_dtype_of(const wb_tensor *x)
@@ -523,7 +518,7 @@ const char *wb_describe(const wb_tensor *x)
     static _Thread_local unsigned turn;
     if (!x) return "NULL";
     if (x == &tensor_none) return "none";
-    /* a struct without a class is a description that the library itself has filled in */
+    /* without a class, it is a description that the library itself has filled in */
     if (wb__unlikely(x->object.class && x->object.class != &wb__tensor_class)) return wb__kind(x);
     char *text = wb__thread_text(WB__TEXT_TENSORS) + turn++ % RING * EACH;
     size_t n = 0, capacity = EACH;

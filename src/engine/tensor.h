@@ -31,16 +31,15 @@ typedef struct {
     _Atomic uint32_t refs;
     _Atomic uint32_t lent;              /* number of tensors of other libraries that use the memory;
                                            while it is not 0, the memory is not written */
-    bool borrowed;                      /* of wb_borrow: the memory belongs to the program */
+    bool borrowed;                      /* memory of the program (wb_borrow) */
     const wb_device *device;
     void *data;                         /* a handle of the device; a pointer if host_visible */
     size_t bytes;
     void (*release)(void *data, void *context);     /* frees borrowed memory; may be NULL */
-    void *context;
-    void *mirror;                       /* a copy of the values on the host, made by the first
-                                           read */
+    void *context;                      /* argument of `release` */
+    void *mirror;                       /* copy of the values on the host, made by the first read */
     _Atomic(wb__form *) forms;          /* prepared forms of the values (forms.c) */
-    _Atomic uint64_t read_by;           /* the latest run of a plan that could read a form */
+    _Atomic uint64_t read_by;       /* number of the latest run of a plan that could read a form */
     _Atomic uint32_t reads;             /* the number of such runs since the values were written */
 } wb__storage;
 wb__storage *wb__storage_new(const wb_device *device, size_t bytes);
@@ -60,34 +59,29 @@ void wb__forms_drop(wb__storage *s);            /* forms.c */
 void wb__forms_lend(wb__storage *s);            /* others may write the values from now on */
 void wb__storage_written(wb__storage *s);       /* drops the host's copy and the prepared forms */
 
-/* wb_tensor.flags */
+/* Bits of wb_tensor.flags, in 16 bits. */
 enum {
-    WB__GONE = 1,           /* its value cannot be read any more (see above) */
-    WB__WEAK = 2,           /* a literal that takes the dtype of the other operand of an
-                               operation */
-    WB__IS_UNCONSUMED = 4,
-    WB__PENDING = 8,        /* an assign that is not evaluated yet */
-    WB__FROZEN = 16,        /* a variable that is not trained, such as running statistics */
-    /* WB__FIXED: a literal whose value is part of the plan, such as 1/n or a constant of a
-     * formula. */
-    WB__FIXED = 32,
-    WB__RENEWED = 64,       /* a literal whose value each replay of a recording sets */
-    WB__CANCELLED = 128,    /* an assign that was not made: its evaluation failed */
-    /* WB__KEPT: a version that kept its memory when the variable got new memory for a write.  It
-     * holds a reference to the variable. */
-    WB__KEPT = 256,
-    WB__MIXED = 2048,       /* a parameter in f16 or bf16 whose f32 copy the optimiser updates */
-    WB__HELD = 1024,        /* the program kept or retained it before its evaluation: it stays an
-                               unconsumed result, even with consumers */
-    /* WB__UNCONFIRMED: a write, or the guard, of the step whose guard the host has not read yet
-     * (guard.c).  If the guard turns out not to be finite, the write becomes WB__CANCELLED: its
-     * variable has the value that it had before. */
-    WB__UNCONFIRMED = 4096,
-    WB__SLICED = 8192,      /* it is not evaluated, but a slice of it was */
-    WB__TYPED = 16384,      /* a parameter whose dtype must not change */
-    WB__WIDE = 32768,       /* a variable whose dtype stays where wb_to changes those of a model */
-    WB__CUT = 512           /* its inputs were dropped.  With WB__GONE: they were dropped before it
-                               was evaluated, so it has no value. */
+    WB__GONE = 1 << 0,          /* the tensor's value cannot be read any more (head of this file) */
+    WB__WEAK = 1 << 1,          /* a literal that takes the dtype of an operation's other operand */
+    WB__IS_UNCONSUMED = 1 << 2, /* the tensor is in its thread's ring of unconsumed results */
+    WB__PENDING = 1 << 3,       /* an assign that is not evaluated yet */
+    WB__FROZEN = 1 << 4,        /* a variable that is not trained, such as running statistics */
+    WB__FIXED = 1 << 5,         /* a literal whose value is part of the plan, such as 1/n */
+    WB__RENEWED = 1 << 6,       /* a literal whose value each replay of a recording sets */
+    WB__CANCELLED = 1 << 7,     /* an assign that was not made, since its evaluation failed */
+    WB__KEPT = 1 << 8,          /* a version that kept its memory when the variable got new memory
+                                   for a write; it holds a reference to the variable */
+    WB__CUT = 1 << 9,           /* the inputs were dropped; with WB__GONE, before the tensor was
+                                   evaluated, so it has no value */
+    WB__HELD = 1 << 10,         /* the program kept or retained the tensor before its evaluation: it
+                                   stays an unconsumed result, even with consumers */
+    WB__MIXED = 1 << 11,        /* a parameter in f16 or bf16 whose f32 copy is trained */
+    WB__UNCONFIRMED = 1 << 12,  /* a write, or the guard, of the optimiser step whose guard the host
+                                   has not read yet (guard.c).  If the guard is not finite, the
+                                   write becomes WB__CANCELLED: its variable keeps its value. */
+    WB__SLICED = 1 << 13,       /* the tensor is not evaluated, but a slice of it was */
+    WB__TYPED = 1 << 14,        /* a parameter whose dtype must not change */
+    WB__WIDE = 1 << 15          /* a variable whose dtype stays where wb_to changes a model's */
 };
 
 struct wb_tensor {
@@ -95,26 +89,27 @@ struct wb_tensor {
     uint16_t op;                    /* wb__op */
     uint8_t dtype, ndim;
     uint16_t flags, n_attr;
-    uint32_t n_in;
+    uint32_t n_in;                  /* number of inputs */
     uint32_t mark, index;           /* of the latest walk that marked this tensor: the number of the
                                        walk, and the index of this tensor in it (graph.h) */
-    int64_t size;                   /* elements */
-    wb_tensor **in;
-    int64_t *attr;
+    int64_t size;                   /* number of elements */
+    wb_tensor **in;                 /* inputs */
+    int64_t *attr;                  /* n_attr attributes of the operation, such as axes */
     union {
         wb__number number[2];       /* the value of a literal, the eps of a normalise, or
                                        the key and counter of random numbers */
         struct {                    /* of a variable: who trains it (claims.c) */
-            /* Of a version that is gone, and of what was made from one (WB__CUT): the thread that
-             * has overwritten it, or 0. */
+            /* The number of the thread that has claimed the variable, or 0.  Of a version that is
+             * gone, and of what was made from one (WB__CUT): the thread that has overwritten the
+             * version, or 0. */
             _Atomic long writer;
-            _Atomic uint32_t readers;
-            _Atomic uint16_t forks;
-            uint16_t claims : 15;   /* of the writer */
-            uint16_t claims_write : 1;      /* one of them is for pending writes */
+            _Atomic uint32_t readers;       /* evaluations that read the variable */
+            _Atomic uint16_t forks;         /* wb__forks when the fields were right */
+            uint16_t claims : 15;   /* claims of the writer that are in force */
+            uint16_t claims_write : 1;      /* one of these claims is for pending writes */
         };
     };
-    wb__storage *storage;
+    wb__storage *storage;                   /* values of an evaluated tensor; else NULL */
     union {
         int64_t offset;                 /* of an evaluated tensor: byte offset in its storage */
         /* of a literal with WB__RENEWED: arguments `hook` and `i` of wb__renewed */
@@ -130,46 +125,46 @@ struct wb_tensor {
     wb_tensor *prev_unconsumed;
     union {
         wb_tensor *next_unconsumed;
-        wb_tensor *next_dead;           /* while it is being destroyed */
+        wb_tensor *next_dead;           /* while the tensor is being destroyed */
     };
-    const wb_device *device;        /* NULL: it has no device */
-    uint32_t bytes;                 /* size of this block */
+    const wb_device *device;        /* NULL: the tensor has no device */
+    uint32_t bytes;                 /* size of this block of memory, with `in` and `attr` */
     uint32_t recorded;              /* id of the recording in which the tensor was created, or 0 */
-    uint8_t n_numbers;
+    uint8_t n_numbers;              /* run-time numbers in `number` */
     int64_t dims[WB_MAX_DIMS];
 };
 
 /* Creates a node, which belongs to the current scope.  Inputs are bound (wb__bind) and referenced;
  * attributes are copied.  Shapes and dtypes are not checked.  With WEBER_EAGER, wb__node evaluates
- * it at once; wb__node_with does not.  NULL: out of memory, inputs on two devices, or an evaluation
- * failed. */
+ * the node at once; wb__node_with does not.  NULL: out of memory, inputs on two devices, or an
+ * evaluation failed. */
 wb_tensor *wb__node(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in,
                     wb_tensor *const *in, int n_attr, const int64_t *attr);
 wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in,
                          wb_tensor *const *in, int n_attr, const int64_t *attr, int n_numbers,
                          const wb__number *numbers);
 
-/* Returns the operand for operations: a variable's current version, or x itself.  Only for a
- * variable that this thread has claimed, or counts as read, or to compare the pointer: another
- * thread may free the version. */
+/* Returns the operand for operations: a variable's current version, or x itself.  For a variable,
+ * this thread must have claimed it or count as its reader, or only compare the pointer: else
+ * another thread may free the version. */
 static inline wb_tensor *wb__bind(wb_tensor *x)
 {
     return x->op == WB__OP_variable ? x->current : x;
 }
 
 /* claims.c: a variable that one thread trains is not used by another.  Messages begin with `what`.
- * Whether this thread has claimed v. */
+ * wb__is_claimed: whether this thread has claimed v. */
 bool wb__is_claimed(const wb_tensor *v);
 /* As wb__bind, with a version that lives until the scope closes.  NULL: another thread has claimed
  * x. */
 wb_tensor *wb__version(const char *what, wb_tensor *x);
-/* Returns what an evaluation of x computes: wb__bind(x) if this thread has claimed x, whose writes
- * may be pending.  Else x itself, whose value is in its memory if it is a variable.  NULL: another
- * thread has claimed it. */
+/* Returns the tensor that an evaluation of x computes: wb__bind(x) if this thread has claimed x,
+ * whose writes may be pending; else x itself, which has its value in memory if it is a variable.
+ * NULL: another thread has claimed x. */
 wb_tensor *wb__to_evaluate(const char *what, wb_tensor *x);
 /* Called by each thread at its start. */
 void wb__claims_thread(void);
-/* Whether no other thread has used the library.  claims.c has how the two meet. */
+/* Whether a second thread has used the library; claims.c describes how two threads meet. */
 extern atomic_bool wb__several;
 extern atomic_int wb__alone;
 static inline bool wb__is_alone(void)
@@ -180,10 +175,10 @@ static inline bool wb__is_alone(void)
 static inline void wb__alone_add(int n)
 {
     const int now = atomic_load_explicit(&wb__alone, memory_order_relaxed);
-    atomic_store_explicit(&wb__alone, now + n, memory_order_release);   /* of what it had begun */
+    atomic_store_explicit(&wb__alone, now + n, memory_order_release);   /* and what was written */
 }
-/* True: no other thread has used the library, and none begins to until wb__alone_end: there is
- * nobody to count readers for. */
+/* True: no other thread has used the library, and none begins to until wb__alone_end, so the caller
+ * need not be counted as a reader. */
 static inline bool wb__alone_begin(void)
 {
     if (!wb__is_alone()) return false;
@@ -197,13 +192,14 @@ static inline void wb__alone_end(void)
     atomic_signal_fence(memory_order_seq_cst);
     wb__alone_add(-1);
 }
-/* Begins to use v, so that no other thread claims it.  WB__READS_COUNTED: wb__read_end ends that.
- * WB__READS_OWN: this thread has claimed v.  WB__READS_NOT: another has, and the error is set. */
+/* Begins to use v, so that no other thread claims it.  WB__READS_COUNTED: wb__read_end ends the
+ * use.  WB__READS_OWN: this thread has claimed v.  WB__READS_NOT: another thread has claimed v, and
+ * the error is set. */
 typedef enum { WB__READS_NOT, WB__READS_OWN, WB__READS_COUNTED } wb__reading;
 wb__reading wb__read_begin(wb_tensor *v, const char *what);
 void wb__read_end(wb_tensor *v, int forks);     /* `forks`: wb__fork_number() at the begin */
-/* How many forks made this process, one in the other.  A reading that began before the last one is
- * counted no more. */
+/* The number of forks between the first process and this one.  A reading that began before the last
+ * fork is counted no more. */
 extern _Atomic uint16_t wb__forks;
 static inline int wb__fork_number(void)
 {
@@ -211,11 +207,11 @@ static inline int wb__fork_number(void)
 }
 void wb__claims_in_child(void);         /* for wb__at_fork */
 extern double wb__claim_waits;
-/* Claims v for this thread, and waits until no other one uses it.  Returns 0 or an error code.
- * Claims of one thread are counted. */
+/* Claims v for this thread, and waits until no other thread uses v.  Returns 0 or an error code.  A
+ * thread may claim v several times, and then releases it as often. */
 int wb__claim(wb_tensor *v, const char *what);
 void wb__unclaim(wb_tensor *v);
-/* The claim of the pending writes to v, one for all. */
+/* Claims v for all pending writes to it; one claim serves all of them. */
 int wb__claim_write(wb_tensor *v);
 void wb__unclaim_write(wb_tensor *v);
 
@@ -225,17 +221,17 @@ typedef struct {
     wb_tensor *counted;                 /* a variable that this thread reads, or NULL */
     int forks;
 } wb__value_read;
-/* Returns wb__bind(x), or NULL on failure.  wb__value_end may be called also if it fails. */
+/* Returns wb__bind(x), or NULL on failure, after which wb__value_end may be called too. */
 wb_tensor *wb__bind_begin(const char *what, wb_tensor *x, wb__value_read *r);
 void wb__value_end(const wb__value_read *r);
 /* Sets the error that the value of x was overwritten, and returns its code. */
 int wb__gone(const wb_tensor *x);
 
-/* Whether another thread has overwritten x, a version that is gone, or what x was made from
- * (WB__CUT).  If so, sets the error. */
+/* Whether another thread has overwritten a version: x, or the one that x, which is WB__CUT, was
+ * made from.  If so, sets the error. */
 bool wb__overwritten_by_another(const char *what, const wb_tensor *x);
 
-/* The flags of a tensor that may be a version, which another thread ends (wb__set_gone). */
+/* The flags of a tensor that may be a version, which another thread may end (wb__set_gone). */
 static inline unsigned wb__flags_of(const wb_tensor *x)
 {
     return __atomic_load_n(&x->flags, __ATOMIC_ACQUIRE);
@@ -254,15 +250,15 @@ static inline uint16_t wb__kept_flags(const wb_tensor *x)
     return x->op == WB__OP_variable ? x->flags & kept : 0;
 }
 
-/* A thread that writes a variable ends the version in its memory, which another thread may have as
- * the operand of a graph: the flag first, then the storage.  So a thread that finds no storage then
- * finds the flag. */
+/* Marks x, a version, as gone.  A thread that writes a variable ends the version in its memory,
+ * which another thread may have as the operand of a graph: the flag is set first, then the storage
+ * is dropped.  So a thread that finds no storage finds the flag afterwards. */
 static inline void wb__set_gone(wb_tensor *x)
 {
     __atomic_store_n(&x->flags, (uint16_t)(x->flags | WB__GONE), __ATOMIC_RELEASE);
     __atomic_store_n(&x->storage, NULL, __ATOMIC_RELEASE);
 }
-/* Of a tensor that loses its inputs, and is not computed any more. */
+/* Marks x as a tensor that loses its inputs, and is not computed any more. */
 static inline void wb__set_cut(wb_tensor *x, long writer)
 {
     x->flags |= WB__CUT;
@@ -332,7 +328,7 @@ void *wb__tensor_moved(void *x, const wb_device *d, wb_dtype dtype);
 
 /* 0-d literals.  The value of a wb__literal is part of the plan.  So is the value of a wb__argument
  * that is 0, 1 or -1 and has no WB__RENEWED.  Any other value of a wb__argument is passed to each
- * run of the plan. wb__number_of is a wb__literal that takes the dtype of the other operand of an
+ * run of the plan.  wb__number_of is a wb__literal that takes the dtype of the other operand of an
  * operation. */
 wb_tensor *wb__literal(double value, wb_dtype dtype);
 wb_tensor *wb__argument(double value, wb_dtype dtype);
@@ -353,7 +349,7 @@ static inline void wb__renewed(wb_tensor *literal, int hook, int i)
 wb_tensor *wb__made(wb_tensor *x);
 void wb__tensor_detach(wb_tensor *x);   /* drops x's inputs; if x is evaluated without a device,
                                            binds x to the device of its storage */
-/* Adds x to this thread's ring of unconsumed results; no effect if x is in it or has no inputs. x
+/* Adds x to this thread's ring of unconsumed results; no effect if x is in it or has no inputs.  x
  * may have consumers. */
 void wb__unconsumed_add(wb__thread *t, wb_tensor *x);
 void wb__unconsumed_remove(wb_tensor *x);
@@ -364,8 +360,8 @@ void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset);
 /* Checks of arguments.  `what` is the name of the operation, with which the error messages
  * begin. */
 
-#define WB__MAX_DIM ((int64_t)UINT32_MAX)           /* of one dimension */
-#define WB__MAX_SIZE (((int64_t)1 << 40) - 1)       /* of a tensor */
+#define WB__MAX_DIM ((int64_t)UINT32_MAX)           /* limit of the size of one dimension */
+#define WB__MAX_SIZE (((int64_t)1 << 40) - 1)   /* limit of the number of elements of a tensor */
 
 /* Whether a tensor can have these dimensions.  If so, sets *size to its number of elements.  Else
  * sets the error: too many dimensions, a size that is negative or above WB__MAX_DIM, or sizes (each
@@ -380,7 +376,7 @@ bool wb__same_dims(const wb_tensor *x, const wb_tensor *y);
  * if x has no such axis or is no operand. */
 int wb__axis(const char *what, const wb_tensor *x, int64_t axis);
 /* Whether x can be an operand.  Else sets the error: x is NULL, WB_NONE, freed or no tensor.  If x
- * is NULL because an earlier call failed, that call's error stays. wb__floating also requires a
+ * is NULL because an earlier call failed, that call's error stays.  wb__floating also requires a
  * floating dtype. */
 bool wb__operand(const char *what, const wb_tensor *x);
 bool wb__floating(const char *what, const wb_tensor *x);
@@ -403,7 +399,7 @@ bool wb__labels_below(const char *what, wb_tensor *labels, int64_t bound, const 
  * element outside 0 to bound - 1.  Without WEBER_DEBUG=check it checks only outside recordings, and
  * only offsets that are evaluated in memory that the host may read. */
 bool wb__offsets_ascend(const char *what, wb_tensor *offsets, int64_t bound);
-/* As wb__offsets_ascend, for numbers in any order, of which the first is any too. */
+/* As wb__offsets_ascend, but the numbers may have any order, and the first one need not be 0. */
 bool wb__known_below(const char *what, wb_tensor *index, int64_t bound);
 
 /* Returns the dtype in which sums over this dtype are computed: f32 for f16 and bf16, else the same
@@ -423,7 +419,7 @@ wb_tensor *wb__wide(wb_tensor *x);
 /* Operations for the engine and for layers.  They take plain arguments instead of a struct of
  * options. */
 wb_tensor *wb__reduce(wb__op op, wb_tensor *x, unsigned mask, bool keep);
-/* A row WB_UNARY, WB_TEST, WB_BINARY or WB_COMPARE of ops.def, of one or two operands. */
+/* The operation of a row WB_UNARY, WB_TEST, WB_BINARY or WB_COMPARE of ops.def. */
 wb_tensor *wb__elementwise(wb__op op, wb_tensor *const *x);
 wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep);
 /* Returns g summed to the shape `dims`, which broadcasts to the shape of g. */
@@ -434,12 +430,13 @@ wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool transpose_a, bool transpo
  * head to a cache.  Its value is a step of the backend, if the backend accepts WB__ATTENTION_CACHED
  * (ops.h), whose operands these are: q, k, v, k_now, v_now, position.  NULL: failed. */
 wb_tensor *wb__attention_cached(wb_tensor *y, wb_tensor *const operands[6], double scale);
-/* Of a scale below 1 of products of t: returns a power of 2 by which an operand is multiplied
- * before the product, which is exact, and sets *scale to the rest, 1 to 2.  So products of f16 do
- * not overflow where the scaled ones fit.  Returns 1, and leaves *scale, for other dtypes. */
+/* For a product that is scaled by *scale, less than 1, in dtype t.  For f16, returns the power of 2
+ * by which an operand is to be multiplied before the product, which is exact, and sets *scale to
+ * the rest, 1 to 2: the products then do not overflow if the scaled ones fit.  For other dtypes
+ * returns 1, and leaves *scale. */
 double wb__power_within(double *scale, wb_dtype t);
-/* The attention score of a masked pair of query and key.  It is finite, so that a row in which all
- * pairs are masked has no NaN.  It is so low that its softmax is 0 beside usual scores. */
+/* The attention score of a masked pair of query and key: finite, so that a row in which all pairs
+ * are masked has no NaN, and so low that its softmax is 0 beside usual scores. */
 static inline double wb__masked(wb_dtype t) { return t == WB_F16 ? -6e4 : -1e30; }
 wb_tensor *wb__slice_at(wb_tensor *x, const int64_t *start, const int64_t *dims,
                         const int64_t *step);
@@ -478,17 +475,18 @@ wb_tensor *wb_gelu_slope(wb_tensor *x);
 /* Sets grads[i] to the gradient of loss with respect to wrt[i] (a variable or any tensor), or to
  * NULL if the loss does not depend on it.  Returns 0 or an error code. */
 int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads);
-/* As wb__gradients, with the tensors wrt and `beside` as constants of each other: the walk goes to
- * them and not beyond.  The gradients still depend on what they are computed from. */
+/* As wb__gradients, but the walk does not go beyond the tensors wrt and `beside`, which are
+ * constants of each other.  The gradients still depend on the tensors that they are computed
+ * from. */
 int wb__gradients_within(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads,
                          wb_tensor *beside);
 void wb__gradient_end(void);            /* frees this thread's working memory */
 
 /* An operation of the ranks of a communicator (backend/collective.h) on x.  `kind` is a
  * wb__collective_kind, and `op` the wb__ranks_op of a reduction: ALLREDUCE keeps the shape of x,
- * REDUCE_SCATTER makes [n, ...] of [size n, ...], ALLGATHER the converse.  It is performed when it
- * is evaluated, which all ranks must do in the same order: after `before`, another such operation
- * or NULL. */
+ * REDUCE_SCATTER makes [n, ...] of [size n, ...], ALLGATHER the converse.  The operation is
+ * performed when it is evaluated, which all ranks must do in the same order: after `before`,
+ * another such operation or NULL. */
 struct wb__communicator;
 wb_tensor *wb__collect(const struct wb__communicator *c, int kind, int op, wb_tensor *x,
                        wb_tensor *before);
@@ -496,8 +494,8 @@ wb_tensor *wb__collect(const struct wb__communicator *c, int kind, int op, wb_te
 /* Number of tensors that a thread may create without an evaluation. */
 enum { WB__MOST_UNEVALUATED = 100000 };
 
-/* What the graph calls of its evaluation, which is above it: no file of the graph (objects, scopes,
- * tensors, operations) calls a function of the evaluation by name. */
+/* The functions of the evaluation that the graph below it calls.  The files of the graph (objects,
+ * scopes, tensors, operations) call no function of the evaluation by name. */
 typedef struct {
     int (*evaluate)(int n, wb_tensor *const *tensors, wb_tensor *guard);     /* wb__evaluate */
     int (*evaluate_keeping)(int n, wb_tensor *const *tensors);

@@ -1,5 +1,5 @@
-/* Creates variables, and assigns to them.  evaluate.c performs the writes; claims.c has who trains
- * a variable. */
+/* Creates variables, and assigns to them.  evaluate.c performs the writes; claims.c has which
+ * thread trains a variable. */
 #include "engine/evaluate.h"
 
 wb_tensor *wb_variable(wb_tensor *x)

@@ -18,8 +18,8 @@ typedef enum {
 } wb__op;
 
 typedef enum {
-    WB__UNARY, WB__BINARY, WB__COMPARE, WB__TEST,   /* elementwise: the WB_UNARY ... WB_TEST rows of
-                                                       ops.def */
+    WB__UNARY, WB__BINARY, WB__COMPARE, WB__TEST,   /* elementwise: the WB_UNARY ... WB_TEST rows
+                                                       of ops.def */
     WB__ELEMENTWISE,                                /* elementwise, other forms: where, cast */
     WB__SOURCE, WB__MOVE, WB__REDUCE, WB__LIBRARY, WB__COMPOSITE, WB__STATE
 } wb__op_class;
@@ -64,7 +64,7 @@ typedef enum {
     WB__POOL_MEAN_GRAD      /* dx, the gradient of MEAN           views: dy, dx */
 } wb__pool_kind;
 
-/* How the rows with one index are combined (SCATTER_ADD).  MAX, MIN: NaN wins.  SET: the last. */
+/* How rows with one index are combined (SCATTER_ADD).  MAX, MIN: NaN wins.  SET: the last wins. */
 typedef enum {
     WB__ROWS_ADD, WB__ROWS_MUL, WB__ROWS_MAX, WB__ROWS_MIN, WB__ROWS_SET
 } wb__rows_kind;
@@ -73,8 +73,7 @@ typedef enum {
 
 typedef struct {
     const char *name;
-    const char *expression;         /* the row's expression in the kernel dialect (ops.def); NULL:
-                                       none */
+    const char *expression;  /* the row's expression in the kernel dialect (ops.def); NULL: none */
     wb__op_class class;
     int accepts;
     wb__step_kind step;             /* the step of a LIBRARY row; WB__STEP_FUSED for other rows */

@@ -22,12 +22,11 @@ static void *hip_pointer(uint64_t at) { return (void *)(uintptr_t)at; }
 #define API_PORTABLE hipHostMallocPortable
 #define API_THREAD_LOCAL hipStreamCaptureModeThreadLocal
 #define API_MOST_ITEMS HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
-#define API_BEFORE_DROP() API_WAIT((int)hip.DeviceSynchronize())    /* before ROCm 6.2 HIP itself
-                                                                       does not wait */
+#define API_BEFORE_DROP() API_WAIT((int)hip.DeviceSynchronize())    /* HIP waits since ROCm 6.2 */
 #define API_ENTER hip_enter
 #define API_LEAVE hip_leave
 #define API_WAIT(call) (wb__nccl_wait_begins(), wb__nccl_wait_ends(call, hipErrorLaunchFailure))
-#define API_ALLOW_LOCAL(d, function) 0          /* a launch may have all that a group can */
+#define API_ALLOW_LOCAL(d, function) 0          /* launches may have all of a group */
 #define API_INSTANTIATE(made, graph) CALL(GraphInstantiate, (made), (graph), NULL, NULL, 0)
 #define API_PEER(d) ((d)->id)
 #define API_ENABLE_PEER(d, source) hip_enable_peer(source)
@@ -38,8 +37,8 @@ static void *hip_pointer(uint64_t at) { return (void *)(uintptr_t)at; }
 
 /* ---- the current device ---------------------------------------------------------------------- */
 
-/* HIP has one current device per thread.  enter saves it, leave restores it; calls may be nested,
- * for a copy between two devices. */
+/* HIP has one current device per thread.  hip_enter saves it and hip_leave restores it; the calls
+ * may be nested, for a copy between two devices. */
 enum { HIP_NESTING = 4 };
 static _Thread_local int hip_before[HIP_NESTING], hip_depth;
 
@@ -64,8 +63,8 @@ static int hip_enable_peer(const wb__hip_device *source)
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* A program may keep a device's address, so devices have fixed positions: device i of HIP has
- * position i whenever devices are searched. */
+/* Element i is device i of HIP, however often devices are searched, because the program may keep
+ * the address of a device. */
 static wb__hip_device hip_devices[WB__GPU_MAX_DEVICES];
 
 /* Sets which fragments the device computes (kernels/fragments.k).  gfx90a replaces small numbers of
@@ -115,8 +114,8 @@ static int hip_describe(wb__hip_device *d, int id)
 }
 
 /* Lists the devices.  A device for which nothing can be compiled is left out, with a warning, as a
- * machine often has a GPU in its processor beside the one to use.  If no other is left, returns the
- * error of the last of them. */
+ * machine often has a GPU in its processor beside the GPU to use.  If no device is left, returns
+ * the error of the last one. */
 static int hip_find(wb__gpu_device **list, int *n)
 {
     int all = 0, status = wb__hip_init(&all);
@@ -147,7 +146,7 @@ static int hip_allocate(wb__gpu_device *d, size_t bytes, uint64_t *at)
 static void hip_release(wb__gpu_device *d, uint64_t at)
 {
     (void)d;
-    API_WAIT((int)hip.Free(hip_pointer(at)));   /* waits for all commands of the device */
+    API_WAIT((int)hip.Free(hip_pointer(at)));   /* the call waits for all commands of the device */
 }
 
 /* ---- programs -------------------------------------------------------------------------------- */

@@ -7,8 +7,8 @@
  *   miopen.h miopen.c  convolutions by MIOpen
  *   rccl.c       RCCL, which connects ranks
  *
- * Nothing from AMD is needed to compile it: the declarations are ours, and libraries are opened at
- * the first use.
+ * Nothing from AMD is needed to compile the driver: the declarations are ours, and libraries are
+ * opened at the first use.
  *
  * Environment variables:
  *
@@ -32,18 +32,18 @@ typedef struct {
     int id;                     /* HIP's device number */
     char arch[64];              /* the instruction set and its features: gfx90a:sramecc+:xnack- */
     hipStream_t stream[WB__GPU_QUEUES];
-    uint64_t reached;           /* bit set: devices whose memory reach() has enabled access to */
-    int blas_kernels;           /* rocBLAS has kernels for the device: 1; -1: no; 0: not known */
+    uint64_t reached;       /* bit i set: reach() has enabled access to the memory of device i */
+    int blas_kernels;   /* whether rocBLAS has kernels for the device: 1; -1: no; 0: not known */
     hipStream_t miopen_stream;  /* the stream that was last set in MIOpen's handle */
-    bool blas_warned;           /* a warning that it has none was logged */
+    bool blas_warned;           /* the warning that rocBLAS has none was logged */
 } wb__hip_device;
 
 static inline wb__hip_device *wb__hip_of(wb__gpu_device *d) { return (wb__hip_device *)d; }
 
 extern const wb__gpu_driver wb__hip_driver;
 extern const wb__gpu_hook wb__hip_blas, wb__hip_miopen;
-/* Whether MIOpen works, and whether rocBLAS works on any device (works: false sets the error) or on
- * d, whose lock is held (serves).  The first call opens the library. */
+/* Whether MIOpen works; whether rocBLAS works on any device (false: the error is set); whether it
+ * works on d, whose lock is held.  The first call opens the library. */
 bool wb__hip_miopen_works(void), wb__hip_blas_works(void);
 bool wb__hip_blas_serves(wb__hip_device *d);
 
@@ -56,16 +56,15 @@ extern wb__hip_functions wb__hip;
 
 extern const wb__gpu_search wb__hip_search;
 extern int wb__hip_version;             /* the runtime's version: 10000000 * major + ... */
-extern bool wb__hip_has_graphs;         /* the runtime has them; WEBER_AMDGPU_GRAPHS is not 0 */
+extern bool wb__hip_has_graphs;     /* the runtime has graphs, and WEBER_AMDGPU_GRAPHS is not 0 */
 
 int wb__hip_load(void);
-/* Starts HIP and counts its devices, of which there is one at least.  Returns 0, or an error that
- * names the cure. */
+/* Starts HIP and counts its devices.  Returns 0, or an error with the cure, also for no device. */
 int wb__hip_init(int *n);
 const char *wb__hip_error_name(int code);
 int wb__hip_error_kind(int code);
 void wb__hip_error_text(wb__gpu_device *d, int code, char *text, size_t capacity);
-extern const wb__hip_layout *wb__hip_properties;        /* of the opened runtime */
+extern const wb__hip_layout *wb__hip_properties;        /* layout in the opened runtime */
 
 /* The compiler, which is opened once.  NULL: the error is set, with instructions. */
 typedef struct {

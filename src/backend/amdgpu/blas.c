@@ -1,6 +1,6 @@
-/* Matrix products by rocBLAS.  The library is opened for the first product.  It adds no bias and no
- * epilogue; a kernel of ours applies these.  rocBLAS computes D = op(A)·op(B) in column-major
- * order.  A row-major c = a·b is the column-major cᵀ = bᵀ·aᵀ, so A is b and B is a.
+/* Matrix products by rocBLAS.  The library is opened for the first product.  rocBLAS adds no bias
+ * and no epilogue; a kernel of ours applies these.  rocBLAS computes D = op(A)·op(B) in
+ * column-major order.  A row-major c = a·b is the column-major cᵀ = bᵀ·aᵀ, so A is b and B is a.
  *
  *   WEBER_AMDGPU_ROCBLAS   0: rocBLAS is not used */
 #include "backend/amdgpu/amdgpu.h"
@@ -17,10 +17,11 @@
 
 static wb__blas_functions rocblas;
 
-/* A product without its addresses, and the key of its entry.  It is initialised with zeros, since
- * keys are compared byte by byte. */
+/* A product without its addresses, which is the key of its entry.  It is initialised with zeros,
+ * since keys are compared byte by byte. */
 typedef struct {
-    int32_t m, n, k, batch, op[2], ld[3], type, compute;        /* of A, B and D */
+    int32_t m, n, k, batch, op[2], ld[3];       /* op: of A and B; ld: of A, B and D */
+    int32_t type, compute;              /* rocBLAS's */
     int64_t step[3];                    /* elements between the matrices of a batch */
 } rocblas_problem;
 
@@ -43,7 +44,7 @@ typedef struct {
  * versions run the product during such a query.  A product that needs more is refused. */
 enum { WORKSPACE = 32 << 20 };
 
-/* A rocBLAS of another version of ROCm brings its own HIP. */
+/* Whether the library can be used: a rocBLAS of another version of ROCm brings its own HIP. */
 static bool rocblas_suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__blas_functions *f = table;
@@ -106,14 +107,14 @@ static bool is_usable(wb__hip_device *d)
     return false;
 }
 
-/* Sums by atomic additions have another order at each run, so they are not allowed. */
+/* Creates a handle.  Sums by atomics are not allowed: their order differs from run to run. */
 static int rocblas_create(void **handle)
 {
     rocblas_handle made = NULL;
     int status = (int)rocblas.create_handle(&made);
     if (status) return status;
     status = (int)rocblas.set_atomics_mode(made, rocblas_atomics_not_allowed);
-    /* frees the handle's own memory now: in a recording it could not be freed */
+    /* frees the handle's own memory now, since that would fail in a recording */
     if (!status) status = (int)rocblas.set_workspace(made, NULL, 0);
     if (status) rocblas.destroy_handle(made);
     else *handle = made;
@@ -127,7 +128,7 @@ static const char *rocblas_status_name(int status)
 }
 static bool rocblas_is_memory(int status) { return status == rocblas_status_memory_error; }
 
-/* Calls the product with these addresses of A, B and D.  Returns a status. */
+/* Calls the product with these addresses of A, B and D.  Returns rocBLAS's status. */
 static int rocblas_multiply(const rocblas_problem *p, rocblas_handle handle, void *const at[3])
 {
     static const float one = 1, zero = 0;
@@ -220,8 +221,8 @@ static const char *rocblas_problem_of(wb__hip_device *d, const wb__step *step, r
     if (wb__step_is_special(step)) return "rocBLAS: sums or operands beside the product";
     if (step->n_views > 3 || step->epilogue) return "rocBLAS: bias or epilogue";
     if (!rocblas_type_of(t) || a->dtype != t || step->views[1].dtype != t) return "rocBLAS: dtype";
-    /* The matrix units of gfx90a replace subnormal numbers by 0.  Those of bf16 are as small as
-     * those of f32, those of f16 are not. */
+    /* the matrix units of gfx90a replace subnormal numbers by 0; those of bf16 are as small as
+     * those of f32, but not those of f16 */
     if (t == WB_F16 && wb__begins(d->arch, "gfx90a")) return "rocBLAS: f16 on gfx90a";
     const int64_t m = c->dims[last - 1], n = c->dims[last], k = a->dims[a->ndim - 1];
     if (!m || !n || !k) return "rocBLAS: nothing to multiply";
@@ -269,7 +270,7 @@ static int rocblas_prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_rout
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
-/* The workspace of the handle is the plan's, so that rocBLAS allocates nothing. */
+/* Enqueues the product.  Its workspace is that of the plan, so that rocBLAS allocates nothing. */
 static int rocblas_launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
                           const wb__gpu_addresses *addresses)
 {

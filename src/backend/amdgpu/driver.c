@@ -35,7 +35,7 @@ static const wb__gpu_function hip_graph_functions[] = {WB__HIP_GRAPH_FUNCTIONS(L
 static const wb__gpu_file hip_files[] = {{"libamdhip64.so.7", 7}, {"libamdhip64.so.6", 6},
                                          {"libamdhip64.so.5", 5}, {"libamdhip64.so", 0},
                                          {NULL, 0}};
-static void *hip_driver_library;        /* of HIP */
+static void *hip_driver_library;        /* handle of HIP's library */
 
 const wb__hip_layout *wb__hip_properties;
 #define FIVE(name, five, six) .name = five,
@@ -115,7 +115,7 @@ static wb__hip_compiler hip_compiler;
 static wb__comgr_functions comgr;
 static bool compiler_works;
 
-/* Up to ROCm 6 the runtime itself contains hiprtc. */
+/* Opens the compiler.  Up to ROCm 6 the runtime itself contains hiprtc. */
 static int open_compiler(void)
 {
     char reason[400];
@@ -151,7 +151,7 @@ const wb__hip_compiler *wb__hip_compiler_get(void)
     return works ? &hip_compiler : NULL;
 }
 
-/* The names of comgr end with the instruction set: amdgcn-amd-amdhsa--gfx90a. */
+/* Entries of comgr's list end with the instruction set: amdgcn-amd-amdhsa--gfx90a. */
 int wb__hip_check_arch(const wb__hip_device *d)
 {
     const size_t length = strcspn(d->arch, ":");

@@ -27,7 +27,7 @@ typedef struct _hiprtcProgram *hiprtcProgram;
     X(hipErrorPeerAccessAlreadyEnabled, 704) X(hipErrorContextIsDestroyed, 709)                    \
     X(hipErrorAssert, 710) X(hipErrorLaunchFailure, 719) X(HIPRTC_ERROR_OUT_OF_MEMORY, 1)
 
-#ifndef WB__HIP_NO_CONSTANTS /* set by the test that compares them with AMD's */
+#ifndef WB__HIP_NO_CONSTANTS /* defined by the test that compares them with AMD's */
 #define WB__HIP_CONSTANT(name, value) name = value,
 enum { WB__HIP_CONSTANTS(WB__HIP_CONSTANT) };
 #undef WB__HIP_CONSTANT
@@ -85,7 +85,7 @@ enum { WB__HIP_PROPERTIES_BYTES = 4096 };       /* more than either layout has *
       (hipFunction_t function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,    \
        unsigned bz, unsigned shared, hipStream_t stream, void **arguments, void **extra))
 
-/* The same for graphs, which a runtime may lack. */
+/* X(field, name, parameters) of the functions for graphs, which a runtime may lack. */
 #define WB__HIP_GRAPH_FUNCTIONS(X)                                                                 \
     X(StreamBeginCapture, StreamBeginCapture, (hipStream_t stream, HIPenum mode))                  \
     X(StreamEndCapture, StreamEndCapture, (hipStream_t stream, hipGraph_t *made))                  \
@@ -95,7 +95,7 @@ enum { WB__HIP_PROPERTIES_BYTES = 4096 };       /* more than either layout has *
     X(GraphExecDestroy, GraphExecDestroy, (hipGraphExec_t graph))                                  \
     X(GraphDestroy, GraphDestroy, (hipGraph_t graph))
 
-/* X(name, parameters) */
+/* X(name, parameters): each returns a code, 0 for success. */
 #define WB__HIPRTC_FUNCTIONS(X)                                                                    \
     X(Version, (int *major, int *minor))                                                           \
     X(CreateProgram,                                                                               \

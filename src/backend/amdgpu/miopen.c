@@ -1,6 +1,6 @@
 /* Convolutions by MIOpen.  The library is opened for the first convolution.  Its immediate mode is
- * used: MIOpen lists solutions, the fastest first, from its database or an estimate, and runs
- * nothing for it; the first solution that is allowed is compiled when the step is prepared.  MIOpen
+ * used: MIOpen lists solutions, the fastest first, from its database or an estimate, without
+ * running any; the first solution that is allowed is compiled when the step is prepared.  MIOpen
  * keeps compiled kernels on disk.  It adds no bias and no epilogue; a kernel of ours applies these.
  *
  *   WEBER_AMDGPU_MIOPEN   0: MIOpen is not used */
@@ -14,8 +14,8 @@
 
 static wb__miopen_functions mi;
 
-/* A convolution without its addresses, and the key of its entry.  It is initialised with zeros,
- * since keys are compared byte by byte.  variant: a wb__conv_kind.  type, layout: MIOpen's.
+/* A convolution without its addresses, which is the key of its entry.  It is initialised with
+ * zeros, since keys are compared byte by byte.  variant: a wb__conv_kind.  type, layout: MIOpen's.
  * accurate: neither FFT nor Winograd.  dims: of x, w and y, as N, C, H, W in any layout. */
 typedef struct {
     int32_t variant, type, layout, groups, deterministic, accurate;
@@ -27,7 +27,7 @@ typedef struct {
     miopen_problem problem;
     miopenTensorDescriptor_t tensor[3];         /* of x, w and y */
     miopenConvolutionDescriptor_t how;
-    wb__miopen_solution solution;               /* compiled */
+    wb__miopen_solution solution;               /* a solution that has been compiled */
 } miopen_entry;
 _Static_assert(offsetof(miopen_entry, problem) == sizeof(wb__gpu_entry),
                "the problem is behind the head");
@@ -67,7 +67,7 @@ _Static_assert(WB__COUNT(miopen_functions) <= WB__GPU_MAX_FUNCTIONS, "room for t
 _Static_assert(sizeof miopen_functions / sizeof *miopen_functions * sizeof(void *) == sizeof mi,
                "all of them");
 
-/* The name of a function of the entry's direction, at this offset of its table. */
+/* Returns the name of the function of the entry's direction at this offset of its table. */
 static const char *miopen_name_at(const miopen_entry *e, size_t offset)
 {
     const wb__gpu_function *f = miopen_functions;
@@ -75,7 +75,7 @@ static const char *miopen_name_at(const miopen_entry *e, size_t offset)
     return f->name;
 }
 
-/* A MIOpen of another version of ROCm brings its own HIP. */
+/* Whether the library can be used: a MIOpen of another version of ROCm brings its own HIP. */
 static bool miopen_suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__miopen_functions *f = table;
@@ -174,7 +174,7 @@ static bool is_allowed(const miopen_search *s, const wb__miopen_solution *soluti
 }
 
 /* Compiles the first allowed solution of n, which are sorted by time.  *status receives the status
- * of the last call that failed.  Returns whether there is one. */
+ * of the last call that failed.  Returns whether a solution was compiled. */
 static bool compile_first(miopen_search *s, const wb__miopen_solution *solutions, size_t n,
                           int *status)
 {
@@ -194,7 +194,7 @@ static bool compile_first(miopen_search *s, const wb__miopen_solution *solutions
     return false;
 }
 
-/* Sets the entry's solution.  Returns MIOpen's status.  0 and !found: there is none. */
+/* Sets the entry's solution.  Returns MIOpen's status.  0 and !found: no solution is allowed. */
 static int miopen_choose(miopen_search *s, bool *found)
 {
     size_t capacity = 0, n = 0;
@@ -243,7 +243,7 @@ bool wb__hip_miopen_works(void) { return wb__gpu_vendor_works(&miopen_library); 
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-/* The layout that x, w and y all have; -1: there is none. */
+/* Returns the layout that x, w and y all have; -1: their layouts differ. */
 static int layout_of(const wb__view views[3])
 {
     for (int last = 0; last < 2; last++) {
@@ -264,8 +264,8 @@ static const char *miopen_problem_of(wb__hip_device *d, const wb__step *step, mi
     memset(p, 0, sizeof *p);
     if (step->n_views > 3 || step->epilogue) return "MIOpen: bias or epilogue";
     if (t != WB_F32 && !wb__is_half(t)) return "MIOpen: not of f32, f16 or bf16";
-    /* The matrix units of gfx90a replace subnormal numbers by 0.  The subnormal numbers of bf16 are
-     * as small as those of f32; those of f16 begin at 6e-5, and losing them matters. */
+    /* the matrix units of gfx90a replace subnormal numbers by 0: those of bf16 are as small as
+     * those of f32, but those of f16 begin at 6e-5, and their loss matters */
     if (t == WB_F16 && wb__begins(d->arch, "gfx90a")) return "MIOpen: f16 on gfx90a";
     for (int i = 0; i < 3; i++) {
         const wb__view *v = &step->views[i];

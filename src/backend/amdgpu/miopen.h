@@ -45,9 +45,10 @@ typedef struct {
     X(SetConvolutionGroupCount, (miopenConvolutionDescriptor_t d, int groups))                     \
     X(SetConvolutionAttribute, (miopenConvolutionDescriptor_t d, HIPenum what, int value))
 
-/* The same for each direction, of which WB__MIOPEN_DIRECTIONS lists X(wb__conv_kind, name):
- * miopenConvolutionForwardImmediate.  a and b are the operands, c is the result: w, x and y
- * (Forward); dy, w and dx (BackwardData); dy, x and dw (BackwardWeights). */
+/* X(name, parameters) of functions with a variant for each direction, of which
+ * WB__MIOPEN_DIRECTIONS lists X(wb__conv_kind, name): miopenConvolutionForwardImmediate.  a and b
+ * are the operands, c is the result: w, x and y (Forward); dy, w and dx (BackwardData); dy, x and
+ * dw (BackwardWeights). */
 #define WB__MIOPEN_DIRECTIONS(X)                                                                   \
     X(WB__CONV_FORWARD, Forward) X(WB__CONV_GRAD_INPUT, BackwardData)                              \
     X(WB__CONV_GRAD_WEIGHT, BackwardWeights)

@@ -76,7 +76,7 @@ static void *cpu_allocate(const wb_device *d, size_t size)
     wb__mutex_unlock(&cpu_cache.lock);
     if (b) return b;
     b = wb__alloc_aligned(bytes);
-    if (!b) {                               /* freeing blocks of other sizes may help */
+    if (!b) {                               /* frees blocks of other sizes and tries again */
         cpu_empty_cache();
         wb_clear_error();
         b = wb__alloc_aligned(bytes);
@@ -122,7 +122,7 @@ static int cpu_copy(const wb_device *d, void *to, size_t to_at, const wb_device 
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* A copy is a fused kernel of two instructions: a load and a store. */
+/* Prepares a copy: a fused kernel of two instructions, a load and a store. */
 int wb__cpu_copy(const wb__step *step, wb__cpu_kernel **kernel)
 {
     const wb__view *from = &step->views[0];
@@ -199,8 +199,8 @@ static bool cpu_prefers_channels_last(const wb_device *d, const wb__step *conv)
 static int cpu_start(void) { return 0; }
 static void cpu_stop(void) {}
 
-/* Several devices are for tests: they share the processor and its memory, but count as different
- * devices. */
+/* Returns the number of devices.  Several devices are for tests: they share the processor and its
+ * memory, but count as different devices. */
 static int cpu_count(void)
 {
     static _Atomic int count;

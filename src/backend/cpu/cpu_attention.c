@@ -1,13 +1,13 @@
 /* Attention in f32, one head after the other, for blocks of queries: a thread has the scores and
- * weights of one block only, and what the causal mask hides is not computed.
+ * weights of one block only.  A query sees the keys that the causal mask does not hide from it.
  *
  * The gradients compute p again from the scores (the notation is that of ops/ops.h):
  *
  *     p = softmax(scale q·kᵀ)     dv = Σ pᵀ·do     ds = scale p (do·vᵀ - sum(do o))
  *     dq = ds·k                   dk = Σ dsᵀ·q     sums over the blocks of queries, last first
  *
- * They do not read lse, whose rounding would make p wrong by 2^-24 of it.  Where some queries of a
- * block do not see a key that others see, its weight is 0, and 0 times a NaN or infinity is NaN.
+ * The gradients do not read lse, whose rounding would make p wrong by 2^-24 of it.  A key that some
+ * queries of a block do not see has weight 0 for them, and 0 times a NaN or infinity is NaN.
  *
  * A head is computed by one thread, so the result does not depend on their number.  Rows of p are
  * computed by functions of tile programs, products by the kernel of gemm.c.
@@ -28,7 +28,7 @@ enum { ATTN_Q, ATTN_KEYS, ATTN_V, ATTN_O, ATTN_LSE, ATTN_DO, ATTN_DQ, ATTN_DK,
  * rows have not been measured. */
 enum { ATTN_BLOCK = 32, ATTN_LEAST = 32, LEAST_HEADS = 4, ATTN_MAX_DEPTH = 256, ATTN_LINE = 16 };
 
-/* What both kernels of this file have. */
+/* What the kernels of both kinds of attention begin with. */
 typedef struct common common;
 struct common {
     wb__cpu_kernel kernel;
@@ -36,8 +36,8 @@ struct common {
     const wb__gemm_kernel *gemm;
     wb__view views[9];
     int n_views, workers;
-    int64_t heads, depth, width;        /* heads of k in all samples; depth of q and k, width of v
-                                           and o */
+    int64_t heads, depth, width;        /* heads of k in all samples; depth: columns of q and k;
+                                           width: columns of v and o */
     int64_t scratch;                    /* floats of a worker */
     float scale;
     /* Computes one of the heads; at: the addresses of the first rows of the views. */
@@ -48,8 +48,8 @@ typedef struct {
     common c;
     int64_t queries, keys;
     bool causal, grad;
-    /* offsets, in floats, in the scratch of a worker: packed k and v, scores, the gradient of p,
-     * two numbers for each row of a block, the products do o, do divided by the sums of p */
+    /* Offsets, in floats, in the scratch of a worker: packed k and v, scores, the gradient of p,
+     * two numbers for each row of a block, the products do o, do divided by the sums of p. */
     int64_t packed_k, packed_v, p, dp, sum, product, shared;
 } attn_attention;
 
@@ -62,8 +62,10 @@ typedef struct {
 static int64_t attn_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 static int64_t attn_stride(const attn_head *h, int view) { return h->k->c.views[view].strides[2]; }
-static float *attn_row(const attn_head *h, int view,
-                       int64_t i) { return h->at[view] + i * attn_stride(h, view); }
+static float *attn_row(const attn_head *h, int view, int64_t i)
+{
+    return h->at[view] + i * attn_stride(h, view);
+}
 
 /* The block of queries [i0, i0 + rows), which reads the keys [0, seen). */
 typedef struct { int64_t i0, rows, seen; } attn_block;
@@ -75,13 +77,13 @@ static attn_block attn_block_at(const attn_attention *k, int64_t i0)
     return b;
 }
 
-/* How many keys query i of the block sees. */
+/* Returns the number of keys that query i of the block sees. */
 static int64_t seen_by(const attn_attention *k, const attn_block *b, int64_t i)
 {
     return k->causal ? b->seen - b->rows + i + 1 : b->seen;
 }
 
-/* Sets what the causal mask hides in a block's matrix. */
+/* Sets the elements of p, a block's matrix, to `value` where the causal mask hides the key. */
 static void attn_hide(const attn_attention *k, const attn_block *b, float *p, float value)
 {
     for (int64_t i = 0; k->causal && i < b->rows; i++)
@@ -110,29 +112,22 @@ static void to_keys(const attn_head *h, const attn_block *b, int x, int64_t dept
 {
     attn_multiply(h, (wb__gemm){.m = b->rows, .n = b->seen, .k = depth, .a = attn_row(h, x, b->i0),
                                 .as0 = attn_stride(h, x), .as1 = 1, .c = to, .cs0 = b->seen},
-                                packed);
+                  packed);
 }
 
-/* The block's rows of y = p·x, with the seen rows of x */
+/* Sets the block's rows of y to p·x, with the seen rows of x: those of keys that the block sees. */
 static void to_queries(const attn_head *h, const attn_block *b, const float *p, int x,
                        int64_t width, int y)
 {
     attn_multiply(h,
-                  (wb__gemm){.m = b->rows,
-                             .n = width,
-                             .k = b->seen,
-                             .a = p,
-                             .as0 = b->seen,
-                             .as1 = 1,
-                             .b = h->at[x],
-                             .bs0 = attn_stride(h, x),
-                             .c = attn_row(h, y, b->i0),
-                             .cs0 = attn_stride(h, y)},
+                  (wb__gemm){.m = b->rows, .n = width, .k = b->seen, .a = p, .as0 = b->seen,
+                             .as1 = 1, .b = h->at[x], .bs0 = attn_stride(h, x),
+                             .c = attn_row(h, y, b->i0), .cs0 = attn_stride(h, y)},
                   NULL);
 }
 
-/* The seen rows of y get pᵀ·x, with x [rows, width].  The last block, which is computed first,
- * overwrites them; the others add to them. */
+/* Adds pᵀ·x, with x [rows, width], to the seen rows of y.  The last block, which is computed first,
+ * overwrites them. */
 static void add_to_keys(const attn_head *h, const attn_block *b, const float *p, const float *x,
                         int64_t x_stride, int64_t width, int y)
 {
@@ -144,7 +139,7 @@ static void add_to_keys(const attn_head *h, const attn_block *b, const float *p,
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* x = x times `factor` */
+/* to = x times `factor` */
 static void attn_scale_by(const attn_attention *k, float *to, const float *x, float factor,
                           int64_t n)
 {
@@ -152,9 +147,9 @@ static void attn_scale_by(const attn_attention *k, float *to, const float *x, fl
 }
 
 /* Replaces the scores s, [rows, n], by exp(scale (s - max s)), and computes the maximum and the sum
- * of each row.  Row i has seen + i * more scores; the rest of the row is -Inf.  If the maximum is
- * infinite, scores that equal it count as 0 and all others as -Inf: the former have equal
- * weights. */
+ * of each row.  Row 0 has `seen` scores, and each further row `more` scores more; the rest of a row
+ * is -Inf.  If the maximum is infinite, scores that equal it count as 0 and all others as -Inf: the
+ * former have equal weights. */
 static void attn_exponentials(const wb__tile_table *table, float scale, float *s, int64_t rows,
                               int64_t n, int64_t seen, int64_t more, float *most, float *sum)
 {
@@ -277,24 +272,22 @@ static int attn_launch(const wb__cpu_kernel *kernel, void *const *buffers, void 
     return 0;
 }
 
-static void attn_destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
-
 /* ---- attention to a cache -------------------------------------------------------------------- */
 
 /* One query in each head of q attends to the keys and values of a cache, and to those of its own
  * position.  Operands are f32, f16 or bf16, sums f32.  Only the positions in use are read. */
 enum { K_NOW = 4, V_NOW, ATTN_POSITION, CACHED_VIEWS }; /* after O; the others are those above */
-enum { ATTN_ROWS = 64 }; /* of a product: longer sums would round more */
+enum { ATTN_ROWS = 64 }; /* rows of a product: longer sums would round more */
 
 typedef struct {
     common c;
-    int64_t group, length;              /* heads of q that share a head of k; positions */
+    int64_t group, length;          /* heads of q that share a head of k; positions of the cache */
     /* offsets, in floats, in the scratch of a worker: q, weights, maxima and sums, o, converted
      * rows */
     int64_t q, p, most, o, rows;
 } cache_attention;
 
-/* A head of k. */
+/* One head of k, with the addresses of its first rows. */
 typedef struct {
     const cache_attention *k;
     char *const *at;
@@ -342,8 +335,8 @@ static void attn_score(const cache_head *h, const float *rows, int64_t stride, i
     k->c.gemm->dots(&g, 0, g.m);
 }
 
-/* Adds the values `rows` times the columns, which are weights now, to o.  If `at` is 0, overwrites
- * o. */
+/* Adds the values `rows` times the columns, which are weights by now, to o.  If `at` is 0, o is
+ * overwritten. */
 static void attn_add_values(const cache_head *h, const float *rows, int64_t stride, int64_t n,
                             int64_t total, int64_t at)
 {
@@ -367,8 +360,8 @@ static void attn_each_piece(const cache_head *h, attn_product *f, int view, int6
     }
 }
 
-/* Computes o of the heads of q that share a head of k.  n: positions in use; now: 1 if the
- * position's own key and value count, else 0. */
+/* Computes o of the heads of q that share a head of k.  n: positions in use; now: 1 if the query's
+ * own key and value count, else 0. */
 static void run_cache_head(const common *c, char *const *at, float *scratch)
 {
     const cache_attention *k = (const cache_attention *)c;
@@ -397,8 +390,8 @@ static void run_cache_head(const common *c, char *const *at, float *scratch)
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-/* A head of k is the work of one thread, even where there are fewer of these than threads:
- * composed, attention reads all positions. */
+/* Whether the kernel suits attention to a cache.  A head of k is the work of one thread, even if
+ * heads are fewer than threads: attention in separate steps reads all positions. */
 static bool supports_cached(const wb__step *s)
 {
     const wb_dtype t = s->views[ATTN_Q].dtype;
@@ -429,7 +422,7 @@ bool wb__cpu_supports(const wb_device *d, const wb__step *s)
         if (!v->dims[3] || (!gemm->masked && v->dims[3] % gemm->lanes)) return false;
     }
     if (q[0] * q[1] < LEAST_HEADS || q[2] < ATTN_LEAST || k[2] < ATTN_LEAST) return false;
-    if (2 * q[0] * q[1] < wb__threads()) return false;          /* most threads would be idle */
+    if (2 * q[0] * q[1] < wb__threads()) return false;      /* else most threads would be idle */
     return !s->attention.causal || q[2] <= k[2];
 }
 
@@ -465,14 +458,14 @@ static void lay_out_cached(cache_attention *k)
     divide_scratch(&k->c, WB__COUNT(size), size, at);
 }
 
-/* A kernel of `bytes`, whose common part is set; NULL: out of memory. */
+/* Returns a kernel of `bytes` bytes, whose common part is set; NULL: out of memory. */
 static void *attn_new_kernel(const wb__step *s, size_t bytes)
 {
     common *k = wb__alloc_zero(1, bytes);
     if (!k) return NULL;
     const int64_t *keys = s->views[ATTN_KEYS].dims;
     k->kernel.launch = attn_launch;
-    k->kernel.destroy = attn_destroy;
+    k->kernel.destroy = wb__cpu_kernel_free;
     k->table = wb__tile_table_here();
     k->gemm = wb__isa_best()->gemm_f32;
     k->n_views = s->n_views;

@@ -21,13 +21,11 @@ static int cpu_collective_launch(const wb__cpu_kernel *kernel, void *const *buff
     return 0;
 }
 
-/* If two threads run the plan, the operation that was begun last is complete after the other. */
+/* Waits for the operation that was begun last: that of each thread which runs the plan. */
 static int cpu_collective_finish(const wb__cpu_kernel *kernel)
 {
     return wb__collective_end(((const collective_kernel *)kernel)->begun);
 }
-
-static void cpu_collective_destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
 int wb__cpu_collective(const wb__step *s, wb__cpu_kernel **kernel)
 {
@@ -39,7 +37,7 @@ int wb__cpu_collective(const wb__step *s, wb__cpu_kernel **kernel)
     k->operation = wb__collective_of(s, &from, &to);
     k->head.launch = cpu_collective_launch;
     k->head.finish = cpu_collective_finish;
-    k->head.destroy = cpu_collective_destroy;
+    k->head.destroy = wb__cpu_kernel_free;
     k->head.base.unfinished = true;
     k->head.base.impl = s->communicator->name;
     *kernel = &k->head;

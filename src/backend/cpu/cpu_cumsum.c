@@ -10,8 +10,8 @@
 #include "base/numbers/dialect.h"
 
 typedef struct {
-    int64_t n, x_step, y_step;          /* along the summed dimension */
-    int64_t width, x_next, y_next;      /* rows side by side */
+    int64_t n, x_step, y_step;          /* elements of a row, and the strides along it */
+    int64_t width, x_next, y_next;  /* rows side by side, and the strides from one to the next */
 } block;
 
 typedef struct {
@@ -93,7 +93,7 @@ static void cpu_cumsum_run_task(void *ctx, int64_t task)
         y_at += at * k->y.strides[i];
     }
     char *y = r->y + y_at * size;
-    if (k->exclusive) {                 /* a row begins with 0; its sums are shifted by one */
+    if (k->exclusive) {             /* a row begins with 0, and its sums are shifted by one place */
         for (int64_t j = 0; j < b.width; j++) memset(y + j * b.y_next * size, 0, (size_t)size);
         y += b.y_step * size;
         b.n--;
@@ -112,8 +112,6 @@ static int cpu_cumsum_launch(const wb__cpu_kernel *kernel, void *const *buffers,
     else for (int64_t i = 0; i < k->tasks; i++) cpu_cumsum_run_task(&r, i);
     return 0;
 }
-
-static void cpu_cumsum_destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
 /* Chooses the dimension along which the rows of a block are neighbours, and swaps it with the last
  * dimension.  The best dimension has stride 1 in x and y; the second best has a size above 1. */
@@ -158,7 +156,7 @@ int wb__cpu_cumsum(const wb__step *s, wb__cpu_kernel **kernel)
     k->sum = sums[k->y.dtype];
     k->exclusive = s->variant != 0;
     k->head.launch = cpu_cumsum_launch;
-    k->head.destroy = cpu_cumsum_destroy;
+    k->head.destroy = wb__cpu_kernel_free;
     k->head.base.impl = "running sums";
     *kernel = &k->head;
     return 0;

@@ -30,13 +30,11 @@ static int cpu_host_launch(const wb__cpu_kernel *kernel, void *const *buffers, v
     const int code = wb__failures() != failures ? wb_error_code() : 0;
     if (!code)
         return wb__fail(WB_ERROR_ARGUMENT, "host_operation: the function returned %d", status);
-    /* As the status of a step these have meanings of their own: the step is declined
+    /* As the status of a step these codes have meanings of their own: the step is declined
      * (wb__backend.launch), and the guard of the run is not finite (wb__guard_check). */
     const bool meant = code == WB_ERROR_UNSUPPORTED || code == WB_ERROR_NUMBER;
     return meant ? wb__fail(WB_ERROR_ARGUMENT, "%s", wb_error()) : code;
 }
-
-static void cpu_host_destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
 int wb__cpu_host(const wb__step *s, wb__cpu_kernel **kernel)
 {
@@ -47,7 +45,7 @@ int wb__cpu_host(const wb__step *s, wb__cpu_kernel **kernel)
     k->n = s->n_views - 1;
     for (int i = 0; i <= k->n; i++) k->views[i] = s->views[i];
     k->head.launch = cpu_host_launch;
-    k->head.destroy = cpu_host_destroy;
+    k->head.destroy = wb__cpu_kernel_free;
     k->head.base.impl = "the program's function";
     *kernel = &k->head;
     return 0;

@@ -5,12 +5,10 @@
 
 #include <string.h>
 
-static size_t cpu_library_up(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
-
 typedef struct {
     wb__cpu_kernel head;
     wb__cpu_op *op;
-    int n_views, n_loops, form;         /* form: as in the step */
+    int n_views, n_loops, form;         /* loops: over `loop`; form: as in wb__step */
     wb__view views[4];
     /* copy[i]: the kernel that copies operand i of a convolution to or from NHWC; NULL: no copy.
      * The NHWC copy is at offset operand_at[i] in the workspace.  The operand `written` is copied
@@ -180,7 +178,7 @@ static int cpu_library_add_copy(library_kernel *k, int i)
     const int e = wb__cpu_copy(&copy, &k->copy[i]);
     if (e) return e;
     k->operand_at[i] = k->copies_at;
-    k->copies_at += cpu_library_up((size_t)(v->dims[0] * c * h * w) * wb__dtype_size(v->dtype));
+    k->copies_at += wb__aligned((size_t)(v->dims[0] * c * h * w) * wb__dtype_size(v->dtype));
     return 0;
 }
 
@@ -200,7 +198,7 @@ static int cpu_library_conv(const wb__step *s, library_kernel *k)
     memcpy(d.pad, s->conv.pad, sizeof d.pad);
     int e = wb__cpu_conv(&d, &k->op);
     k->written = d.kind == WB__CONV_FORWARD ? 2 : d.kind == WB__CONV_GRAD_INPUT ? 0 : 1;
-    k->copies_at = e ? 0 : cpu_library_up(k->op->workspace);
+    k->copies_at = e ? 0 : wb__aligned(k->op->workspace);
     for (int i = 0; !e && i < 3; i += 2)
         if (!(cpu_library_layouts(&s->views[i]) & 2)) e = cpu_library_add_copy(k, i);
     return e;
@@ -224,7 +222,7 @@ static int cpu_library_pool(const wb__step *s, library_kernel *k)
     return wb__cpu_pool(&d, &k->op);
 }
 
-/* Lets the kernel read the prepared form of view 1, which its operation has. */
+/* Lets the kernel read the prepared form of view 1, if its operation has such a form. */
 static void cpu_library_enable_form(library_kernel *k, const wb__step *s)
 {
     const int64_t about[] = {(int64_t)k->op->form_key, k->views[1].offset, k->views[1].dtype};

@@ -12,12 +12,12 @@
 #endif
 
 enum {
-    CPU_INT8_X, CPU_INT8_WEIGHT, CPU_INT8_SCALE, CPU_INT8_Y, CPU_INT8_BIAS, /* the views */
+    CPU_INT8_X, CPU_INT8_WEIGHT, CPU_INT8_SCALE, CPU_INT8_Y, CPU_INT8_BIAS, /* step views */
     CPU_INT8_SERIAL = 256 * 1024,       /* with fewer multiplications one thread is faster */
     CPU_INT8_GRAIN = 16 * 1024,         /* elements that one thread quantises */
-    CPU_INT8_PER_THREAD = 3,            /* parts for each thread */
-    LEAST_COLUMNS = 32,                 /* of a part, if there are several */
-    ROWS_OF_PART = 48                   /* more rows are divided too */
+    CPU_INT8_PER_THREAD = 3,            /* parts of the product for each thread */
+    LEAST_COLUMNS = 32,                 /* least columns of a part, if a product has several */
+    ROWS_OF_PART = 48                   /* more rows than this are divided too */
 };
 
 typedef struct {
@@ -25,8 +25,8 @@ typedef struct {
     const wb__int8_kernel *kernel;
     wb__view views[5];
     int n_views;
-    int64_t m, n, k, q_step;
-    int64_t rows, columns, row_parts, parts;
+    int64_t m, n, k, q_step;                  /* of the product; q_step: bytes of a quantised row */
+    int64_t rows, columns, row_parts, parts;  /* rows and columns of a part; parts in all */
     wb__act act;
 } int8_kernel;
 
@@ -52,8 +52,6 @@ static void cpu_int8_run_part(void *ctx, int64_t part)
     k->kernel->product(&r->p, i, WB__MIN(i + k->rows, k->m), j, WB__MIN(j + k->columns, k->n));
 }
 
-static size_t cpu_int8_up(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
-
 static int cpu_int8_launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
                            const wb__number *numbers)
 {
@@ -61,7 +59,7 @@ static int cpu_int8_launch(const wb__cpu_kernel *kernel, void *const *buffers, v
     const int8_kernel *k = (const int8_kernel *)kernel;
     const wb__view *v = k->views;
     if (!k->parts) return 0;
-    char *q = (char *)workspace + cpu_int8_up((size_t)k->m * sizeof(wb__int8_row));
+    char *q = (char *)workspace + wb__aligned((size_t)k->m * sizeof(wb__int8_row));
     int8_run r = {.k = k, .x = wb__cpu_at(&v[CPU_INT8_X], buffers), .row = workspace};
     r.p = (wb__int8_product){
         .m = k->m, .n = k->n, .k = k->k, .w = wb__cpu_at(&v[CPU_INT8_WEIGHT], buffers),
@@ -79,12 +77,10 @@ static int cpu_int8_launch(const wb__cpu_kernel *kernel, void *const *buffers, v
     return 0;
 }
 
-static void cpu_int8_destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
-
 /* ---- the kernels of this processor ----------------------------------------------------------- */
 
 #if defined(WB_HAVE_VNNI_AVX2) || defined(WB_HAVE_VNNI_AVX512)
-/* A bit of cpuid's leaf 7: `subleaf`, register 0 (EAX) or 2 (ECX). */
+/* Whether a bit of cpuid's leaf 7 is set: of `subleaf`, in register 0 (EAX) or 2 (ECX). */
 static bool has_bit(unsigned subleaf, int reg, int bit)
 {
     unsigned r[4];
@@ -125,8 +121,8 @@ bool wb__cpu_supports_int8(const wb__step *s)
            x->ndim == 2 && w->ndim == 2 && x->dims[1] <= WB__INT8_MOST;
 }
 
-/* Divides the product among the threads.  One row has parts of columns alone: all threads read
- * different weights. */
+/* Divides the product among the threads.  A single row is divided into columns alone, so that all
+ * threads read different weights. */
 static void cpu_int8_divide(int8_kernel *k)
 {
     const double work = (double)k->m * (double)k->n * (double)k->k;
@@ -164,9 +160,9 @@ int wb__cpu_linear_int8(const wb__step *s, wb__cpu_kernel **kernel)
     k->act = wb__act_of(s->epilogue, WB_F32);
     cpu_int8_divide(k);
     k->head.launch = cpu_int8_launch;
-    k->head.destroy = cpu_int8_destroy;
+    k->head.destroy = wb__cpu_kernel_free;
     k->head.base.impl = k->kernel->name;
-    k->head.base.workspace = cpu_int8_up((size_t)k->m * sizeof(wb__int8_row)) +
+    k->head.base.workspace = wb__aligned((size_t)k->m * sizeof(wb__int8_row)) +
                              (size_t)(k->m * k->q_step);
     *kernel = &k->head;
     return 0;

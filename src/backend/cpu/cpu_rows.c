@@ -11,23 +11,23 @@
 
 typedef struct {
     wb__cpu_kernel head;
-    wb__view x, index, y;               /* scatter_add: x is the rows to add */
+    wb__view x, index, y;               /* scatter_add: x is the rows to be added */
     /* n: number of rows that can be indexed, of x (gather) or of y (scatter_add); count: number of
      * indices; inner: elements per row; from_step: stride of the rows of x */
     int64_t n, count, inner, from_step;
-    int64_t parts;
+    int64_t parts;                      /* tasks that divide the rows */
     int variant;
 } rows_kernel;
 
 typedef struct {
     const rows_kernel *k;
     const char *x, *index;
-    char *y, *sums, *begun;             /* begun[i]: whether row i of y has a value; not for sums */
+    char *y, *sums, *begun;         /* begun[i]: whether row i of y has a value (NULL for sums) */
 } rows_run;
 
 enum { CPU_ROWS_GRAIN = 16 * 1024, CPU_ROWS_MAX_PARTS = 64 };
 
-/* The value of index i; -1: out of range. */
+/* Returns the value of index i; -1: out of range. */
 static inline int64_t cpu_rows_index_at(const rows_run *r, int64_t i)
 {
     int64_t at;
@@ -60,7 +60,7 @@ static void cpu_rows_take_part(void *ctx, int64_t part)
         break;                                                                                     \
     }
 
-/* One row of a combination that is no sum: the first row is copied. */
+/* Combines one row by an operation that is no sum: the first row is copied. */
 #define CPU_ROWS_EACH(value)                                                                       \
     for (int64_t j = 0; j < k->inner; j++) {                                                       \
         const kind v = (kind)WIDEN(from[j]), s = to[j];                                            \
@@ -183,8 +183,6 @@ static int cpu_rows_launch_add(const wb__cpu_kernel *k, void *const *buffers, vo
     return cpu_rows_launch(k, buffers, workspace, true);
 }
 
-static void cpu_rows_destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
-
 static int64_t cpu_rows_size_of(const wb__view *v, int from)
 {
     int64_t n = 1;
@@ -210,7 +208,7 @@ int wb__cpu_rows(const wb__step *s, wb__cpu_kernel **kernel)
     if (adds) k->parts = WB__MIN(k->parts, wb__threads());
     if (!k->inner) k->parts = 0;
     k->head.launch = adds ? cpu_rows_launch_add : cpu_rows_launch_take;
-    k->head.destroy = cpu_rows_destroy;
+    k->head.destroy = wb__cpu_kernel_free;
     k->variant = s->variant;
     const bool sets = adds && k->variant == WB__ROWS_SET, combines = adds && !sets;
     k->head.base.impl = sets ? "rows set" : adds ? "rows added" : "rows taken";

@@ -12,7 +12,7 @@ typedef struct { uint64_t key; int64_t place; } cpu_sort_item;
 typedef struct {
     wb__cpu_kernel head;
     wb__view x, y;
-    int64_t n, rows, parts;
+    int64_t n, rows, parts;             /* elements of a row, rows, tasks */
     bool descending;
 } sort_kernel;
 
@@ -67,8 +67,8 @@ static void cpu_sort_insert(cpu_sort_item *a, int64_t n)
     }
 }
 
-/* Sorts n items by their lowest `bytes` bytes.  b: room for n items.  Returns a or b, which has the
- * result. */
+/* Sorts n items by their lowest `bytes` bytes.  b has room for n items.  Returns the array that has
+ * the result: a or b. */
 static cpu_sort_item *cpu_sort_ordered(cpu_sort_item *a, cpu_sort_item *b, int64_t n, int bytes)
 {
     if (n <= CPU_SORT_SHORT) {
@@ -132,8 +132,6 @@ static int cpu_sort_launch(const wb__cpu_kernel *kernel, void *const *buffers, v
     return 0;
 }
 
-static void cpu_sort_destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
-
 int wb__cpu_sort(const wb__step *s, wb__cpu_kernel **kernel)
 {
     sort_kernel *k = wb__alloc_zero(1, sizeof *k);
@@ -149,7 +147,7 @@ int wb__cpu_sort(const wb__step *s, wb__cpu_kernel **kernel)
     k->parts = WB__MIN(k->parts, wb__threads());
     k->head.base.workspace = (size_t)(2 * k->n * k->parts) * sizeof(cpu_sort_item);
     k->head.launch = cpu_sort_launch;
-    k->head.destroy = cpu_sort_destroy;
+    k->head.destroy = wb__cpu_kernel_free;
     k->head.base.impl = "sorted rows";
     *kernel = &k->head;
     return 0;

@@ -24,9 +24,9 @@ typedef struct {
     void *c;
     const void *bias;                   /* or NULL */
     int64_t as0, as1, bs0, bs1, cs0, cs1;
-    wb_dtype a_type, b_type, c_type, bias_type;
+    wb_dtype a_type, b_type, c_type, bias_type;  /* stored dtypes */
     bool bias_rows, add_to_c, round;
-    bool streams;                       /* dots: B is too large for a cache */
+    bool streams;                       /* for `dots`: B is too large for a cache */
     wb__act act;
 } wb__gemm;
 
@@ -66,7 +66,7 @@ typedef struct {
 
 enum {
     WB__GEMM_KC = 320,  /* kc of the kernels of f32 and f64 */
-    WB__GEMM_NC = 1008  /* nc of these: a multiple of the nr of each */
+    WB__GEMM_NC = 1008  /* nc of the same kernels: a multiple of the nr of each */
 };
 
 /* Pools one image [h, w, c] if d->nhwc, else one plane [h, w].  `in` and `out` are the buffers that
@@ -89,12 +89,12 @@ typedef struct {
  * from channel k on. */
 typedef void wb__line_kernel(const wb__line *l, const void *x, const void *w, const void *bias,
                              void *y);
-/* Adds the gradient of the weights to sums [kh*kw, k, lanes], whose sum over the lanes it is. */
+/* Adds to sums [kh*kw, k, lanes]: their sums over the lanes are the gradient of the weights. */
 typedef void wb__line_weights_kernel(const wb__line *l, const void *x, const void *dy, void *sums);
 
 /* `count` strips of `width` elements, `stride` elements from one to the next, between zeros of a
- * vector's length.  Strip i begins at element i*apart - left of a row of n elements, which the
- * kernel computes: each is the sum of the elements of strips at its place. */
+ * vector's length.  Strip i covers the elements i*apart - left and following of a row of n
+ * elements; the kernel sets each element of the row to the sum over the strips that cover it. */
 typedef struct {
     int64_t count, width, stride, apart, left, n;
 } wb__strips;
@@ -122,7 +122,7 @@ typedef struct {
     const wb__gemm_kernel *gemm_f32, *gemm_f64;
     wb__pool_kernel *pool_f32, *pool_f64;
     wb__gather_kernel *gather_f32, *gather_f64;
-    wb__line_kernel *line;              /* f32 only, as the following ones */
+    wb__line_kernel *line;              /* f32 only, as all fields below */
     wb__line_weights_kernel *line_weights;
     wb__strips_kernel *strips;
     const wb__winograd_kernel *winograd;
@@ -130,7 +130,7 @@ typedef struct {
 
 extern const wb__isa wb__isa_portable, wb__isa_avx2, wb__isa_avx512;
 const wb__isa *wb__isa_best(void);      /* the functions for the level of wb__isa_here() */
-/* The product of bf16 operands by instructions of the processor for it; NULL: it has none, or
+/* The product of bf16 operands by the processor's instructions for them; NULL: it has none, or
  * WEBER_ISA is less than avx512. */
 const wb__gemm_kernel *wb__isa_gemm_bf16(void);
 extern const wb__gemm_kernel wb__gemm_bf16_avx512;

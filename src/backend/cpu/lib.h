@@ -30,8 +30,8 @@ typedef struct {
     int64_t a_s[2], b_s[2], c_s[2];
     bool has_bias, round;
     bool packed;            /* B is in its packed form; the batch has one product */
-    bool kept;              /* B may have a prepared form (wb__cpu_op): where the product is faster
-                               with one, it has form_bytes */
+    bool kept;              /* B may have a prepared form (wb__cpu_op): the product has form_bytes
+                               if it is faster so */
     wb__op act;
 } wb__matmul_desc;
 
@@ -79,7 +79,7 @@ struct wb__cpu_op {
     size_t workspace;                       /* in bytes, may be 0; the caller aligns it to 64 */
     const char *impl, *reason;
     /* The prepared form of the second buffer, b or w: its values in the order in which the kernel
-     * reads them.  form_bytes is its size; 0: the operation has none.  make_form writes it;
+     * reads them.  form_bytes is its size; 0: the operation has none.  make_form writes the form;
      * run_form reads it in place of the second buffer, while `run` makes it in the workspace.  Both
      * compute the same bits.  Operations with the same form_key make the same form of the same
      * values. */
@@ -88,7 +88,9 @@ struct wb__cpu_op {
     int (*make_form)(const wb__cpu_op *op, const void *from, void *form);
     void (*run_form)(const wb__cpu_op *op, void *const *buffers, const void *form, void *workspace);
 };
-/* Returns a form_key: the hash of the kind of form and of the `bytes` of data, which are all other
+/* The `destroy` of operations that are one block of memory. */
+static inline void wb__cpu_op_free(wb__cpu_op *op) { wb__free(op); }
+/* Returns a form_key: a hash of the kind of form and of `bytes` bytes of data, which hold all other
  * facts that decide the values of the form. */
 enum { WB__CPU_FORM_STEP, WB__CPU_FORM_PACKED, WB__CPU_FORM_WINOGRAD, WB__CPU_FORM_DNNL };
 static inline uint64_t wb__cpu_form_key(int kind, size_t bytes, const void *data)
@@ -98,7 +100,7 @@ static inline uint64_t wb__cpu_form_key(int kind, size_t bytes, const void *data
 
 /* Prepare an operation.  Return 0, or an error code with the error set.  *d is copied. */
 int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op);     /* buffers: a, b, c, bias */
-/* Buffers: b of this product, its packed form. */
+/* Prepares the packing of b.  Buffers: b of the product, its packed form. */
 int wb__cpu_matmul_pack(const wb__matmul_desc *d, wb__cpu_op **op);
 /* The bytes of the packed form of B, if the product is faster with it than with B; else 0. */
 int64_t wb__cpu_matmul_packed(const wb__matmul_desc *d);

@@ -53,7 +53,7 @@ static void cuda_give_up(wb__cu_device *d)
     d->context = NULL;
 }
 
-/* With the largest release threshold the pool keeps freed memory until `trim` in cuda.c. */
+/* Makes the pool.  The largest release threshold keeps freed memory until cuda_trim. */
 static int cuda_make_pool(wb__cu_device *d)
 {
     const wb__cu_pool_props props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -70,9 +70,9 @@ static void cuda_drop_pool(wb__cu_device *d)
     d->pool = NULL;
 }
 
-/* Without this a launch has at most 48 KiB.  Kernels of one text share the function, so each may
- * have the most that a group can have.  The last attribute divides the processor's memory so that
- * it holds as many groups as possible. */
+/* Lets launches of f use more than 48 KiB of local memory.  Kernels of one text share the function,
+ * so each may have the most that a group can have.  The last attribute divides the processor's
+ * memory so that it holds as many groups as possible. */
 static int allow_local(const wb__gpu_device *d, CUfunction f)
 {
     int own = 0, code = CALL(FuncGetAttribute, &own, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, f);
@@ -84,7 +84,7 @@ static int allow_local(const wb__gpu_device *d, CUfunction f)
                        CU_SHAREDMEM_CARVEOUT_MAX_SHARED);
 }
 
-/* The blocks of a pool need a permission of their own. */
+/* Enables access to the memory of `source`; blocks of a pool need a permission of their own. */
 static int cuda_enable_peer(const wb__cu_device *d, const wb__cu_device *source)
 {
     const wb__cu_access access = {{CU_MEM_LOCATION_TYPE_DEVICE, d->id},

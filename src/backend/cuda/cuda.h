@@ -34,7 +34,7 @@
 
 typedef struct {
     wb__gpu_device gpu;
-    CUdevice id;
+    CUdevice id;                /* the driver's number of the device */
     int arch;                   /* compute capability, 10 * major + minor, such as 90 */
     CUcontext context;          /* the device's primary context */
     CUstream stream[WB__GPU_QUEUES];
@@ -66,8 +66,7 @@ extern int wb__cu_driver_version;                           /* 1000 * major + 10
 extern bool wb__cu_has_graphs, wb__cu_has_pools;
 
 int wb__cu_load(void);
-int wb__cu_init(void);          /* starts the driver; returns 0, or an error whose message names the
-                                   cure */
+int wb__cu_init(void);  /* starts the driver; returns 0, or an error whose message names the cure */
 const char *wb__cu_error_name(int code);
 int wb__cu_error_kind(int code);
 void wb__cu_error_text(wb__gpu_device *d, int code, char *text, size_t capacity);

@@ -13,7 +13,7 @@
 
 static wb__dnn_functions cudnn;
 
-/* The cached execution plan for a problem, or those of which timing will choose one. */
+/* The cached execution plan for a problem, or the plans of which timing will choose one. */
 typedef struct {
     wb__gpu_entry base;
     wb__dnn_problem problem;
@@ -22,7 +22,7 @@ typedef struct {
 _Static_assert(offsetof(cudnn_entry, problem) == sizeof(wb__gpu_entry),
                "the problem is behind the head");
 
-enum { MAX_POINTERS = 9 + 3 + 2 };   /* views, scalars passed by value, tensors in the workspace */
+enum { MAX_POINTERS = 9 + 3 + 2 };   /* views, scalars by value, tensors in the workspace */
 typedef struct {
     wb__gpu_routine base;
     cudnn_entry *entry;
@@ -31,12 +31,13 @@ typedef struct {
     /* n: number of elements of `ids` and `pointers`.  The first n_views are for views, the last
      * n_extras for tensors in the workspace. */
     int n, n_views, n_extras;
-    struct { int buffer; size_t at; } operands[9];
+    struct { int buffer; size_t at; } operands[9];  /* plan's buffer index of each view; byte
+                                                       offset */
     size_t extras[2];                   /* offsets in the workspace of its tensors, in bytes */
-    int64_t ids[MAX_POINTERS];
+    int64_t ids[MAX_POINTERS];          /* unique ids of the tensors */
     void *pointers[MAX_POINTERS];       /* the pointers of cuDNN's variant pack */
     void *workspace;
-    float numbers[3];
+    float numbers[3];                   /* values of the scalars */
 } cudnn_routine;
 
 /* Whether the library is cuDNN 9, has all functions, and was built for the same major version of
@@ -69,8 +70,7 @@ static const char *cudnn_status_name(int status)
 {
     return cudnn.GetErrorString((wb__dnn_enum)status);
 }
-static void cudnn_last_words(char *text, size_t capacity) { cudnn.GetLastErrorString(text,
-                                                                                     capacity); }
+static void cudnn_last_words(char *text, size_t n) { cudnn.GetLastErrorString(text, n); }
 
 static bool cudnn_is_memory(int status)
 {
@@ -87,8 +87,8 @@ static wb__gpu_candidates candidates_of(const wb__gpu_vendor *l, const cudnn_ent
     return c;
 }
 
-/* Creates the plan of a problem.  If its engine is chosen by timing, creates the plan that was
- * chosen in an earlier process, or those of some engines. */
+/* Creates the execution plan of a problem.  If its engine is chosen by timing, creates the plan
+ * that was chosen in an earlier process, or plans of some engines. */
 static int cudnn_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *base)
 {
     const wb__dnn_target target = {.f = &cudnn, .handle = handle, .memory = d->total};
@@ -140,7 +140,7 @@ static void drop_pack(cudnn_routine *r)
     r->pack = NULL;
 }
 
-/* Creates cuDNN's variant pack of the pointers of r, for a plan. */
+/* Creates cuDNN's variant pack of the pointers of r, for an execution plan. */
 static int set_pack(cudnn_routine *r, const wb__dnn_plan *plan, const char **call)
 {
     int status = 0;
@@ -171,8 +171,8 @@ static int set_stream(wb__cu_device *d, const cudnn_routine *r, CUstream stream)
     return status;
 }
 
-/* Enqueues a plan on the handle's stream; moved: the pointers of r have changed.  Returns a status,
- * and sets *call to the function that failed. */
+/* Enqueues an execution plan on the handle's stream; moved: the pointers of r have changed.
+ * Returns cuDNN's status, and sets *call to the function that failed. */
 static int cudnn_execute(cudnn_routine *r, const wb__dnn_plan *plan, bool moved, const char **call)
 {
     const int status = moved ? set_pack(r, plan, call) : 0;
@@ -228,7 +228,8 @@ static size_t cudnn_bytes_of(const wb__dnn_view *v)
     return (size_t)(last + 1) * cudnn_size_of(v);
 }
 
-/* Attention is not: cuDNN compiles each plan for about a second, and has few engines. */
+/* Whether timing repays for a problem.  It does not for attention: cuDNN compiles each plan for
+ * about a second, and has few engines. */
 static bool cudnn_is_worth_timing(const wb__gpu_device *d, const wb__dnn_problem *p)
 {
     const bool rounded = !(p->forbidden >> CUDNN_NUMERICAL_NOTE_TENSOR_CORE & 1);
@@ -243,7 +244,7 @@ static bool cudnn_is_worth_timing(const wb__gpu_device *d, const wb__dnn_problem
 typedef struct {
     wb__gpu_device *d;
     cudnn_routine *r;
-    int packed;                         /* the plan of the routine's pack; -1: none */
+    int packed;             /* index of the plan for which the routine's pack was made; -1: none */
     wb__gpu_candidates c;
 } cudnn_trial;
 
@@ -279,8 +280,9 @@ static void cudnn_choose(wb__gpu_device *d, cudnn_routine *r)
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-/* cuDNN supports masks with minus infinity since 9.10.  Before 9.16 its gradients of attention were
- * wrong if the number of keys was not a multiple of 128. */
+/* Returns why this cuDNN is too old for the problem, or NULL.  cuDNN supports masks with minus
+ * infinity since 9.10.  Before 9.16 its gradients of attention were wrong if the number of keys was
+ * not a multiple of 128. */
 static const char *too_old(const wb__dnn_problem *p)
 {
     const size_t version = cudnn.GetVersion();

@@ -31,10 +31,11 @@ typedef struct {
     int64_t dims[4], strides[4];
     int32_t type, align;                /* cuDNN's data type; alignment in bytes, at most 16 */
 } wb__dnn_view;
-/* A step without its addresses.  It is the key under which plans are cached.  It is initialised
+/* A step without its addresses, which is the key under which plans are cached.  It is initialised
  * with zeros, since keys are compared byte by byte. */
 typedef struct {
-    int32_t kind, variant, epilogue, n_views, causal, forbidden;
+    int32_t kind, variant, epilogue, n_views, causal, forbidden;  /* forbidden: bit set of numerical
+                                                                     notes */
     int32_t by_timing, unused;              /* by_timing: 1: the engine is chosen by timing */
     double scale;
     wb__conv_attr conv;
@@ -68,14 +69,14 @@ typedef struct {
     wb__dnn_desc descriptors[WB__DNN_MAX_DESCRIPTORS], ops[WB__DNN_MAX_OPS];
     int64_t last_id;  /* id of the virtual tensor that was created last */
     int status;
-    const char *call;
+    const char *call;                   /* name of the function that failed */
 } wb__dnn_graph;
 
-/* A plan of an engine configuration.  The fingerprint identifies it in each process: it is
- * a hash of the engine's index and the choices for its knobs; 0 if only one plan was asked for. */
+/* An execution plan of an engine configuration.  The fingerprint identifies it in each process: it
+ * is a hash of the engine's index and the choices for its knobs; 0 if there is only one plan. */
 typedef struct {
     wb__dnn_desc plan;
-    size_t workspace;
+    size_t workspace;                   /* bytes of its workspace */
     int64_t engine;                     /* cuDNN's index of the engine */
     uint64_t fingerprint;
 } wb__dnn_plan;
@@ -84,7 +85,7 @@ typedef struct {
  * they own together. */
 enum { WB__DNN_PLANS = 5 };
 typedef struct {
-    int n, n_descriptors;
+    int n, n_descriptors;               /* number of plans, and of descriptors */
     wb__dnn_plan list[WB__DNN_PLANS];
     wb__dnn_desc *descriptors;
 } wb__dnn_plans;
@@ -128,9 +129,9 @@ void wb__dnn_conv(wb__dnn_graph *g, const wb__dnn_problem *p);
 void wb__dnn_attention(wb__dnn_graph *g, const wb__dnn_problem *p);
 /* Creates plans for a problem, of the first engine configurations, in the order of cuDNN's
  * heuristics, that need at most wb__dnn_max_workspace and have no numerical note of the bit set
- * p->forbidden: at most `most`, or the one with the fingerprint `kept` (0: none), if it is among
- * them.  Returns 0, WB_ERROR_MEMORY, or WB_ERROR_UNSUPPORTED if there is none or a call failed and
- * set g->status.  WB_ERROR_UNSUPPORTED comes without an error message. */
+ * p->forbidden: at most `most` plans, or only the plan with the fingerprint `kept` (0: none), if it
+ * is among them.  Returns 0, WB_ERROR_MEMORY, or WB_ERROR_UNSUPPORTED, without a message, if there
+ * is no such plan or a call failed and set g->status. */
 int wb__dnn_plans_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dnn_problem *p,
                      int most, uint64_t kept, wb__dnn_plans *plans);
 

@@ -61,8 +61,8 @@ static wb__dnn_view transposed_view(const wb__dnn_view *v)
     return t;
 }
 
-/* Shapes of tensors: `scores` is [N, H, T, S] and `row` is [N, H, T, 1].  N is the size of the
- * batch, and H, T and S are the numbers of heads, queries and keys. */
+/* The shapes of two kinds of tensors: scores, [N, H, T, S], and rows of sums, [N, H, T, 1].  N is
+ * the size of the batch, and H, T and S are the numbers of heads, queries and keys. */
 typedef struct { int64_t scores[4], row[4]; } shapes;
 
 static shapes shapes_of(const wb__dnn_problem *p)

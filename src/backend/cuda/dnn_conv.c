@@ -30,7 +30,7 @@ static int forbidden_notes(const wb__step *step)
                1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13;
     const bool f32 = step->views[0].dtype == WB_F32;
     if (step->deterministic) bits |= 1 << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
-    /* FFT and Winograd are less accurate than a sum of products in f32. */
+    /* FFT and Winograd are less accurate than a sum of products in f32 */
     if (!f32 || step->precision == WB__PRECISION_HIGHEST)
         bits |= 1 << CUDNN_NUMERICAL_NOTE_FFT | 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD |
                 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4 |
@@ -98,7 +98,7 @@ static wb__dnn_desc cudnn_conv_convolution(wb__dnn_graph *g, const wb__conv_attr
     return d;
 }
 
-/* cuDNN's names for each variant of convolution.  `operand` is in the order of the step's views. */
+/* cuDNN's names for each variant of convolution.  operand: attributes of the step's views. */
 static const struct { int descriptor, operand[3], how, alpha, beta; } cudnn_conv_table[] = {
     [WB__CONV_FORWARD] = {
         CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,

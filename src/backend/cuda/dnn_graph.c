@@ -196,15 +196,15 @@ void wb__dnn_reduce(wb__dnn_graph *g, int op, wb__dnn_desc x, wb__dnn_desc y)
 
 enum { MAX_CONFIGS = 64, MAX_KNOBS = 44 };    /* cuDNN 9.19 has 44 types of knobs */
 
-/* Frees the descriptors that were created since there were n. */
+/* Frees all descriptors of g after the first n. */
 static void back_to(wb__dnn_graph *g, int n)
 {
     cudnn_graph_release(g->target->f, g->descriptors + n, g->n_descriptors - n);
     g->n_descriptors = n;
 }
 
-/* Reads at most `capacity` values of an attribute.  Returns how many it has, which may be more; 0:
- * a call failed and set g->status. */
+/* Reads at most `capacity` values of an attribute.  Returns the number of its values, which may be
+ * more; 0: a call failed and set g->status. */
 static int64_t cudnn_graph_get(wb__dnn_graph *g, wb__dnn_desc d, int name, int type,
                                int64_t capacity, void *values)
 {
@@ -216,8 +216,8 @@ static int64_t cudnn_graph_get(wb__dnn_graph *g, wb__dnn_desc d, int name, int t
     return g->status ? 0 : n;
 }
 
-/* Sets `list` to n new descriptors of this type, the first of which have the values of an
- * attribute, and returns how many these are. */
+/* Sets `list` to n new descriptors of this type, the first of which get the values of an attribute,
+ * and returns the number of values. */
 static int get_list(wb__dnn_graph *g, wb__dnn_desc d, int name, int type, int64_t n,
                     wb__dnn_desc *list)
 {
@@ -254,9 +254,9 @@ static int cudnn_graph_configs(wb__dnn_graph *g, wb__dnn_desc graph, int mode, w
                     WB__MIN(n, MAX_CONFIGS), list);
 }
 
-/* Returns the fingerprint of a configuration of this engine.  cuDNN gives the number of choices
- * that it has written, not of all, so there is room for each type of knob.  A failed call sets
- * g->status. */
+/* Returns the fingerprint of a configuration of this engine.  cuDNN returns the number of choices
+ * that it has written, not of all, so the arrays have room for each type of knob.  A failed call
+ * sets g->status. */
 static uint64_t cudnn_graph_fingerprint_of(wb__dnn_graph *g, wb__dnn_desc config, int64_t engine)
 {
     wb__dnn_desc knobs[MAX_KNOBS];
@@ -312,7 +312,7 @@ static wb__dnn_desc plan_of(wb__dnn_graph *g, wb__dnn_desc config, size_t *works
 /* The plans that are asked for (wb__dnn_plans_of). */
 typedef struct { int forbidden, most; size_t workspace; uint64_t kept; } plan_request;
 
-/* Adds plans of the n configurations to `plans`; if w->kept is not 0, only of that one. */
+/* Adds plans of the n configurations to `plans`; if w->kept is not 0, only its plan. */
 static void plan_some(wb__dnn_graph *g, const wb__dnn_desc *list, int n, const plan_request *w,
                       wb__dnn_plans *plans)
 {
@@ -327,7 +327,7 @@ static void plan_some(wb__dnn_graph *g, const wb__dnn_desc *list, int n, const p
         p.plan = plan_of(g, list[i], &p.workspace);
         if (p.plan && p.workspace <= w->workspace) {
             plans->list[plans->n++] = p;
-            g->n_descriptors = before;          /* plan_of made one, which `plans` has now */
+            g->n_descriptors = before;      /* plan_of made a descriptor, which `plans` owns now */
         }
         back_to(g, before);
     }

@@ -37,7 +37,7 @@ static bool is_of_graphs(const char *name)
            !strcmp(name, "cuStreamEndCapture");
 }
 
-static const char *cuda_driver_file;    /* the driver's file */
+static const char *cuda_driver_file;    /* name of the driver's file */
 
 static int cuda_driver_find_functions(void *library)
 {
@@ -126,7 +126,7 @@ enum { MAX_COMPILERS = 4 };
 static wb__cu_compiler cuda_driver_compilers[MAX_COMPILERS];
 static int n_compilers;
 
-/* Whether no compiler in the list has these functions.  Two file names can lead to the same
+/* Whether no compiler in the list has these functions: two file names can lead to the same
  * library. */
 static bool cuda_driver_is_new(const wb__nvrtc_functions *f)
 {
@@ -205,7 +205,7 @@ int wb__cu_error_kind(int code)
 {
     switch (code) {
     case CUDA_ERROR_OUT_OF_MEMORY: return WB__GPU_ERROR_MEMORY;
-    /* After these errors the driver rejects every call for the context. */
+    /* after these errors the driver rejects every call for the context */
     case CUDA_ERROR_DEVICE_UNAVAILABLE: case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE: case CUDA_ERROR_CONTAINED:
     case CUDA_ERROR_ILLEGAL_ADDRESS: case CUDA_ERROR_LAUNCH_TIMEOUT:

@@ -1,6 +1,6 @@
 /* Matrix products by cuBLASLt.  The library is opened for the first product.  Its heuristics choose
- * an algorithm for a problem at the first use, or list some that are timed, if the problem takes
- * long; the algorithm is cached.
+ * an algorithm for a problem at the first use, or list some algorithms, which are timed, if the
+ * problem takes long; the chosen algorithm is cached.
  *
  *   WEBER_CUDA_CUBLASLT   0: cuBLASLt is not used */
 #include "backend/cuda/cuda.h"
@@ -13,11 +13,11 @@
 
 static wb__lt_functions cublas_lt;
 
-/* The cached algorithms of a problem: one, or those of which timing will choose one. */
+/* The cached algorithms of a problem: one, or the algorithms of which timing will choose one. */
 typedef struct {
     wb__gpu_entry base;
     wb__lt_problem problem;
-    int n;
+    int n;                              /* number of algorithms in `list` */
     cublasLtMatmulHeuristicResult_t list[WB__GPU_CANDIDATES];
 } cublas_entry;
 _Static_assert(offsetof(cublas_entry, problem) == sizeof(wb__gpu_entry),
@@ -59,8 +59,8 @@ static const char *cublas_status_name(int status)
 static bool cublas_is_memory(int status) { return status == CUBLAS_STATUS_ALLOC_FAILED; }
 
 /* Asks the heuristics for at most `most` algorithms of a problem with these descriptors.  Returns
- * their number, which are those that work and whose workspace is not too large; 0 and the status of
- * the call that failed. */
+ * the number of algorithms that work and whose workspace is not too large; 0 and the status of the
+ * call that failed. */
 static int cublas_algorithms(void *handle, const wb__lt_problem *p, const wb__lt_descriptors *of,
                              cublasLtMatmulHeuristicResult_t *list, int most, int *status,
                              const char **call)
@@ -190,7 +190,7 @@ static void cublas_destroy(wb__gpu_device *d, wb__gpu_routine *base)
 
 /* ---- timing ---------------------------------------------------------------------------------- */
 
-/* The buffers in scratch memory. */
+/* Indices of the buffers in scratch memory. */
 enum { CUBLAS_A, CUBLAS_B, ADDEND, RESULT, VECTOR, AUX, CUBLAS_LENT, SCRATCH };
 _Static_assert((int)SCRATCH <= (int)WB__GPU_SCRATCH, "buffers in scratch memory");
 
@@ -224,7 +224,7 @@ static bool cublas_is_worth_timing(const wb__gpu_device *d, const wb__lt_problem
                                 cublas_measure(p, bytes));
 }
 
-/* The operands are those of the routine, in scratch memory. */
+/* A trial of the algorithms of an entry.  operands: those of the routine, in scratch memory. */
 typedef struct {
     wb__gpu_device *d;
     cublas_routine *r;

@@ -6,19 +6,16 @@
 #include "backend/cuda/lt_api.h"
 #include "backend/gpu/runtime/runtime.h"
 
-/* A product without its addresses.  It is the key under which an algorithm is cached.  It is
+/* A product without its addresses, which is the key under which an algorithm is cached.  It is
  * initialised with zeros, since keys are compared byte by byte. */
 typedef struct {
     int64_t rows, cols, k;              /* op(A) is [rows, k], op(B) [k, cols], D [rows, cols] */
     int64_t ld[3], step[3];  /* elements between columns, and between batches, of A, B and D */
-    int64_t aux_ld;                     /* distance between columns of aux, in elements, or in bits
-                                           if aux is a bit mask */
+    int64_t aux_ld;         /* distance between columns of aux: elements, or bits of a bit mask */
     int32_t batch, type, compute, scale, op[2], epilogue;
     int32_t align[3], vector_align, aux_align;      /* alignments in bytes, at most 16 */
-    int32_t addend_align;               /* alignment of a matrix with D's layout that is added; 0:
-                                           none is */
-    int32_t reductions;                 /* bit set of CUBLASLT_REDUCTION_SCHEME_* that cuBLASLt may
-                                           use */
+    int32_t addend_align;   /* alignment of a matrix to add, with D's layout; 0: none is added */
+    int32_t reductions;             /* bit set of CUBLASLT_REDUCTION_SCHEME_* that may be used */
     int32_t by_timing;                      /* 1: the algorithm is chosen by timing */
     int32_t unused;
 } wb__lt_problem;
@@ -27,9 +24,9 @@ typedef struct {
 typedef struct { int buffer; size_t at; } wb__lt_operand;
 typedef struct {
     wb__lt_operand operand[3];          /* A, B, D */
-    wb__lt_operand vector, aux;         /* `vector`: the bias, or the sums (wb__sums) that the step
+    wb__lt_operand vector, aux;         /* `vector`: bias, or sums (wb__sums) that the step
                                            computes; `aux`: the aux tensor of the step */
-    wb__lt_operand addend;
+    wb__lt_operand addend;              /* the matrix that is added */
 } wb__lt_operands;
 
 typedef struct {

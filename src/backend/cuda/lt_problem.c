@@ -18,8 +18,8 @@ typedef struct {
     bool transposed;
 } cublas_operand;
 
-/* If all batches use the same b, and the rows of a and of c have a constant stride over all
- * batches, the batches become rows of one product. */
+/* Turns the batches into rows of one product, if all batches use the same b, and the rows of a and
+ * of c have a constant stride over all batches. */
 static void batch_to_rows(cublas_operand v[3], int32_t *batch)
 {
     cublas_operand *const sides[2] = {&v[0], &v[2]};
@@ -39,8 +39,7 @@ static void batch_to_rows(cublas_operand v[3], int32_t *batch)
     *batch = 1;
 }
 
-/* Whether the rows of a view are contiguous and at a constant distance.  Sets *row to the distance,
- * in elements. */
+/* Whether a view's rows are contiguous and equally far apart: *row elements. */
 static bool even_rows(const wb__view *v, int64_t *row)
 {
     int64_t rows = 1;
@@ -128,7 +127,7 @@ static const char *add_aux(const wb__view *v, bool bits, const wb__step *step, w
     return p->aux_align < 16 ? "cuBLASLt: the epilogue's alignment" : NULL;
 }
 
-/* cuBLASLt takes the addend as its matrix C, here with the layout of D. */
+/* Adds the addend to the problem: cuBLASLt's matrix C, here with the layout of D. */
 static const char *add_addend(const wb__step *step, wb__lt_problem *p, wb__lt_operands *operands)
 {
     const wb__view *v = &step->aux, *c = &step->views[2];
@@ -147,7 +146,7 @@ static const char *cublas_add_sums(const wb__step *step, bool c_transposed, bool
                                    wb__lt_problem *p, wb__lt_operands *operands)
 {
     const bool of_c = step->sums_of == WB__SUMS_OF_C, of_a = step->sums_of == WB__SUMS_OF_A;
-    const bool of_rows = of_a == c_transposed;  /* there are as many sums as rows of D */
+    const bool of_rows = of_a == c_transposed;  /* as many sums as rows of D */
     if (step->views[2].ndim > 2) return "cuBLASLt: sums of batches";
     if (step->sums.dtype != step->views[2].dtype) return "cuBLASLt: the dtype of the sums";
     if (of_c ? !back : p->epilogue != CUBLASLT_EPILOGUE_DEFAULT)

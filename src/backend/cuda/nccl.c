@@ -21,10 +21,9 @@ static wb__gpu_vendor cuda_nccl_library = {
     .suits = cuda_nccl_suits, .lock = WB__MUTEX_INIT,
 };
 
-static void *cuda_nccl_stream(wb__gpu_device *d,
-                              wb__gpu_queue q) { return wb__cu_of(d)->stream[q]; }
+static void *nccl_stream(wb__gpu_device *d, wb__gpu_queue q) { return wb__cu_of(d)->stream[q]; }
 
 const wb__nccl_library wb__cu_nccl = {
     .name = "NCCL", .driver = &wb__cu_driver, .vendor = &cuda_nccl_library,
-    .stream = cuda_nccl_stream, .visible = (const char *const[]){"CUDA_VISIBLE_DEVICES", NULL},
+    .stream = nccl_stream, .visible = (const char *const[]){"CUDA_VISIBLE_DEVICES", NULL},
 };

@@ -21,8 +21,8 @@ static int64_t fused_product(const wb__space *s, int from, int to)
     return n;
 }
 
-/* If a loop (outer, rows or columns) has no points, sets its dimensions to 1, except for its last
- * dimension of size 0. */
+/* Sets the dimensions of a loop (outer, rows or columns) without points to 1, except for the loop's
+ * last dimension of size 0. */
 static void normalise_empty(wb__space *s)
 {
     const int outer = s->ndim - s->row_dims - s->col_dims;
@@ -87,7 +87,7 @@ static int copy_segment(const wb__fused *f, int segment, wb__fuse_program *p)
 
 /* ---- splitting large spaces ------------------------------------------------------------------ */
 
-/* Copies a program, restricted to the indices from `start` to start + n - 1 of dimension d. */
+/* Copies a program, restricted to the indices start to start + n - 1 of dimension d. */
 static int fused_copy_piece(const wb__fuse_program *p, int d, int64_t start, int64_t n,
                             wb__fuse_program *piece)
 {
@@ -177,13 +177,14 @@ static void load_results(wb__fuse_program *p, int i, int view)
     p->instr[i].a = -1;
 }
 
-/* Adds a view of the workspace, from byte *end on, for the results of reduction i.  Returns it. */
+/* Adds a view of the workspace, from byte *end on, for the results of reduction i; returns its
+ * index. */
 static int add_results(wb__fuse_program *p, int i, size_t *end)
 {
     const int64_t rows = fused_product(&p->space, 0, p->space.ndim - p->space.col_dims);
     p->views[p->n_views] = fused_row_view(&p->space, (wb__reg)p->instr[i].reg, *end);
-    *end = wb__gpu_aligned(*end + (size_t)WB__MAX(rows, 1)
-                           * wb__dtype_size(p->views[p->n_views].dtype));
+    *end = wb__aligned(*end + (size_t)WB__MAX(rows, 1) *
+                              wb__dtype_size(p->views[p->n_views].dtype));
     return p->n_views++;
 }
 
@@ -219,7 +220,7 @@ static int reduce_to_workspace(const wb__gpu_target *t, wb__fuse_program *p, con
     return e;
 }
 
-/* Whether one group for each row would leave most of a GPU idle. */
+/* Whether the rows are long, and so few that a group for each would leave most of a GPU idle. */
 static bool has_few_long_rows(const wb__gpu_target *t, const wb__space *s)
 {
     enum { LONG = 16384, SOME_PROCESSORS = 64 };
@@ -250,7 +251,7 @@ static void fused_span(const wb__view *v, int64_t *from, int64_t *to)
     *to = (*to + 1) * size;
 }
 
-static bool may_meet(const wb__view *a, const wb__view *b)
+static bool may_overlap(const wb__view *a, const wb__view *b)
 {
     int64_t from[2], to[2];
     fused_span(a, &from[0], &to[0]);
@@ -258,9 +259,9 @@ static bool may_meet(const wb__view *a, const wb__view *b)
     return a->buffer == b->buffer && from[0] < to[1] && from[1] < to[0];
 }
 
-/* The view of a store of reduction i, which may then store its results there at once: one value for
- * each row, of the register's dtype, in memory that nothing else of p accesses.  The store becomes
- * a load that nothing needs.  -1: there is none. */
+/* Finds a store of reduction i in whose view the reduction may store its results itself: one value
+ * for each row, of the register's dtype, in memory that nothing else of p accesses.  The store
+ * becomes a load that nothing needs.  Returns the index of the view; -1: there is no such store. */
 static int fused_take_store(wb__fuse_program *p, int i)
 {
     for (int j = i + 1; j < p->n_instr; j++) {
@@ -269,7 +270,7 @@ static int fused_take_store(wb__fuse_program *p, int i)
         const int found = in->arg;
         const wb__view *v = &p->views[found];
         bool alone = !wb__fuse_varies(p, v) && v->dtype == wb__fuse_whole[p->instr[i].reg];
-        for (int k = 0; k < p->n_views; k++) alone &= k == found || !may_meet(&p->views[k], v);
+        for (int k = 0; k < p->n_views; k++) alone &= k == found || !may_overlap(&p->views[k], v);
         if (!alone) continue;
         load_results(p, j, found);
         return found;
@@ -277,9 +278,10 @@ static int fused_take_store(wb__fuse_program *p, int i)
     return -1;
 }
 
-/* Adds the kernels of those reductions along columns in p that depend on no others, as reductions
- * of rows: the columns of p are the rows of `turned`, which has space for a copy of p.  In p they
- * become loads of their results; *end as in reduce_to_workspace.  *n: how many they are. */
+/* Adds the kernels of those reductions along columns in p that depend on no other such reductions,
+ * as reductions of rows: the columns of p are the rows of `turned`, which has space for a copy of
+ * p.  In p these reductions become loads of their results; *end as in reduce_to_workspace.  *n: the
+ * number of these reductions. */
 static int reduce_by_groups(const wb__gpu_target *t, wb__fuse_program *p, wb__fuse_program *turned,
                             bool *depends, wb__gpu_work *work, size_t *end, int *n)
 {
@@ -290,7 +292,7 @@ static int reduce_by_groups(const wb__gpu_target *t, wb__fuse_program *p, wb__fu
         const bool waits = depends_on(p, depends, i);
         depends[i] = waits || columns;
         copy[i] = p->instr[i];
-        if (copy[i].kind == WB__REDUCE_ROWS) copy[i].kind = WB__STORE;      /* not now */
+        if (copy[i].kind == WB__REDUCE_ROWS) copy[i].kind = WB__STORE;      /* not here */
         if (!columns || waits) continue;
         const int stored = fused_take_store(p, i);
         copy[i].kind = WB__REDUCE_ROWS;
@@ -332,14 +334,14 @@ static bool stores_row(const wb__fuse_program *p, int i)
            !wb__fuse_varies(p, &p->views[p->instr[i].arg]);
 }
 
-/* Whether no load reads memory that a store of one value per row writes: then an item of the row
- * may store it while others still load. */
+/* Whether no load reads memory that a store of one value per row writes.  An item of the row may
+ * then store that value while others still load. */
 static bool rows_are_alone(const wb__fuse_program *p, const bool *stores)
 {
     for (int i = 0; i < p->n_instr; i++)
         for (int j = 0; j < p->n_instr && stores[i] && stores_row(p, i); j++)
             if (p->instr[j].kind == WB__LOAD &&
-                may_meet(&p->views[p->instr[j].arg], &p->views[p->instr[i].arg]))
+                may_overlap(&p->views[p->instr[j].arg], &p->views[p->instr[i].arg]))
                 return false;
     return true;
 }
@@ -397,8 +399,8 @@ static void mark_written(const wb__fuse_program *p, bool *needed, bool by_stores
 
 static bool fused_is_float(uint8_t reg) { return reg == WB__REG_F32 || reg == WB__REG_F64; }
 
-/* Whether reductions of everything depend on reductions along columns, can all be computed from
- * reductions of rows, and no reduction of rows depends on a reduction along columns. */
+/* Whether some reduction of everything depends on a reduction along columns, all of them can be
+ * computed from reductions of rows, and no reduction of rows depends on one along columns. */
 static bool can_reduce_first(const wb__fuse_program *p, bool *needed)
 {
     for (int i = 0; i < p->n_instr; i++) {
@@ -418,7 +420,7 @@ static bool can_reduce_first(const wb__fuse_program *p, bool *needed)
 }
 
 /* Turns the reductions of everything into reductions along columns, and adds instructions that
- * store their results in the workspace.  Returns how many; *end as in reduce_to_workspace. */
+ * store their results in the workspace.  Returns their number; *end as in reduce_to_workspace. */
 static int fused_reduce_first(wb__fuse_program *p, wb__gpu_work *work, size_t *end)
 {
     const int n = p->n_instr;
@@ -432,7 +434,7 @@ static int fused_reduce_first(wb__fuse_program *p, wb__gpu_work *work, size_t *e
     return p->n_instr - n;
 }
 
-/* Adds the kernels that reduce the results of the rows, which the last n instructions store. */
+/* Adds the kernels that reduce the rows' results, which the last n instructions of p store. */
 static int reduce_rest(const wb__gpu_target *t, wb__fuse_program *p, int n, size_t end,
                        wb__gpu_work *work)
 {
@@ -451,8 +453,8 @@ static int reduce_rest(const wb__gpu_target *t, wb__fuse_program *p, int n, size
     return wb__fused_reductions(t, &line, WB__REDUCE_ALL, end, NULL, work);
 }
 
-/* Marks in `stores` all stores of p if each stores a number for each element, and nothing else but
- * reductions of rows and along columns is left to do.  Else returns false. */
+/* Marks in `stores` all stores of p.  False: one of them stores no number for each element, or p
+ * has more left to do than stores, reductions of rows and reductions along columns. */
 static bool mark_stores_of_elements(const wb__fuse_program *p, bool *stores)
 {
     bool good = !fused_has_kind(p, NULL, WB__REDUCE_ALL) &&

@@ -23,9 +23,9 @@
 
 enum {
     WB__GROUP_ITEMS = 256,                      /* items of a group; wb__fuse.items may be more */
-    WB__FUSE_COUNTERS = 1024,                   /* counters of a kernel with tickets */
+    WB__FUSE_COUNTERS = 1024,       /* counters of a kernel with tickets (last group combines) */
     WB__CHUNK = 16,             /* bytes of a vector of a product's operand; unit of kept rows */
-    WB__FUSE_ONCE = 16 * WB_MAX_DIMS,           /* characters of a condition of wb__fuse_once */
+    WB__FUSE_ONCE = 16 * WB_MAX_DIMS,   /* characters of the condition that wb__fuse_once writes */
     WB__NO_BUFFER = -2  /* buffer index of a view without memory, which numbers a draw's elements */
 };
 
@@ -36,7 +36,7 @@ typedef struct {
     wb__view *views;
     wb__window *windows;            /* of padded views */
     wb__space space;
-    int64_t points;                 /* of all segments of the step */
+    int64_t points;                 /* of all segments of the step, not of this one */
 } wb__fuse_program;
 
 typedef enum { WB__OUTER, WB__ROWS, WB__COLS } wb__loop;
@@ -52,37 +52,36 @@ typedef enum {
 /* Which vectors a kernel may have: along the innermost loop; or of columns, beside WB__BY_GROUP. */
 typedef enum { WB__NO_VECTORS, WB__VECTORS, WB__VECTORS_OF_COLUMNS } wb__fuse_vectors;
 
-/* Where a kernel with a loop over rows, whose items have vectors of columns, has a use for an
- * operand: in this loop; before it, since the operand does not vary along the rows; or behind it,
- * since it has the results of reductions, of which an item then has one column. */
+/* Where a kernel that loops over rows, with a vector of columns per item, uses an operand: in the
+ * loop; before the loop, since the operand does not vary along the rows; or behind the loop, since
+ * the operand stores or combines results of reductions, of which an item then has one column. */
 typedef enum { WB__IN_LOOP, WB__BEFORE_LOOP, WB__BEHIND_LOOP } wb__fuse_place;
 
-/* Whether the next loop that loads an operand keeps its elements in local memory, for later loops,
- * or finds them there.  An item keeps those that it needs itself, so no barrier is necessary. */
+/* How the next loop gets an operand's elements: loads them, also keeps them in local memory for
+ * later loops, or finds them there.  An item keeps its own elements, so no barrier is necessary. */
 typedef enum { WB__LOAD_ONLY, WB__LOAD_AND_KEEP, WB__LOAD_KEPT } wb__fuse_kept;
 
 /* An operand with strides.  It is a view, or the index from which an iota computes its values. */
 typedef struct {
     const wb__view *view;                       /* NULL: an iota */
-    bool used;
-    bool padded, outside;           /* its elements outside the window are 0; all are outside */
+    bool used;                                  /* an instruction that the kernel needs reads it */
+    bool padded, outside;           /* padded: elements outside `window` are 0; outside: all are */
     wb__window window;              /* along the space's dimensions after merging */
-    int id, pattern;  /* id: i of its pointer p<i>; pattern: i of its strides s<i>_<dimension> */
-    unsigned struct_strides;                    /* bit set: strides that are struct fields */
-    bool in_struct;                             /* the iota's scale and shift, or the window, are
-                                                   struct fields */
+    int id, pattern;    /* suffix of its pointer p<id>, and of its strides s<pattern>_<dimension> */
+    unsigned struct_strides;                /* bit d set: the stride along d is a struct field */
+    bool in_struct;                     /* the iota's scale and shift, or the window, are fields */
     bool vector;                /* an item has k->vector elements; strides are in vectors */
     wb__fuse_place place;
     wb__fuse_kept kept;
-    int64_t kept_at;            /* where in the launch's local memory, in chunks */
-    int64_t stride[WB_MAX_DIMS];
+    int64_t kept_at;            /* offset in the launch's local memory, in chunks (WB__CHUNK) */
+    int64_t stride[WB_MAX_DIMS];        /* along each dimension of the merged space */
 } wb__fuse_operand;
 
 typedef struct {
     const wb__gpu_target *target;
     wb__gpu_work *work;
     const wb__fuse_program *program;
-    const char *impl;
+    const char *impl;                   /* name of the implementation in the printed plan */
 
     /* Arrays with one entry per instruction.  needed: this kernel needs the instruction; level: a
      * wb__level; emitted: a WB__EMITTED constant; operand: index in `operands`, -1: none. */
@@ -96,28 +95,29 @@ typedef struct {
     int n_dims, first[4];  /* the dimensions of wb__loop g are first[g] to first[g + 1] - 1 */
     int64_t dim[WB_MAX_DIMS], points[3];        /* points: of each loop */
     bool wide;                                  /* element offsets need 64 bits */
-    unsigned struct_dims;                       /* bit set: dimensions that are struct fields */
-    unsigned inner;  /* bit set: dimensions whose index changes in the inner loop */
-    int vector;                 /* adjacent elements of an item; 1: no vectors */
+    unsigned struct_dims;               /* bit d set: the size of dimension d is a struct field */
+    unsigned inner;  /* bit d set: the index of dimension d changes in the inner loop */
+    int vector;                 /* adjacent elements that an item processes; 1: no vectors */
     int longest;                /* limit of `vector`; 0: none */
-    bool columns;               /* vectors are of columns, and the kernel loops over rows */
-    wb__fuse_place place;       /* of the operands for which code is emitted */
-    int64_t elements;           /* along the last dimension, if its last vector is cut off; or 0 */
-    unsigned vector_types;      /* bit set: dtypes of vectors; of WB__CHUNK bytes if vector is 1 */
+    bool columns;               /* vectors consist of columns, and the kernel loops over rows */
+    wb__fuse_place place;       /* code is emitted for operands of this place */
+    int64_t elements;           /* size of the last dimension if its last vector is cut off; or 0 */
+    unsigned vector_types;      /* bit set: dtypes of which the text declares vector types */
 
-    wb__text fields, body;
-    uint32_t *words;                            /* the argument struct */
+    wb__text fields, body;      /* text of the argument struct's fields, and of the kernel */
+    uint32_t *words;                            /* contents of the argument struct */
     int n_words, words_capacity;
     wb__gpu_number *numbers;
     wb__gpu_origin *origins;
     int n_numbers, n_origins;
     int *buffers, n_buffers, n_ids, n_patterns, workspace_word;
-    int items;                      /* of a group */
+    int items;                      /* items of a group */
     int resident;       /* groups that must fit into a processor with their registers; 0: any */
     int64_t local;                  /* bytes of local memory for elements that are kept */
-    bool f64, failed, tickets, used[WB__OP_COUNT][4];   /* tickets: the text has counters */
-    bool once;                  /* a store that does not vary along a dimension is done once */
-    int indent;
+    bool f64, failed, tickets;      /* tickets: the text has counters */
+    bool used[WB__OP_COUNT][4];     /* whether the text needs the function of an op and register */
+    bool once;                  /* stores that do not vary along a dimension are done once */
+    int indent;                     /* of the next line of `body`, in steps of 4 spaces */
 } wb__fuse;
 
 /* fused_text.c */
@@ -144,8 +144,8 @@ extern const char *const wb__fuse_kinds[4];     /* names of register kinds: "f32
 extern const wb_dtype wb__fuse_whole[4];  /* the dtype that a register holds without conversion */
 
 /* fused_loops.c */
-/* Reduces the space to as few dimensions as possible, and makes vectors if they suit the operands.
- */
+/* Merges dimensions of the space where all views allow it, and makes vectors if they suit the
+ * operands. */
 void wb__fuse_loops(wb__fuse *k, wb__walk walk, wb__fuse_vectors vectors);
 /* Emits the indices of the dimensions [from, to).  `count` is the variable that numbers the points
  * of these dimensions. */
@@ -160,8 +160,8 @@ void wb__fuse_offsets(wb__fuse *k, const bool *needed);
 /* Writes the expression of an operand's offset in the inner loop.  It is relative to the pointer or
  * first index that wb__fuse_bases emits. */
 void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48]);
-/* Writes the expression that loads an element or vector of an operand whose offset is `at`, and if
- * it is to be kept also stores it in local memory. */
+/* Writes the expression that loads an element or vector of an operand whose offset is `at`.  If the
+ * operand's elements are to be kept, the expression also stores them in local memory. */
 enum { WB__FUSE_FROM = 112 };
 void wb__fuse_from(const wb__fuse_operand *p, const char *at, char text[WB__FUSE_FROM]);
 /* Adds to `to` the offset of an operand along dimension d at the index that is an expression. */
@@ -172,18 +172,18 @@ void wb__fuse_divisor(wb__fuse *k, int64_t d, const char *suffix);
 /* The type of an element's offset. */
 const char *wb__fuse_index_type(const wb__fuse *k);
 /* fused_windows.c.  wb__fuse_window emits the variables of a load of the padded operand p: in<id>,
- * whether the element is inside the window, and at<id>, its offset from the pointer if it is.  The
- * other functions return whether the window lets dimensions d and d + 1 merge, and whether it suits
- * vectors of n elements; or exchange two dimensions. */
+ * whether the element is inside the window, and at<id>, the offset from the pointer of an element
+ * inside.  The other functions return whether the window lets dimensions d and d + 1 merge, return
+ * whether it suits vectors of n elements, and exchange two dimensions. */
 void wb__fuse_window(wb__fuse *k, wb__fuse_operand *p);
 bool wb__fuse_window_merges(const wb__fuse *k, const wb__fuse_operand *p, int d);
 bool wb__fuse_window_suits(const wb__fuse *k, const wb__fuse_operand *p, int n);
 void wb__fuse_window_swap(wb__window *w, int a, int b);
 
 /* fused_vectors.c.  wb__fuse_make_vectors chooses the length of vectors, and divides the last
- * dimension by it.  may_cut: the last vector of a line may be cut off.  The other functions emit
- * code for vectors of needed instructions: the loads; the loop over the elements, in which values
- * are emitted; after it, the stores. */
+ * dimension by it.  may_cut: the last vector of a line may be cut off.  The other functions emit,
+ * for the vectors of needed instructions, the loads, the loop over the elements of a vector, in
+ * which values are emitted, and the stores. */
 void wb__fuse_make_vectors(wb__fuse *k, bool may_cut);
 void wb__fuse_load_vectors(wb__fuse *k, const bool *needed);
 void wb__fuse_open_lanes(wb__fuse *k);
@@ -206,8 +206,8 @@ void wb__fuse_forget(wb__fuse *k);
 void wb__fuse_emit(wb__fuse *k, int i, const char *text);
 void wb__fuse_store(wb__fuse *k, int i);
 /* Writes to `text`, and returns, "if (...) " with the condition that an element is the first of
- * those that store the same number in the operand; "" if k->once is false, or if there are no
- * others. */
+ * those that store the same number in the operand.  "" if k->once is false, or if no two elements
+ * store the same number. */
 const char *wb__fuse_once(const wb__fuse *k, const wb__fuse_operand *p, char text[WB__FUSE_ONCE]);
 void wb__fuse_functions(const wb__fuse *k, wb__text *to);
 
@@ -224,7 +224,7 @@ typedef struct {
 wb__reduction wb__reduction_of(const wb__fuse_program *p, int instr, int n, int slot);
 void wb__reduction_start(wb__fuse *k, const wb__reduction *f);
 void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index);
-/* Emits code that refers an item's sum of exponentials to the maximum, whose value is emitted. */
+/* Emits code that rescales an item's sum of exponentials to the emitted maximum of the row. */
 void wb__reduction_scale(wb__fuse *k, const wb__reduction *f);
 /* Emits code that combines an item's result with a partial result in the workspace.  `at`: the
  * index of the partial result. */
@@ -262,7 +262,7 @@ int wb__fused_rows(const wb__gpu_target *t, const wb__fuse_program *p, const boo
                    wb__gpu_work *work);
 /* fused_products.c: whether a needed instruction is a product; needed NULL: whether any is. */
 bool wb__fuse_has_products(const wb__fuse_program *p, const bool *needed);
-/* Fills and finishes the kernel of these stores after wb__fuse_loops. */
+/* Fills and finishes the kernel of these stores, which have products, after wb__fuse_loops. */
 int wb__fused_products(wb__fuse *k, const bool *stores);
 /* fused_reductions.c: adds the kernels of all reductions of one kind, WB__REDUCE_ROWS or
  * WB__REDUCE_ALL.  Partial results are in the workspace from byte `at` on.  stores: NULL, or the
@@ -271,8 +271,6 @@ int wb__fused_products(wb__fuse *k, const bool *stores);
 int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb__instr_kind kind,
                          size_t at, bool *stores, wb__gpu_work *work);
 
-static inline int64_t wb__quotient_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
-static inline size_t wb__gpu_aligned(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 /* The exponent of the least power of two that is at least n; `most` if the exponent is larger. */
 int wb__fuse_log(int64_t n, int most);

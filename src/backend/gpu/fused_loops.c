@@ -28,11 +28,11 @@ static void loops_find_operands(wb__fuse *k)
         switch ((wb__instr_kind)in->kind) {
         case WB__LOAD: case WB__STORE: k->operand[i] = in->arg; break;
         case WB__REDUCE_ROWS: case WB__REDUCE_ALL:
-            k->operand[i] = k->n_operands++;        /* whether or not p loads the view */
+            k->operand[i] = k->n_operands++;        /* also if p does not load the view */
             k->operands[k->operand[i]].place = WB__BEHIND_LOOP;
             break;
         case WB__UNIFORM: case WB__GAUSSIAN: k->operand[i] = in->c; break;
-        case WB__PRODUCT:                           /* its other operand, as its first one below */
+        case WB__PRODUCT:                           /* the second operand; its first one follows */
             k->operands[in->c].used |= k->needed[i];
             k->operands[in->c].view = &p->views[in->c];
             k->operand[i] = in->arg;
@@ -183,7 +183,7 @@ void wb__fuse_loops(wb__fuse *k, wb__walk walk, wb__fuse_vectors vectors)
     for (int d = k->n_dims - 2; d >= 0; d--) {
         if (loop[d] != loop[d + 1] || !loops_mergeable(k, d)) continue;
         k->dim[d + 1] *= k->dim[d];
-        for (int i = 0; i < k->n_operands; i++)     /* whole windows stay whole */
+        for (int i = 0; i < k->n_operands; i++)     /* a whole window stays whole */
             k->operands[i].window.size[d + 1] *= k->operands[i].window.size[d];
         for (int j = d; j + 1 < k->n_dims; j++) loop[j] = loop[j + 1];
         remove_dim(k, d);
@@ -220,7 +220,7 @@ void wb__fuse_divisor(wb__fuse *k, int64_t d, const char *suffix)
     wb__fuse_uint(k, log - 1, "h%s", suffix);
 }
 
-/* Adds the size d of dimension n to the struct, once. */
+/* Adds the divisor of the size d of dimension n to the struct, if the struct lacks it. */
 static void add_divisor(wb__fuse *k, int64_t d, int n)
 {
     char suffix[12];
@@ -281,7 +281,7 @@ static void offset_text(wb__fuse *k, wb__fuse_operand *p, unsigned mask, wb__tex
 
 /* Returns the only dimension in the bit set `mask` along which p has a stride other than 0, if this
  * stride is 1; else -1. */
-static int loops_plain(const wb__fuse *k, const wb__fuse_operand *p, unsigned mask)
+static int loops_single_dim(const wb__fuse *k, const wb__fuse_operand *p, unsigned mask)
 {
     int found = -1;
     for (int d = 0; d < k->n_dims; d++) {
@@ -350,7 +350,7 @@ void wb__fuse_bases(wb__fuse *k)
             first_id &= k->operands[j].id != p->id;
         }
         char fixed[24] = "";
-        const int one = loops_plain(k, p, outside);
+        const int one = loops_single_dim(k, p, outside);
         if (p->padded) {}               /* wb__fuse_window adds the offsets of all dimensions */
         else if (one >= 0) snprintf(fixed, sizeof fixed, "i%d", one);
         else if (loops_varies(k, p, outside)) snprintf(fixed, sizeof fixed, "x%d", p->pattern);
@@ -370,7 +370,7 @@ void wb__fuse_bases(wb__fuse *k)
 
 void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48])
 {
-    const int one = loops_plain(k, p, k->inner), n = one >= 0 ? one : p->pattern;
+    const int one = loops_single_dim(k, p, k->inner), n = one >= 0 ? one : p->pattern;
     const bool by_lane = k->vector > 1 && !p->vector && p->stride[k->n_dims - 1];
     char at[24] = "0";
     if (one >= 0 || loops_varies(k, p, k->inner))
@@ -397,7 +397,7 @@ void wb__fuse_offsets(wb__fuse *k, const bool *needed)
         for (int j = 0; j < i; j++)
             first &= !k->operands[j].used || k->operands[j].pattern != p->pattern;
         if (!p->used || !wanted || !first || p->padded) continue;
-        if (loops_plain(k, p, k->inner) >= 0 || !loops_varies(k, p, k->inner)) continue;
+        if (loops_single_dim(k, p, k->inner) >= 0 || !loops_varies(k, p, k->inner)) continue;
         wb__text t = {0};
         offset_text(k, p, k->inner, &t);
         k->failed |= t.failed;

@@ -16,23 +16,23 @@
 #include <string.h>
 
 enum {
-    TILE_COLUMNS = 8,           /* of a tile; fewer if it has more rows than there are */
-    MOST_LANES = 32,
-    MOST_AHEAD = 8,             /* chunks that an item requests before it uses the first; and */
-    MOST_VECTORS = 32,          /* the vectors of these */
+    TILE_COLUMNS = 8,       /* columns of a tile; fewer if the tile has more rows than the space */
+    MOST_LANES = 32,            /* lanes of an element */
+    MOST_AHEAD = 8,             /* chunks that an item requests before it uses the first one */
+    MOST_VECTORS = 32,          /* vectors that these chunks may be */
     FUSED_PRODUCT_PAD = 4,      /* elements between the lanes' sums in local memory */
-    MOST_SUMMED = 1024,         /* elements of a sum */
-    MOST_ELEMENTS = 32768,
-    FUSED_PRODUCT_EACH = 32768, /* multiplications of a processor that take less time than starting
-                                   a kernel: at 32 a clock, about 0.6 us */
-    SOME_PROCESSORS = 64
+    MOST_SUMMED = 1024,         /* products of an element of the result */
+    MOST_ELEMENTS = 32768,      /* elements of the result */
+    PRODUCTS_A_PROCESSOR = 32768, /* multiplications of one processor of the GPU that take less time
+                                   than starting a kernel: at 32 a clock, about 0.6 us */
+    PROCESSORS_IF_UNKNOWN = 64        /* number of processors where a driver reports none */
 };
 
 /* ---- which products -------------------------------------------------------------------------- */
 
 static int64_t processors_of(const wb__gpu_target *t)
 {
-    return t->processors ? t->processors : SOME_PROCESSORS;
+    return t->processors ? t->processors : PROCESSORS_IF_UNKNOWN;
 }
 
 bool wb__fuse_takes_product(const wb__gpu_target *t, const wb__step *s)
@@ -47,16 +47,16 @@ bool wb__fuse_takes_product(const wb__gpu_target *t, const wb__step *s)
         elements *= c->dims[d];
         if (elements > MOST_ELEMENTS) return false;
     }
-    return elements && elements * k <= FUSED_PRODUCT_EACH * processors_of(t);
+    return elements && elements * k <= PRODUCTS_A_PROCESSOR * processors_of(t);
 }
 
 /* ---- the shape of the kernel ----------------------------------------------------------------- */
 
 typedef struct {
     wb__fuse *k;
-    int lanes, rows, columns;   /* of an element; of a tile */
+    int lanes, rows, columns;   /* lanes of an element; rows and columns of a tile */
     bool lanes_first;           /* adjacent items are lanes of one element */
-    bool *done;                 /* of each instruction: its loop is emitted */
+    bool *done;                 /* of each instruction: the loop that computes it is emitted */
 } fused_product_tiles;
 
 static bool is_needed(const wb__fuse *k, int i)
@@ -81,7 +81,7 @@ static int64_t k_stride(const wb__fuse *k, int i, int side)
     return fused_product_view_of(k, i, side)->strides[k->program->space.ndim];
 }
 
-/* Elements of a chunk: those of 16 bytes, or fewer, so that chunks divide the sum. */
+/* The elements of a chunk: as many as 16 bytes have, or fewer, so that chunks divide the sum. */
 static int fused_product_chunk_of(const wb__fuse *k, int i)
 {
     const wb__instr *in = &k->program->instr[i];
@@ -90,7 +90,7 @@ static int fused_product_chunk_of(const wb__fuse *k, int i)
     return n;
 }
 
-/* Whether an item loads the chunks of an operand as vectors. */
+/* Whether an item loads the chunks of operand `side` (0 or 1) of instruction i as vectors. */
 static bool fused_product_is_vector(const wb__fuse *k, int i, int side)
 {
     const wb__view *v = fused_product_view_of(k, i, side);
@@ -109,7 +109,7 @@ static int fused_product_log_of(int n)
     return log;
 }
 
-/* As many lanes as keep half of the items that the processors run at once busy. */
+/* Returns the lanes of an element: as many as keep half of the items busy that run at once. */
 static int fused_product_lanes_of(const wb__fuse *k)
 {
     int64_t elements = 1, chunks = 1;
@@ -172,8 +172,8 @@ static bool same_loop(const wb__fuse *k, int i, int j)
            fused_product_view_of(k, j, 0)->dtype == fused_product_view_of(k, i, 0)->dtype;
 }
 
-/* A number for the chunks of operand `side` of instruction i, which is part of the names of their
- * variables: that of the first operand of the loop in the same memory. */
+/* Returns the suffix of the variables for the chunks of operand `side` of instruction i: that of
+ * the first operand of the loop that is in the same memory. */
 static int fused_product_first_alike(const wb__fuse *k, int i, int side)
 {
     for (int j = 0; j <= i; j++)
@@ -184,7 +184,7 @@ static int fused_product_first_alike(const wb__fuse *k, int i, int side)
     return -1;
 }
 
-/* Calls `emit` for each different operand of the loop of instruction i.  n: its number
+/* Calls `emit` for each different operand of the loop of instruction i.  n: the operand's suffix
  * (fused_product_first_alike). */
 static void fused_product_each_operand(wb__fuse *k, int i,
                                        void (*emit)(wb__fuse *k, int i, int side, int n))
@@ -207,13 +207,13 @@ static int ahead_of(const wb__fuse *k, int i)
     return k->target->in_turn ? 1 : most;
 }
 
-/* Whether the stride along k needs 64 bits. */
+/* Whether the stride of an operand along k needs 64 bits. */
 static bool is_far(const wb__fuse *k, int i, int side)
 {
     return llabs(k_stride(k, i, side)) * k->program->instr[i].scale > INT32_MAX;
 }
 
-/* The stride along k, as the struct's field, unless it is 1. */
+/* Emits the operand's stride along k, a field of the struct, unless the stride is 1. */
 static void emit_stride(wb__fuse *k, int i, int side, int n)
 {
     const int64_t stride = k_stride(k, i, side);
@@ -222,7 +222,7 @@ static void emit_stride(wb__fuse *k, int i, int side, int n)
     else wb__fuse_uint(k, stride, "k%d", n);
 }
 
-/* Emits the array of the chunks that an item requests at once. */
+/* Emits the declaration of the array of chunks that an item requests at once. */
 static void emit_array(wb__fuse *k, int i, int side, int n)
 {
     const wb_dtype t = fused_product_view_of(k, i, side)->dtype;
@@ -343,7 +343,7 @@ static void sum_of_lanes(const fused_product_tiles *t, int i, int lane, int n, w
 }
 
 /* Emits the value of instruction i. */
-static void add_lanes(const fused_product_tiles *t, int i)
+static void emit_sum_of_lanes(const fused_product_tiles *t, int i)
 {
     wb__text sum = {0};
     if (t->lanes > 1) sum_of_lanes(t, i, 0, t->lanes, &sum);
@@ -356,8 +356,8 @@ static void add_lanes(const fused_product_tiles *t, int i)
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
-/* Emits the loads of other instructions, so that they are under way while the sums are computed. */
-static int load_early(const fused_product_tiles *t)
+/* Emits the loads that no product needs, so that they are under way while the sums are computed. */
+static int emit_other_loads(const fused_product_tiles *t)
 {
     wb__fuse *k = t->k;
     bool *loads = wb__alloc_zero((size_t)k->program->n_instr + 1, sizeof *loads);
@@ -383,7 +383,7 @@ static int fused_product_make(fused_product_tiles *t, const bool *stores)
     choose_tiles(t);
     emit_indices(t);
     wb__fuse_bases(k);
-    const int e = load_early(t);
+    const int e = emit_other_loads(t);
     if (e) return e;
     for (int i = 0; i < n; i++)
         if (is_needed(k, i) && !t->done[i]) emit_loop(t, i);
@@ -392,7 +392,7 @@ static int fused_product_make(fused_product_tiles *t, const bool *stores)
     if (t->lanes > 1) wb__fuse_line(k, "BARRIER;");
     wb__fuse_open(k, t->lanes > 1 ? "if (lane == 0 && inside)" : "if (inside)");
     for (int i = 0; i < n; i++)
-        if (is_needed(k, i)) add_lanes(t, i);
+        if (is_needed(k, i)) emit_sum_of_lanes(t, i);
     wb__fuse_values(k, k->needed, WB__LEVEL_FULL);
     for (int i = 0; i < n; i++)
         if (stores[i]) wb__fuse_store(k, i);

@@ -60,7 +60,7 @@ void wb__reduction_start(wb__fuse *k, const wb__reduction *f)
     if (f->top >= 0) reduction_text_declare(k, f, kind, 'r', "-INFINITE");
 }
 
-/* What follows the name of an item's variable. */
+/* What the text has behind the name of an item's variable. */
 static const char *lane_of(const wb__reduction *f) { return f->lanes > 1 ? "[lane]" : ""; }
 
 static void reduction_text_add_value(wb__fuse *k, const wb__reduction *f, const char *v)

@@ -15,24 +15,24 @@
 
 enum {
     MAX_CHUNKS = 4096,
-    AT_ONCE = 4,                /* rows of which an item loads the elements before it adds them */
-    ELEMENTS_AT_ONCE = 16,      /* the same, with vectors of columns: as many elements */
-    SHORT_PROGRAM = 32,         /* instructions of a program for AT_ONCE rows at once */
-    MOST_LOCAL = 16384          /* bytes of local memory for vectors of columns, which also limits
-                                   the registers for their sums: 16 of f32 with their errors */
+    AT_ONCE = 4,                /* rows whose elements an item loads before it adds the first */
+    ELEMENTS_AT_ONCE = 16,      /* the same limit for vectors of columns, in elements */
+    SHORT_PROGRAM = 32,         /* most instructions of a program that loads AT_ONCE rows */
+    MOST_LOCAL = 16384          /* bytes of local memory for vectors of columns; thus limits the
+                                   registers for sums as well: 16 of f32 with their errors */
 };
 
 typedef struct {
     const wb__fuse_program *program;
     wb__reduction *reductions;
-    int n;
-    const bool *stores;             /* what the kernel stores beside the reductions; or NULL */
-    bool all;
-    bool ticket;                    /* the last group combines the chunks */
+    int n;                          /* number of reductions */
+    const bool *stores;             /* stores that the kernel does beside the reductions; or NULL */
+    bool all;                       /* the reductions are of everything, not of rows */
+    bool ticket;                    /* the group that is the last to end combines the chunks */
     int64_t outers, rows, cols;
-    int64_t chunks, chunk;          /* over the rows */
+    int64_t chunks, chunk;          /* chunks of the rows; rows of one chunk */
     int64_t pieces, start;  /* REDUCE_ALL: number of pieces; index of this piece's first point */
-    int64_t before;                 /* chunks of earlier pieces */
+    int64_t before;                 /* chunks of all earlier pieces */
     int log;                        /* log2 of the columns in a tile */
     int lanes;                      /* columns of an item; 1: no vectors of columns */
     size_t at;                      /* workspace offset of the partial results */
@@ -55,9 +55,9 @@ static int reductions_neighbours(const wb__fuse *k)
     return along_cols - along_rows;
 }
 
-/* A tile has up to 32 columns, or 8 vectors of columns, which are up to 128 bytes; more if there
- * are fewer rows than items for them. */
-static void reductions_choose(reductions *f, const wb__fuse *k)
+/* A tile has up to 32 columns, or 8 vectors of columns, which are up to 128 bytes; more if the
+ * space has fewer rows than the group has items for them. */
+static void reductions_choose_tile(reductions *f, const wb__fuse *k)
 {
     const bool cpu = k->target->in_turn;
     const int vector = wb__fuse_log(f->lanes, 8), side = vector ? 1 : reductions_neighbours(k);
@@ -89,12 +89,12 @@ static void reductions_partials(reductions *f, wb__fuse *k)
         wb__fuse_pair(k, (int64_t)at, "q%d", i);
         wb__fuse_line(k, "GLOBAL %s *q%d = (GLOBAL %s *)PTR(u8, PTR(u8, b%d, a.workspace, "
                       "a.workspaceh), a.q%d, a.q%dh);", kind, i, kind, b, i, i);
-        at = wb__gpu_aligned(at + (size_t)n * wb__dtype_size(wb__fuse_whole[one->acc]));
+        at = wb__aligned(at + (size_t)n * wb__dtype_size(wb__fuse_whole[one->acc]));
         if (one->op != WB__OP_argmax) continue;
         wb__fuse_pair(k, (int64_t)at, "z%d_", i);
         wb__fuse_line(k, "GLOBAL uint *z%d_ = (GLOBAL uint *)PTR(u8, PTR(u8, b%d, a.workspace, "
                       "a.workspaceh), a.z%d_, a.z%d_h);", i, b, i, i);
-        at = wb__gpu_aligned(at + (size_t)n * 4);
+        at = wb__aligned(at + (size_t)n * 4);
     }
     k->work->workspace = WB__MAX(k->work->workspace, at);
 }
@@ -114,7 +114,7 @@ static void reductions_items(reductions *f, wb__fuse *k)
 }
 
 /* Marks the stores beside the reductions as needed. */
-static void need_stores(const reductions *f, wb__fuse *k)
+static void mark_stores_needed(const reductions *f, wb__fuse *k)
 {
     for (int i = 0; i < f->program->n_instr && f->stores; i++) k->needed[i] |= f->stores[i];
 }
@@ -122,7 +122,7 @@ static void need_stores(const reductions *f, wb__fuse *k)
 typedef void row_function(const reductions *f, wb__fuse *k);
 
 /* Emits the loop over those rows r in [from, to) that the item processes.  `row` emits the code for
- * one row.  With reductions_at_once > 1 the loop has a first part for as many rows at once. */
+ * one row.  With at_once > 1 the loop has a first part for at_once rows per turn. */
 static void reductions_over_rows(const reductions *f, wb__fuse *k, int at_once, row_function *row)
 {
     if (k->target->in_turn) {  /* each item gets contiguous rows */
@@ -262,7 +262,7 @@ static int reductions_begin(reductions *f, wb__fuse *k, const wb__gpu_target *t,
     int e = wb__fuse_start(k, t, work, f->program);
     if (e) return e;
     for (int i = 0; i < f->n; i++) k->needed[f->reductions[i].instr] = true;
-    need_stores(f, k);
+    mark_stores_needed(f, k);
     wb__fuse_mark_needed(f->program, k->needed, true);
     const wb__walk walk = f->all ? WB__IN_ORDER : WB__BY_GROUP;
     k->longest = reductions_longest(f, t);
@@ -270,10 +270,10 @@ static int reductions_begin(reductions *f, wb__fuse *k, const wb__gpu_target *t,
     f->outers = k->points[WB__OUTER], f->rows = k->points[WB__ROWS];
     f->lanes = k->columns ? k->vector : 1;
     f->cols = k->points[WB__COLS] * f->lanes;
-    reductions_choose(f, k);
+    reductions_choose_tile(f, k);
     const int64_t tiles = wb__quotient_up(f->cols, 1 << f->log);
     const bool cut = f->chunks > 1 || f->pieces > 1;
-    /* rows of one column, whose elements may be adjacent */
+    /* rows of one column each, whose elements may be adjacent */
     const bool adjacent = !f->log && f->pieces <= 1 && k->first[WB__COLS] == k->n_dims
         && k->first[WB__ROWS] < k->n_dims;
     f->ticket = cut && f->pieces <= 1 && t->tickets && tiles * f->outers <= WB__FUSE_COUNTERS;
@@ -284,20 +284,20 @@ static int reductions_begin(reductions *f, wb__fuse *k, const wb__gpu_target *t,
     for (int i = 0; i < f->n; i++)
         k->needed[writes ? f->reductions[i].instr
                          : f->program->instr[f->reductions[i].instr].a] = true;
-    need_stores(f, k);
+    mark_stores_needed(f, k);
     wb__fuse_mark_needed(f->program, k->needed, true);
     k->longest = f->lanes > 1 ? f->lanes : 0;
     wb__fuse_loops(k, walk, f->lanes > 1 ? WB__VECTORS_OF_COLUMNS : adjacent ? WB__VECTORS
                                                                         : WB__NO_VECTORS);
     for (int i = 0; i < f->n; i++) f->reductions[i].lanes = f->lanes;
-    f->rows = k->points[WB__ROWS];              /* of vectors, if there are any */
+    f->rows = k->points[WB__ROWS];              /* of vectors, if the kernel has any */
     f->chunk = WB__MAX(wb__quotient_up(f->rows, f->chunks), 1);
     f->chunks = WB__MAX(wb__quotient_up(f->rows, f->chunk), 1);
     return 0;
 }
 
 /* Emits the range [from, to) of the item's rows, and the pointers of its column c or, with vectors,
- * of the vector of columns that begins with c.  No vector is read beside the last column. */
+ * of the vector of columns that begins with c.  A vector beside the last column is not read. */
 static void place_item(const reductions *f, wb__fuse *k)
 {
     const char *c = f->lanes > 1 ? "first" : "c";
@@ -351,7 +351,7 @@ static int reductions_first_kernel(reductions *f, const wb__gpu_target *t, wb__g
     wb__fuse_unravel(&k, "o", k.first[WB__OUTER], k.first[WB__ROWS]);
     if (cut) reductions_partials(f, &k);
     if (f->pieces > 1) wb__fuse_uint(&k, f->start, "start");
-    wb__fuse_open(&k, "%s", "");                /* names of its own */
+    wb__fuse_open(&k, "%s", "");    /* a block, since its variables have the names of the others */
     place_item(f, &k);
     for (int i = 0; i < f->n; i++) wb__reduction_start(&k, &f->reductions[i]);
     reductions_over_rows(f, &k, reductions_at_once(f, &k), reductions_add_row);

@@ -15,8 +15,8 @@ int wb__fuse_log(int64_t n, int most)
 
 /* ---- one item per element -------------------------------------------------------------------- */
 
-/* Rows of at least LONG_ROW elements have groups of their own; shorter rows share groups.  For rows
- * of vectors, which need fewer indices, that is LONG_LINE. */
+/* Rows of at least LONG_ROW elements have groups of their own; shorter rows share groups.  The
+ * limit for rows of vectors, which need fewer indices, is LONG_LINE. */
 enum { LONG_ROW = 128, LONG_LINE = 1024, MAX_GROUPS_Y = 32768 };
 
 static void fused_rows_element(wb__fuse *k, const bool *stores)
@@ -38,7 +38,7 @@ static void fused_rows_element(wb__fuse *k, const bool *stores)
     wb__fuse_close(k);
 }
 
-/* The items of a kernel: elements or vectors. */
+/* Returns the number of items that a kernel needs: its elements or its vectors. */
 static int64_t items_of(const wb__fuse *k)
 {
     int64_t n = 1;
@@ -126,12 +126,13 @@ typedef struct {
     const bool *stores;
     bool by_item;                   /* an item processes whole rows */
     wb__reduction *reductions;
-    int *phase, n_reductions, n_phases, store_phase;
-    bool *needed;                   /* instructions of one phase */
+    int *phase, n_reductions, n_phases, store_phase;  /* phase: of each reduction; store_phase: of
+                                                         stores */
+    bool *needed;                   /* the instructions of one phase */
 } fused_rows;
 
 /* Whether instruction i, a store, stores one value per row. */
-static bool fused_rows_of_row(const fused_rows *r, int i)
+static bool fused_rows_stores_row(const fused_rows *r, int i)
 {
     const wb__fuse_program *p = r->k.program;
     return !wb__fuse_varies(p, &p->views[p->instr[i].arg])
@@ -191,7 +192,7 @@ static void fused_rows_find_phases(fused_rows *r, int *after)
     }
     r->store_phase = -1;
     for (int i = 0; i < p->n_instr; i++)
-        if (r->stores[i] && !fused_rows_of_row(r, i))
+        if (r->stores[i] && !fused_rows_stores_row(r, i))
             r->store_phase = WB__MAX(r->store_phase, WB__MAX(after[p->instr[i].a],
                                                              r->n_phases - 1));
     r->n_phases = WB__MAX(r->n_phases, r->store_phase + 1);
@@ -225,7 +226,7 @@ static int fused_rows_open_columns(fused_rows *r, bool indices, char index[40])
 }
 
 /* Emits the values of n reductions of one loop. */
-static void join_items(fused_rows *r, const wb__reduction *of, int n)
+static void emit_reduction_values(fused_rows *r, const wb__reduction *of, int n)
 {
     wb__fuse *k = &r->k;
     if (!r->by_item && n) {
@@ -244,7 +245,7 @@ static void mark_phase(fused_rows *r, int phase)
     const wb__fuse_program *p = r->k.program;
     memset(r->needed, 0, (size_t)p->n_instr * sizeof *r->needed);
     for (int i = 0; i < p->n_instr; i++)
-        if (phase == r->store_phase && r->stores[i] && !fused_rows_of_row(r, i))
+        if (phase == r->store_phase && r->stores[i] && !fused_rows_stores_row(r, i))
             r->needed[i] = true;
     for (int i = 0; i < r->n_reductions; i++) {
         const wb__reduction *f = &r->reductions[i];
@@ -296,7 +297,7 @@ static void make_phase(fused_rows *r, int phase, bool argmax)
     for (int i = 0; i < r->n_reductions; i++)
         if (r->phase[i] == phase) wb__reduction_add(k, &r->reductions[i], index);
     for (int i = 0; i < p->n_instr && phase == r->store_phase; i++)
-        if (r->stores[i] && !fused_rows_of_row(r, i)) wb__fuse_store(k, i);
+        if (r->stores[i] && !fused_rows_stores_row(r, i)) wb__fuse_store(k, i);
     if (k->vector > 1) {
         wb__fuse_close(k);
         wb__fuse_store_vectors(k, r->needed);
@@ -307,10 +308,10 @@ static void make_phase(fused_rows *r, int phase, bool argmax)
     wb__fuse_forget(k);
     if (!n) return;
     if (!r->by_item && first && r->phase[0] != phase) wb__fuse_line(k, "BARRIER;");
-    join_items(r, r->reductions + first, n - n_sums);
+    emit_reduction_values(r, r->reductions + first, n - n_sums);
     first += n - n_sums;
     for (int i = 0; i < n_sums; i++) wb__reduction_scale(k, &r->reductions[first + i]);
-    join_items(r, r->reductions + first, n_sums);
+    emit_reduction_values(r, r->reductions + first, n_sums);
 }
 
 /* Stores the values per row after all loops. */
@@ -321,7 +322,7 @@ static void fused_rows_store(fused_rows *r)
     bool any = false;
     memset(r->needed, 0, (size_t)p->n_instr * sizeof *r->needed);
     for (int i = 0; i < p->n_instr; i++)
-        if (r->stores[i] && fused_rows_of_row(r, i)) any = r->needed[i] = true;
+        if (r->stores[i] && fused_rows_stores_row(r, i)) any = r->needed[i] = true;
     if (!any) return;
     wb__fuse_mark_needed(p, r->needed, false);
     wb__fuse_values(k, r->needed, WB__LEVEL_PER_ROW);
@@ -330,7 +331,7 @@ static void fused_rows_store(fused_rows *r)
         wb__fuse_open(k, "if (lane == 0 && r0 < a.rows)");
     }
     for (int i = 0; i < p->n_instr; i++)
-        if (r->stores[i] && fused_rows_of_row(r, i)) wb__fuse_store(k, i);
+        if (r->stores[i] && fused_rows_stores_row(r, i)) wb__fuse_store(k, i);
     if (!r->by_item) wb__fuse_close(k);
 }
 

@@ -169,7 +169,7 @@ static char *fused_text_whole(const wb__fuse *k)
     return NULL;
 }
 
-/* The operation of the first f64 value that is computed, for a message. */
+/* Returns the operation of the first f64 value that the program computes, for a message. */
 static const char *first_f64(const wb__fuse_program *program)
 {
     for (int i = 0; i < program->n_instr; i++) {

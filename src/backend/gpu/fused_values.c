@@ -15,7 +15,7 @@ bool wb__fuse_varies(const wb__fuse_program *p, const wb__view *v)
     return false;
 }
 
-/* Whether a load of a padded view varies along the columns by its window. */
+/* Whether the window of a padded load makes the load vary along the columns. */
 static bool window_varies(const wb__fuse_program *p, const wb__instr *in)
 {
     const wb__space *s = &p->space;

@@ -15,9 +15,9 @@
 
 enum {
     LARGEST = 16,               /* bytes of a vector; memory is aligned to as many */
-    LARGEST_ONCE = 32,          /* bytes of one that an item loads before its loop, in two loads */
-    VECTORS_LONGEST = 8,        /* elements */
-    LONG_PROGRAM = 64           /* instructions for the longest vectors */
+    LARGEST_ONCE = 32,      /* bytes of a vector that an item loads before its loop, in two loads */
+    VECTORS_LONGEST = 8,        /* elements of the longest vector */
+    LONG_PROGRAM = 64           /* instructions of a program that gets no longest vectors */
 };
 
 static bool vectors_in_memory(const wb__fuse_operand *p)
@@ -41,9 +41,9 @@ static bool vectors_suits(const wb__fuse *k, const wb__fuse_operand *p, int n)
     return true;
 }
 
-/* The longest vectors that suit all operands and leave an item to each thread of the device; 1:
- * there are none.  may_cut: the last vector of a line may be cut off.  A loop over rows has fewer
- * items anyway. */
+/* Returns the length of the longest vectors that suit all operands and leave an item to each thread
+ * of the device; 1: there are none.  may_cut: the last vector of a line may be cut off.  A loop
+ * over rows has fewer items anyway. */
 static int vectors_longest(const wb__fuse *k, bool may_cut)
 {
     const int last = k->n_dims - 1;
@@ -78,7 +78,7 @@ void wb__fuse_make_vectors(wb__fuse *k, bool may_cut)
     k->dim[last] = wb__quotient_up(k->dim[last], n);
     for (int i = 0; i < k->n_operands; i++) {
         wb__fuse_operand *p = &k->operands[i];
-        p->window.begin[last] /= n;             /* wb__fuse_window_suits: without a rest */
+        p->window.begin[last] /= n;         /* divides without remainder (wb__fuse_window_suits) */
         p->window.size[last] /= n;
         if (!p->used || !p->stride[last] || p->place == WB__BEHIND_LOOP) continue;
         p->vector = vectors_in_memory(p);
@@ -87,8 +87,8 @@ void wb__fuse_make_vectors(wb__fuse *k, bool may_cut)
     }
 }
 
-/* Whether instruction i is needed, is of this kind and moves a vector now (k->place), and no needed
- * instruction before it does so for the same operand. */
+/* Whether instruction i is needed, is of this kind and moves a vector at the place k->place, and no
+ * needed instruction before it does so for the same operand. */
 static bool vectors_moves(const wb__fuse *k, const bool *needed, int i, wb__instr_kind kind)
 {
     const wb__instr *instr = k->program->instr;
@@ -102,7 +102,7 @@ static bool vectors_moves(const wb__fuse *k, const bool *needed, int i, wb__inst
     return true;
 }
 
-/* Emits the loads or stores of all vectors; `whole` false: of one element, if it is left. */
+/* Emits the loads or stores of all vectors; `whole` false: of one element, unless it is cut off. */
 static void vectors_move_all(wb__fuse *k, const bool *needed, wb__instr_kind kind, bool whole)
 {
     for (int i = 0; i < k->program->n_instr; i++) {

@@ -34,8 +34,8 @@ bool wb__fuse_window_suits(const wb__fuse *k, const wb__fuse_operand *p, int n)
            k->dim[last] % n == 0;
 }
 
-/* Emits the index of the part that belongs to index i<d>, and writes its name; adds the condition
- * that the part has it to `inside`. */
+/* Emits the index in the part that belongs to index i<d> of the padded view, and writes the name of
+ * this index; adds to `inside` the condition that the part has the index. */
 static void index_inside(wb__fuse *k, const wb__fuse_operand *p, int d, char name[24],
                          wb__text *inside)
 {

@@ -24,19 +24,19 @@ typedef struct {
     bool tickets;               /* the prelude has COUNTERS, TICKET and FENCE */
     int max_items;              /* items in a group; at least 256 */
     size_t local_bytes;         /* local memory per group, in bytes */
-    /* launch_bytes: the same with what a launch asks for (wb__gpu_launch.local); 0: no launch can
-     * ask.  processor_bytes: of a processor, for all its groups; 0: as launch_bytes. */
+    /* local memory of a group with what its launch asks for (wb__gpu_launch.local), 0: launches
+     * cannot ask; of a processor, for all its groups, 0: the same */
     size_t launch_bytes, processor_bytes;
     size_t max_args_bytes;      /* bytes of arguments; at least 1,024 */
-    size_t buffer_bytes;        /* argument bytes of each buffer */
+    size_t buffer_bytes;        /* bytes that each buffer takes in the arguments */
     int max_buffers;            /* most buffers of a kernel; 0: no limit but max_args_bytes */
     uint32_t max_groups[3];     /* groups of a launch, per dimension */
-    /* items of a wave that multiplies fragments of a dtype (kernels/fragments.k); 0: it has none */
+    /* items of a wave (subgroup) that multiplies fragments (kernels/fragments.k); 0: none does */
     int fragments_f16, fragments_bf16;
     uint32_t max_points;        /* points that one kernel can index; 0: 2^32 - 1 */
-    int processors;             /* each runs at least 256 items; 0: not known */
-    int tile;                   /* the tile of a product where several suit (wb__gpu_work.tiles):
-                                   0 is the best by estimate */
+    int processors;         /* processors of the GPU; each runs at least 256 items; 0: not known */
+    int tile;                   /* which of the tiles that suit a product (wb__gpu_work.tiles) its
+                                   kernel has; 0: the best by estimate */
 } wb__gpu_target;
 
 /* How a number of the plan (wb__number) is stored in an argument struct, at every launch.  F64, I64
@@ -93,12 +93,12 @@ typedef struct {
 
 /* The launches of a step, in order; a launch may read the results of earlier ones. */
 typedef struct {
-    int n;
+    int n;                      /* number of launches */
     wb__gpu_launch *launch;
     size_t workspace;           /* bytes of workspace, aligned to 64 bytes */
-    int64_t reloaded;           /* bytes (wb__kernel) */
+    int64_t reloaded;           /* as in wb__kernel */
     const char *impl;           /* for the printed plan; a constant */
-    int tiles;                  /* of a product: how many tiles suit, the best by estimate first */
+    int tiles;                  /* of a product: number of tiles that suit */
 } wb__gpu_work;
 
 /* Creates the launches of a step; the caller frees *work with wb__gpu_work_free.  Returns 0, or an

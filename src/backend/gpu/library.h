@@ -38,8 +38,8 @@ int wb__gpu_pair(const wb__view *x, const wb__view *y, int first, int64_t *total
 enum { WB__GPU_MAX_ORIGINS = 9 };
 typedef struct {
     const char *entry;
-    int n_buffers, buffers[8];
-    const void *args;
+    int n_buffers, buffers[8];              /* plan's index of each buffer argument */
+    const void *args;                       /* the argument struct */
     size_t args_bytes;
     int workspace_at;                       /* as in wb__gpu_launch */
     struct {
@@ -47,12 +47,12 @@ typedef struct {
         size_t at;                          /* offset in the struct of the view's offset */
     } origins[WB__GPU_MAX_ORIGINS + 1];
     bool f64;
-    int64_t total, items;
+    int64_t total, items;                   /* items in all; items of a group */
 } wb__gpu_plan;
 int wb__gpu_launch_of(wb__gpu_work *work, char *text, const wb__gpu_plan *p);
 
-/* For each name in the column `gpu` of ops.def: the function that adds a step's launches, and the
- * text of kernels/<name>.k. */
+/* These tables have, for each name in the column `gpu` of ops.def, the function that adds a step's
+ * launches, and the text of kernels/<name>.k. */
 typedef int wb__gpu_step_function(const wb__gpu_target *t, const wb__step *step,
                                   wb__gpu_work *work);
 #define WB_STEP(NAME, name, cpu, gpu) \

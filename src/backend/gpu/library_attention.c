@@ -5,22 +5,20 @@
 
 enum { GPU_ATTN_Q, GPU_ATTN_KEYS, GPU_ATTN_V, GPU_ATTN_O, GPU_ATTN_LSE, GPU_ATTN_DO, GPU_ATTN_DQ,
        GPU_ATTN_DK, GPU_ATTN_DV, SIDE = 64, GPU_ATTN_MAX_DEPTH = 128, WAVES = 4 };
-/* Bytes of local memory that kernels/attention.k needs with DEEP 16, and with DEEP 32; with
- * fragments, beside the stages. */
+/* Bytes of local memory that a group of kernels/attention.k needs with DEEP 16 and with DEEP 32,
+ * and that a group of attention_fragments.k needs beside its stages. */
 enum { LOCAL_BYTES_16 = 28 << 10, LOCAL_BYTES_32 = 36 << 10, LOCAL_BYTES_BESIDE = 6 << 10 };
 
 _Static_assert(sizeof(wb__attention_args) == 4 * 8 + 9 * 8 + 27 * 8 + 8 + 8, "no holes");
 
-static int64_t gpu_attn_blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
-
-/* Of the optional steps, products in fused kernels and attention are supported, but not where
- * other steps are faster. */
+/* Supported among the optional steps are products in fused kernels and attention, except where the
+ * composed steps are faster. */
 bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *s)
 {
     if (t->composes) return false;
     if (s->kind == WB__STEP_FUSED) return wb__fuse_takes_product(t, s);
     if (s->kind != WB__STEP_ATTENTION || t->local_bytes < LOCAL_BYTES_16) return false;
-    if (s->variant == WB__ATTENTION_CACHED) return false;   /* its products have more groups */
+    if (s->variant == WB__ATTENTION_CACHED) return false;   /* composed: more groups */
     const wb_dtype dtype = s->views[GPU_ATTN_Q].dtype;
     if (dtype != WB_F32 && !wb__is_half(dtype)) return false;
     for (int i = 0; i < s->n_views; i++) {
@@ -30,19 +28,19 @@ bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *s)
         if (v->strides[3] != 1 && v->dims[3] > 1) return false;
     }
     const int64_t *q = s->views[GPU_ATTN_Q].dims, *k = s->views[GPU_ATTN_KEYS].dims;
-    const int64_t many = q[0] * q[1], groups = many * gpu_attn_blocks(WB__MAX(q[2], k[2]), SIDE);
+    const int64_t many = q[0] * q[1], groups = many * wb__quotient_up(WB__MAX(q[2], k[2]), SIDE);
     if (!many || !q[2] || !k[2] || groups > INT32_MAX / 64) return false;
     return !s->attention.causal || q[2] <= k[2];
 }
 
 typedef struct {
-    const char *entry, *define;
-    bool of_keys;                           /* a group has rows of keys, else of queries */
-    int n, operands[8];                     /* -1: the workspace */
+    const char *entry, *define;             /* name in attention.k; macro that selects it */
+    bool of_keys;                           /* a group processes rows of keys; false: of queries */
+    int n, operands[8];                     /* indices of the step's views; -1: the workspace */
 } gpu_attn_kernel;
 
-/* The items of a wave that multiplies fragments; 0: single elements are multiplied.  Waves of 8
- * items have too few registers for the rows of a wave. */
+/* Returns the items of a wave that multiplies fragments; 0: the kernels multiply single elements.
+ * Waves of 8 items have too few registers for their rows of fragments. */
 static int gpu_attn_lanes_of(const wb__gpu_target *t, const wb__step *s)
 {
     const wb_dtype d = s->views[GPU_ATTN_Q].dtype;
@@ -50,21 +48,21 @@ static int gpu_attn_lanes_of(const wb__gpu_target *t, const wb__step *s)
     return s->attention.scale > 0 && lanes != 8 ? lanes : 0;
 }
 
-/* How many times 16 rows a wave has.  Two need half of the loads from local memory, but many
- * registers and half of the groups. */
+/* Returns how many times 16 rows a wave processes.  Twice 16 rows need half of the loads from local
+ * memory, but many registers and half of the groups. */
 static int gpu_attn_up_of(const wb__gpu_target *t, const wb__step *s, const gpu_attn_kernel *k)
 {
     const int64_t *q = s->views[GPU_ATTN_Q].dims,
-                  groups = q[0] * q[1] * gpu_attn_blocks(q[2], 2 * SIDE);
+                  groups = q[0] * q[1] * wb__quotient_up(q[2], 2 * SIDE);
     const bool narrow = q[3] <= 64 && s->views[GPU_ATTN_V].dims[3] <= 64;
     return narrow && !k->of_keys && groups >= 2 * (t->processors ? t->processors : 132) ? 2 : 1;
 }
 
-/* The most rows that two stages can have in local memory. */
+/* Returns the most rows for which local memory has space for two stages (blocks of an operand). */
 static int side_of(const wb__gpu_target *t, const wb__step *s)
 {
-    const int64_t padded = 16 * (gpu_attn_blocks(s->views[GPU_ATTN_Q].dims[3], 16) +
-                                 gpu_attn_blocks(s->views[GPU_ATTN_V].dims[3], 16));
+    const int64_t padded = 16 * (wb__quotient_up(s->views[GPU_ATTN_Q].dims[3], 16) +
+                                 wb__quotient_up(s->views[GPU_ATTN_V].dims[3], 16));
     const int64_t fits = WB__MIN((int64_t)t->local_bytes, 48 << 10) - LOCAL_BYTES_BESIDE;
     int side = 64;
     while (side > 16 && 2 * side * (padded + 16) * 2 > fits) side /= 2;
@@ -78,7 +76,7 @@ static int gpu_attn_launch(const wb__gpu_target *t, const wb__step *s, wb__gpu_w
     const int64_t *q = views[GPU_ATTN_Q].dims, *k = views[GPU_ATTN_KEYS].dims;
     const int lanes = gpu_attn_lanes_of(t, s), up = lanes ? gpu_attn_up_of(t, s, &run) : 1;
     const int64_t items = lanes ? WAVES * lanes : 256;
-    const int64_t total = q[0] * q[1] * gpu_attn_blocks(run.of_keys ? k[2] : q[2], SIDE * up) *
+    const int64_t total = q[0] * q[1] * wb__quotient_up(run.of_keys ? k[2] : q[2], SIDE * up) *
                           items;
     const bool forward = s->variant == WB__ATTENTION_FORWARD;
     char defines[160];

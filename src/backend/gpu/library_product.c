@@ -24,22 +24,20 @@ typedef struct {
         wb__conv_args conv;
     } args;
     size_t args_bytes;
-    const char *family;                     /* the text */
-    char defines[80];                       /* its first lines */
+    const char *family;             /* the text of kernels/ that defines how operands are read */
+    char defines[80];                       /* the first lines of the text */
     const char *between, *behind;           /* the texts after product.k, or NULL */
     const wb__view *a, *b, *c, *bias;       /* bias: NULL if there is none */
     const char *activation;                 /* the expression of the epilogue; NULL: none */
     wb_dtype dtype;
     /* c is z matrices of m x n; the sum over k is `steps` sums of at most `inner` products */
     int64_t z, m, n, k, steps, inner;
-    bool shared_b, wide;                    /* shared_b: one B for all z */
+    bool shared_b, wide;        /* shared_b: all z products have the same B; wide: 64-bit offsets */
     bool cuts;                              /* k may be divided into other `steps` and `inner` */
-    bool image;                             /* the inner indices are channels of an image, A */
+    bool image;                         /* A is an image, and the inner indices are its channels */
     bool weights;                           /* B is the weights of a convolution of several taps */
-    int64_t packed;                         /* their elements of the workspace, in sizes of sums */
+    int64_t packed;             /* workspace of the ordered weights, in elements of sums' size */
 } gpu_product;
-
-static int64_t gpu_product_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* ---- matrix products ------------------------------------------------------------------------- */
 
@@ -189,12 +187,12 @@ static void gpu_product_split_steps(gpu_product *p, int64_t parts)
 {
     wb__product_args *args = &p->args.p;
     if (p->cuts && parts > 1) {
-        p->inner = gpu_product_ceil_div(p->k, parts);
-        p->steps = gpu_product_ceil_div(p->k, WB__MAX(p->inner, 1));
+        p->inner = wb__quotient_up(p->k, parts);
+        p->steps = wb__quotient_up(p->k, WB__MAX(p->inner, 1));
     }
-    const int64_t piece = WB__MAX(gpu_product_ceil_div(p->steps, parts), 1);
+    const int64_t piece = WB__MAX(wb__quotient_up(p->steps, parts), 1);
     args->piece = wb__wide_of(piece);
-    args->splits = wb__wide_of(WB__MAX(gpu_product_ceil_div(p->steps, piece), 1));
+    args->splits = wb__wide_of(WB__MAX(wb__quotient_up(p->steps, piece), 1));
 }
 
 /* The number of parts into which to split a sum.  With one part, the launch has `groups` groups or
@@ -203,7 +201,7 @@ static void gpu_product_split_steps(gpu_product *p, int64_t parts)
 static int64_t gpu_product_parts_for(const gpu_product *p, int64_t groups, int64_t enough,
                                      int64_t least)
 {
-    int64_t parts = WB__MIN(gpu_product_ceil_div(enough, WB__MAX(groups, 1)), p->k / least);
+    int64_t parts = WB__MIN(wb__quotient_up(enough, WB__MAX(groups, 1)), p->k / least);
     parts = WB__MIN(parts, (16 << 20) / WB__MAX(p->z * p->m * p->n, 1));
     return WB__MAX(parts, 1);
 }
@@ -283,7 +281,7 @@ static int gpu_product_order(gpu_product *p, wb__gpu_work *work, const char *def
                                      (wb__gpu_plan){.entry = "product_order", .n_buffers = 2,
                                                     .buffers = {p->b->buffer, WB__GPU_WORKSPACE},
                                                     .total = total, .items = 256});
-    p->packed = gpu_product_ceil_div(total * size, 64) * (64 / of_sums);
+    p->packed = wb__quotient_up(total * size, 64) * (64 / of_sums);
     args->partial_at = wb__wide_of(p->packed);
     args->b_step = wb__wide_of(args->b_along ? p->n : 1);
     args->b_column = wb__wide_of(args->b_along ? 1 : p->k);
@@ -317,18 +315,17 @@ static int gpu_product_tile(gpu_product *p, const wb__gpu_target *t, wb__gpu_wor
     /* Intel's waves are narrow and have few registers: waves of 8 items get half as many rows. */
     const bool narrow_waves = lanes && lanes < 32;
     const int down = lanes == 8 ? 4 : 2;
-    const int64_t large = gpu_product_ceil_div(p->m, 128) * gpu_product_ceil_div(p->n, 128) * p->z;
+    const int64_t large = wb__quotient_up(p->m, 128) * wb__quotient_up(p->n, 128) * p->z;
     const bool fits = lanes ? t->local_bytes >= 48 << 10 && !narrow_waves : !f64;
     const bool both = fits && p->m >= 128 && p->n >= 128;
     const int64_t first = both && large >= 128 ? 128 : 64, other = both && first == 64 ? 128 : 64;
     const int64_t side = t->tile ? other : first;
     const int64_t deep = lanes ? 32 : side == 128 || f64 ? 8 : 16;
     const int64_t items = lanes ? 2 * down * lanes : 256;
-    const int64_t groups = gpu_product_ceil_div(p->m, side) * gpu_product_ceil_div(p->n, side) *
-                           p->z;
+    const int64_t groups = wb__quotient_up(p->m, side) * wb__quotient_up(p->n, side) * p->z;
     const int64_t parts = gpu_product_parts_for(p, groups, WANT, 128);
-    const int64_t piece = gpu_product_ceil_div(gpu_product_ceil_div(p->k, deep), parts) * deep;
-    const int64_t splits = gpu_product_ceil_div(p->k, piece);
+    const int64_t piece = wb__quotient_up(wb__quotient_up(p->k, deep), parts) * deep;
+    const int64_t splits = wb__quotient_up(p->k, piece);
     /* the copy repays if several tiles read it, and has vectors */
     const int64_t adjacent = p->args.p.b_along ? p->n : p->k;
     const bool orders = p->weights && p->m >= TILES * side &&
@@ -362,19 +359,18 @@ static int gpu_product_tile(gpu_product *p, const wb__gpu_target *t, wb__gpu_wor
              : gpu_product_run(p, work, "product_tile", defines, groups * splits * items, items);
 }
 
-/* Sets the most rows and columns of an item of product_panel, `tall` and `broad` or less: smaller
- * items, up to ITEMS of them, keep more processors busy while each has ENOUGH products.  Returns
- * the number of items. */
+/* Sets the most rows and columns of an item of product_panel, `tall` and `broad` or less.  Smaller
+ * items keep more processors busy, so there are up to ITEMS of them while each has ENOUGH products.
+ * Returns the number of items. */
 static int64_t panel_items(gpu_product *p, int64_t rows, int64_t columns, int64_t tall,
                            int64_t broad)
 {
     enum { ITEMS = 32, ENOUGH = 1 << 17 };
     const int64_t splits = gpu_product_narrow(p->args.p.splits);
-    tall = gpu_product_ceil_div(gpu_product_ceil_div(p->m, gpu_product_ceil_div(p->m, tall)),
-                                rows) * rows;
-    broad = WB__MIN(broad, gpu_product_ceil_div(p->n, columns) * columns);
+    tall = wb__quotient_up(wb__quotient_up(p->m, wb__quotient_up(p->m, tall)), rows) * rows;
+    broad = WB__MIN(broad, wb__quotient_up(p->n, columns) * columns);
     for (;;) {
-        const int64_t items = gpu_product_ceil_div(p->m, tall) * gpu_product_ceil_div(p->n, broad) *
+        const int64_t items = wb__quotient_up(p->m, tall) * wb__quotient_up(p->n, broad) *
                               p->z * splits;
         const bool enough = tall * broad * (p->k / splits) > ENOUGH;
         if (items >= ITEMS || !enough || (broad == columns && tall == rows)) {
@@ -382,13 +378,13 @@ static int64_t panel_items(gpu_product *p, int64_t rows, int64_t columns, int64_
             p->args.p.item_columns = (uint32_t)broad;
             return items;
         }
-        if (broad > columns) broad = gpu_product_ceil_div(broad / 2, columns) * columns;
+        if (broad > columns) broad = wb__quotient_up(broad / 2, columns) * columns;
         else tall -= rows;
     }
 }
 
-/* Whether product_panel is faster than product_block: it copies A once for all columns of an item,
- * which few columns repay only if runs are long and contiguous. */
+/* Whether product_panel is faster than product_block.  product_panel copies A once for all columns
+ * of an item, which few columns repay only if the runs of A are long and contiguous. */
 static bool copies_repay(const gpu_product *p)
 {
     return p->family == wb__gpu_text_matmul || p->n > 32 ||
@@ -402,8 +398,8 @@ static int gpu_product_block(gpu_product *p, const wb__gpu_target *t, wb__gpu_wo
     const bool panel = copies_repay(p) && t->local_bytes >= LOCAL_BYTES;
     const int64_t most = (panel ? 64 : 128) / size;
     const int64_t columns = WB__MIN(most, p->n > 16 ? 32 : p->n > 8 ? 16 : 8);
-    const int64_t panels = gpu_product_ceil_div(p->n, columns),
-                  groups = gpu_product_ceil_div(p->m, ROWS) * panels * p->z;
+    const int64_t panels = wb__quotient_up(p->n, columns),
+                  groups = wb__quotient_up(p->m, ROWS) * panels * p->z;
     const int64_t each = panels * p->k * columns, packs = p->shared_b ? 1 : p->z;
     const int64_t packed = (packs * each + 15) / 16 * 16;
     wb__product_args *args = &p->args.p;
@@ -421,11 +417,9 @@ static int gpu_product_block(gpu_product *p, const wb__gpu_target *t, wb__gpu_wo
     work->impl = panel ? "product, blocks by rows, A copied" : "product, blocks by rows";
     int e = gpu_product_launch(
         p, work, defines,
-        (wb__gpu_plan){.entry = "product_pack",
-                       .n_buffers = 2,
+        (wb__gpu_plan){.entry = "product_pack", .n_buffers = 2,
                        .buffers = {p->b->buffer, WB__GPU_WORKSPACE},
-                       .total = packs * panels * gpu_product_ceil_div(p->k, deep),
-                       .items = 1});
+                       .total = packs * panels * wb__quotient_up(p->k, deep), .items = 1});
     if (!e)
         e = gpu_product_launch(
             p, work, defines,

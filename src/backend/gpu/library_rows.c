@@ -36,7 +36,7 @@ static int gpu_rows_copy(const wb__step *s, const wb__rows_args *args, const cha
 }
 
 /* Up to RANKED indices, the algorithm `ranked` is used (kernels/rows.k), which compares each index
- * with all others.  Up to FEW comparisons, rows are set by one launch that makes them. */
+ * with all others; up to GPU_ROWS_FEW such comparisons, in the launch that sets the rows. */
 enum { RANKED = 1 << 16, GPU_ROWS_FEW = 1 << 24 };
 
 static int scatter_add(const wb__gpu_target *t, const wb__step *s, const wb__rows_args *args,

@@ -54,7 +54,7 @@ int wb__mtl_load(void)
         return wb__fail(WB_ERROR_DEVICE, "metal: %s has no %s: %s", file, missing,
                         metal_driver_needs);
     }
-    /* Without this framework a command-line program has no default device. */
+    /* without this framework a command-line program has no default device */
     wb__os_library_open(FRAMEWORK("CoreGraphics"), WB__OS_FOR_ALL);
 #define REGISTER(result, n, name, text, ...) wb__selector.name = wb__objc.registerName(text);
     WB__OBJC_METHODS(REGISTER)
@@ -94,8 +94,7 @@ void wb__mtl_leave(void) { wb__objc.popPool(metal_driver_pools[--metal_driver_de
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-static _Thread_local int metal_driver_described; /* the code that the text WB__TEXT_DRIVER belongs
-                                                  * to */
+static _Thread_local int metal_driver_described; /* code that the text WB__TEXT_DRIVER belongs to */
 
 int wb__mtl_failed(int code, id error)
 {
@@ -151,8 +150,8 @@ void wb__mtl_error_text(wb__gpu_device *d, int code, char *text, size_t capacity
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* A program may keep a device's address, so devices have fixed positions: if Metal lists the same
- * devices again, each gets its old position. */
+/* Devices have fixed positions, since a program may keep a device's address: if Metal lists the
+ * same devices again, each gets its old position. */
 static wb__mtl_device metal_driver_devices[WB__GPU_MAX_DEVICES];
 static int metal_driver_n_devices;
 
@@ -180,7 +179,7 @@ static bool metal_driver_describe(wb__mtl_device *d)
              unified ? "unified" : "separate", version);
     snprintf(d->gpu.maker, sizeof d->gpu.maker, "%s, macOS %s", name, version);
     memcpy(d->gpu.name, name, sizeof name);
-    /* The GPU of a virtual machine has what Weber needs, but is not of the family. */
+    /* a virtual machine's GPU has what Weber needs, but is not of the family */
     return mtl_supportsFamily(device, MTLGPUFamilyMetal3) ||
            strstr(name, "aravirtual");
 }
@@ -270,7 +269,7 @@ void wb__mtl_close(wb__gpu_device *base)
 {
     wb__mtl_device *d = wb__mtl_of(base);
     const bool entered = !wb__mtl_enter(base);
-    /* Releasing memory may have left waits for uploads in a command buffer. */
+    /* releases of memory may have left waits for uploads in a command buffer */
     for (int q = WB__GPU_RECORDING - 1; q >= 0; q--) wb__mtl_driver.sync(base, (wb__gpu_queue)q);
     if (d->copy_pipeline) mtl_release(d->copy_pipeline);
     d->copy_pipeline = NULL;

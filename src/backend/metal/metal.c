@@ -3,8 +3,8 @@
  *
  * Commands are encoded into a queue's command buffer, which is committed when the runtime flushes
  * the queue, records an event or waits.  Metal itself orders the commands of a queue, since it
- * tracks which buffers they use.  A command
- * buffer keeps the memory and the pipelines that it uses alive.
+ * tracks which buffers they use.  A command buffer keeps the memory and the pipelines that it uses
+ * alive.
  *
  * If the GPU shares the host's memory, the host reads and writes blocks directly, after it has
  * waited for the commands that use them.  Otherwise blocks are private to the GPU, and transfers go
@@ -55,7 +55,7 @@ static void end_encoder(wb__mtl_queue *q)
     q->encoder = NULL;
 }
 
-/* With the queue's lock held, as the functions below.  Begins a command buffer if none is open. */
+/* With the queue's lock held, as all functions below: begins a command buffer if none is open. */
 static int begin_buffer(wb__mtl_queue *q)
 {
     if (q->buffer) return 0;
@@ -86,7 +86,7 @@ static void retire_completed(wb__mtl_queue *q)
         metal_retire(q);
 }
 
-/* The queue's command buffer has been committed. */
+/* Notes that the queue's command buffer has been committed. */
 static void note_commit(wb__mtl_queue *q)
 {
     if (q->n_running == WB__MTL_MAX_RUNNING) {
@@ -149,8 +149,8 @@ static int metal_sync_queue(wb__gpu_device *d, wb__gpu_queue which)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-/* The point of a queue that is reached when the command buffer is completed.  Other queues wait
- * until the queue's event has the value. */
+/* An event: the point of a queue that is reached when the command buffer is completed.  Other
+ * queues wait until the event of this queue has the value. */
 typedef struct {
     wb__mtl_device *device;
     wb__mtl_queue *queue;
@@ -165,8 +165,8 @@ static void metal_drop_event(void *event)
     wb__free(p);
 }
 
-/* Returns a code.  Allocates *p if `event` is not NULL; it must be called before the commands that
- * signal_event follows are encoded, so that these functions fail without a command. */
+/* Allocates *p if `event` is not NULL.  Returns a code.  It is called before the commands that
+ * signal_event follows are encoded, so that a failure leaves no command behind. */
 static int new_point(void *const *event, metal_point **p)
 {
     *p = event ? wb__alloc_zero(1, sizeof **p) : NULL;
@@ -232,7 +232,7 @@ static int metal_sync_event(void *event)
     return failure_of(p->device);
 }
 
-/* Errors are returned by the functions that wait. */
+/* Whether an event is reached.  Errors are returned by the functions that wait. */
 static bool metal_done(void *event, int *ended)
 {
     (void)ended;
@@ -371,8 +371,7 @@ static int metal_copy_bytes(wb__mtl_device *d, wb__gpu_queue which, id to, size_
     return code;
 }
 
-static bool metal_reaches(const wb__gpu_device *d,
-                          const wb__gpu_device *source) { return d == source; }
+static bool metal_reaches(const wb__gpu_device *d, const wb__gpu_device *from) { return d == from; }
 
 static int metal_copy(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_device *source,
                       uint64_t from, size_t from_at, size_t bytes, void **event)

@@ -5,8 +5,8 @@
  *   program.c    compilation; pipelines in binary archives
  *   metal.c      memory, command buffers, transfers, events, launches; the tables
  *
- * Nothing from Apple is needed to compile it: the declarations are ours, and the framework is
- * opened at the first use.
+ * Nothing from Apple is needed to compile the driver: the declarations are ours, and the framework
+ * is opened at the first use.
  *
  * Environment variables:
  *
@@ -39,24 +39,24 @@ enum {
 /* A command queue, and its command buffer that is being encoded.  Metal executes the commands of a
  * queue in the order of the calls of `commit`, one after the other where they use the same buffers:
  * it tracks the use of buffers that newBuffer makes (not that of heaps).  A queue has at most 64
- * command buffers that are not completed; we wait at 32, since MPSGraph may commit some too. */
+ * command buffers that are not completed; we wait at 32, since MPSGraph may commit further ones. */
 enum { WB__MTL_MAX_RUNNING = 32 };
 typedef struct {
     wb__mutex lock;             /* guards the fields below; taken after the device's lock */
     id queue, event;            /* event: signalled with increasing values; NULL without staging */
     uint64_t value;             /* the last value that the event will be signalled with */
-    id buffer, encoder;         /* not committed yet, or NULL; its open encoder, or NULL */
-    bool encodes_copies;        /* the encoder is one for copies */
+    id buffer, encoder;     /* buffer: not committed yet, or NULL; encoder: open in it, or NULL */
+    bool encodes_copies;        /* the encoder encodes copies, not kernels */
     id running[WB__MTL_MAX_RUNNING];    /* committed and not known to be completed; oldest first */
     int n_running;
     int failed;                 /* error of the first command buffer that failed, or 0 */
-    char reason[200];           /* its description */
+    char reason[200];           /* description of that error */
 } wb__mtl_queue;
 
 typedef struct {
     wb__gpu_device gpu;
     id device;
-    wb__mtl_queue queue[WB__GPU_RECORDING];     /* only the first is used without staging */
+    wb__mtl_queue queue[WB__GPU_RECORDING];     /* without staging, only the first is used */
     wb__mutex copying;          /* guards copy_pipeline; taken after the lock of a queue */
     id copy_pipeline;           /* copies any number of bytes; NULL: not needed yet */
 } wb__mtl_device;
@@ -98,10 +98,10 @@ int wb__mtl_compile(wb__gpu_device *base, const char *text, const char *options,
 int wb__mtl_load_image(wb__gpu_device *base, const void *image, size_t bytes, const char *options,
                        void **program);
 void wb__mtl_unload(wb__gpu_device *base, void *program);
-/* The pipeline of a kernel, which the caller releases. */
+/* Makes the pipeline of a kernel, which the caller releases. */
 int wb__mtl_pipeline(void *program, const char *entry, id *pipeline);
 
-/* The pipeline of the only kernel of a text. */
+/* Makes the pipeline of the only kernel of a text. */
 int wb__mtl_pipeline_of(wb__mtl_device *d, const char *text, id *pipeline);
 
 /* ---- metal.c: commands that a library encodes ------------------------------------------------ */
@@ -109,7 +109,7 @@ int wb__mtl_pipeline_of(wb__mtl_device *d, const char *text, id *pipeline);
 /* wb__mtl_encode_begin takes the queue's lock, ends the open encoder, and sets `buffer` to the
  * queue's command buffer, which is not committed.  After a code other than 0 the lock is not held.
  * wb__mtl_encode_end releases the lock; `now` is the command buffer to continue with, since a
- * library may have committed the one it was given.  If `encoded` is true, *event receives an event
+ * library may have committed the one that it got.  If `encoded` is true, *event receives an event
  * after the commands, unless `event` is NULL. */
 typedef struct {
     wb__mtl_queue *queue;

@@ -1,7 +1,7 @@
 /* Large matrix products by MPSMatrixMultiplication.  The library is opened for the first product.
  * The kernel object of a problem, and the descriptors of its matrices, are made once and kept; a
- * launch wraps the operands' memory in matrices.  It adds no bias and no epilogue; a kernel of ours
- * applies these.
+ * launch wraps the operands' memory in matrices.  The library adds no bias and no epilogue; a
+ * kernel of ours applies these.
  *
  *   WEBER_METAL_MPS   0: MPS is not used; 1: also for small products */
 #include "backend/metal/mps.h"
@@ -57,9 +57,9 @@ static mps_functions mps;
 static const wb__gpu_function mps_names[] = {
     {"MPSSupportsMTLDevice", offsetof(mps_functions, supports)}};
 
-/* A product without its memory, and the key of its entry.  It is initialised with zeros, since keys
- * are compared byte by byte.  rows, columns: of each matrix in memory; apart: bytes from one row,
- * and from one matrix, to the next. */
+/* A product without its memory, which is the key of its entry.  It is initialised with zeros, since
+ * keys are compared byte by byte.  rows, columns: of each matrix in memory; apart: bytes from one
+ * row, and from one matrix, to the next. */
 typedef struct {
     int64_t m, n, k, batch, rows[3], columns[3], apart[3][2];
     int32_t transposed[2];
@@ -91,7 +91,7 @@ static bool mps_suits(const void *table, const char *missing, char *reason, size
     return false;
 }
 
-/* There are no handles: objects belong to a device, and are made with it. */
+/* Registers the selectors.  There are no handles: objects are made with a device. */
 static int mps_create(void **handle)
 {
     *handle = wb__mtl_class("MPSMatrixMultiplication");
@@ -193,7 +193,7 @@ static const char *mps_batch_of(const wb__step *step, mps_problem *p)
 enum { MAX_INNER = 32766 };
 static bool too_large(const mps_problem *p)
 {
-    const double most = (double)(INT32_MAX / 16 * 15);      /* the source gives the limit roughly */
+    const double most = (double)(INT32_MAX / 16 * 15);      /* the limit is known roughly */
     const double last = ((double)p->batch - 1) * (double)p->apart[2][1];
     bool large = last + ((double)p->m + 2 * (double)p->k) * (double)p->apart[2][0] > most;
     for (int j = 0; j < 3; j++) large |= (double)p->batch * (double)p->apart[j][1] > most;
@@ -213,7 +213,7 @@ static const char *mps_problem_of(const wb__gpu_device *d, const wb__step *step,
     p->type = wb__mps_type(c->dtype);
     if (!p->type || a->dtype != c->dtype || step->views[1].dtype != c->dtype) return "MPS: dtype";
     if (wb__mps_maybe_f16(step)) return "MPS: f16, at the highest precision";
-    /* Apple promises nothing about equal bits at every run. */
+    /* Apple does not promise the same bits at every run */
     if (step->deterministic) return "MPS: not known to be deterministic";
     p->m = c->dims[c->ndim - 2], p->n = c->dims[c->ndim - 1], p->k = a->dims[a->ndim - 1];
     if (!p->m || !p->n || !p->k) return "MPS: nothing to multiply";

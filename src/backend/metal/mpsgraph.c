@@ -1,7 +1,7 @@
 /* Convolutions by MPSGraph.  The library is opened for the first convolution.  A graph of one
  * convolution is compiled to an executable when the step is prepared; executables are cached.  A
- * launch encodes the executable into the queue's command buffer.  It adds no bias and no epilogue;
- * a kernel of ours applies these.
+ * launch encodes the executable into the queue's command buffer.  MPSGraph adds no bias and no
+ * epilogue; a kernel of ours applies these.
  *
  * Operands begin anywhere in their memory, which MPSGraph accepts since macOS 15.
  *
@@ -13,11 +13,11 @@
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
-/* A convolution without its memory, and the key of its entry.  It is initialised with zeros, since
- * keys are compared byte by byte.  dims: of x, w and y, as the views have them. */
+/* A convolution without its memory, which is the key of its entry.  It is initialised with zeros,
+ * since keys are compared byte by byte.  dims: of x, w and y, as the views have them. */
 typedef struct {
     int64_t dims[3][4], stride[2], dilation[2], pad[4], groups;
-    int32_t variant, last, hwio;    /* last: x and y are NHWC, else NCHW; hwio: w is, else OIHW */
+    int32_t variant, last, hwio;    /* last: x and y are NHWC, not NCHW; hwio: w is, not OIHW */
     uint32_t type;
 } mpsgraph_problem;
 
@@ -64,7 +64,7 @@ static bool mpsgraph_suits(const void *table, const char *missing, char *reason,
     return false;
 }
 
-/* There are no handles: objects belong to a device, and are made with it. */
+/* Registers the selectors.  There are no handles: objects are made with a device. */
 static int mpsgraph_create(void **handle)
 {
     *handle = wb__mtl_class("MPSGraph");
@@ -134,7 +134,7 @@ static id mpsgraph_compile(const wb__gpu_device *d, const mpsgraph_problem *p, i
     return executable;
 }
 
-/* Finds the order in which the executable takes the inputs.  false: it takes others. */
+/* Finds the order in which the executable takes the inputs.  false: it takes other inputs. */
 static bool mpsgraph_find_order(mpsgraph_entry *e, const id input[2])
 {
     const id feeds = MAKE(feedTensors, e->executable);
@@ -152,7 +152,7 @@ static bool make_executable(const wb__gpu_device *d, mpsgraph_entry *e, id graph
     id shape[3], input[2], result;
     for (int i = 0; i < 3; i++)
         if (!(shape[i] = mpsgraph_shape_of(p, which[i]))) return false;
-    /* Results are not copied to the host.  The graph's executable has options of its own. */
+    /* results are not copied to the host; the executable has options of its own */
     mtl_setOptions(graph, MPSGraphOptionsNone);
     for (int i = 0; i < 2; i++)
         if (!(input[i] = MAKE(placeholder, graph, shape[i], p->type, NULL))) return false;
@@ -273,8 +273,8 @@ static const char *mpsgraph_sizes_of(const wb__step *step, mpsgraph_problem *p, 
     return mpsgraph_layouts(step->views, p) ? NULL : "MPSGraph: layouts";
 }
 
-/* MPSGraph chooses the algorithm.  Winograd's, for filters of more than one element without stride,
- * is less accurate than a sum of products. */
+/* Whether MPSGraph may choose Winograd's algorithm, which is for filters of more than one element
+ * without stride, and less accurate than a sum of products. */
 static bool maybe_winograd(const wb__step *step)
 {
     const wb__conv_attr *a = &step->conv;
@@ -294,7 +294,7 @@ static const char *mpsgraph_problem_of(const wb__step *step, mpsgraph_problem *p
     if (step->n_views > 3 || step->epilogue) return "MPSGraph: bias or epilogue";
     p->type = wb__mps_type(step->views[0].dtype);
     if (!p->type) return "MPSGraph: neither f32 nor f16";
-    /* Apple promises nothing about equal bits at every run. */
+    /* Apple does not promise the same bits at every run */
     if (step->deterministic) return "MPSGraph: not known to be deterministic";
     const char *reason = mpsgraph_sizes_of(step, p, r);
     if (reason) return reason;
@@ -338,9 +338,9 @@ static id data_of(const mpsgraph_routine *r, const wb__gpu_addresses *a, int i)
     return data;
 }
 
-/* Encodes the executable.  *encoded: whether MPSGraph did so.  Returns a status.  MPSGraph may
+/* Encodes the executable.  *encoded: whether MPSGraph has done so.  Returns a status.  MPSGraph may
  * commit the command buffer and continue with another.  The queue notes the errors of the first and
- * of the last one; if there are more, those of the others are lost. */
+ * of the last command buffer; those of command buffers in between are lost. */
 static int mpsgraph_encode(wb__gpu_device *d, const mpsgraph_entry *e, wb__gpu_queue q, id inputs,
                            id results, bool *encoded)
 {

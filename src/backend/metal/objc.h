@@ -20,7 +20,7 @@ typedef struct objc_object *id;
 typedef struct objc_selector *SEL;
 typedef unsigned long NSUInteger;
 typedef long NSInteger;
-typedef signed char BOOL;               /* `bool` on Apple's processors; both are one byte */
+typedef signed char BOOL;               /* `bool` on Apple's processors; both types have one byte */
 typedef struct { NSUInteger width, height, depth; } MTLSize;
 
 enum {
@@ -34,7 +34,7 @@ enum {
     MTLCommandBufferErrorInvalidResource = 9, MTLCommandBufferErrorMemoryless = 10,
     MTLCommandBufferErrorDeviceRemoved = 11, MTLCommandBufferErrorStackOverflow = 12
 };
-enum { MTL_MAX_BUFFERS = 31, MTL_MAX_BYTES = 4096 };  /* of a kernel; of setBytes */
+enum { MTL_MAX_BUFFERS = 31, MTL_MAX_BYTES = 4096 };  /* buffers of a kernel; limit of setBytes */
 
 /* The methods: X(result, number of arguments, name, selector, types of the arguments).  V before
  * the number: the method returns nothing. */
@@ -118,7 +118,7 @@ typedef struct { WB__OBJC_METHODS(WB__OBJC_FIELD) } wb__objc_selectors;
 #undef WB__OBJC_FIELD
 extern wb__objc_selectors wb__selector;
 
-/* The methods as functions; mps.h has a further list, with selectors of its own. */
+/* The methods as functions; mps.h has another list of methods, with selectors of its own. */
 #define WB__SELECTORS wb__selector
 #define WB__SEND(result, name, ...) \
     ((result (*)(id, SEL, __VA_ARGS__))wb__objc.send)(o, WB__SELECTORS.name

@@ -12,15 +12,15 @@
 #include <string.h>
 
 typedef struct {
-    id names;                           /* of the kernels: an array of strings */
+    id names;                           /* names of the kernels: an array of strings */
     NSUInteger n;
-    id pipeline[];                      /* of each kernel */
+    id pipeline[];                      /* pipeline of each kernel */
 } program_of;
 
 typedef struct { char magic[8]; uint64_t text_bytes; } image_head;
 static const char metal_program_magic[8] = "WBMTL01";
 
-/* The optimisations that Metal calls fast math would break the sums with error terms of the
+/* Writes the options.  Metal's fast math is off: it would break the sums with error terms of the
  * prelude. */
 bool wb__mtl_options(wb__gpu_device *base, int flags, char *text, size_t capacity)
 {
@@ -45,7 +45,7 @@ static id metal_program_library_of(wb__mtl_device *d, const char *text, id *erro
     return library;
 }
 
-/* A descriptor for the pipeline of a kernel, which the caller releases.  Returns a code. */
+/* Makes a descriptor for the pipeline of a kernel, which the caller releases.  Returns a code. */
 static int descriptor_of(id library, id name, id archive, id *descriptor)
 {
     const id function = MAKE(newFunction, library, name);
@@ -81,7 +81,7 @@ int wb__mtl_pipeline(void *program, const char *entry, id *pipeline)
 
 typedef struct {
     id archive;                         /* NULL: there is none */
-    char path[200];                     /* its file, in a folder of its own; "": there is none */
+    char path[200];                 /* path of its file, in a folder of its own; "": it has none */
 } metal_program_file_of;
 
 static id url_of(const char *path)
@@ -159,7 +159,7 @@ void wb__mtl_unload(wb__gpu_device *base, void *program)
 }
 
 /* Makes the pipelines of all kernels of a library, from the archive if it has them.  `add`: puts
- * them into the archive first, which is dropped if that fails. */
+ * the pipelines into the archive first, which is dropped if that fails. */
 static int make_pipelines(const wb__mtl_device *d, id library, metal_program_file_of *f, bool add,
                           void **program)
 {

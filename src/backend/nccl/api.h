@@ -16,8 +16,8 @@ typedef unsigned int wb__nccl_enum;     /* as C passes enumerations */
 enum { WB__NCCL_ID_BYTES = 128, WB__NCCL_OLDEST = 21700 };
 typedef struct { char internal[WB__NCCL_ID_BYTES]; } wb__nccl_id;
 
-/* The configuration of NCCL 2.17, which all later versions accept: a version reads as many bytes as
- * `size`, and gives the fields that are newer than `version` their defaults. */
+/* The configuration of NCCL 2.17, which all later versions accept: NCCL reads as many bytes as
+ * `size`, and gives fields that are newer than `version` their defaults. */
 typedef struct {
     size_t size;
     unsigned int magic, version;

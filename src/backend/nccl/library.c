@@ -12,7 +12,7 @@ const wb__gpu_function wb__nccl_names[] = {WB__NCCL_FUNCTIONS(NAME)};
 _Static_assert(WB__COUNT(wb__nccl_names) == WB__NCCL_COUNT, "the number of functions");
 _Static_assert(WB__COUNT(wb__nccl_names) <= WB__GPU_MAX_FUNCTIONS, "room for the functions");
 
-/* The number of a version has two digits each for its second and third part. */
+/* Whether the library is new enough.  Its version has two digits for second and third part each. */
 bool wb__nccl_suits(const wb__nccl_functions *f, const char *missing, const char *file,
                     const char *needed, char *reason, size_t capacity)
 {
@@ -71,7 +71,7 @@ int wb__nccl_ranks_devices(const wb__nccl_library *l)
     return n;
 }
 
-/* Whether each process may see another device as its first. */
+/* Whether environment variables give each process a first device of its own. */
 static bool nccl_library_chooses(const wb__nccl_library *l)
 {
     bool set = false;

@@ -17,40 +17,40 @@
 
 /* A rank of this process. */
 typedef struct {
-    wb__communicator *self;             /* its `context` is the rank while it is connected */
+    wb__communicator *self;         /* its `context` is this struct while the rank is connected */
     wb__gpu_device *device;
     ncclComm_t comm;                    /* NULL: not connected */
     wb__mutex calling;                  /* held by calls of NCCL that begin an operation */
     _Atomic bool aborted;               /* `comm` is not used any more; set with `calling` held */
     wb__mutex lock;                     /* guards the fields below */
     wb__os_cond changed;
-    wb__os_thread thread;               /* which watches */
+    wb__os_thread thread;               /* thread that watches the communicator */
     _Atomic bool running;
     bool stop;
     int waiting;                        /* threads that wait for the device */
-    double since;                       /* when the last of them began or ended to wait */
+    double since;       /* when the last of them began or ended its wait, in seconds of wb__now */
     const char *what;                   /* the last operation that was begun */
-    int64_t bytes;
-    int status;                         /* of starting or stopping it in a thread of its own */
+    int64_t bytes;                      /* its bytes */
+    int status;                 /* status of starting or stopping the rank in a thread of its own */
     char message[1024];
 } rank;
 
 static const wb__nccl_library *nccl_used; /* connects the ranks */
-static const wb__nccl_functions *nccl_functions; /* its functions */
+static const wb__nccl_functions *nccl_functions; /* functions of nccl_used */
 static rank nccl_ranks[WB__GPU_MAX_DEVICES];
 static int nccl_n_ranks;                /* 0: the ranks are not connected */
 static ncclUniqueId nccl_unique;
 static double nccl_timeout;
 
-enum { NCCL_GRACE = 1 };                /* seconds in which the other ranks may end by themselves */
+enum { NCCL_GRACE = 1 };                /* seconds from a rank's failure to the others' end */
 static struct {
     wb__mutex lock;
-    _Atomic bool set;                   /* a rank has failed; then the others do not change */
+    _Atomic bool set;               /* a rank has failed; the other fields then stay as they are */
     double since;
     char why[1024];
 } given_up = {.lock = WB__MUTEX_INIT};
 
-/* The rank for which this thread performs an operation; else it is that of wb__world. */
+/* The rank for which this thread performs an operation; NULL: the rank of wb__world. */
 static _Thread_local rank *nccl_performing;
 
 static rank *rank_of_thread(void)
@@ -68,7 +68,7 @@ static int nccl_fail(const rank *r, const char *call, wb__nccl_enum result)
                     result, nccl_functions->GetLastError(NULL));
 }
 
-/* Whether the operations of the ranks are ended, since one has failed. */
+/* Whether the operations of all ranks are ended, since one rank has failed. */
 static bool nccl_is_over(double waits_since)
 {
     if (!given_up.set) return false;
@@ -128,7 +128,7 @@ int wb__nccl_wait_ends(int code, int lost)
     return r->aborted ? lost : code;
 }
 
-/* CommAbort may wait itself: the signal then ends the process. */
+/* Ends the process.  CommAbort may wait itself: then a signal ends the process. */
 void wb__nccl_ranks_abort(void)
 {
     wb__os_end_after(3);
@@ -156,9 +156,9 @@ static void nccl_end_all(const rank *r, wb__nccl_enum error)
     wb__nccl_ranks_abort();
 }
 
-/* With r->lock held, which it gives up meanwhile: CommAbort may wait for graphs of the driver which
- * contain operations, and end when the plans are dropped.  What waits for the device goes on then,
- * with undefined values, so the device is lost first. */
+/* With r->lock held, which is given up meanwhile: aborts the communicator.  CommAbort may wait for
+ * graphs of the driver which contain operations, and end when the plans are dropped.  Threads that
+ * wait for the device go on then, with undefined values, so the device is lost first. */
 static void abort_rank(rank *r)
 {
     if (r->aborted) return;
@@ -203,7 +203,7 @@ static void nccl_note(rank *r, const char *what, size_t bytes)
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/* The type of a reduction; -1: NCCL is not used for it. */
+/* Returns the type of a reduction; -1: NCCL does not perform it. */
 static int nccl_type_of(wb_dtype t)
 {
     switch (t) {
@@ -222,8 +222,8 @@ static wb__nccl_enum nccl_op_of(wb__ranks_op op)
     return op == WB__RANKS_SUM ? ncclSum : op == WB__RANKS_MIN ? ncclMin : ncclMax;
 }
 
-/* Calls NCCL for an operation with device addresses.  Copies are copies of bytes.  *call becomes
- * the name of the function. */
+/* Calls NCCL for an operation with device addresses.  Operations that only copy are performed on
+ * bytes.  *call becomes the name of the function. */
 static wb__nccl_enum nccl_begin(rank *r, const wb__collective *c, void *stream, const char **call)
 {
     const size_t bytes = (size_t)c->n * wb__dtype_size(c->dtype), n = (size_t)c->n;
@@ -285,7 +285,7 @@ static int nccl_enqueue(rank *r, const wb__collective *c, wb__gpu_memory *from, 
     return status;
 }
 
-/* An operation on the host's memory. */
+/* Performs an operation on the host's memory. */
 static int nccl_perform(rank *r, const wb__collective *c)
 {
     const wb_device *base = &r->device->base;
@@ -342,7 +342,7 @@ static int connect_rank(rank *r)
     return status;
 }
 
-/* Ends the communicator. */
+/* Ends the communicator of a rank. */
 static int disconnect_rank(rank *r, int status)
 {
     if (r->aborted) return status;
@@ -441,7 +441,7 @@ static int each_rank(rank_function *f)
     return status;
 }
 
-/* If a rank cannot be connected, the others do not wait for it. */
+/* Starts a rank.  If it cannot be connected, the other ranks do not wait for it. */
 static int start_or_give_up(rank *r)
 {
     const int status = nccl_start_rank(r);
@@ -449,7 +449,7 @@ static int start_or_give_up(rank *r)
     return status;
 }
 
-/* A failed start is not stopped. */
+/* Stops a rank, unless its start failed. */
 static int stop_started(rank *r) { return r->running ? stop_rank(r) : 0; }
 
 int wb__nccl_ranks_start(const wb__nccl_library *library, const char id[WB__NCCL_RANKS_ID],
@@ -492,8 +492,8 @@ int wb__nccl_ranks_stop(void)
 typedef struct {
     wb__gpu_routine base;
     wb__collective operation;
-    int from, to;                       /* buffers */
-    size_t from_at, to_at;              /* bytes */
+    int from, to;                       /* indices of the plan's buffers */
+    size_t from_at, to_at;              /* byte offsets in these buffers */
 } nccl_routine;
 
 static int nccl_prepare(wb__gpu_device *d, const wb__step *s, wb__gpu_routine **r,

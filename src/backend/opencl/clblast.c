@@ -42,8 +42,8 @@ typedef struct {
     wb_dtype dtype;
     int view[3];                            /* buffer indices of a, b, c */
     bool transposed[2];
-    size_t m, n, k, at[3];              /* sizes and offsets in elements */
-    int64_t batch, row[3], step[3];
+    size_t m, n, k, at[3];              /* sizes; offsets of a, b and c, in elements */
+    int64_t batch, row[3], step[3];         /* row, step: distances of rows and of matrices */
 } clblast_product;
 
 /* ---- opening --------------------------------------------------------------------------------- */

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* A program may keep a device's address, so devices have fixed positions: if the drivers list the
- * same devices again, each gets its old position. */
+/* Devices have fixed positions, since a program may keep a device's address: if the drivers list
+ * the same devices again, each gets its old position. */
 enum { MAX_PLATFORMS = 16, MAX_DEVICES = WB__GPU_MAX_DEVICES };
 static wb__cl_platform opencl_device_platforms[MAX_PLATFORMS];
 static wb__cl_device opencl_device_devices[MAX_DEVICES];
@@ -27,7 +27,7 @@ static int opencl_device_ask(cl_device_id id, cl_uint what, void *value, size_t 
 }
 #define ASK(what, value) opencl_device_ask(id, CL_DEVICE_##what, &(value), sizeof(value), #what)
 
-/* Some drivers pad names with spaces. */
+/* Removes blanks at both ends: some drivers pad names with spaces. */
 static void trim_blanks(char *text)
 {
     size_t n = strlen(text), from = strspn(text, " ");
@@ -72,8 +72,8 @@ static char *extensions_of(cl_device_id id)
     return NULL;
 }
 
-/* The items of a sub-group of an Intel GPU whose sub-groups multiply matrices; else 0.  The
- * extension demands the smallest size that the device has, which is 8 or 16. */
+/* Returns the items of a sub-group of an Intel GPU whose sub-groups multiply matrices; else 0.  The
+ * extension demands the device's smallest size, which is 8 or 16. */
 static int matrix_lanes(const wb__cl_device *d)
 {
     enum { INTEL = 0x8086 };
@@ -156,7 +156,7 @@ static int opencl_device_list_devices(wb__cl_platform *p, wb__gpu_device **list,
     const cl_bitfield types =
         CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR | CL_DEVICE_TYPE_CPU;
     int code = CALL(GetPlatformInfo, p->id, CL_PLATFORM_NAME, sizeof p->name - 1, p->name, NULL);
-    if (code && code != CL_INVALID_VALUE)       /* the name does not fit in the buffer: use none */
+    if (code && code != CL_INVALID_VALUE)       /* no name, if it does not fit in the buffer */
         return OPENCL_DEVICE_FAIL(code, "the platform's name");
     code = CALL(GetDeviceIDs, p->id, types, 0, NULL, &n);
     if (code == CL_DEVICE_NOT_FOUND || (!code && !n)) return 0;
@@ -182,8 +182,8 @@ static int opencl_device_list_devices(wb__cl_platform *p, wb__gpu_device **list,
     return status;
 }
 
-/* A platform that fails is skipped; if no device is found, the error of the last platform that
- * failed is returned. */
+/* Finds the devices.  A platform that fails is skipped; if no device is found, the error of the
+ * last platform that failed is returned. */
 int wb__cl_find(wb__gpu_device **list, int *n_list)
 {
     cl_uint n = 0;
@@ -229,7 +229,7 @@ void wb__cl_forget(void)
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-/* Some drivers have messages that belong to no context. */
+/* Called with a message of the driver.  Some drivers have messages that belong to no context. */
 static void driver_said(const char *message, const void *data, size_t bytes, void *context)
 {
     (void)data, (void)bytes;

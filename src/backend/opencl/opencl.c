@@ -13,8 +13,8 @@ static cl_command_queue opencl_queue_of(wb__gpu_device *d, wb__gpu_queue q)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Drivers allocate memory at its first use.  A migration forces the allocation, so that errors
- * occur here.  This function waits until the migration has ended. */
+/* Allocates a buffer.  Drivers allocate memory at its first use.  A migration, for which this
+ * function waits, forces the allocation, so that errors occur here. */
 static int opencl_allocate(wb__gpu_device *base, size_t bytes, uint64_t *at)
 {
     wb__cl_device *d = wb__cl_of(base);
@@ -61,8 +61,8 @@ static int opencl_pin(wb__gpu_device *base, wb__gpu_staging *s, size_t bytes)
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-/* In OpenCL 1 a blocking write returns when the host's memory may be used again, and that may be
- * before the data are in the buffer: only the write's event shows when they are. */
+/* Uploads.  In OpenCL 1 a blocking write returns when the host's memory may be used again, which
+ * may be before the data are in the buffer: only the write's event shows when they are. */
 static int opencl_up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
                      size_t bytes, bool wait)
 {
@@ -75,7 +75,7 @@ static int opencl_up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at,
     return code;
 }
 
-/* A blocking read has ended when it returns, and with it all that was before it on the queue. */
+/* Downloads.  When a blocking read returns, all commands before it on the queue have ended. */
 static int opencl_down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
                        size_t bytes, bool wait)
 {
@@ -176,7 +176,7 @@ static int opencl_launch(wb__gpu_device *d, wb__gpu_queue q, void *object, const
 {
     size_t global[3], local[3];
     cl_uint dims = 1;
-    (void)rest, (void)arguments;        /* both are bound */
+    (void)rest, (void)arguments;        /* both have been bound */
     for (cl_uint i = 0; i < 3; i++) {
         local[i] = items[i];
         global[i] = (size_t)groups[i] * items[i];
@@ -214,8 +214,8 @@ static int opencl_part(const char *name)
     return strcmp(name, "CLBlast") ? -1 : wb__cl_blast_works();
 }
 
-/* Accepts products in fused kernels, and attention, but not on CPUs.  If the variable is 0, accepts
- * none; if it is 1, also on CPUs. */
+/* Accepts products in fused kernels, and attention, but not on CPUs.  If the step's environment
+ * variable is 0, accepts none; if it is 1, accepts them on CPUs too. */
 static bool opencl_supports(const wb_device *base, const wb__step *step)
 {
     const wb__gpu_device *d = base->state;

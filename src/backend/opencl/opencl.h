@@ -39,7 +39,7 @@ typedef struct {
     wb__cl_platform *platform;
     cl_device_id id;
     cl_bitfield type;
-    bool exact_division;
+    bool exact_division;                /* division and square root are rounded correctly */
     bool declares;      /* programs declare the functions of OpenCL C themselves (program.c) */
     /* queue[WB__GPU_DOWN] is NULL if transfers are not staged */
     cl_command_queue queue[WB__GPU_RECORDING];

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* PoCL reads the 18,000 lines of clang's opencl-c.h before each program, which takes most of the
- * time that it needs to compile a kernel, and to find it in its cache.  _OPENCL_H_, the guard of
- * that file, leaves them out, and the prelude declares what our kernels use. */
+/* Writes the options.  PoCL reads the 18,000 lines of clang's opencl-c.h before each program, which
+ * takes most of the time to compile a kernel, and to find it in PoCL's cache.  _OPENCL_H_, the
+ * guard of that file, leaves these lines out, and the prelude declares what our kernels use. */
 bool wb__cl_options(wb__gpu_device *base, int flags, char *text, size_t capacity)
 {
     const wb__cl_device *d = wb__cl_of(base);
@@ -63,7 +63,7 @@ static void *opencl_program_image_of(const wb__cl_device *d, cl_program program,
     const size_t n = ids_bytes / sizeof(*ids);
     while (mine < n && ids[mine] != d->id) mine++;
     if (mine == n || !sizes[mine]) return NULL;
-    if ((images[mine] = wb__alloc(sizes[mine])) &&      /* the others are NULL, which skips them */
+    if ((images[mine] = wb__alloc(sizes[mine])) &&      /* NULL skips the other images */
         !cl.GetProgramInfo(program, CL_PROGRAM_BINARIES, n * sizeof(*images), images, NULL)) {
         *bytes = sizes[mine];
         return images[mine];
@@ -87,7 +87,7 @@ int wb__cl_compile(wb__gpu_device *base, const char *text, const char *options, 
         int status = build_failed(d, made, code, text);
         cl.ReleaseProgram(made);
         if (code == CL_BUILD_PROGRAM_FAILURE && d->declares) {
-            d->declares = false;        /* wb__cl_options then gives other options */
+            d->declares = false;        /* wb__cl_options then writes other options */
             status = WB_ERROR_UNSUPPORTED;
         }
         return status;

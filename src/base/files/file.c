@@ -12,11 +12,10 @@ enum { READER_BUFFER = 1 << 16, FIRST_CAPACITY = 1 << 16 };
 
 struct wb__reader {
     char *path;
-    int file;
-    bool ended;
+    int file;                   /* number of the open file */
+    bool ended;                 /* no bytes are left */
     wb__unpacker *gzip;         /* NULL: a plain file */
-    char *block;                /* the contents read so far; one byte more is allocated, for a final
-                                   zero */
+    char *block;            /* contents read so far; one byte more is allocated, for a final zero */
     int64_t n, capacity, size;  /* size: size of a plain file; -1: unknown */
     size_t from, to;            /* the unread part of `buffer` */
     unsigned char buffer[READER_BUFFER];

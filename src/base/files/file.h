@@ -48,7 +48,7 @@ int64_t wb__writer_offset(const wb__writer *w);
  * checksum. */
 uint32_t wb__writer_sum(wb__writer *w);
 /* wb__writer_patch overwrites bytes that were put before.  wb__writer_patches returns whether that
- * is possible: it is not if the path is written directly, as a pipe is. */
+ * is possible: it is not if the path, such as a pipe, is written directly. */
 bool wb__writer_patches(const wb__writer *w);
 int wb__writer_patch(wb__writer *w, int64_t offset, const void *data, int64_t n);
 /* Completes the file.  Returns 0 or the code of the first error of this writer.  Always frees w. */
@@ -78,7 +78,7 @@ bool wb__is_folder(const char *path);
  * such calls since the last wb__io_fail_at. */
 void wb__io_fail_at(int64_t n);
 int64_t wb__io_count(void);
-void wb__pipe_limit(int64_t bytes);     /* sets the limit of wb__reader_fill for files that are not
+void wb__pipe_limit(int64_t bytes);     /* the limit of wb__reader_fill for files that are not
                                            compressed */
 
 #endif

@@ -4,6 +4,6 @@
 
 #include <stdbool.h>
 
-bool wb__io_must_fail(void);        /* true: the caller must not make the call; it has failed */
+bool wb__io_must_fail(void);        /* true: the caller acts as if its call had failed */
 
 #endif

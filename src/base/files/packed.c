@@ -75,12 +75,12 @@ wb__unpack_outcome wb__unpack(wb__unpacker *u, wb__unpacking *all)
 
 #else
 
-/* Bits are reversed: the highest bit of a sum is the coefficient of x^0. */
+/* CRC-32's polynomial.  Bits are reversed: the highest bit of a sum is the coefficient of x^0. */
 #define POLYNOMIAL 0xedb88320u
 #define UNPACKER_ONE 0x80000000u
 
-/* table[k][b]: the checksum of the byte b and k zero bytes behind it, which starts from 0 and is
- * not inverted at the end. */
+/* table[k][b]: the checksum of byte b followed by k zero bytes, which starts from 0 and is not
+ * inverted at the end. */
 static uint32_t unpacker_table[8][256];
 static wb__once unpacker_once = WB__ONCE_INIT;
 
@@ -115,7 +115,7 @@ uint32_t wb__crc32(uint32_t sum, const void *data, size_t n)
     return ~sum;
 }
 
-/* The product of two polynomials modulo that of the checksum. */
+/* Returns the product of two polynomials modulo POLYNOMIAL. */
 static uint32_t unpacker_product(uint32_t a, uint32_t b)
 {
     uint32_t sum = 0;

@@ -5,30 +5,30 @@
 
 #include "base/base.h"
 
-/* The CRC-32 of zlib, gzip and ZIP, of n more bytes after those that have the checksum `sum`; the
- * checksum of no bytes is 0. */
+/* Returns the CRC-32 of zlib, gzip and ZIP: of the bytes that have the checksum `sum`, followed by
+ * n more bytes.  The checksum of no bytes is 0. */
 uint32_t wb__crc32(uint32_t sum, const void *data, size_t n);
-/* The checksum of two parts, one behind the other, from their own checksums and the size of the
- * second. */
+/* Returns the checksum of two parts, one behind the other, from the checksums of both and the size
+ * of the second part. */
 uint32_t wb__crc32_join(uint32_t first, uint32_t second, int64_t bytes);
 
-/* One stream of gzip, of a header, compressed data and a checksum. */
+/* Decompresses one stream of gzip after the other: a header, compressed data and a checksum. */
 typedef struct wb__unpacker wb__unpacker;
-wb__unpacker *wb__unpacker_open(const char *path);      /* NULL with the error set; path: for it */
+wb__unpacker *wb__unpacker_open(const char *path);      /* NULL with the error set */
 void wb__unpacker_close(wb__unpacker *u);               /* accepts NULL */
 bool wb__unpacker_next(wb__unpacker *u);                /* prepares for another stream */
 
 typedef struct {
     const unsigned char *from;          /* the next compressed byte */
-    size_t left;                        /* how many follow */
+    size_t left;                        /* number of compressed bytes from there on */
     unsigned char *to;                  /* where the next decompressed byte belongs */
-    size_t room;
+    size_t room;                        /* number of bytes that fit there */
     const char *why;                    /* for WB__UNPACK_DAMAGED: what is wrong */
 } wb__unpacking;
 typedef enum {
     WB__UNPACK_MORE, WB__UNPACK_END, WB__UNPACK_MEMORY, WB__UNPACK_DAMAGED
 } wb__unpack_outcome;
-/* Decompresses as much as the bytes and the room allow, and advances all four. */
+/* Decompresses as much as the bytes and the room allow, and advances the first four fields. */
 wb__unpack_outcome wb__unpack(wb__unpacker *u, wb__unpacking *all);
 
 #endif

@@ -19,14 +19,12 @@
 enum { WRITER_BUFFER = 1 << 16, SLOTS = 16, ATTEMPTS = 100, PIECE = 4 << 20 };
 
 struct wb__writer {
-    char *path, *temporary;     /* temporary: path of the temporary file; NULL: `path` is written
-                                   directly */
+    char *path, *temporary;     /* temporary: the file that is written; NULL: `path` is */
     int file, status;           /* status: code of the first error, or 0 */
-    int64_t offset, started;    /* started: the system was asked to write the bytes before this
-                                   offset to the disk */
-    bool summing;
+    int64_t offset, started;    /* started: bytes that go to the disk already */
+    bool summing;               /* a checksum of the bytes is computed */
     uint32_t sum;               /* CRC-32 of the bytes put since wb__writer_sum */
-    size_t held;
+    size_t held;                /* number of bytes in `buffer` */
     unsigned char buffer[WRITER_BUFFER];
 };
 
@@ -59,7 +57,7 @@ bool wb__writer_sweep(const char *temporary)
     if (about.kind != WB__OS_PLAIN) return false;
     const int file = writer_locked(temporary, wb__os_open(temporary, WB__OS_WRITE_PLAIN));
     if (file < 0) return false;
-    const bool gone = !wb__io_must_fail() && wb__os_remove(temporary);  /* the lock is held */
+    const bool gone = !wb__io_must_fail() && wb__os_remove(temporary);  /* while the lock is held */
     wb__os_close(file);
     return gone;
 }
@@ -97,7 +95,7 @@ static int open_temporary(wb__writer *w, const wb__os_about *old)
         }
         if (w->file < 0) break;
         if (old)
-            /* If the mode cannot be changed, the default mode stays. */
+            /* if the mode cannot be changed, the default mode stays */
             wb__os_set_mode(w->file, old->mode);
         return 0;
     }
@@ -121,9 +119,9 @@ static int open_target(wb__writer *w, const char *path)
         return w->file < 0 ? writer_fail(w, "cannot be opened") : 0;
     }
     if (exists && !link && !wb__os_may_write(path))
-        /* A read-only file is not replaced, although its folder may permit that. */
+        /* a read-only file is not replaced, although its folder may permit that */
         return writer_fail(w, "cannot be written");
-    /* A link is replaced, not followed. */
+    /* a link is replaced, not followed */
     return open_temporary(w, exists && !link ? &old : NULL);
 }
 
@@ -143,8 +141,7 @@ wb__writer *wb__writer_open(const char *path)
 void wb__writer_drop(wb__writer *w)
 {
     if (!w) return;
-    /* The file is removed while this process holds the lock.  Afterwards another process may use
-     * the name. */
+    /* removed while this process holds the lock: afterwards another process may use the name */
     if (w->temporary) wb__os_remove(w->temporary);
     if (w->file >= 0) wb__os_close(w->file);
     wb__free(w->temporary);
@@ -179,7 +176,7 @@ static int writer_write_bytes(wb__writer *w, const unsigned char *data, size_t n
 
 typedef struct { wb__writer *w; const unsigned char *data; size_t n; int code; } writer_piece;
 
-/* Half 0 writes the piece, half 1 computes its checksum. */
+/* Runs half 0, which writes the piece, or half 1, which computes the checksum of the piece. */
 static void do_half(void *ctx, int64_t half)
 {
     writer_piece *p = ctx;
@@ -247,7 +244,7 @@ int wb__writer_put(wb__writer *w, const void *data, int64_t n)
     return 0;
 }
 
-/* A name is only durable after a sync of its folder. */
+/* Syncs the folder, without which the new name is not durable. */
 static int sync_folder(wb__writer *w)
 {
     char *folder = wb__strdup(w->path);

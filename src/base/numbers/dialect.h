@@ -79,7 +79,7 @@ FN float wb__trig(float x, int32_t quarter)
     return (float)(k & 2 ? -y : y);
 }
 
-/* The errors of both functions are at most 1 ulp for |x| up to WB__TRIG_BOUND. */
+/* The error of wb__sine and wb__cosine is at most 1 ulp for |x| up to WB__TRIG_BOUND. */
 FN float wb__sine(float x) { float y = wb__trig(x, 0); return x == 0.0f ? x : y; }
 FN float wb__cosine(float x) { return wb__trig(x, 1); }
 

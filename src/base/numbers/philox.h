@@ -35,7 +35,7 @@ typedef struct { uint64_t key, counter; } wb__rng_state;
 void wb__rng_take(uint64_t n, uint64_t *key, uint64_t *counter);
 wb__rng_state wb__rng_get_state(void);
 void wb__rng_set_state(wb__rng_state state);
-/* Sets the state and returns the one before, for a part of the thread's work; does not count as
+/* Sets the state and returns the one before, for a part of the thread's work; not counted as
  * seeding. */
 wb__rng_state wb__rng_exchange(wb__rng_state state);
 uint64_t wb__rng_seedings(void);    /* how often this thread's generator was seeded or set */

@@ -1,5 +1,5 @@
 /* libweber-mpi: ranks connected by MPI.  It is compiled with one MPI, and a program that links with
- * it uses that MPI.  All calls of MPI come from one thread at a time, but MPI_Abort, which the
+ * it uses that MPI.  All calls of MPI come from one thread at a time, except MPI_Abort, which the
  * thread of the time-out calls during another call. */
 #include "dist/dist.h"
 
@@ -20,7 +20,7 @@
 
 static const wb__dist_services *mpi_services;
 static MPI_Comm mpi_comm = MPI_COMM_NULL;
-static bool owns_mpi;                   /* we have called MPI_Init_thread */
+static bool owns_mpi;                   /* this library has called MPI_Init_thread */
 static const wb__communicator *mpi_self;
 
 static int mpi_check(int code, const char *call)
@@ -44,7 +44,7 @@ static int mpi_check(int code, const char *call)
 /* ---- the time-out ---------------------------------------------------------------------------- */
 
 /* A thread that ends all ranks if an operation takes too long: a rank that has ended, or waits for
- * something else, never takes part, and MPI would wait for it for ever. */
+ * something else, never takes part, and MPI would wait for that rank for ever. */
 static struct {
     wb__os_mutex lock;
     wb__os_cond changed;
@@ -52,13 +52,13 @@ static struct {
     bool running, stop, idle;           /* idle: the thread sleeps until an operation begins */
     const char *what;                   /* the operation that goes on; NULL: none */
     int64_t bytes;
-    double until;                       /* in seconds of `now` */
+    double until;                   /* when the operation's time is over, in seconds of mpi_now */
 } mpi_watch = {.lock = WB__OS_MUTEX_INIT, .changed = WB__OS_COND_INIT};
 
 static double mpi_now(void) { return 1e-9 * (double)wb__os_clock(WB__OS_STEADY); }
 
-/* The launcher of MPICH drops what it has not yet read of the ranks' output when one of them calls
- * MPI_Abort: it gets time to read the messages. */
+/* Calls MPI_Abort after a pause.  The launcher of MPICH drops output of the ranks that it has not
+ * read when one of them calls MPI_Abort: in the pause it reads the messages. */
 static void abort_ranks(MPI_Comm of)
 {
     fflush(stderr);
@@ -66,12 +66,12 @@ static void abort_ranks(MPI_Comm of)
     MPI_Abort(of, 1);
 }
 
-/* In MPI_Finalize the communicator has been freed, and MPI_Abort of MPICH waits for MPI_Finalize:
- * the signal then ends the process, and the launcher ends the others. */
+/* Ends all ranks.  In MPI_Finalize the communicator has been freed, and MPI_Abort of MPICH waits
+ * for MPI_Finalize: then a signal ends the process, and the launcher ends the others. */
 static void mpi_end_all(void)
 {
     const bool ends = mpi_comm == MPI_COMM_NULL;
-    uselocale(newlocale(LC_NUMERIC_MASK, "C", (locale_t)0));     /* a number has a point */
+    uselocale(newlocale(LC_NUMERIC_MASK, "C", (locale_t)0));     /* so that numbers have a point */
     if (ends)
         fprintf(stderr, "weber: MPI: rank %d of %d has waited %g s in %s, after the last operation"
                 " of all ranks, and ends\n", mpi_self->rank, mpi_self->size, mpi_services->timeout,
@@ -104,9 +104,9 @@ static void *watch_operations(void *unused)
     return NULL;
 }
 
-/* Wakes the thread only if it sleeps without an operation.  Otherwise it wakes by itself when the
- * time of an earlier operation is over, and then waits until the time of the present one is over:
- * waking it each time would cost more than a small allreduce. */
+/* Begins the time of an operation.  Wakes the thread only if it sleeps without an operation.
+ * Otherwise the thread wakes by itself when the time of an earlier operation is over, and then
+ * waits until the time of the present one is over: waking costs more than a small allreduce. */
 static void begin_watch(const char *what, int64_t bytes)
 {
     wb__os_mutex_lock(&mpi_watch.lock);
@@ -139,7 +139,7 @@ static MPI_Datatype mpi_type_of(wb_dtype t)
     }
 }
 
-/* A type of this many bytes.  Counts of bytes would be too large for an int. */
+/* Returns a type of this many bytes; a count of bytes would be too large for an int. */
 static MPI_Datatype type_of_size(size_t bytes)
 {
     return bytes == 8 ? MPI_INT64_T : bytes == 4 ? MPI_INT32_T : bytes == 2 ? MPI_INT16_T
@@ -157,10 +157,10 @@ static size_t mpi_bytes_of(wb_dtype t)
          : t == WB_F16 || t == WB_BF16 ? 2 : 1;
 }
 
-/* Counts of MPI are ints: an operation is cut into parts of at most this many elements. */
+/* Counts of MPI are ints, so an operation is cut into parts of at most this many elements. */
 enum { MPI_MOST = 1 << 30 };
 
-/* Performs elements at .. at + n - 1 of each rank's part. */
+/* Performs the operation on elements at to at + n - 1 of each rank's part. */
 static int perform_part(const wb__collective *c, int64_t at, int n)
 {
     const size_t size = mpi_bytes_of(c->dtype);
@@ -182,7 +182,7 @@ static int perform_part(const wb__collective *c, int64_t at, int n)
     }
 }
 
-/* The operations whose memory has a part for each rank cannot be cut by position. */
+/* Performs an operation whose memory has a part for each rank, which cannot be cut by position. */
 static int perform_parts(const wb__collective *c)
 {
     if (c->n > MPI_MOST / (int64_t)mpi_self->size)
@@ -258,7 +258,7 @@ static bool mpi_takes(const wb_device *d)
     return !strcmp(name, "CUDA") ? takes_cuda : !strcmp(name, "AMDGPU") ? takes_rocm : false;
 }
 
-/* Asks MPI.  A preference replaces its answer. */
+/* Asks MPI whether it takes addresses of GPUs.  A preference replaces the answer. */
 static int ask_for_devices(void)
 {
 #ifdef MPIX_GPU_SUPPORT_CUDA                        /* MPICH 4 */
@@ -278,8 +278,8 @@ static int ask_for_devices(void)
     return status ? status : mpi_services->preference("FluxDistributedMPIROCMAware", &takes_rocm);
 }
 
-/* A process that another launcher has started is alone in the world of MPI, and would train alone:
- * one of `weber launch`, of the mpirun of another MPI, or of srun without MPI's plug-in. */
+/* Refuses a process that another launcher has started: `weber launch`, the mpirun of another MPI,
+ * or srun without MPI's plug-in.  It is alone in the world of MPI, and would train alone. */
 static int check_launcher(const wb__communicator *c)
 {
     static const char *const sizes[] = {"WEBER_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
@@ -347,7 +347,7 @@ static void stop_watch(void)
 
 static int mpi_stop(void)
 {
-    if (is_finalised()) {               /* by the program, which ends, with MPI's own barrier */
+    if (is_finalised()) {               /* the program has finalised MPI, whose barrier it used */
         stop_watch();
         return 0;
     }
@@ -365,7 +365,7 @@ static int mpi_stop(void)
 
 static void mpi_abort_all(void) { abort_ranks(mpi_comm); }
 
-/* "Open MPI v5.0.7" of the first line of a text that goes on with package and date. */
+/* Returns the beginning of the library's version, "Open MPI v5.0.7", without package and date. */
 static const char *mpi_library(int i)
 {
     static char text[MPI_MAX_LIBRARY_VERSION_STRING + 1];

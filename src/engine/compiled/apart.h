@@ -13,13 +13,12 @@ typedef struct {
     const wb_device *device;
 } wb__apart;
 
-/* Between these calls d is the thread's device, the thread does not record, and it has no pending
- * writes and no guard; no automatic evaluation starts.  wb__apart_end restores the state; no write
- * may be pending then. */
+/* Between these two calls, d is the thread's device, the thread does not record, has no pending
+ * writes and no guard, and starts no automatic evaluation.  wb__apart_end restores its state. */
 void wb__apart_begin(wb__apart *a, const wb_device *d);
 void wb__apart_end(const wb__apart *a);
 
-/* Whether a compiled function gives n_out results: 0, or an error code. */
+/* Whether a compiled function with n results can give n_out of them: 0, or an error code. */
 int wb__check_count(int n_out, int n);
 
 /* Evaluates the tensors that f used and did not create, but not the assignments of f.  The tensors

@@ -33,8 +33,8 @@ typedef struct {
     uint64_t offset;                    /* of OF_DRAW: the counter minus recording.base */
 } renewed;
 
-/* A buffer that the plan reads: input number `input`, or the variable or constant `tensor`
- * (NO_INPUT), or the guard of the step before (BEFORE, guard.c). */
+/* A buffer that the plan reads: input number `input`; the variable or constant `tensor` (NO_INPUT);
+ * or the guard of the optimiser step before (BEFORE, guard.c). */
 enum { NO_INPUT = -1, BEFORE = -2 };
 typedef struct {
     int input;
@@ -50,29 +50,28 @@ typedef struct {
 
 typedef struct {
     wb__recording notes;
-    int n_in, threads;
+    int n_in, threads;                  /* number of inputs; wb_threads of the plan */
     const wb_device *default_device;    /* the default device of the thread */
     bool training;                      /* whether the thread was inside wb_withgradient */
-    wb__signature *in;
+    wb__signature *in;                  /* signatures of the inputs */
     wb__plan *plan;
     int n_leaves, n_targets, n_results, n_writes;
     compile_leaf *leaves;
     compile_write *writes;
-    wb__signature *results;
+    wb__signature *results;             /* signatures of the results */
     int guard;                          /* 1 + index of the result that must be finite, or 0 */
-    const char *guarded_by;
-    bool late;                          /* the device looks at the guard, and the host reads it
-                                           late */
+    const char *guarded_by;             /* name of the guard in messages */
+    bool late;                          /* the device looks at the guard; the host reads it late */
     int n_out;
     /* output[i]: index of a result; -1: the tensor fixed[i]; -2 - j: input j itself. */
     int output[COMPILE_OUTPUTS];
     wb_tensor *fixed[COMPILE_OUTPUTS];
     wb__number *numbers;
     int n_numbers;
-    uint64_t base, blocks;              /* the recording's first random counter, and their number */
+    uint64_t base, blocks;              /* first random counter of the recording; their number */
     renewed *renewed;
     int n_renewed;
-    void **buffers;
+    void **buffers;                     /* memory of each buffer of the plan */
     size_t *offsets;                    /* in bytes; 0 for buffers that are no leaf */
 } recording;
 
@@ -82,7 +81,7 @@ struct wb_compiled {
     void *ctx;
     int rank;                           /* wb__thread_rank of the thread that made it */
     wb__mutex lock;                     /* guards the fields below and the buffers of replays */
-    int n;
+    int n;                              /* number of recordings */
     recording *recordings[RECORDINGS];
 };
 
@@ -331,7 +330,7 @@ static int compile_record_call(const wb_compiled *c, recording *r, int n_in, wb_
     r->blocks = wb__rng_get_state().counter - rng.counter;
     if (wb__rng_seedings() != seedings) wb__duty_fails(WB__OF_wb_seed);
     if (t->device != device) wb__duty_fails(WB__OF_wb_set_default_device);
-    wb__rng_set_state(rng); /* the first replay draws the random numbers that f would have drawn */
+    wb__rng_set_state(rng); /* the first replay draws what f would have drawn */
     t->device = device;
     return status;
 }
@@ -402,7 +401,7 @@ static recording *recording_for(wb_compiled *c, int n, wb_tensor *const *in)
         recording_free(r);
         return NULL;
     }
-    if (c->n == RECORDINGS) compile_drop(c, 0); /* the oldest */
+    if (c->n == RECORDINGS) compile_drop(c, 0); /* drops the oldest one */
     return c->recordings[c->n++] = r;
 }
 
@@ -446,7 +445,7 @@ static wb_tensor *compile_tensor_of(const compile_leaf *l, wb_tensor *const *in)
     return l->input < 0 ? l->tensor : in[l->input];
 }
 
-/* Sets the buffers of the prepared forms.  An input is a form's leaf too: a model may be one. */
+/* Sets the buffers of the prepared forms.  Inputs have forms too, since a model may be an input. */
 static void bind_forms(recording *r, wb_tensor *const *in)
 {
     const wb__plan *p = r->plan;
@@ -509,7 +508,7 @@ static int compile_replay(recording *r, wb_tensor *const *in, wb_tensor **made)
     return status ? status : wb__recording_replayed(&r->notes);
 }
 
-/* As replay.  Claims the variables that it writes, and reads the others (claims.c). */
+/* As compile_replay; claims the variables that the plan writes, reads the others (claims.c). */
 static int replay_claimed(recording *r, wb_tensor *const *in, wb_tensor **made)
 {
     int status = 0, claimed = 0, begun = 0, alone = wb__alone_begin();

@@ -141,7 +141,7 @@ void wb__recording_begin(wb__recording *r, wb_scope *scope)
 void wb__recording_forget(wb__recording *r)
 {
     if (r->scope) return;               /* the function is still running */
-    for (bool again = true; again;) {   /* a tree that is freed frees trees inside it */
+    for (bool again = true; again;) {   /* again: a tree that is freed frees trees inside it */
         again = false;
         for (int i = r->n_noted - 1; i >= 0; i--) {
             void *object = r->noted[i].object;

@@ -21,9 +21,8 @@ typedef enum {
 #include "engine/public.def"
 } wb__public;
 
-/* The head of a public function that has a row in public.def and is also an edge (WB__EDGE): it
- * returns `failed`, with the error set, if what the row demands fails.  WB__FIRST: of one that is
- * no edge. */
+/* Begins a public function that has a row in public.def and is an edge (WB__EDGE): returns
+ * `failed`, with the error set, if a duty of the row fails.  WB__FIRST: of one that is no edge. */
 #define WB__PUBLIC(f, failed) \
     WB__EDGE; \
     WB__FIRST(f, failed)
@@ -42,7 +41,7 @@ static inline bool wb__has_duties(void)
 bool wb__duty_fails(wb__public f);
 /* The name of a function in messages. */
 const char *wb__public_name(wb__public f);
-/* For the engine's own calls, named `call`: the same with READS or ACTS. */
+/* As wb__duty_fails with READS or ACTS, for the engine's own call that is named `call`. */
 bool wb__unrecordable(const char *call, wb__duty duty);
 
 /* ---- settings -------------------------------------------------------------------------------- */
@@ -89,28 +88,26 @@ int wb__on_replay(const wb__replay *r);
 /* ---- one recording --------------------------------------------------------------------------- */
 
 typedef struct {
-    void *object;                       /* the owner of the setting, to which this struct holds a
-                                           reference; NULL: the setting is never freed */
+    void *object;   /* the setting's owner, with a reference; NULL: the setting is never freed */
     wb__setting *at;
-    uint32_t before, after;             /* the value that the function read; the value that it
-                                           set */
-    bool read, set, counts;
+    uint32_t before, after;             /* value that the function read; value that it set */
+    bool read, set, counts;             /* by the function; counts: by wb__setting_count */
 } wb__noted;
 
 typedef struct {
-    wb__replay hook;
-    void *context;
+    wb__replay hook;                    /* as passed to wb__on_replay */
+    void *context;                      /* copy of hook.context */
 } wb__renewal;
 
 typedef struct wb__recording {
-    uint32_t number;                    /* id that is stored in wb_tensor.recorded */
-    wb_scope *scope;                    /* the scope of the objects that the function creates; NULL
-                                           when that scope closes */
+    uint32_t number;                    /* id, as in wb_tensor.recorded */
+    wb_scope *scope;                    /* scope of the objects that the function creates; NULL once
+                                           that scope closes */
     int failed;                         /* error code of the first failure; 0: none */
     char *reason;                       /* message of that failure (NULL: out of memory) */
     uint64_t changes;                   /* total number of changes of settings when the noted
-                                           settings last fitted; they are compared again only if the
-                                           total has changed */
+                                           settings last fitted; they are compared again only if it
+                                           has changed */
     wb__noted *noted;
     int n_noted, noted_capacity;
     wb__renewal *renewals;
@@ -136,7 +133,7 @@ void wb__recording_drop(wb__recording *r);
 /* Asks the `fits` callbacks, and compares the settings. */
 wb__fit wb__recording_fit(wb__recording *r);
 /* Called after a replay: sets the settings that the recorded function set, and calls the `after`
- * callbacks (wb__replay). Returns 0 or the error code of the first that fails. */
+ * callbacks (wb__replay).  Returns 0 or the error code of the first that fails. */
 int wb__recording_replayed(const wb__recording *r);
 
 #endif

@@ -4,9 +4,9 @@
 
 #include "engine/tensor.h"
 
-/* Describes an input.  0: it is no number.  1: it is a number that is not integral, or whose dtype
- * is fixed (WB__WEAK is not set).  Otherwise 2, plus the bit 4 << t for each integer dtype t that
- * can hold the number. */
+/* What is known of an input's value.  0: the input is no number.  1: the number is not integral, or
+ * its dtype is fixed (WB__WEAK is not set).  Otherwise 2, plus the bit 4 << t for each integer
+ * dtype t that can hold the number. */
 typedef uint32_t wb__number_kind;
 typedef struct {
     const wb_device *device;
@@ -17,7 +17,7 @@ typedef struct {
     int64_t dims[WB_MAX_DIMS];
 } wb__signature;
 
-wb__number_kind wb__number_kind_of(const wb_tensor *x);      /* of the input x */
+wb__number_kind wb__number_kind_of(const wb_tensor *x);      /* of input x */
 wb__signature wb__signature_of(const wb_tensor *x);
 bool wb__same_signature(const wb__signature *a, const wb__signature *b);
 

@@ -7,14 +7,14 @@
 #include <string.h>
 
 /* A contribution of an operation to the gradient of one of its inputs.  GRADIENT_PLAIN: the tensor
- * g. SLICE: g at `starts` in a tensor of zeros.  GRADIENT_PRODUCT: the matrix product of g and b.
+ * g.  SLICE: g at `starts` in a tensor of zeros.  GRADIENT_PRODUCT: the matrix product of g and b.
  * The last two are not computed at once, so that several can be computed together. */
 typedef enum { GRADIENT_PLAIN, SLICE, GRADIENT_PRODUCT } contribution_kind;
 typedef struct {
     contribution_kind kind;
     int next;                               /* next contribution to the same node; -1: none */
     wb_tensor *g;
-    wb_tensor *b;                           /* of a GRADIENT_PRODUCT: its second factor */
+    wb_tensor *b;                           /* of a GRADIENT_PRODUCT: the second factor */
     bool ta, tb;                         /* of a GRADIENT_PRODUCT: whether g and b are transposed */
     int64_t starts[WB_MAX_DIMS];            /* of a SLICE */
 } contribution;
@@ -25,14 +25,14 @@ typedef struct { int first, last; bool needed; } gradient_state;
 
 struct wb__gradient_walk {
     wb__order order;
-    wb__pointer_map wanted;                 /* index, in `wrt` of wb__gradients, of each variable or
-                                               tensor to differentiate by */
-    bool wants_tensors;                     /* some of them are no variables */
-    bool bounded;                           /* the walk ends at `wrt` and at `beside` */
+    wb__pointer_map wanted;                 /* index, in `wrt` of wb__gradients, of each tensor to
+                                               differentiate by */
+    bool wants_tensors;                     /* some of these tensors are no variables */
+    bool bounded;                       /* the walk ends at the tensors of `wrt` and at `beside` */
     wb_tensor *beside;
-    gradient_state *states;
+    gradient_state *states;                 /* one for each tensor of the order */
     int state_capacity;
-    contribution *list;
+    contribution *list;                 /* the contributions to all nodes */
     int n_list, list_capacity;
     bool failed;
 };
@@ -74,7 +74,8 @@ static bool gradient_is_leaf(const wb_tensor *x)
 }
 
 /* Returns the index of a tensor in the walk; -1: it is not in the walk.  A gradient rule may
- * evaluate tensors, as that of wb_to does.  This overwrites indices, so they are written again. */
+ * evaluate tensors, as that of wb_to does, which overwrites indices; then they are written
+ * again. */
 static int gradient_index_of(wb__gradient_walk *w, const wb_tensor *x)
 {
     int i = wb__order_index(&w->order, x, gradient_is_leaf);
@@ -137,7 +138,7 @@ static bool gradient_overlap(const contribution *p, const contribution *q, int n
 
 /* Whether there is an axis along which the slices, in the order of p, only ascend or only descend
  * without overlap. */
-static bool in_a_row(contribution *const *p, int n, int ndim)
+static bool slices_in_a_row(contribution *const *p, int n, int ndim)
 {
     for (int axis = 0; axis < ndim; axis++) {
         bool up = true, down = true;
@@ -152,7 +153,7 @@ static bool in_a_row(contribution *const *p, int n, int ndim)
 
 static bool gradient_disjoint(contribution *const *p, int n, int ndim)
 {
-    if (in_a_row(p, n, ndim)) return true;
+    if (slices_in_a_row(p, n, ndim)) return true;
     if (n > 256) return false;
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++)
@@ -183,8 +184,9 @@ static wb_tensor *gradient_slices(const wb_tensor *x, contribution *const *p, in
     return sum;
 }
 
-/* Returns the factors as one.  The last contribution comes first: it belongs to what the program
- * computed first, and slices of the same tensors are in that order. */
+/* Returns the first or second factors of the contributions as one tensor.  The last contribution
+ * comes first: it belongs to what the program computed first, and slices of the same tensors are in
+ * that order. */
 static wb_tensor *gradient_concatenated(contribution *const *p, int n, bool second)
 {
     wb_tensor **part = wb__alloc((size_t)n * sizeof *part), *all = NULL;

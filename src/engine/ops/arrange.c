@@ -1,5 +1,5 @@
-/* Parts of tensors put in other places: strided slices, assignment to a slice as a value, splits,
- * rolled, repeated and tiled tensors, triangles. */
+/* Operations that put parts of tensors in other places: strided slices, assignment to a slice as a
+ * value, splits, rolled, repeated and tiled tensors, triangles. */
 #include "base/options.h"
 #include "engine/ops/op.h"
 
@@ -58,8 +58,8 @@ static wb_tensor *arrange_fitted(const wb_tensor *x, wb_tensor *values, const in
     return values ? wb_expand_array(values, x->ndim, dims) : NULL;
 }
 
-/* If the values are the same along the axis, a mask selects them.  Its bounds are run-time
- * arguments, so that one plan serves all places. */
+/* Sets the slice [from, to) of x to values that are the same along the axis, by a mask.  Its bounds
+ * are run-time arguments, so that one plan serves all places. */
 static wb_tensor *masked_set(wb_tensor *x, int axis, int64_t from, int64_t to, wb_tensor *values)
 {
     int64_t dims[WB_MAX_DIMS];
@@ -78,7 +78,7 @@ static wb_tensor *slice_set(wb_tensor *x, int axis, int64_t start, int64_t stop,
         return NULL;
     memcpy(dims, x->dims, sizeof dims);
     dims[a] = to - from;
-    const int behind = x->ndim - a;         /* axes from `a` on */
+    const int behind = x->ndim - a;         /* number of axes from `a` on */
     const bool same = values->ndim < behind || values->dims[values->ndim - behind] == 1;
     if (same) dims[a] = 1;
     if (!(values = arrange_fitted(x, values, dims))) return NULL;

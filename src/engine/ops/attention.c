@@ -96,7 +96,7 @@ wb_tensor *wb__attention_cached(wb_tensor *y, wb_tensor *const operands[6], doub
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* The gradient goes to y; the other operands get none. */
+/* The gradient goes to y alone; the other operands get none. */
 GRADIENT(attention_cached)
 {
     for (int i = 0; i < (int)node->n_in; i++)
@@ -125,7 +125,7 @@ static wb_tensor *attention_row_sum(wb_tensor *x)
 
 /* Returns p (x - sum(p x)), with the sum over the last axis.  If p is a softmax and x the gradient
  * of p, this is the gradient of the operand of the softmax. */
-static wb_tensor *through_softmax(wb_tensor *p, wb_tensor *x)
+static wb_tensor *softmax_backward(wb_tensor *p, wb_tensor *x)
 {
     return wb_mul(p, wb_sub(x, attention_row_sum(wb_mul(p, x))));
 }
@@ -149,17 +149,17 @@ GRADIENT(attention_grad)
         if (wanted[DO]) out[DO] = attention_times(p, g, false, false, 1);
     } else {
         bool of_q = node->op == WB__OP_attention_dq;
-        wb_tensor *a = attention_times(dy, v, false, true, 1), *ds = through_softmax(p, a);
+        wb_tensor *a = attention_times(dy, v, false, true, 1), *ds = softmax_backward(p, a);
         wb_tensor *x = of_q ? attention_times(g, k, false, true, scale)
                             : attention_times(q, g, false, true, scale);
-        wb_tensor *da = through_softmax(p, x);
+        wb_tensor *da = softmax_backward(p, x);
         dp = wb_sub(wb_mul(x, wb_sub(a, attention_row_sum(wb_mul(p, a)))),
                     wb_mul(a, attention_row_sum(wb_mul(p, x))));
         part[of_q ? K : Q] = attention_times(ds, g, of_q, false, scale);
         if (wanted[V]) out[V] = attention_times(da, dy, true, false, 1);
         if (wanted[DO]) out[DO] = attention_times(da, v, false, false, 1);
     }
-    wb_tensor *z = through_softmax(p, dp);
+    wb_tensor *z = softmax_backward(p, dp);
     if (wanted[Q]) out[Q] = attention_times(z, k, false, false, scale);
     if (wanted[K]) out[K] = attention_times(z, q, true, false, scale);
     for (int i = Q; i <= K; i++)

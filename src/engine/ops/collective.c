@@ -1,14 +1,13 @@
 /* An operation of all ranks of a communicator on a tensor (backend/collective.h).  The inputs are
- * the operation that all ranks begin before, if any, and the operand.  The order of the inputs
- * matters: a walk of the graph reaches the earlier operation first. */
+ * the operation that all ranks begin before this one, if any, and the operand.  The order of the
+ * inputs matters: a walk of the graph reaches the earlier operation first. */
 #include "backend/collective.h"
 #include "engine/ops/op.h"
 
 #include <string.h>
 
-enum { OP_COLLECTIVE_KIND, REDUCTION, COMMUNICATOR, OP_COLLECTIVE_ATTRS }; /* order of the
-                                                                            * attributes,
-                                                                            as in ops.def */
+/* Order of the attributes, as in ops.def. */
+enum { OP_COLLECTIVE_KIND, REDUCTION, COMMUNICATOR, OP_COLLECTIVE_ATTRS };
 
 wb_tensor *wb__collect(const wb__communicator *c, int kind, int op, wb_tensor *x, wb_tensor *before)
 {
@@ -23,8 +22,8 @@ wb_tensor *wb__collect(const wb__communicator *c, int kind, int op, wb_tensor *x
                     before ? in : in + 1, OP_COLLECTIVE_ATTRS, attr);
 }
 
-/* The result of each rank depends on the x of each rank: the gradient of a sum is the sum of the
- * gradients, of which each rank takes those of its own x. */
+/* The result on each rank depends on the x of all ranks: the gradient is the sum of the ranks'
+ * gradients, of which each rank takes that of its own x. */
 GRADIENT(collective)
 {
     static const int of[] = {[WB__COLLECT_ALLREDUCE] = WB__COLLECT_ALLREDUCE,

@@ -64,15 +64,14 @@ GRADIENT(custom)
     wb_tensor **dx = wb__alloc_zero((size_t)n, sizeof *dx);
     if (!dx) return;
     for (int i = 0; i < n; i++) dx[i] = wanted[i + 1] ? NULL : WB_NONE;
-    if (!node->attr[CUSTOM_END]) wb__this_thread()->program_calls++; /* not the library's
-                                                                      * function */
+    if (!node->attr[CUSTOM_END]) wb__this_thread()->program_calls++; /* f is the program's */
     const unsigned failures = wb__failures();
     gradient_call c = {f, g, node, n, (wb_tensor *const *)node->in + 1, dx,
                        (void *)(uintptr_t)node->attr[CTX], 0};
     int status = wb__call_program(gradient_run, &c) ? c.result : (int)wb_error_code();
     if (status && !wb_error_code())
         wb__fail(WB_ERROR_ARGUMENT, "custom_gradient: the function returned %d", status);
-    for (int i = 0; i < n && !status; i++)      /* NULL of an operation that failed is not 0 */
+    for (int i = 0; i < n && !status; i++)      /* a failed operation gives NULL, which is not 0 */
         if (wanted[i + 1] && !dx[i] && failures != wb__failures())
             status = wb__error_or(WB_ERROR_ARGUMENT);
     out[0] = WB_NONE;

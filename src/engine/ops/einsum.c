@@ -8,9 +8,9 @@ enum { EINSUM_LETTERS = 128, EINSUM_MOST = 32 };
 
 typedef struct {
     const char *text;
-    int64_t size[EINSUM_LETTERS];               /* of each letter; -1: it is not used yet */
-    int uses[EINSUM_LETTERS];                   /* how many operands that are left have it */
-    bool wanted[EINSUM_LETTERS];                /* it is in the result */
+    int64_t size[EINSUM_LETTERS];               /* size of each letter; -1: it is not used yet */
+    int uses[EINSUM_LETTERS];           /* for each letter: number of operands left that have it */
+    bool wanted[EINSUM_LETTERS];                /* for each letter: it is in the result */
     char result[WB_MAX_DIMS];
     int n_result;
 } notation;
@@ -79,7 +79,7 @@ static bool einsum_read_term(notation *e, const char **at, wb_tensor *x, einsum_
                      wb_describe(x));
 }
 
-/* Reads the result, `at` being after "->", or NULL: letters that occur once, in order. */
+/* Reads the result's letters from `at`, after "->"; NULL: letters that occur once, in order. */
 static bool einsum_read_result(notation *e, const char *at)
 {
     for (int c = 'A'; c <= 'z' && !at; c++)
@@ -103,7 +103,7 @@ static bool einsum_read_result(notation *e, const char *at)
     return true;
 }
 
-/* Removes equal letters of an operand, and the letters that only it has. */
+/* Takes diagonals of letters that the operand has twice, and sums over letters that only it has. */
 static bool einsum_prepare(notation *e, einsum_term *t)
 {
     for (int j = 1; j < t->n; j++) {
@@ -123,8 +123,8 @@ static bool einsum_prepare(notation *e, einsum_term *t)
     return t->x;
 }
 
-/* Appends the letters of t that are (or are not) in `other`, and in the result or a later operand
- * if `kept`. Multiplies *size by their sizes. */
+/* Appends the letters of t that are (or are not) in `other`, and that (if `kept`) are in the result
+ * or a later operand.  Multiplies *size by their sizes. */
 static void einsum_choose(const notation *e, const einsum_term *t, const einsum_term *other,
                           bool shared, bool kept, int64_t *size, int *n, char *chosen)
 {
@@ -137,7 +137,7 @@ static void einsum_choose(const notation *e, const einsum_term *t, const einsum_
     }
 }
 
-/* Returns t with its axes in the order of the letters, as [a, b, c]. */
+/* Returns t with its axes in the order of `letters`, reshaped to [a, b, c]. */
 static wb_tensor *einsum_arranged(const einsum_term *t, const char *letters, int64_t a, int64_t b,
                                   int64_t c)
 {

@@ -30,12 +30,12 @@ bool wb__holds(wb_dtype dtype, double v)
     double back;
     wb__convert(capacity, dtype, &v, WB_F64, 1);
     wb__convert(&back, WB_F64, capacity, dtype, 1);
-    return back == v && !(dtype == WB_I64 && v >= 0x1p63);      /* 2^63 becomes 2^63 - 1 */
+    return back == v && !(dtype == WB_I64 && v >= 0x1p63);      /* i64 makes 2^63 - 1 of 2^63 */
 }
 
 /* Returns x, or, if x is a WB__WEAK literal, a literal with the value of x and the dtype of
- * `other`. A weak x keeps its dtype if `other` is weak or bool, or if `other` has integers and x is
- * not whole.  NULL: x is whole but the integer dtype does not hold it, or out of memory. */
+ * `other`.  A weak x keeps its dtype if `other` is weak or bool, or if `other` has integers and x
+ * is not whole.  NULL: x is whole but the integer dtype does not hold it, or out of memory. */
 static wb_tensor *adopt_dtype(const char *what, wb_tensor *x, const wb_tensor *other)
 {
     if (!(x->flags & WB__WEAK) || x->dtype == other->dtype || (other->flags & WB__WEAK)) return x;
@@ -171,15 +171,13 @@ wb_tensor *wb__mark_automatic(wb_tensor *x, const char *layer)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-static wb_tensor *elementwise_zero(const wb_tensor *like) {
-    return wb__literal(0, (wb_dtype)like->dtype);
-}
+static wb_tensor *zero_like(const wb_tensor *x) { return wb__literal(0, (wb_dtype)x->dtype); }
 
 GRADIENT(where)
 {
     wb_tensor *c = node->in[0], *x = node->in[1], *y = node->in[2];
-    if (wanted[1]) out[1] = wb__sum_to(wb_where(c, g, elementwise_zero(g)), x->ndim, x->dims);
-    if (wanted[2]) out[2] = wb__sum_to(wb_where(c, elementwise_zero(g), g), y->ndim, y->dims);
+    if (wanted[1]) out[1] = wb__sum_to(wb_where(c, g, zero_like(g)), x->ndim, x->dims);
+    if (wanted[2]) out[2] = wb__sum_to(wb_where(c, zero_like(g), g), y->ndim, y->dims);
 }
 
 GRADIENT(cast)

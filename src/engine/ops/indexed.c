@@ -1,6 +1,6 @@
-/* Elements by index along an axis, and rows combined by index.  All use wb_take and the scatter
- * operations, which take whole rows: an index along an axis becomes an index into the elements, or
- * the rows behind the axis, of the flattened tensor. */
+/* Elements by index along an axis, and rows combined by index.  All operations use wb_take and the
+ * scatter operations, which take whole rows: an index along an axis becomes an index into the
+ * elements of the flattened tensor, or into its rows behind the axis. */
 #include "base/options.h"
 #include "engine/ops/op.h"
 
@@ -14,7 +14,7 @@ static bool indexed_is_index(const char *what, const wb_tensor *index)
                      wb_describe(index));
 }
 
-/* The dtype of indices into n elements. */
+/* Returns the dtype of indices into n elements. */
 static wb_dtype counted_in(int64_t n) { return n - 1 > INT32_MAX ? WB_I64 : WB_I32; }
 
 /* Returns index · step + base in the dtype t, or -1 where the index is not in 0 .. n-1. */
@@ -117,7 +117,7 @@ wb_tensor *wb_take_along(wb_tensor *x, wb_tensor *index, int axis)
 static const char *const indexed_names[] = {"WB_SCATTER_ADD", "WB_SCATTER_MUL", "WB_SCATTER_MAX",
                                             "WB_SCATTER_MIN", "WB_SCATTER_MEAN", "WB_SCATTER_SET"};
 
-/* Returns x [n, ...] with rows in place of those that index names; the last of equal indices. */
+/* Returns x [n, ...] with `rows` in the places that index names; the last of equal indices wins. */
 static wb_tensor *indexed_set_rows(wb_tensor *x, wb_tensor *index, wb_tensor *rows)
 {
     if (!x || !index || !rows) return NULL;
@@ -125,7 +125,7 @@ static wb_tensor *indexed_set_rows(wb_tensor *x, wb_tensor *index, wb_tensor *ro
                     (wb_tensor *[]){index, rows, x}, 0, NULL);
 }
 
-/* Returns the rows combined by index, [n, ...]. */
+/* Returns the rows, combined by index, as [n, ...]. */
 static wb_tensor *indexed_rows_of(wb__op op, wb_tensor *index, wb_tensor *rows, int64_t n)
 {
     if (!index || !rows) return NULL;
@@ -151,7 +151,7 @@ static bool read_scatter(const char *what, const wb_tensor *x, const wb_scatter_
                      indexed_names[o->reduce], wb_describe(x));
 }
 
-/* x [n, ...], index [m], rows [m, ...]; x and rows have one dtype. */
+/* Combines rows with x [n, ...]: index [m], rows [m, ...]; x and rows have one dtype. */
 static wb_tensor *indexed_scatter(wb_tensor *x, wb_tensor *index, wb_tensor *rows,
                                   const wb_scatter_options *o)
 {
@@ -168,7 +168,7 @@ static wb_tensor *indexed_scatter(wb_tensor *x, wb_tensor *index, wb_tensor *row
     wb_tensor *all = indexed_rows_of(ops[o->reduce], index, rows, n);
     if (o->reduce == WB_SCATTER_ADD && !o->exclude_self)
         return wb__as(wb_add(x, all), dtype);
-    int64_t one[WB_MAX_DIMS] = {n};         /* how many rows each row of x gets */
+    int64_t one[WB_MAX_DIMS] = {n};         /* number of rows that each row of x gets */
     for (int i = 1; i < x->ndim; i++) one[i] = 1;
     wb_tensor *count = indexed_rows_of(WB__OP_scatter_add, index,
                                        wb_full_array(1, WB_I32, 1, index->dims), n);
@@ -261,11 +261,10 @@ wb_tensor *wb_scatter_along_with(wb_tensor *x, wb_tensor *index, wb_tensor *valu
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-static wb_tensor *indexed_zero(const wb_tensor *like) { return wb__literal(0,
-                                                                           (wb_dtype)like->dtype); }
+static wb_tensor *indexed_zero(const wb_tensor *x) { return wb__literal(0, (wb_dtype)x->dtype); }
 
-/* The product of the other rows with the same index.  If one row is 0, the others have the gradient
- * 0; if several are, all have. */
+/* The gradient of a row is g times the product of the other rows with the same index.  If one of
+ * the rows is 0, the other rows have the gradient 0; if several are 0, all have. */
 GRADIENT(scatter_mul)
 {
     if (!wanted[1]) return;
@@ -282,7 +281,7 @@ GRADIENT(scatter_mul)
                       indexed_zero(g));
 }
 
-/* Rows that equal the extreme share the gradient. */
+/* Rows that equal the extreme share its gradient equally. */
 GRADIENT(scatter_extreme)
 {
     if (!wanted[1]) return;
@@ -294,7 +293,7 @@ GRADIENT(scatter_extreme)
         out[1] = wb_where(here, wb_div(wb_take(g, index), wb_take(count, index)), indexed_zero(g));
 }
 
-/* The last row with an index has the gradient of its row, and x that of the other rows. */
+/* The last row with an index has the gradient of its place, and x that of all other places. */
 GRADIENT(scatter_set)
 {
     wb_tensor *index = node->in[0], *rows = node->in[1];

@@ -1,6 +1,6 @@
-/* Linear algebra by LAPACK: a C function for each operation, a step of the CPU's plan, and its
- * gradient of other operations.  Several results are parts of one output, side by side along its
- * last axis. */
+/* Linear algebra by LAPACK.  An operation is a C function, as a step of the CPU's plan, and a
+ * gradient that is made of other operations.  Several results are parts of one output, side by side
+ * along its last axis. */
 #include "base/lapack.h"
 #include "engine/ops/op.h"
 #include "weber/linalg.h"
@@ -13,10 +13,10 @@
 /* The operands of one call.  LAPACK, which is column-major, sees a row-major matrix transposed. */
 typedef struct {
     const wb__lapack *f;
-    size_t bytes;                       /* of an element */
-    int m, n, k;                        /* x is m by n; k is the smaller of both */
-    int64_t matrices;
-    char *work;                         /* freed at the end */
+    size_t bytes;                       /* size of an element */
+    int m, n, k;                        /* x is m by n; k is the smaller of m and n */
+    int64_t matrices;                   /* number of matrices */
+    char *work;                         /* LAPACK's working memory; freed at the end */
 } linalg_problem;
 
 static bool linalg_begin(linalg_problem *p, const char *what, const wb_host_array *x,
@@ -32,7 +32,7 @@ static bool linalg_begin(linalg_problem *p, const char *what, const wb_host_arra
     return p->work;
 }
 
-/* Copies rows by columns as columns by rows. */
+/* Copies a matrix of rows by columns, transposed. */
 static void linalg_turn(void *to, const void *from, int64_t rows, int64_t columns, size_t bytes)
 {
     for (int64_t i = 0; i < rows; i++)
@@ -141,7 +141,7 @@ static int host_cholesky(int count, const wb_host_array *in, const wb_host_array
     return info;
 }
 
-enum { NUMBERS_FAIL = -4 };             /* what gesdd returns for a matrix with NaN */
+enum { NUMBERS_FAIL = -4 };             /* gesdd's status for a matrix with NaN */
 
 /* x^T = v s u^T in column-major order: LAPACK's first vectors are vt, its second ones u. */
 static int host_svd(int count, const wb_host_array *in, const wb_host_array *out, void *ctx)
@@ -152,7 +152,7 @@ static int host_svd(int count, const wb_host_array *in, const wb_host_array *out
     if (!k) return 0;
     if (!linalg_begin(&p, "svd", in, (size_t)(m * n))) return wb_error_code();
     int info = 0, query = -1, n_work = 0;
-    double best = 0;                    /* room for a float too */
+    double best = 0;                    /* a float is written into it too */
     int *integers = wb__alloc((size_t)(8 * k) * sizeof *integers);
     p.f->gesdd("S", &p.n, &p.m, p.work, &p.n, p.work, p.work, &p.n, p.work, &p.k, &best, &query,
                integers, &info, 1);
@@ -371,7 +371,7 @@ static svd_parts svd_of(wb_tensor *y, const wb_tensor *x)
 /* Returns x - x^T. */
 static wb_tensor *linalg_skew(wb_tensor *x) { return wb_sub(x, linalg_turned(x)); }
 
-/* As in PyTorch: dx = u (inner + diag(ds)) vt, and what leaves the spaces of u and vt. */
+/* As in PyTorch: dx = u (inner + diag(ds)) vt, plus the part outside the spaces of u and vt. */
 static int svd_gradient(wb_tensor *g, wb_tensor *y, int count, wb_tensor *const *in,
                         wb_tensor **dx, void *ctx)
 {
@@ -436,7 +436,7 @@ static wb_tensor *qr_square(wb_tensor *q, wb_tensor *r, wb_tensor *dq, wb_tensor
     return linalg_turned(wb_solve(r, linalg_turned(wb_add(dq, wb_matmul(q, c)))));
 }
 
-/* With more columns than rows x = [p, w] and r = [s, v], p = q s and w = q v. */
+/* If x has more columns than rows, x = [p, w] and r = [s, v], with p = q s and w = q v. */
 static int qr_gradient(wb_tensor *g, wb_tensor *y, int count, wb_tensor *const *in, wb_tensor **dx,
                        void *ctx)
 {

@@ -68,7 +68,7 @@ GRADIENT(linear_int8)
 
 /* ---- quantising ------------------------------------------------------------------------------ */
 
-/* Returns w [n, ...] as rows, in f32. */
+/* Returns w [n, ...] as a matrix of n rows, in f32. */
 static wb_tensor *linear_int8_rows_of(wb_tensor *w)
 {
     const int64_t n = w->dims[0];
@@ -107,8 +107,7 @@ int wb_quantize_rows(wb_tensor *w, wb_tensor **q, wb_tensor **scale)
 
 /* ---- composed form: computed by other operations --------------------------------------------- */
 
-static int linear_int8_times(wb__ir *ir, int a, int b) { return wb__ir_elementwise(ir, WB__OP_mul,
-                                                                                   a, b); }
+static int int8_times(wb__ir *ir, int a, int b) { return wb__ir_elementwise(ir, WB__OP_mul, a, b); }
 static int linear_int8_number(wb__ir *ir, double x) { return wb__ir_literal(ir, x, WB_F32); }
 
 /* Returns q - z of x [m, k], and sets *scale to s · WB__INT8_DOWN, [m, 1]. */
@@ -120,21 +119,21 @@ static int linear_int8_quantise(wb__ir *ir, int x, int *scale)
                                        nought);
     const int high = wb__ir_elementwise(ir, WB__OP_maximum, wb__ir_reduce(ir, WB__OP_max, x, 2),
                                         nought);
-    const int s = wb__ir_elementwise(ir, WB__OP_sub, linear_int8_times(ir, high, part),
-                                     linear_int8_times(ir, low, part));
+    const int s = wb__ir_elementwise(ir, WB__OP_sub, int8_times(ir, high, part),
+                                     int8_times(ir, low, part));
     const int large = wb__ir_elementwise(ir, WB__OP_ge, s,
                                          linear_int8_number(ir, (double)WB__INT8_LEAST));
     const int inverse = wb__ir_elementwise(ir, WB__OP_div, linear_int8_number(ir, 1), s);
     const int factor = wb__ir_where(ir, large, inverse, nought);
     const int zero = wb__ir_elementwise(
         ir, WB__OP_floor,
-        wb__ir_elementwise(ir, WB__OP_sub, half, linear_int8_times(ir, low, factor)), -1);
-    const int up = wb__ir_elementwise(ir, WB__OP_add, linear_int8_times(ir, x, factor),
+        wb__ir_elementwise(ir, WB__OP_sub, half, int8_times(ir, low, factor)), -1);
+    const int up = wb__ir_elementwise(ir, WB__OP_add, int8_times(ir, x, factor),
                                       wb__ir_elementwise(ir, WB__OP_add, zero, half));
     int q = wb__ir_elementwise(ir, WB__OP_floor, up, -1);
     q = wb__ir_elementwise(ir, WB__OP_maximum, q, nought);
     q = wb__ir_elementwise(ir, WB__OP_minimum, q, linear_int8_number(ir, 255));
-    *scale = linear_int8_times(ir, s, linear_int8_number(ir, (double)WB__INT8_DOWN));
+    *scale = int8_times(ir, s, linear_int8_number(ir, (double)WB__INT8_DOWN));
     return wb__ir_elementwise(ir, WB__OP_sub, q, zero);
 }
 
@@ -146,11 +145,11 @@ static int linear_int8_compose(wb__ir *ir, const wb_tensor *x, const int *in)
                       .dims = {x->dims[0], x->dims[1]}};
     const int product = wb__ir_make(ir, sums, 2, (int[]){q, wb__ir_as(ir, in[1], WB_F32)}, 2,
                                     (int64_t[]){false, true});
-    const int down = linear_int8_times(ir, linear_int8_times(ir, product, scale), in[2]);
-    return linear_int8_times(ir, down, linear_int8_number(ir, (double)WB__INT8_UP));
+    const int down = int8_times(ir, int8_times(ir, product, scale), in[2]);
+    return int8_times(ir, down, linear_int8_number(ir, (double)WB__INT8_UP));
 }
 
-/* Whether the backend accepts the step. */
+/* Whether the backend accepts the step of the product. */
 static bool linear_int8_supported(const wb__attempt *a, const wb__ir *ir, const wb_tensor *x,
                                   const int *in)
 {

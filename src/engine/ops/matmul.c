@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Broadcasts all axes but the last two. */
+/* Sets *ndim and dims to the leading axes, all but the last two, broadcast to each other. */
 static bool matmul_leading(const wb_tensor *a, const wb_tensor *b, int *ndim, int64_t *dims)
 {
     wb_tensor x = {.ndim = (uint8_t)(a->ndim - 2), .dtype = a->dtype};
@@ -51,8 +51,7 @@ wb_tensor *wb_matmul(wb_tensor *x, wb_tensor *w)
                              wb_describe(w));
     if (row) x = wb_unsqueeze(x, 0);
     if (column) w = wb_unsqueeze(w, 1);
-    if (x && w && x->ndim > 2 && w->ndim == 2) {        /* the rows of all batches become one
-                                                           matrix, for one product */
+    if (x && w && x->ndim > 2 && w->ndim == 2) {    /* the rows of all batches make one matrix */
         int64_t dims[WB_MAX_DIMS];
         memcpy(dims, x->dims, sizeof dims);
         dims[x->ndim - 1] = w->dims[1];

@@ -47,10 +47,10 @@ static wb_tensor *take_factor(wb_tensor **g, unsigned mask)
 }
 
 /* With y the result, g its gradient and var the variance of x, the gradient of x is (g - mean g - y
- * normalise_mean(g y)) / sqrt(var + eps), with means over the normalised axes.  In a batch norm g
- * is c h, with c its scale.  Then the gradient of x is c / sqrt(var + eps) times the same
- * expression of h, whose sums are also the gradients of scale and bias.  Not in 16 bits, whose sums
- * differ. */
+ * mean(g y)) / sqrt(var + eps), with means over the normalised axes.  In a batch norm g is c h,
+ * with c its scale.  Then the gradient of x is c / sqrt(var + eps) times the same expression of h,
+ * whose sums are also the gradients of scale and bias.  In 16 bits these sums differ from those, so
+ * c stays in g. */
 GRADIENT(normalize)
 {
     wb_tensor *x = node->in[0];

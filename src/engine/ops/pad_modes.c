@@ -38,7 +38,7 @@ static bool pad_read(const wb_tensor *x, int axis, int64_t before, int64_t after
                      pad_names[o->mode], (long long)limit);
 }
 
-/* Returns the `count` elements before the axis, or behind it. */
+/* Returns the `count` elements that the mode puts before the axis, or behind it. */
 static wb_tensor *pad_margin(wb_tensor *x, int axis, int64_t count, bool behind,
                              const wb_pad_options *o)
 {

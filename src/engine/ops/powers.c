@@ -20,7 +20,7 @@ static wb_tensor *powers_of_dtype(wb_tensor *x, const wb_tensor *like)
     return wb_add(x, wb_full_array(0, (wb_dtype)like->dtype, 0, NULL));
 }
 
-/* From each end the steps to the middle, so that both ends are exact. */
+/* Begins at the nearer end, so that both ends are exact. */
 wb_tensor *(wb_lerp)(wb_tensor *x, wb_tensor *y, wb_tensor *t)
 {
     if (!wb__operand("lerp", x) || !wb__operand("lerp", y) || !wb__floating("lerp", t)) return NULL;
@@ -40,7 +40,7 @@ static wb_tensor *powers_number(const wb_tensor *like, double v)
     return like ? wb__literal(v, (wb_dtype)like->dtype) : NULL;
 }
 
-/* The power of x, with the value 0 and the gradient 0 where x is 0. */
+/* Returns x to the power p, with the value 0 and the gradient 0 where x is 0. */
 static wb_tensor *powers_power(wb_tensor *x, double p)
 {
     wb_tensor *zero = wb_eq(x, powers_number(x, 0)), *safe = wb_where(zero, powers_number(x, 1), x);
@@ -76,7 +76,8 @@ wb_tensor *wb_norm_with(wb_tensor *x, double p, const wb_reduce_options *o)
 
 /* ---- any, all -------------------------------------------------------------------------------- */
 
-/* Counts the elements that are 0 or not 0.  A count below 2^32 is 0 modulo 2^32 only if it is 0. */
+/* Tests all or any elements by counting those that are 0, or are not.  A count below 2^32 is 0
+ * modulo 2^32 only if it is 0. */
 static wb_tensor *powers_test(const char *what, wb_tensor *x, const wb_reduce_options *options,
                               bool all)
 {

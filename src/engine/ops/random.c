@@ -21,7 +21,7 @@ static wb_tensor *random_randint(int64_t low, int64_t high, wb_dtype dtype, int 
     int64_t size;
     if (!wb__is_dtype("randint", dtype) || !wb__check_dims("randint", ndim, dims, &size))
         return NULL;
-    const int64_t most = (int64_t)1 << 53;      /* up to here f64 has all integers */
+    const int64_t most = (int64_t)1 << 53;      /* f64 has all integers up to this one */
     if (low >= high || (uint64_t)high - (uint64_t)low > (uint64_t)1 << 32 || low < -most ||
         high > most)
         return wb__fail_null(WB_ERROR_ARGUMENT, "randint: from %lld to below %lld; there must be 1 "
@@ -135,8 +135,8 @@ wb_tensor *wb_bernoulli(wb_tensor *p)
     return wb__frame_end(f, random_bernoulli(p));
 }
 
-/* Returns uniform numbers of f32 above 0 and below 1, which are fine near 0: a uniform number has
- * steps of 2^-24, between which another one draws. */
+/* Returns uniform numbers of f32 above 0 and below 1, which are fine near 0: a first number has
+ * steps of 2^-24, and a second one draws a place between the steps. */
 static wb_tensor *fine_uniform_beside(const wb_tensor *x, int ndim, const int64_t *dims)
 {
     wb_tensor *u = wb__uniform_beside(x, WB_F32, ndim, dims);

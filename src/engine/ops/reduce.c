@@ -130,10 +130,10 @@ wb_tensor *wb_mean_with(wb_tensor *x, const wb_reduce_options *options)
     return wb__frame_end(f, wb__mean(x, mask, o.keep));
 }
 
-/* Returns the sum or the mean over the elements of x that are not NaN.  The gradient of `where` is
- * 0 at the others. */
-static wb_tensor *without_nan(const char *what, wb_tensor *x, const wb_reduce_options *options,
-                              bool mean)
+/* Returns the sum or the mean over the elements of x that are not NaN.  The other elements have the
+ * gradient 0, by `where`. */
+static wb_tensor *ignore_nan(const char *what, wb_tensor *x, const wb_reduce_options *options,
+                             bool mean)
 {
     wb_reduce_options o;
     unsigned mask;
@@ -150,16 +150,16 @@ static wb_tensor *without_nan(const char *what, wb_tensor *x, const wb_reduce_op
 wb_tensor *wb_nansum_with(wb_tensor *x, const wb_reduce_options *o)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, without_nan("nansum", x, o, false));
+    return wb__frame_end(f, ignore_nan("nansum", x, o, false));
 }
 
 wb_tensor *wb_nanmean_with(wb_tensor *x, const wb_reduce_options *o)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, without_nan("nanmean", x, o, true));
+    return wb__frame_end(f, ignore_nan("nanmean", x, o, true));
 }
 
-/* Returns the variance of x, which is in the dtype in which sums are computed. */
+/* Returns the variance of x, which has the dtype in which sums are computed. */
 static wb_tensor *reduce_variance(wb_tensor *x, unsigned mask, const wb_reduce_options *o)
 {
     wb_tensor *square = wb_square(wb_sub(x, wb__mean(x, mask, true)));
@@ -221,11 +221,11 @@ static int logsumexp_gradient(wb_tensor *g, wb_tensor *y, int n, wb_tensor *cons
     return dx[0] ? 0 : wb__error_or(WB_ERROR_MEMORY);
 }
 
-/* The end of a custom gradient's context of the library's own, which owns nothing. */
+/* The `end` of a custom gradient of the library whose context owns nothing. */
 static void keep_context(void *ctx) { (void)ctx; }
 
-/* Computes top + log(sum(exp(x - top))), where top is the maximum.  For elements that equal it,
- * x - top is taken as 0, also if both are infinite. */
+/* Computes top + log(sum(exp(x - top))), where top is the maximum.  For elements that equal top, x
+ * - top is taken as 0, also if both are infinite. */
 static wb_tensor *reduce_logsumexp(wb_tensor *x, const wb_reduce_options *options)
 {
     wb_reduce_options o;
@@ -277,7 +277,7 @@ wb_tensor *wb_argmax(wb_tensor *x, int axis)
     return a < 0 ? NULL : wb__reduce(WB__OP_argmax, x, 1u << a, false);
 }
 
-/* The greatest of -x, or of -1 - x, which reverses the order of all integers. */
+/* Finds the greatest of -x, or of -1 - x, which reverses the order of all integers. */
 wb_tensor *wb_argmin(wb_tensor *x, int axis)
 {
     const int a = argument_axis("argmin", x, axis);

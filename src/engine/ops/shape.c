@@ -179,7 +179,7 @@ GRADIENT(permute)
 }
 
 /* Returns g with step - 1 zeros between its elements along an axis: step (n - 1) + 1 of them. */
-static wb_tensor *spread_out(wb_tensor *g, int axis, int64_t step)
+static wb_tensor *insert_zeros(wb_tensor *g, int axis, int64_t step)
 {
     int64_t dims[WB_MAX_DIMS];
     memcpy(dims, g->dims, sizeof dims);
@@ -210,7 +210,7 @@ GRADIENT(slice)
     if (reversed) g = wb__slice_at(g, last, node->dims, back);
     for (int i = 0; i < node->ndim && g; i++)
         if (node->dims[i] > 1 && (step[i] > 1 || step[i] < -1))
-            g = spread_out(g, i, step[i] < 0 ? -step[i] : step[i]);
+            g = insert_zeros(g, i, step[i] < 0 ? -step[i] : step[i]);
     out[0] = g ? WB_NONE : NULL;
     if (g) wb__contribute_slice(w, node, 0, g, starts);
 }

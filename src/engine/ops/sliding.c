@@ -10,7 +10,7 @@ bool wb__sliding_valid(const char *what, const int64_t *k, const int64_t *stride
     for (int i = 0; i < 2; i++) {
         int64_t most = WB__MAX(WB__MAX(k[i], stride[i]), WB__MAX(pad[2 * i], pad[2 * i + 1]));
         if (dilation) most = WB__MAX(most, dilation[i]);
-        if (most > INT32_MAX) {             /* so the products below cannot overflow */
+        if (most > INT32_MAX) {             /* the products below then cannot overflow */
             wb__fail(WB_ERROR_ARGUMENT, "%s: %lld as a size of window, stride, dilation or padding",
                      what, (long long)most);
             return false;

@@ -10,7 +10,7 @@
 bool wb__sliding_valid(const char *what, const int64_t *window, const int64_t *stride,
                        const int64_t *pad, const int64_t *dilation);
 /* Sets size to the number of window positions along the last two axes of x, [N, C, H, W].  False,
- * with the error set, if there are none, or if wb__sliding_valid refuses the numbers. */
+ * with the error set, if no window fits, or if wb__sliding_valid refuses the numbers. */
 bool wb__sliding_size(const char *what, const wb_tensor *x, const int64_t *window,
                       const int64_t *stride, const int64_t *pad, const int64_t *dilation,
                       int64_t *size);
@@ -25,11 +25,11 @@ bool wb__sliding_axes(const char *what, const wb__given *given, const char *opti
                       int64_t *list, int axes, int64_t by_default);
 /* Reads the option `pad` for 1 to 3 axes.  Sets list[0] to 2 axes, followed by the start and the
  * end of each axis.  {p} means p at all sides; with one number for each axis start and end are
- * equal.  False, with the error set, if it has another length. */
+ * equal.  False, with the error set, if the option has another length. */
 bool wb__sliding_pad(const char *what, const wb__given *given, int64_t *list, int axes);
 
-/* wb_conv, wb_conv_transpose and wb_maxpool or wb_meanpool of x with 1 or 3 axes of space, composed
- * of those with 2.  `pool` is one of the last two. */
+/* wb_conv, wb_conv_transpose, and wb_maxpool or wb_meanpool (`pool`), for x with 1 or 3 axes of
+ * space, composed of the same operations with 2 axes. */
 wb_tensor *wb__conv_in_space(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_options *o);
 wb_tensor *wb__conv_transpose_in_space(wb_tensor *x, wb_tensor *w, wb_tensor *b,
                                        const wb_conv_options *o);

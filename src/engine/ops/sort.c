@@ -1,10 +1,10 @@
-/* The sorted order along an axis, and what follows from it. */
+/* The sorted order along an axis, and operations that use it. */
 #include "base/options.h"
 #include "engine/ops/op.h"
 
 enum { SORT_AXIS, DESCENDING, SORT_ATTRS };     /* order of the attributes, as in ops.def */
 
-/* Returns the axis, or -1 with the error set. */
+/* Returns the axis of a sort, or -1 with the error set. */
 static int sorted_axis(const char *what, const wb_tensor *x, int axis)
 {
     const int a = wb__axis(what, x, axis);
@@ -73,7 +73,7 @@ wb_tensor *wb_topk_with(wb_tensor *x, int64_t k, int axis, wb_tensor **index,
     return y;
 }
 
-/* Whether a is before b, or, with `equal`, not behind it; NaN is the greatest. */
+/* Whether a is before b in the order or, with `equal`, not behind b; NaN is the greatest. */
 static wb_tensor *sort_before(wb_tensor *a, wb_tensor *b, bool equal)
 {
     wb_tensor *numbers = equal ? wb_le(a, b) : wb_lt(a, b), *nan = wb_ne(b, b);

@@ -37,9 +37,9 @@ static bool space_read_conv(const char *what, const wb_tensor *x, const wb_tenso
     return true;
 }
 
-/* The options of the convolution along the last two axes; a single axis has one of size 1 before
- * it. */
-static wb_conv_options last_two(const sliding *s, int axes)
+/* Returns the options of the convolution along the last two axes.  A single axis has an axis of
+ * size 1 before it. */
+static wb_conv_options options_of_last_two(const sliding *s, int axes)
 {
     wb_conv_options o = WB__OPTIONS(wb_conv_options, .groups = s->groups);
     const int at = axes - 2;
@@ -51,7 +51,7 @@ static wb_conv_options last_two(const sliding *s, int axes)
     return o;
 }
 
-/* Whether the numbers along the depth are in their bounds. The convolution with 2 axes checks the
+/* Whether the numbers along the depth are in their bounds.  The convolution with 2 axes checks the
  * other numbers. */
 static bool depth_fits(const char *what, const wb_tensor *x, const wb_tensor *w, const sliding *s)
 {
@@ -85,11 +85,10 @@ static wb_tensor *space_permuted(wb_tensor *x, int n, const int64_t *order)
     return x ? wb_permute_array(x, n, order) : NULL;
 }
 
-static const int64_t space_exchange[5] = {0, 2, 1, 3, 4}; /* the second and the third of five
-                                                           * axes */
+static const int64_t space_exchange[5] = {0, 2, 1, 3, 4};   /* the second and third axis */
 
 /* Returns [N, D', kd, C, H, W]: for each position along the depth the elements that the kernel
- * covers. x is [N, D, C, H, W], already padded so that D >= (kd - 1) dilation + D' stride. */
+ * covers.  x is [N, D, C, H, W], already padded so that D >= (kd - 1) dilation + D' stride. */
 static wb_tensor *space_unfolded(wb_tensor *x, int64_t kd, int64_t out, const sliding *s)
 {
     const int64_t *d = x->dims, stride = s->stride[0];
@@ -107,7 +106,7 @@ static wb_tensor *space_unfolded(wb_tensor *x, int64_t kd, int64_t out, const sl
     return y;
 }
 
-/* x [N, C, D, H, W], w [K, C/groups, kd, kh, kw]: a convolution over [N D', kd C, H, W]. */
+/* Convolves x [N, C, D, H, W], w [K, C/groups, kd, kh, kw] as one over [N D', kd C, H, W]. */
 static wb_tensor *conv_3d(wb_tensor *x, wb_tensor *w, wb_tensor *b, const sliding *s)
 {
     const int64_t *d = x->dims, *k = w->dims, g = s->groups;
@@ -122,7 +121,7 @@ static wb_tensor *conv_3d(wb_tensor *x, wb_tensor *w, wb_tensor *b, const slidin
                              "with padding %lld,%lld", (long long)k[2], wb_describe(x),
                              (long long)s->pad[0], (long long)s->pad[1]);
     const int64_t out = over / s->stride[0] + 1;
-    /* the slices of a stride end behind the last element */
+    /* slices with a stride end behind the last element */
     wb_tensor *y = wb__pad_zeros(space_permuted(x, 5, space_exchange), 1, s->pad[0],
                                  s->pad[1] + s->stride[0] - 1);
     y = y ? space_unfolded(y, k[2], out, s) : NULL;
@@ -131,15 +130,15 @@ static wb_tensor *conv_3d(wb_tensor *x, wb_tensor *w, wb_tensor *b, const slidin
     y = space_reshaped(y, 4, (int64_t[]){d[0] * out, k[2] * d[1], d[3], d[4]});
     wb_tensor *flat = space_reshaped(space_permuted(w, 5, space_exchange), 4,
                                      (int64_t[]){k[0], k[2] * k[1], k[3], k[4]});
-    const wb_conv_options o = last_two(s, 3);
+    const wb_conv_options o = options_of_last_two(s, 3);
     y = y && flat ? wb_conv_with(y, flat, b, &o) : NULL;
     if (!y) return NULL;
     const int64_t dims[5] = {d[0], out, k[0], y->dims[2], y->dims[3]};
     return space_permuted(space_reshaped(y, 5, dims), 5, space_exchange);
 }
 
-/* x [N, C, D, H, W], w [C, K/groups, kd, kh, kw]: a transposed convolution over [N D, C, H, W] with
- * kd K channels, whose results are added at their positions along the depth. */
+/* A transposed convolution of x [N, C, D, H, W] with w [C, K/groups, kd, kh, kw]: one over
+ * [N D, C, H, W] with kd K channels, whose results are added at their places along the depth. */
 static wb_tensor *transpose_3d(wb_tensor *x, wb_tensor *w, wb_tensor *b, const sliding *s)
 {
     const char *what = "conv_transpose";
@@ -157,7 +156,7 @@ static wb_tensor *transpose_3d(wb_tensor *x, wb_tensor *w, wb_tensor *b, const s
                                                                                        d[1], d[3],
                                                                                        d[4]});
     wb_tensor *flat = space_reshaped(w, 4, (int64_t[]){k[0], k[1] * k[2], k[3], k[4]}), *sum = NULL;
-    const wb_conv_options o = last_two(s, 3);
+    const wb_conv_options o = options_of_last_two(s, 3);
     y = y && flat ? wb_conv_transpose_with(y, flat, WB_NONE, &o) : NULL;
     if (!y) return NULL;
     const int64_t h = y->dims[2], across = y->dims[3];
@@ -189,7 +188,7 @@ static wb_tensor *space_in_space(const char *what, wb_tensor *x, wb_tensor *w, w
     if (!transpose && (s.outpad[0] || s.outpad[1] || s.outpad[2]))
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: .outpad is wb_conv_transpose's", what);
     if (x->ndim == 5) return (transpose ? transpose_3d : conv_3d)(x, w, b, &s);
-    const wb_conv_options o = last_two(&s, 1);
+    const wb_conv_options o = options_of_last_two(&s, 1);
     x = wb_unsqueeze(x, 2), w = wb_unsqueeze(w, 2);
     wb_tensor *y = (transpose ? wb_conv_transpose_with : wb_conv_with)(x, w, b, &o);
     return y ? wb_squeeze(y, 2) : NULL;

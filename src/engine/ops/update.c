@@ -2,7 +2,7 @@
  * creates fewer tensors. */
 #include "engine/ops/op.h"
 
-static wb_tensor *like_first(wb__op op, wb_tensor *const *in, int n_attr, const int64_t *attr)
+static wb_tensor *node_like_first(wb__op op, wb_tensor *const *in, int n_attr, const int64_t *attr)
 {
     if (!in[0] || !in[1] || !in[2] || !in[3]) return NULL;
     return wb__node(op, (wb_dtype)in[0]->dtype, in[0]->ndim, in[0]->dims, 4, in, n_attr, attr);
@@ -10,12 +10,12 @@ static wb_tensor *like_first(wb__op op, wb_tensor *const *in, int n_attr, const 
 
 wb_tensor *wb__average(wb_tensor *x, wb_tensor *a, wb_tensor *y, wb_tensor *b, bool squared)
 {
-    return like_first(WB__OP_average, (wb_tensor *[]){x, a, y, b}, 1, (int64_t[]){squared});
+    return node_like_first(WB__OP_average, (wb_tensor *[]){x, a, y, b}, 1, (int64_t[]){squared});
 }
 
 wb_tensor *wb__adam_step(wb_tensor *m, wb_tensor *v, wb_tensor *eta, wb_tensor *eps)
 {
-    return like_first(WB__OP_adam_step, (wb_tensor *[]){m, v, eta, eps}, 0, NULL);
+    return node_like_first(WB__OP_adam_step, (wb_tensor *[]){m, v, eta, eps}, 0, NULL);
 }
 
 COMPOSED(average)

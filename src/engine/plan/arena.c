@@ -19,8 +19,7 @@ static int64_t arena_allocate(hole *holes, int *n, int64_t bytes, int64_t *end)
     for (int i = 0; i < *n; i++)
         if (holes[i].bytes >= bytes && (best < 0 || holes[i].bytes < holes[best].bytes)) best = i;
     if (best < 0 && *n &&
-        holes[*n - 1].offset + holes[*n - 1].bytes == *end) { /* a hole at the end of the arena
-                                                                 grows to the size needed */
+        holes[*n - 1].offset + holes[*n - 1].bytes == *end) { /* a hole at the arena's end grows */
         best = *n - 1;
         *end += bytes - holes[best].bytes;
         holes[best].bytes = bytes;
@@ -67,21 +66,20 @@ static void arena_release_bytes(hole *holes, int *n, int64_t offset, int64_t byt
 /* ---- allocations in the order of the steps --------------------------------------------------- */
 
 typedef struct {
-    int first_use, last_use;            /* indices of steps; -1: none */
+    int first_use, last_use;            /* indices of plan steps; -1: none */
     int next;                           /* next allocation with the same last use; -1: none */
-    int at;                             /* the allocation in whose memory this one is; its own
-                                           index, or one whose lifetime includes this one's */
-    bool passed_on;                     /* another one takes its memory after its last use */
-    bool placed;
+    int at;                 /* index of the allocation in whose memory this one is, often its own */
+    bool passed_on;                     /* another allocation takes its memory after its last use */
+    bool placed;                        /* it has an offset */
     int64_t bytes;
 } lifetime;
 
 typedef struct {
     lifetime *lifetimes;
     int64_t *offsets, end;
-    hole *holes;
+    hole *holes;                        /* free bytes between allocations that are in use */
     int n_holes;
-    int64_t live, most;                 /* bytes that are in use; at most */
+    int64_t live, most;                 /* bytes that are in use; the most so far */
     bool scarce;                        /* scarce_memory of wb__backend */
 } arena;
 
@@ -119,9 +117,9 @@ static bool arena_touches(const wb__plan_step *d, const wb__step_operand *at)
     return found;
 }
 
-/* A COLLECTIVE goes on while later steps run.  The first step that touches its memory waits for it,
- * and its memory stays allocated until then.  COLLECTIVEs are complete in their order, so waiting
- * for one of them is waiting for all before it. */
+/* Finds the steps that wait for a COLLECTIVE.  A COLLECTIVE goes on while later steps run.  The
+ * first step that touches its memory waits for it, and its memory stays allocated until then.
+ * COLLECTIVEs are complete in their order, so a wait for one is a wait for all before it. */
 static void find_waits(arena *a, const wb__programs *s)
 {
     for (int i = 0; i < s->n; i++) s->step[i].waits_for = s->step[i].after = -1;
@@ -166,7 +164,7 @@ bool wb__same_view(const wb__view *a, const wb__view *b)
 }
 
 /* Whether step i, which is fused, may store `to` in the memory of its operand `from`: it reads that
- * allocation through the view of `to` only (see wb__instr_kind), and no later step reads it. */
+ * memory through the view of `to` only (see wb__instr_kind), and no later step reads it. */
 static bool arena_may_replace(const arena *a, const wb__plan_step *d, int i,
                               const wb__step_operand *from, const wb__step_operand *to)
 {
@@ -185,8 +183,8 @@ static bool arena_may_replace(const arena *a, const wb__plan_step *d, int i,
     return true;
 }
 
-/* Step i, which is fused, first uses the allocation of `to`: it stores this operand.  Puts the
- * allocation into the memory of an operand that the step loads, if it may. */
+/* Puts the allocation of `to`, which step i, a fused one, stores and uses first, into the memory of
+ * an operand that the step loads, if arena_may_replace allows it. */
 static void put_in_place(arena *a, const wb__plan_step *d, int i, const wb__step_operand *to)
 {
     lifetime *l = &a->lifetimes[to->allocation];
@@ -216,9 +214,9 @@ static void store_in_place(arena *a, const wb__programs *s)
 
 enum { LATE = 8 };
 
-/* A step of the other branch may run later than its place in the order, so its memory stays
- * allocated for LATE steps, before others wait for it. */
-static void live_longer(arena *a, const wb__programs *s)
+/* Lets memory of the other branch live longer: a step of that branch may run later than its place
+ * in the order, so its memory stays allocated for LATE steps, before other steps wait for it. */
+static void lengthen_branch_lifetimes(arena *a, const wb__programs *s)
 {
     for (int i = 0; i < s->n_compute; i++) {
         const wb__plan_step *d = &s->step[i];
@@ -263,8 +261,8 @@ static void arena_lay_out(arena *a, const wb__programs *s, int n, int *ending)
 
 enum {
     ARENA_LARGE = 16 << 20,             /* bytes of an arena whose holes matter */
-    LARGE_IF_SCARCE = 1 << 20,          /* the same where memory is scarce */
-    MOST_SORTED = 4096                  /* allocations; each is compared with all others */
+    LARGE_IF_SCARCE = 1 << 20,          /* the same limit where memory is scarce */
+    MOST_SORTED = 4096                  /* most allocations; each is compared with all others */
 };
 
 typedef struct { int allocation; int64_t bytes, offset; } arena_block;
@@ -372,7 +370,7 @@ static bool arena_try(arena *a, const wb__placement *l, wb__programs *s, int *en
     a->end = a->live = a->most = a->n_holes = 0;
     arena_find_uses(a, l, s);
     find_waits(a, s);
-    live_longer(a, s);
+    lengthen_branch_lifetimes(a, s);
     if (a->scarce) store_in_place(a, s);
     arena_lay_out(a, s, n, ending);
     bool good = lay_out_again(a, n);

@@ -14,10 +14,10 @@
 
 enum {
     SMALL_BYTES = 8 << 20, SMALL_FLOPS = 1000000000,    /* of a step that does not fill a GPU */
-    MOST_BACK = 512             /* steps; a step waits for all before these */
+    MOST_BACK = 512             /* a step waits for all steps that are so far before it */
 };
 
-/* The memory of a step: operand v, the auxiliary operand, the sums.  NULL: it has none of these. */
+/* Returns memory number v of a step: operand, auxiliary operand, sums.  NULL: it has none. */
 static const wb__step_operand *branches_memory_of(const wb__plan_step *d, int v)
 {
     if (v < d->n_operands) return &d->operand[v];
@@ -33,7 +33,7 @@ static bool has_known_writes(const wb__step *s)
            s->kind == WB__STEP_COPY;
 }
 
-/* Whether the step writes its memory number v.  True also if this is not known. */
+/* Whether the step writes its memory number v; true also if this is not known. */
 static bool branches_writes(const wb__plan_step *d, int v)
 {
     if (!has_known_writes(&d->step)) return true;
@@ -51,18 +51,18 @@ static bool branches_writes(const wb__plan_step *d, int v)
 
 /* ---- the longest chain ----------------------------------------------------------------------- */
 
-/* Of a piece of memory: the step that wrote it last, and of those that read it since the step with
- * the longest chain before it; -1: none. */
-typedef struct { int writer, reader; } last;
+/* For a piece of memory: the step that wrote it last and, among the steps that have read it since,
+ * the one with the longest chain before it; -1: none. */
+typedef struct { int writer, reader; } last_access;
 
 typedef struct {
-    last *last;                 /* of each allocation, then of each buffer */
-    int *length, *before;       /* of each step: the longest chain that ends with it; its
-                                   predecessor in this chain, or -1 */
-    bool *is_main;
+    last_access *last;          /* of each allocation, then of each buffer */
+    int *length, *before;       /* of each step: length of the longest chain that ends with it; the
+                                   step before it in this chain, or -1 */
+    bool *is_main;              /* of each step: it is on the longest chain */
 } chains;
 
-static last *branches_last_of(const chains *c, const wb__placement *l, const wb__programs *s,
+static last_access *branches_last_of(const chains *c, const wb__placement *l, const wb__programs *s,
                               const wb__step_operand *at)
 {
     if (!at || (at->allocation < 0 && at->view.buffer < 0)) return NULL;
@@ -78,7 +78,7 @@ static void branches_follow(const chains *c, int i, int before)
 }
 
 /* Marks the steps of the longest chain. */
-static void find_main(const chains *c, const wb__placement *l, const wb__programs *s)
+static void find_main_branch(const chains *c, const wb__placement *l, const wb__programs *s)
 {
     int longest = 0;
     for (int i = 0; i < s->n_compute; i++) {
@@ -86,13 +86,13 @@ static void find_main(const chains *c, const wb__placement *l, const wb__program
         c->length[i] = 1;
         c->before[i] = -1;
         for (int v = 0; v < branches_count_memory(d); v++) {
-            const last *m = branches_last_of(c, l, s, branches_memory_of(d, v));
+            const last_access *m = branches_last_of(c, l, s, branches_memory_of(d, v));
             if (m) branches_follow(c, i, m->writer);
             if (m && branches_writes(d, v)) branches_follow(c, i, m->reader);
         }
         for (int v = 0; v < branches_count_memory(d); v++) {
-            last *m = branches_last_of(c, l, s, branches_memory_of(d, v));
-            if (m && branches_writes(d, v)) *m = (last){i, -1};
+            last_access *m = branches_last_of(c, l, s, branches_memory_of(d, v));
+            if (m && branches_writes(d, v)) *m = (last_access){i, -1};
             else if (m && (m->reader < 0 || c->length[i] > c->length[m->reader])) m->reader = i;
         }
         if (c->length[i] >= c->length[longest]) longest = i;
@@ -111,7 +111,7 @@ bool wb__branches_choose(const wb__placement *l, wb__programs *s)
 {
     const size_t n = (size_t)s->n + 1;
     const int memories = l->n_allocations + s->n_allocations + l->arena_buffer + 1;
-    for (int i = 0; i < s->n; i++)      /* these are at the same time as others in their own way */
+    for (int i = 0; i < s->n; i++)      /* kinds that overlap with other steps by themselves */
         if (s->step[i].step.kind == WB__STEP_COLLECTIVE || s->step[i].step.kind == WB__STEP_HOST)
             return true;
     chains c = {.last = wb__alloc(((size_t)memories + 1) * sizeof *c.last),
@@ -119,8 +119,8 @@ bool wb__branches_choose(const wb__placement *l, wb__programs *s)
                 .before = wb__alloc(n * sizeof *c.before),
                 .is_main = wb__alloc_zero(n, sizeof *c.is_main)};
     bool good = c.last && c.length && c.before && c.is_main;
-    for (int m = 0; good && m <= memories; m++) c.last[m] = (last){-1, -1};
-    if (good && s->n_compute) find_main(&c, l, s);
+    for (int m = 0; good && m <= memories; m++) c.last[m] = (last_access){-1, -1};
+    if (good && s->n_compute) find_main_branch(&c, l, s);
     for (int i = 0; good && i < s->n_compute; i++) {
         s->step[i].step.in_branch = !c.is_main[i] && is_small(&s->step[i].step);
         s->branches |= s->step[i].step.in_branch;
@@ -142,7 +142,7 @@ static bool branches_overlap(const wb__range *of, const wb__step_operand *x,
     return of[i].begin < of[k].end && of[k].begin < of[i].end;
 }
 
-/* Whether one of the steps writes memory of the other one. */
+/* Whether one of the two steps writes memory of the other. */
 static bool branches_depends(const wb__range *of, const wb__plan_step *d, const wb__plan_step *e)
 {
     for (int v = 0; v < branches_count_memory(d); v++) {
@@ -156,9 +156,9 @@ static bool branches_depends(const wb__range *of, const wb__plan_step *d, const 
     return false;
 }
 
-/* The last step of the other branch for which step i waits, of those after step `known`; or
- * `known`.  The steps that write variables wait for all steps of the branch: a variable may be
- * another buffer's memory too. */
+/* Returns the last step of the other branch, after step `known`, for which step i waits; or
+ * `known`.  The steps that write variables wait for all steps of the other branch: a variable may
+ * be another buffer's memory too. */
 static int branches_last_before(const wb__range *of, const wb__programs *s, int i, int known)
 {
     for (int k = i - 1; k > known; k--) {
@@ -171,7 +171,7 @@ static int branches_last_before(const wb__range *of, const wb__programs *s, int 
 
 void wb__branches_join(wb__programs *s, const wb__range *of)
 {
-    int known[2] = {-1, -1};            /* for which each branch has waited */
+    int known[2] = {-1, -1};            /* steps for which each branch has waited */
     for (int i = 0; i < s->n; i++) {
         int *mine = &known[s->step[i].step.in_branch];
         const int k = branches_last_before(of, s, i, *mine);

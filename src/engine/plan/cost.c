@@ -96,7 +96,7 @@ wb__cost wb__step_cost(const wb__step *s)
     const bool gathers = s->kind == WB__STEP_GATHER;
     const bool sets = s->kind == WB__STEP_SCATTER_ADD && s->variant == WB__ROWS_SET;
     for (int i = 0; i < s->n_views; i++) {
-        /* of a table, only the rows that an index names */
+        /* only those rows of a table that an index names */
         const int64_t bytes = cost_bytes_of(&s->views[gathers && !i ? 2 : sets && i == 2 ? 1 : i]);
         *(wb__step_writes(s, i) ? &c.written : &c.read) += bytes;
     }

@@ -4,8 +4,8 @@
 #include "backend/collective.h"
 #include "base/text.h"
 
-enum { MOST_OF_PROGRAM = 744 };         /* a description lists instructions until it has this number
-                                           of characters */
+enum { MOST_OF_PROGRAM = 744 };         /* characters from which on a description lists no more
+                                           instructions */
 
 /* The view of a library step's result. */
 static const wb__view *describe_result_of(const wb__step *s)

@@ -9,13 +9,12 @@
 typedef struct {
     wb__emitter *m;
     const wb__group *group;
-    int g;
+    int g;                              /* index of the group */
     wb__plan_step *step;
     int instr_capacity;
     struct {
-        int value, level, instr;
-    } *loaded; /* values from outside the group, with the level at which they are loaded and the
-                  index of the instruction */
+        int value, level, instr;        /* the value; wb__level; index of the instruction */
+    } *loaded; /* values from outside the group that are loaded */
     int n_loaded, loaded_capacity;
 } plan_fused_program;
 
@@ -64,7 +63,7 @@ static wb__view plan_fused_in_space(const wb__group *g, const wb__view *v)
     return out;
 }
 
-/* Returns the window w of v in the space of g, as plan_fused_in_space does its view. */
+/* Returns the window w of v in the space of g, as plan_fused_in_space does with the view of v. */
 static wb__window window_in_space(const wb__group *g, const wb__value *v, const wb__window *w)
 {
     wb__window out = {.size = {0}};
@@ -79,7 +78,7 @@ static wb__window window_in_space(const wb__group *g, const wb__value *v, const 
     return out;
 }
 
-/* Whether a view of the space varies along the columns.  w: its window, or NULL. */
+/* Whether a view in the space varies along the columns.  w: the view's window, or NULL. */
 static bool plan_fused_varies(const wb__group *g, const wb__view *v, const wb__window *w)
 {
     for (int i = g->ndim - g->col_dims; i < g->ndim; i++)
@@ -88,7 +87,7 @@ static bool plan_fused_varies(const wb__group *g, const wb__view *v, const wb__w
     return false;
 }
 
-/* Adds a load from the operand.  w: its window in the space, or NULL. */
+/* Adds a load from the operand `at`.  w: the operand's window in the space, or NULL. */
 static int plan_fused_load(plan_fused_program *p, int level, const wb__step_operand *at,
                            const wb__window *w)
 {
@@ -204,7 +203,7 @@ static int rounded_for(plan_fused_program *p, wb__op op, int instr)
     const wb__instr of = p->step->instr[instr];
     const bool half = wb__is_half(of.dtype);
     if (!half || of.kind == WB__LOAD || of.kind == WB__CAST) return instr;
-    if (op == WB__OP_pow && of.kind == WB__NUMBER) return instr;        /* not x^0.0999 for x^0.1 */
+    if (op == WB__OP_pow && of.kind == WB__NUMBER) return instr;        /* x^0.1 is not x^0.0999 */
     for (int i = instr + 1; i < p->step->step.fused.n_instr; i++) {
         const wb__instr *known = &p->step->instr[i];
         if (known->kind == WB__CAST && known->a == instr && known->dtype == of.dtype) return i;
@@ -231,7 +230,7 @@ static int plan_fused_elementwise(plan_fused_program *p, const wb__value *v, int
 
 static int outside_operand(plan_fused_program *p, int x, int level, bool whole);
 
-/* Index of the instruction of this level that gives x; -1: none. */
+/* Returns the index of the instruction of this level that gives x; -1: none. */
 static int find_loaded(const plan_fused_program *p, int x, int level)
 {
     for (int i = 0; i < p->n_loaded; i++)
@@ -292,16 +291,14 @@ static int outside_operand(plan_fused_program *p, int x, int level, bool whole)
                            : plan_fused_load(p, level, &at, padded));
 }
 
-static bool plan_fused_in_group(const plan_fused_program *p,
-                                int x) { return p->m->groups->of[x].group == p->g; }
-
 static int plan_fused_operand(plan_fused_program *p, int x, int level, bool whole)
 {
-    return plan_fused_in_group(p, x) ? p->m->instr_of[x] : outside_operand(p, x, level, whole);
+    return p->m->groups->of[x].group == p->g ? p->m->instr_of[x]
+                                             : outside_operand(p, x, level, whole);
 }
 
-/* Sets `in` to the instructions of v's operands.  At least one of them gets the level of v, since
- * an elementwise instruction has the finest level of its operands. */
+/* Sets `in` to the instructions of v's operands.  At least one operand is loaded at the level of v,
+ * since an elementwise instruction has the finest level of its operands. */
 static void plan_fused_operands(plan_fused_program *p, const wb__value *v, int level, int *in)
 {
     const wb__ir *ir = &p->m->values->ir;
@@ -312,7 +309,7 @@ static void plan_fused_operands(plan_fused_program *p, const wb__value *v, int l
     }
     for (int i = 0; i < v->n_in && finest < level && !p->m->failed; i++) {
         int x = ir->inputs[v->in + i];
-        if (plan_fused_in_group(p, x)) continue;
+        if (p->m->groups->of[x].group == p->g) continue;
         in[i] = outside_operand(p, x, level, true);
         finest = level;
     }

@@ -4,7 +4,7 @@
  * a concat would be filled with zeros first, and then each input copied into it.  If several inputs
  * leave one gap, zeros for the gap become one more input.  Then each input can be computed in its
  * place, and the zeros by the kernel of another input (groups.c).  A single input among zeros stays
- * as it is: it may become a view with a window (window.c). */
+ * as it is: the concat may become a view with a window (window.c). */
 #include "engine/plan/stages.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ enum { MOST_INPUTS = 64 };
 
 /* Returns the only axis along which the inputs of the concat v are parts of it; -1: there are
  * several, or none. */
-static int only_axis(const wb__ir *ir, const wb__value *v)
+static int concat_axis(const wb__ir *ir, const wb__value *v)
 {
     int axis = -1;
     for (int j = 0; j < v->n_in; j++)
@@ -25,7 +25,7 @@ static int only_axis(const wb__ir *ir, const wb__value *v)
     return axis;
 }
 
-/* Where input j of the concat v begins along an axis. */
+/* Returns where input j of the concat v begins along an axis. */
 static int64_t gaps_start_of(const wb__ir *ir, const wb__value *v, int j, int axis)
 {
     return ir->attrs[v->attr + j * v->ndim + axis];
@@ -65,7 +65,7 @@ int wb__fill_gap(const wb__rewrite *w, int i)
     int in[MOST_INPUTS + 1];
     int64_t at, end, dims[WB_MAX_DIMS], attrs[(MOST_INPUTS + 1) * WB_MAX_DIMS];
     const bool several = v->n_in > 1 && v->n_in <= MOST_INPUTS;     /* one: see window.c */
-    const int axis = v->size && several ? only_axis(from, v) : -1, n = v->n_in;
+    const int axis = v->size && several ? concat_axis(from, v) : -1, n = v->n_in;
     if (axis < 0 || !find_gap(from, v, axis, &at, &end)) return -1;
     for (int j = 0; j < n; j++) in[j] = w->of[from->inputs[v->in + j]].to;
     memcpy(attrs, from->attrs + v->attr, (size_t)v->n_attr * sizeof *attrs);

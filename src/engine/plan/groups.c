@@ -11,16 +11,13 @@
 
 #include <string.h>
 
-enum { MOST_DEFERRED = 64 };    /* upper limit of progress.below, which limits the depth of
-                                   recursion */
+enum { MOST_DEFERRED = 64 };    /* limit of progress.below, and thus of the depth of recursion */
 
 /* The state of a value while groups are formed. */
 typedef struct {
-    int below;          /* of a deferred value: 1 + number of deferred values that it depends on;
-                           else 0 */
-    int reader;         /* index of the last fused group that reads the value, or a view of all of
-                           it, without broadcasting it; not that of the group that computes it;
-                           -1: none */
+    int below;  /* of a deferred value: 1 + number of deferred values that it depends on; else 0 */
+    int reader;         /* index of the last fused group that reads all of the value, or a view of
+                           all of it, without broadcasting, and does not compute it; -1: none */
 } progress;
 
 typedef struct {
@@ -34,11 +31,9 @@ typedef struct {
 } former;
 
 static const wb__value *groups_value(const former *f, int x) { return wb__value_at(f->values, x); }
-static int groups_input(const former *f, const wb__value *v, int i) { return wb__input(f->values, v,
-                                                                                       i); }
 static int groups_base_of(const former *f, const wb__value *v, int i)
 {
-    return f->values->base[groups_input(f, v, i)];
+    return f->values->base[wb__input(f->values, v, i)];
 }
 static bool is_deferred(const former *f, int x) { return f->progress[x].below > 0; }
 static int groups_group_of(const former *f, int x) { return f->out->of[x].group; }
@@ -73,8 +68,8 @@ static void groups_join(former *f, int g, int x)
 
 static void groups_join_last(former *f, int x) { groups_join(f, f->out->n - 1, x); }
 
-/* Index of the latest group that computes an operand of v, or an operand of a deferred operand; -1:
- * no group does. */
+/* Returns the index of the latest group that computes an operand of v, or an operand of a deferred
+ * operand; -1: no group does. */
 static int latest_maker(const former *f, const wb__value *v)
 {
     int g = -1;
@@ -91,9 +86,9 @@ static int latest_maker(const former *f, const wb__value *v)
  * group writes. */
 static bool groups_reachable(const former *f, int g, const wb__value *v)
 {
-    const bool whole = wb__ops[v->op].class == WB__LIBRARY;     /* reads more than its element */
+    const bool whole = wb__ops[v->op].class == WB__LIBRARY;     /* v reads whole operands */
     for (int i = 0; i < v->n_in; i++) {
-        const int x = groups_input(f, v, i), base = f->values->base[x],
+        const int x = wb__input(f->values, v, i), base = f->values->base[x],
                   made = groups_group_of(f, base);
         if (made > g || (made == g && (whole || x != base || f->out->of[base].ends))) return false;
     }
@@ -120,9 +115,10 @@ static void add_to_space(former *f, int g, int x)
         wb__space_turn(to, f->values, v);
         f->out->of[x].ends =
             wb__space_reduction(to, f->values, v, &to->col_dims) != WB__REDUCES_COLUMNS;
-        note_reader(f, g, groups_input(f, v, 0), groups_value(f, groups_input(f, v, 0))->size);
+        const int in = wb__input(f->values, v, 0);
+        note_reader(f, g, in, groups_value(f, in)->size);
     } else {
-        for (int i = 0; i < v->n_in; i++) note_reader(f, g, groups_input(f, v, i), v->size);
+        for (int i = 0; i < v->n_in; i++) note_reader(f, g, wb__input(f->values, v, i), v->size);
     }
     groups_join(f, g, x);
 }
@@ -149,7 +145,7 @@ static bool would_end(const former *f, const wb__group *g, const wb__value *v)
 static bool deferred_fit(const former *f, int g, wb__group *trial, const wb__value *v)
 {
     for (int i = 0; i < v->n_in; i++) {
-        const int x = groups_input(f, v, i);
+        const int x = wb__input(f->values, v, i);
         if (!is_deferred(f, x)) continue;
         const wb__value *d = groups_value(f, x);
         if (!groups_reachable(f, g, d) || !deferred_fit(f, g, trial, d) ||
@@ -163,7 +159,7 @@ static bool deferred_fit(const former *f, int g, wb__group *trial, const wb__val
 static void groups_pull(former *f, int g, const wb__value *v)
 {
     for (int i = 0; i < v->n_in; i++) {
-        const int x = groups_input(f, v, i);
+        const int x = wb__input(f->values, v, i);
         if (!is_deferred(f, x)) continue;
         f->progress[x].below = 0;
         groups_pull(f, g, groups_value(f, x));
@@ -181,16 +177,16 @@ static void end_deferral(former *f, int x)
     group_alone(f, x);
 }
 
-/* Number of deferred values that v depends on, plus 1 for v.  A value that is reached on several
- * paths counts once for each path. */
+/* Returns the number of deferred values that v depends on, plus 1 for v.  A value that is reached
+ * on several paths counts once for each path. */
 static int count_below(const former *f, const wb__value *v)
 {
     int n = 1;
-    for (int i = 0; i < v->n_in; i++) n += f->progress[groups_input(f, v, i)].below;
+    for (int i = 0; i < v->n_in; i++) n += f->progress[wb__input(f->values, v, i)].below;
     return n;
 }
 
-/* Starts a group for x and the deferred values that x depends on.  If these do not fit into one
+/* Starts a group for x and the deferred values that x depends on.  If they do not fit into one
  * group, x's deferred operands get groups of their own first. */
 static void group_alone(former *f, int x)
 {
@@ -242,15 +238,15 @@ static bool groups_may_join(const former *f, int g, const wb__value *v)
            deferred_fit(f, g, &trial, v) && wb__space_admit(&trial, f->values, v);
 }
 
-/* Index of the group that v joins: the latest that computes an operand of v, or else a later one
- * that reads an operand; -1: none. */
+/* Returns the index of the group that v joins: the latest that computes an operand of v, or else a
+ * later group that reads an operand; -1: none. */
 static int groups_candidate(const former *f, const wb__value *v)
 {
     const int g = latest_maker(f, v);
     if (g >= 0 && groups_may_join(f, g, v)) return g;
     for (int i = 0; i < v->n_in; i++) {
         const int r = WB__MAX(f->progress[groups_base_of(f, v, i)].reader,
-                              f->progress[groups_input(f, v, i)].reader);
+                              f->progress[wb__input(f->values, v, i)].reader);
         if (r > g && groups_may_join(f, r, v)) return r;
     }
     return -1;
@@ -260,7 +256,7 @@ static void group_fusable(former *f, int x)
 {
     const wb__value *v = groups_value(f, x);
     for (int i = 0; i < v->n_in; i++) {         /* a view needs its base in memory */
-        const int in = groups_input(f, v, i), base = f->values->base[in];
+        const int in = wb__input(f->values, v, i), base = f->values->base[in];
         if (in != base) end_deferral(f, base);
     }
     if (f->failed) return;
@@ -282,7 +278,7 @@ static void group_fusable(former *f, int x)
 static void group_library(former *f, int x)
 {
     if (wb__is_further_result(groups_value(f, x)->op)) {
-        groups_join(f, groups_group_of(f, groups_input(f, groups_value(f, x), 0)), x);
+        groups_join(f, groups_group_of(f, wb__input(f->values, groups_value(f, x), 0)), x);
         return;
     }
     const int product = f->patterns->of[x].product;
@@ -301,8 +297,8 @@ static void group_part(former *f, int x, const wb__product *p)
     f->out->of[x].group = groups_group_of(f, p->value);
 }
 
-/* x is the concat's input of zeros (gaps.c), which has a group of its own.  It joins the group that
- * computes another input, if it fits there. */
+/* Puts x, the concat's input of zeros (gaps.c), which has a group of its own, into the group that
+ * computes another input of the concat, if it fits there. */
 static void groups_join_part(former *f, const wb__value *concat, int x)
 {
     const int own = groups_group_of(f, x);
@@ -323,7 +319,7 @@ static void groups_join_part(former *f, const wb__value *concat, int x)
 static void groups_join_parts(former *f, const wb__value *concat)
 {
     for (int i = 0; i < concat->n_in && f->attempt->device->backend->dear_launches; i++) {
-        const int x = groups_input(f, concat, i);
+        const int x = wb__input(f->values, concat, i);
         const wb__value *v = groups_value(f, x);
         if (v->op == WB__OP_literal && v->uses == 1 && groups_group_of(f, x) >= 0 &&
             f->out->group[groups_group_of(f, x)].n == 1)
@@ -356,7 +352,7 @@ static void group_value(former *f, int x)
             end_deferral(f, groups_base_of(f, v, 0));
             f->out->of[x].ends = true;
             wb__space_of(groups_new_group(f, WB__GROUP_FUSED),
-                         groups_value(f, groups_input(f, v, 0)));
+                         groups_value(f, wb__input(f->values, v, 0)));
             groups_join_last(f, x);
         }
         break;
@@ -389,7 +385,7 @@ static void find_stored(former *f)
         if (f->values->needed[x]) set_stored(f, f->values->base[x]);
         if (g < 0 && !of[x].rematerialised) continue;
         for (int i = 0; i < v->n_in; i++) {
-            const int in = groups_input(f, v, i), base = f->values->base[in];
+            const int in = wb__input(f->values, v, i), base = f->values->base[in];
             if (of[base].group != g || in != base || of[x].rematerialised) set_stored(f, base);
         }
         if (g < 0) continue;

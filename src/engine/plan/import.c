@@ -81,14 +81,14 @@ static int import_known(const wb__attempt *a, const wb__values *m, const wb_tens
     return m->of[wb__pointer_map_get(&a->request->order.leaves, x)];
 }
 
-/* Returns a value, one bool: true if the request's guard and that of the step before are both
- * finite.  It is made as soon as the guard is, so that kernels which compute new values can also
- * write them. */
+/* Returns a value, one bool: true if the request's guard and that of the optimiser step before are
+ * both finite.  This value is made as soon as the guard is, so that kernels which compute new
+ * values can also write them. */
 static int import_both_finite(const wb__attempt *a, wb__values *m)
 {
     wb__ir *ir = &m->ir;
     int guard = m->of[a->request->guard->index];
-    while (ir->value[guard].op == WB__OP_reshape)       /* its kernel then makes this value too */
+    while (ir->value[guard].op == WB__OP_reshape)       /* its kernel also makes this value */
         guard = ir->inputs[ir->value[guard].in];
     const wb__value like = ir->value[guard];
     const int before = wb__ir_move(ir, WB__OP_reshape, import_known(a, m, a->request->before),

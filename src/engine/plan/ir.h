@@ -26,20 +26,18 @@ static inline int wb__layout_axis(wb__layout l, int i)
 typedef struct {
     uint16_t op;                    /* wb__op; WB__OP_constant: a leaf */
     uint8_t dtype, ndim;
-    bool fixed;                     /* of a literal: its value is part of the plan, not a run-time
-                                       number */
+    bool fixed;     /* of a literal: its value is part of the plan, not a run-time number number */
     uint8_t layout;                 /* wb__layout */
-    bool is_slice;                  /* of a product: products.c made it from a slice; the kernel of
+    bool is_slice;                  /* of a product that products.c made from a slice: the kernel of
                                        its reader computes it */
     bool prefers_channels_last;     /* of a convolution: its operands should be channels last */
-    int n_in, in;                   /* inputs are ir->inputs[in .. in + n_in) */
-    int n_attr, attr;               /* attributes are ir->attrs[attr .. attr + n_attr) */
-    int number;                     /* of a literal that is not fixed, or of random numbers: index
+    int n_in, in;                   /* its inputs are ir->inputs[in .. in + n_in) */
+    int n_attr, attr;               /* its attributes are ir->attrs[attr .. attr + n_attr) */
+    int number;                     /* of random numbers, or of a literal that is not fixed: index
                                        of its first number in wb__request.numbers; else -1 */
     int leaf;                       /* of a leaf: index of its buffer; else -1 */
-    int uses;                       /* number of uses: as an input of a used value, as a result and
-                                       as a written value */
-    double value;                   /* of a fixed literal */
+    int uses;                   /* number of times that used values, results and writes read it */
+    double value;                   /* number of a fixed literal */
     int64_t size, dims[WB_MAX_DIMS];
 } wb__value;
 
@@ -54,8 +52,7 @@ typedef struct {
     bool joins;                     /* a reduction does not move in front of a reshape of a matrix
                                        that a library step computes; elementwise operations move in
                                        front of expands */
-    bool failed;                    /* memory ran out; functions that return an index then return
-                                       0 */
+    bool failed;                /* memory ran out; functions that return an index then return 0 */
 } wb__ir;
 
 void wb__ir_free(wb__ir *ir);
@@ -65,12 +62,10 @@ void wb__ir_free(wb__ir *ir);
  * attr, size and uses of v are ignored. */
 int wb__ir_make(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, const int64_t *attr);
 
-/* Short forms of wb__ir_make. */
-/* The operands broadcast.  b < 0: the operation has one operand, a. */
+/* Short forms of wb__ir_make.  The operands broadcast.  b < 0: the operation has one operand, a. */
 int wb__ir_elementwise(wb__ir *ir, wb__op op, int a, int b);
 int wb__ir_where(wb__ir *ir, int condition, int x, int y);
-int wb__ir_reduce(wb__ir *ir, wb__op op, int x, unsigned mask);     /* the reduced axes keep size
-                                                                       1 */
+int wb__ir_reduce(wb__ir *ir, wb__op op, int x, unsigned mask);  /* the reduced axes keep size 1 */
 int wb__ir_literal(wb__ir *ir, double value, wb_dtype dtype);       /* a fixed literal without
                                                                        dimensions */
 int wb__ir_move(wb__ir *ir, wb__op op, int x, int ndim, const int64_t *dims, int n_attr,

@@ -4,9 +4,6 @@
 
 #include <string.h>
 
-static const wb__value *plan_library_value(const wb__emitter *m,
-                                           int x) { return wb__value_at(m->values, x); }
-
 /* ---- operands -------------------------------------------------------------------------------- */
 
 static bool plan_library_dense(const wb__view *v, bool channels_last)
@@ -21,7 +18,7 @@ static bool plan_library_dense(const wb__view *v, bool channels_last)
     return true;
 }
 
-/* Adds the operand `at` if it is dense in the layout of `like`, else a dense copy of it. */
+/* Adds the operand `at` if it is dense in the layout of `like`; else adds a dense copy. */
 static void add_dense_operand(wb__emitter *m, const wb__step_operand *at, const wb__value *like)
 {
     wb__step_operand to = *at;
@@ -36,7 +33,7 @@ static void add_dense_operand(wb__emitter *m, const wb__step_operand *at, const 
  * four dimensions, else with the layout row-major. */
 static wb__value in_layout(const wb__emitter *m, int x, bool channels_last)
 {
-    wb__value like = *plan_library_value(m, x);
+    wb__value like = *wb__value_at(m->values, x);
     like.layout = channels_last && like.ndim == 4 ? WB__CHANNELS_LAST : WB__ROW_MAJOR;
     return like;
 }
@@ -99,7 +96,7 @@ static void plan_library_add_sums(wb__emitter *m, const wb__product *p)
         m->failed = true;
     }
     at->view.ndim = 1;
-    at->view.dims[0] = plan_library_value(m, p->sums)->size;
+    at->view.dims[0] = wb__value_at(m->values, p->sums)->size;
     at->view.strides[0] = 1;
 }
 
@@ -124,8 +121,8 @@ static void plan_library_add_bias(wb__emitter *m, const wb__product *p, const wb
     add_dense_operand(m, &at, &like);
 }
 
-/* Adds x as an operand if its last stride is 1 and its other strides are positive, else a dense
- * copy of x.  The strides of dimensions of size 1 do not matter. */
+/* Adds x as an operand if its last stride is 1 and its other strides are positive; else adds a
+ * dense copy of x.  The strides of dimensions of size 1 do not matter. */
 void wb__add_rows(wb__emitter *m, int x)
 {
     wb__step_operand at;
@@ -143,7 +140,7 @@ void wb__add_rows(wb__emitter *m, int x)
 void wb__add_result(wb__emitter *m, const wb__group *g, wb__op op, const wb__value *like)
 {
     for (int x = g->first; x >= 0; x = m->groups->of[x].next)
-        if (plan_library_value(m, x)->op == op) {
+        if (wb__value_at(m->values, x)->op == op) {
             wb__add_any(m, x);
             return;
         }
@@ -155,7 +152,7 @@ void wb__emit_library(wb__emitter *m, int group)
 {
     const wb__group *g = &m->groups->group[group];
     const wb__product *p = &m->patterns->product[g->product];
-    const wb__value *v = plan_library_value(m, p->value);
+    const wb__value *v = wb__value_at(m->values, p->value);
     wb__plan_step d;
     wb__step_begin(m, wb__ops[v->op].step, &d);
     d.step.variant = wb__ops[v->op].variant;

@@ -28,7 +28,7 @@ static const wb__value *merge_value(const merger *m, int x) { return wb__value_a
 static int merge_group_of(const merger *m, int x) { return m->out->of[x].group; }
 static int merge_next(const merger *m, int x) { return m->out->of[x].next; }
 
-/* The base of x's i-th input. */
+/* Returns the base of input i of x. */
 static int merge_operand(const merger *m, int x, int i)
 {
     return m->values->base[wb__input(m->values, merge_value(m, x), i)];
@@ -45,8 +45,7 @@ static bool merge_find_readers(merger *m)
     for (int x = 0; x < n; x++)
         for (int i = 0; i < merge_value(m, x)->n_in; i++) first[merge_operand(m, x, i) + 2]++;
     for (int x = 0; x < n; x++) first[x + 2] += first[x + 1];
-    for (int x = 0; x < n; x++)         /* first[x + 1] moves from the start of x's readers to their
-                                           end */
+    for (int x = 0; x < n; x++)  /* first[x + 1] moves from the begin of x's readers to their end */
         for (int i = 0; i < merge_value(m, x)->n_in; i++)
             user[first[merge_operand(m, x, i) + 1]++] = x;
     return true;
@@ -61,7 +60,7 @@ static bool is_plain_value(const merger *m, int x)
            (v->op == WB__OP_literal && v->uses == 1 && m->out->group[merge_group_of(m, x)].n > 1);
 }
 
-/* Whether group g has only such values, of which none is written to a variable. */
+/* Whether group g has only plain values, of which none is written to a variable. */
 static bool merge_is_plain(const merger *m, int g)
 {
     const wb__group *group = &m->out->group[g];
@@ -120,7 +119,7 @@ static void merge_into(merger *m, int a, int b)
     from->n = 0;
 }
 
-/* The latest group that computes an operand of b and can be merged into b; -1: none. */
+/* Returns the latest group that computes an operand of b and can be merged into b; -1: none. */
 static int merge_candidate(const merger *m, int b)
 {
     int best = -1;
@@ -168,7 +167,7 @@ static bool may_rematerialise(const merger *m, int g)
         for (int k = m->readers.first[x]; k < m->readers.first[x + 1]; k++) {
             const int u = m->readers.user[k], to = merge_group_of(m, u);
             const wb__value *user = merge_value(m, u);
-            if (wb__is_view(m->values, u)) continue;    /* its readers are also listed */
+            if (wb__is_view(m->values, u)) continue;    /* the readers of a view are listed too */
             if (!wb__reads_directly(m->values, user, x)) return false;
             if (to == g || (to < 0 && m->out->of[u].rematerialised)) continue;
             if (to < 0 || !broadcasts_to(&m->out->group[to], merge_value(m, x)) ||

@@ -13,27 +13,27 @@
 #include <string.h>
 
 enum {
-    PACKS_FEWEST = 4,   /* products; packing b takes the time that a library needs to pack it for
-                           two or three of them */
-    MOST_OPEN = 8       /* operands to which a product is compared */
+    PACKS_FEWEST = 4,   /* products with one b; a library takes the time of packing b for two or
+                           three of them */
+    MOST_OPEN = 8       /* operands with which a product is compared */
 };
 
 /* Products with the same b. */
 typedef struct {
-    int first, n;                       /* the first of these steps; their number */
-    int64_t bytes;                      /* of the packed form */
-    wb__step_operand packed;
+    int first, n;                       /* index of the first of their steps; number of products */
+    int64_t bytes;                      /* size of the packed form */
+    wb__step_operand packed;            /* operand with the packed form */
 } chain;
 
 typedef struct {
     wb__emitter *m;
     chain *chain;
-    int *of;                            /* of each step: its chain; -1: none */
+    int *of;                            /* of each step: index of its chain; -1: none */
     int n, n_packs;
-    int open[MOST_OPEN], n_open;        /* the chains that were used last, the latest first */
+    int open[MOST_OPEN], n_open;        /* the chains used last, the latest first */
 } packer;
 
-/* The bytes of the packed form of b, if the step is a product that gains by it; else 0. */
+/* Returns the size of the packed form of b if the step is a product that gains by it; else 0. */
 static int64_t packs_bytes(const packer *p, const wb__plan_step *d)
 {
     const wb_device *device = p->m->attempt->device;

@@ -21,30 +21,27 @@
 
 /* Facts about a value that the patterns need. */
 typedef struct {
-    bool deferred;          /* the kernel of a later value, not yet known, computes this value;
-                               ready_at does not apply */
-    int ready_at;           /* index of the value whose kernel computes this value: this value
-                               itself or a value that reads it */
+    bool deferred;          /* the kernel of a later value, not known yet, computes the value;
+                               ready_at is not set */
+    int ready_at;       /* index of the value whose kernel computes this one: itself or a reader */
     int first_reader;       /* index of the first value that reads it, directly or through views;
-                               the number of values if there is none */
+                               number of values if none reads it */
     bool read_elementwise;  /* an elementwise operation or a reduction reads it */
-    bool signs_suffice;     /* of a relu: its gradients read only its signs */
+    bool signs_suffice;     /* of a relu: its gradients read only the signs */
 } fact;
 
 typedef struct {
     const wb__attempt *attempt;
     const wb__values *values;
     wb__patterns *out;
-    fact *of;
+    fact *of;                           /* facts about each value */
 } finder;
 
 static const wb__value *pattern_value(const finder *f, int x) { return wb__value_at(f->values, x); }
-static int pattern_input(const finder *f, const wb__value *v, int i) { return wb__input(f->values,
-                                                                                        v, i); }
 static int pattern_base_of(const finder *f, int x) { return f->values->base[x]; }
 
-/* The product whose result is x; NULL: none. */
-static wb__product *made_by(const finder *f, int x)
+/* Returns the product whose result is x; NULL: none. */
+static wb__product *product_of_result(const finder *f, int x)
 {
     const int p = f->out->of[x].product;
     return p >= 0 && f->out->product[p].result == x && !pattern_value(f, x)->is_slice
@@ -52,8 +49,8 @@ static wb__product *made_by(const finder *f, int x)
                : NULL;
 }
 
-/* Index of the value at whose position, in the order of values, the kernel that computes x runs;
- * -1: x is a leaf or a view of a leaf. */
+/* Returns the index of the value at whose position, in the order of values, the kernel that
+ * computes x runs; -1: x is a leaf or a view of a leaf. */
 static int ready_at(const finder *f, int x)
 {
     const int base = pattern_base_of(f, x), p = f->out->of[base].product;
@@ -61,7 +58,7 @@ static int ready_at(const finder *f, int x)
     return p >= 0 ? f->out->product[p].made_at : f->of[base].ready_at;
 }
 
-/* Replaces product p by `with`, into which x is fused. */
+/* Replaces product p by `with`, which is p with the value x fused into it. */
 static void pattern_set(finder *f, wb__product *p, const wb__product *with, int x)
 {
     *p = *with;
@@ -78,7 +75,7 @@ static bool pattern_alike(const wb__value *p, const wb__value *q)
 
 static wb__view pattern_operand(const finder *f, const wb__value *product, int i)
 {
-    return wb__matrix_view(f->values->view[pattern_input(f, product, i)],
+    return wb__matrix_view(f->values->view[wb__input(f->values, product, i)],
                            f->values->ir.attrs[product->attr + i], product);
 }
 
@@ -118,7 +115,7 @@ static bool pattern_supported(const finder *f, const wb__product *p)
  * product has x's shape, and no epilogue or sums yet.  Otherwise returns NULL. */
 static wb__product *pattern_before(const finder *f, const wb__value *x, int i)
 {
-    wb__product *p = made_by(f, pattern_input(f, x, i));
+    wb__product *p = product_of_result(f, wb__input(f->values, x, i));
     if (!p) return NULL;
     const wb__value *v = pattern_value(f, p->value);
     if (!wb__has_epilogue(&wb__ops[v->op]) || p->epilogue || p->aux_kind || p->sums >= 0)
@@ -147,7 +144,7 @@ static bool match_bias(finder *f, int x)
         wb__product *p = pattern_before(f, v, i);
         if (!p || p->bias >= 0 || pattern_value(f, p->result)->uses != 1) continue;
         wb__product with = *p;
-        with.bias = pattern_input(f, v, !i);
+        with.bias = wb__input(f->values, v, !i);
         with.result = x;
         if (!pattern_is_bias(f, with.bias, p)) continue;
         /* a bias that is computed after the product delays the product's kernel */
@@ -176,7 +173,7 @@ static bool match_addend(finder *f, int x)
     if (v->op != WB__OP_add || v->layout != WB__ROW_MAJOR) return false;
     for (int i = 0; i < 2; i++) {
         wb__product *p = pattern_before(f, v, i);
-        const int y = pattern_input(f, v, !i);
+        const int y = wb__input(f->values, v, !i);
         if (!p || pattern_value(f, p->result)->uses != 1 || !pattern_is_result(f, y) ||
             !pattern_alike(v, pattern_value(f, y)) ||
             pattern_value(f, y)->layout != WB__ROW_MAJOR || ready_at(f, y) >= p->made_at)
@@ -260,10 +257,10 @@ static bool is_zero(const finder *f, int x)
 static bool is_gelu_slope(const finder *f, const wb__value *x, slope *s)
 {
     for (int i = 0; x->op == WB__OP_mul && i < 2; i++) {
-        *s = (slope){WB__AUX_FACTOR, pattern_input(f, x, i), pattern_input(f, x, !i), -1};
+        *s = (slope){WB__AUX_FACTOR, wb__input(f->values, x, i), wb__input(f->values, x, !i), -1};
         const wb__value *factor = pattern_value(f, s->factor);
         if (factor->op != WB__OP_gelu_slope || !has_one_reader(f, s->product)) continue;
-        s->of = pattern_input(f, factor, 0);
+        s->of = wb__input(f->values, factor, 0);
         if (pattern_alike(x, factor) && pattern_alike(x, pattern_value(f, s->product)) &&
             pattern_alike(x, pattern_value(f, s->of)))
             return true;
@@ -274,13 +271,13 @@ static bool is_gelu_slope(const finder *f, const wb__value *x, slope *s)
 /* Whether x = where(y > 0, product, 0), where y is a relu.  If so, fills s. */
 static bool is_relu_slope(const finder *f, const wb__value *x, slope *s)
 {
-    if (x->op != WB__OP_where || !is_zero(f, pattern_input(f, x, 2))) return false;
-    *s = (slope){WB__AUX_MASK, pattern_input(f, x, 1), pattern_input(f, x, 0), -1};
+    if (x->op != WB__OP_where || !is_zero(f, wb__input(f->values, x, 2))) return false;
+    *s = (slope){WB__AUX_MASK, wb__input(f->values, x, 1), wb__input(f->values, x, 0), -1};
     const wb__value *above = pattern_value(f, s->factor);
-    if (above->op != WB__OP_gt || !is_zero(f, pattern_input(f, above, 1)) ||
+    if (above->op != WB__OP_gt || !is_zero(f, wb__input(f->values, above, 1)) ||
         !has_one_reader(f, s->product))
         return false;
-    s->of = pattern_input(f, above, 0);
+    s->of = wb__input(f->values, above, 0);
     const wb__value *y = pattern_value(f, s->of);
     return y->op == WB__OP_relu && pattern_alike(x, y) &&
            pattern_alike(x, pattern_value(f, s->product));
@@ -293,7 +290,7 @@ static bool find_slope(const finder *f, int x, slope *s)
     return is_gelu_slope(f, v, s) || is_relu_slope(f, v, s);
 }
 
-static wb__product with_slope(const wb__product *p, const slope *s)
+static wb__product fuse_slope(const wb__product *p, const slope *s)
 {
     wb__product with = *p;
     with.aux_kind = s->kind;
@@ -311,7 +308,7 @@ static bool match_gradient(finder *f, int x)
     if (from < 0) return false;
     const wb__product *earlier = &f->out->product[from];
     if (earlier->made_at >= f->out->product[p].made_at) return false;
-    wb__product with = with_slope(&f->out->product[p], &s);
+    wb__product with = fuse_slope(&f->out->product[p], &s);
     with.result = x;
     if (s.kind == WB__AUX_FACTOR) {
         if (earlier->aux_kind != WB__AUX_OPERAND || earlier->aux != s.of) return false;
@@ -337,14 +334,14 @@ static bool find_factors(finder *f)
     for (int x = 0; x < n; x++) {
         if (!find_slope(f, x, &s)) continue;
         const wb__product alone = {.value = s.product, .bias = -1, .sums = -1};
-        const wb__product with = with_slope(&alone, &s);
+        const wb__product with = fuse_slope(&alone, &s);
         if (pattern_supported(f, &with)) readers[s.factor]++;
     }
     for (int x = 0; x < n; x++) {
         const wb__value *v = pattern_value(f, x);
         if (!readers[x] || readers[x] != v->uses) continue;
         f->out->of[x].unused = true;
-        if (v->op == WB__OP_gt) f->of[pattern_input(f, v, 0)].signs_suffice = true;
+        if (v->op == WB__OP_gt) f->of[wb__input(f->values, v, 0)].signs_suffice = true;
     }
     wb__free(readers);
     return true;
@@ -365,8 +362,8 @@ static bool match_sums_of_result(finder *f, int x)
 {
     const wb__value *v = pattern_value(f, x);
     if (v->op != WB__OP_sum || f->values->ir.attrs[v->attr] != 1) return false;
-    const int y = pattern_input(f, v, 0);
-    wb__product *p = made_by(f, y);
+    const int y = wb__input(f->values, v, 0);
+    wb__product *p = product_of_result(f, y);
     if (!p || p->sums >= 0) return false;
     if (v->dtype != WB_F32 && v->dtype != pattern_value(f, y)->dtype) return false;
     wb__product with = *p;
@@ -384,7 +381,7 @@ typedef struct {
 } pattern_matrix;
 
 /* Combines the axes of v that the bit mask `axes` selects into one dimension, in the layout's
- * order. False: no single stride expresses this dimension. */
+ * order.  False: no single stride expresses this dimension. */
 static bool pattern_as_one(const wb__view *v, wb__layout layout, unsigned axes, int64_t *dim,
                            int64_t *stride)
 {
@@ -407,7 +404,7 @@ static bool pattern_sums_rows(const finder *f, int x, pattern_matrix *m)
 {
     const wb__value *v = pattern_value(f, x);
     if (v->op != WB__OP_sum || !v->size) return false;
-    const wb__value *y = pattern_value(f, pattern_input(f, v, 0));
+    const wb__value *y = pattern_value(f, wb__input(f->values, v, 0));
     const unsigned rows = (unsigned)f->values->ir.attrs[v->attr];
     const wb__layout layout =
         y->layout == WB__CHANNELS_LAST ? WB__CHANNELS_LAST : WB__ROW_MAJOR;
@@ -418,9 +415,9 @@ static bool pattern_sums_rows(const finder *f, int x, pattern_matrix *m)
         if (rows >> axis & 1 && kept) return false;
         kept |= !(rows >> axis & 1);
     }
-    if (!kept || wb__window_of(f->values, pattern_input(f, v, 0))) return false;
-    const wb__view *view = &f->values->view[pattern_input(f, v, 0)];
-    m->base = pattern_base_of(f, pattern_input(f, v, 0));
+    if (!kept || wb__window_of(f->values, wb__input(f->values, v, 0))) return false;
+    const wb__view *view = &f->values->view[wb__input(f->values, v, 0)];
+    m->base = pattern_base_of(f, wb__input(f->values, v, 0));
     m->offset = view->offset;
     return pattern_as_one(view, layout, rows, &m->k, &m->k_stride) &&
            pattern_as_one(view, layout, ~rows, &m->n, &m->n_stride);
@@ -439,8 +436,8 @@ static wb__sums pattern_operand_is(const finder *f, const wb__value *product,
                                    const pattern_matrix *m)
 {
     const int i = product->ndim - 2, j = product->ndim - 1;
-    const bool a = pattern_base_of(f, pattern_input(f, product, 0)) == m->base;
-    if (!a && pattern_base_of(f, pattern_input(f, product, 1)) != m->base) return WB__SUMS_NONE;
+    const bool a = pattern_base_of(f, wb__input(f->values, product, 0)) == m->base;
+    if (!a && pattern_base_of(f, wb__input(f->values, product, 1)) != m->base) return WB__SUMS_NONE;
     for (int batch = 0; batch < i; batch++)
         if (product->dims[batch] != 1) return WB__SUMS_NONE;
     wb__view v;
@@ -448,7 +445,7 @@ static wb__sums pattern_operand_is(const finder *f, const wb__value *product,
         v = pattern_operand(f, product, 0);
         if (is_matrix(m, &v, j, i)) return WB__SUMS_OF_A;
     }
-    if (pattern_base_of(f, pattern_input(f, product, 1)) != m->base) return WB__SUMS_NONE;
+    if (pattern_base_of(f, wb__input(f->values, product, 1)) != m->base) return WB__SUMS_NONE;
     v = pattern_operand(f, product, 1);
     return is_matrix(m, &v, i, j) ? WB__SUMS_OF_B : WB__SUMS_NONE;
 }
@@ -487,11 +484,11 @@ static void pattern_find_readers(finder *f)
         const bool elementwise =
             wb__is_elementwise((wb__op)v->op) || wb__ops[v->op].class == WB__REDUCE;
         for (int i = 0; i < v->n_in && !wb__is_view(f->values, x); i++) {
-            int y = pattern_input(f, v, i);
+            int y = wb__input(f->values, v, i);
             fact *base = &f->of[pattern_base_of(f, y)];
             base->first_reader = WB__MIN(base->first_reader, x);
             while (elementwise && wb__is_view_op((wb__op)pattern_value(f, y)->op))
-                y = pattern_input(f, pattern_value(f, y), 0);
+                y = wb__input(f->values, pattern_value(f, y), 0);
             if (elementwise) f->of[y].read_elementwise = true;
         }
     }
@@ -508,7 +505,7 @@ static bool may_defer(const finder *f, int x)
                                            : !wb__is_elementwise((wb__op)v->op))
         return false;
     for (int i = 0; i < v->n_in; i++) {
-        const int in = pattern_input(f, v, i), base = pattern_base_of(f, in);
+        const int in = wb__input(f->values, v, i), base = pattern_base_of(f, in);
         if (pattern_value(f, base)->op != WB__OP_constant && !wb__is_free_source(f->values, base) &&
             (!f->of[base].deferred || in != base))
             return false;
@@ -522,7 +519,7 @@ static void find_ready_at(finder *f, int x)
     if (wb__is_view(f->values, x) || f->out->of[x].product >= 0 || f->out->of[x].unused) return;
     f->of[x].deferred = may_defer(f, x);
     for (int i = 0; i < v->n_in && !f->of[x].deferred; i++) {
-        fact *in = &f->of[pattern_base_of(f, pattern_input(f, v, i))];
+        fact *in = &f->of[pattern_base_of(f, wb__input(f->values, v, i))];
         if (in->deferred) in->ready_at = x;
         in->deferred = false;
     }
@@ -535,7 +532,7 @@ static bool pattern_begin(finder *f, int x)
     wb__patterns *p = f->out;
     const wb__value *v = pattern_value(f, x);
     if (wb__is_further_result(v->op)) {
-        p->of[x].product = p->of[pattern_input(f, v, 0)].product;
+        p->of[x].product = p->of[wb__input(f->values, v, 0)].product;
         return true;
     }
     if (!wb__reserve(&p->product, &p->capacity, p->n + 1, sizeof *p->product)) return false;

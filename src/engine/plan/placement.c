@@ -15,8 +15,6 @@ typedef struct {
     wb__placement *out;
 } placer;
 
-static const wb__value *placement_value(const placer *p, int x) { return wb__value_at(p->values,
-                                                                                      x); }
 static int placement_group_of(const placer *p, int x) { return p->groups->of[x].group; }
 static int placement_base_of(const placer *p, const wb__value *v, int i)
 {
@@ -41,7 +39,7 @@ static void choose_results(placer *p)
         const int x = wb__same_memory(p->values, wb__root(p->values, p->request->results[i]));
         wb__role *r = &p->out->role[x];
         if (placement_group_of(p, x) >= 0 && r->result < 0 &&
-            placement_value(p, x)->layout != WB__CHANNELS_LAST)
+            wb__value_at(p->values, x)->layout != WB__CHANNELS_LAST)
             r->result = i;
     }
 }
@@ -69,7 +67,7 @@ static bool can_write(const placer *p, int g)
     const wb__group *group = &p->groups->group[g];
     return group->kind == WB__GROUP_FUSED ||
            (group->kind == WB__GROUP_LIBRARY &&
-            placement_value(p, p->patterns->product[group->product].value)->op ==
+            wb__value_at(p->values, p->patterns->product[group->product].value)->op ==
                 WB__OP_scatter_set);
 }
 
@@ -83,7 +81,7 @@ static void find_final(placer *p)
         if (p->request->targets[i] >= 0 && g >= 0 && can_write(p, g)) is_final[g] = true;
     }
     for (int x = 0; x < p->values->ir.n; x++) {
-        const wb__value *v = placement_value(p, x);
+        const wb__value *v = wb__value_at(p->values, x);
         for (int j = 0; j < v->n_in && !wb__is_view(p->values, x); j++) {
             const int g = placement_group_of(p, placement_base_of(p, v, j));
             if (g >= 0 && g != placement_group_of(p, x)) is_final[g] = false;
@@ -101,16 +99,16 @@ static void find_final(placer *p)
 static bool reads_in_step(const placer *p, int g, int leaf)
 {
     for (int x = p->groups->group[g].first; x >= 0; x = p->groups->of[x].next) {
-        const wb__value *v = placement_value(p, x);
+        const wb__value *v = wb__value_at(p->values, x);
         for (int j = 0; j < v->n_in; j++) {
             const int in = wb__input(p->values, v, j);
-            const wb__value *base = placement_value(p, p->values->base[in]);
+            const wb__value *base = wb__value_at(p->values, p->values->base[in]);
             if (base->op != WB__OP_constant || base->leaf != leaf) continue;
             if (v->op == WB__OP_matmul) return false;
             const bool alike = p->groups->group[g].kind == WB__GROUP_LIBRARY
                                    ? in == placement_replaced(p, v) && j == v->n_in - 1 &&
-                                     base == placement_value(p, wb__same_memory(p->values, in))
-                                   : base == placement_value(p, in);
+                                     base == wb__value_at(p->values, wb__same_memory(p->values, in))
+                                   : base == wb__value_at(p->values, in);
             if (!alike || base->size != v->size) return false;
         }
     }
@@ -123,19 +121,19 @@ static void placement_find_readers(const placer *p, int *reader)
 {
     for (int i = 0; i < p->out->result_buffer; i++) reader[i] = -1;
     for (int x = 0; x < p->values->ir.n; x++) {
-        const wb__value *v = placement_value(p, x);
+        const wb__value *v = wb__value_at(p->values, x);
         const int g = placement_group_of(p, x);
         for (int j = 0; j < v->n_in && g >= 0 && p->out->is_final[g]; j++) {
-            const wb__value *b = placement_value(p, placement_base_of(p, v, j));
+            const wb__value *b = wb__value_at(p->values, placement_base_of(p, v, j));
             if (b->op == WB__OP_constant)
                 reader[b->leaf] = reader[b->leaf] == -1 || reader[b->leaf] == g ? g : -2;
         }
     }
 }
 
-/* Chooses the writes that are in place: a final group computes the value in the variable's memory.
- * This group may read the variable only element by element, and no other final group may read
- * it. */
+/* Chooses the writes that are made in place: a final group computes the value in the variable's
+ * memory.  This group may read the variable only element by element, and no other final group may
+ * read it. */
 static bool choose_writes(placer *p)
 {
     const wb__request *r = p->request;
@@ -146,7 +144,7 @@ static bool choose_writes(placer *p)
         const int x = placement_written(p, i), g = placement_group_of(p, x), to = r->targets[i];
         wb__role *role = &p->out->role[x];
         if (to < 0 || g < 0 || !p->out->is_final[g] || role->write >= 0 || role->result >= 0 ||
-            p->groups->of[x].ends || placement_value(p, x)->layout != WB__ROW_MAJOR)
+            p->groups->of[x].ends || wb__value_at(p->values, x)->layout != WB__ROW_MAJOR)
             continue;
         if ((reader[to] == -1 || reader[to] == g) && reads_in_step(p, g, to)) role->write = i;
     }
@@ -157,7 +155,7 @@ static bool choose_writes(placer *p)
 /* ---- concats --------------------------------------------------------------------------------- */
 
 /* Whether a reshape only adds or drops dimensions of size 1. */
-static bool only_units(const wb__values *s, const wb__value *v)
+static bool moves_only_units(const wb__values *s, const wb__value *v)
 {
     const wb__value *x = wb__ir_in(&s->ir, v, 0);
     int i = 0, k = 0;
@@ -194,7 +192,7 @@ static bool has_dense_parts(const wb__placement *l, int concat)
 static int placement_content(const wb__values *s, int x, bool any)
 {
     while (wb__is_view(s, x) && wb__value_at(s, x)->op == WB__OP_reshape &&
-           (any || only_units(s, wb__value_at(s, x))))
+           (any || moves_only_units(s, wb__value_at(s, x))))
         x = wb__input(s, wb__value_at(s, x), 0);
     return x;
 }
@@ -205,15 +203,15 @@ int wb__content(const wb__values *s, const wb__placement *l, int concat, int x)
 }
 
 /* Where a value would be in the memory of a concat.  dense: its elements are adjacent.  aligned:
- * they also begin at a multiple of the backend's part_align.  units: its reshapes only add or drop
- * dimensions of size 1. */
+ * they also begin at a multiple of the backend's part_align.  units: reshapes between the value and
+ * the concat's input only add or drop dimensions of size 1. */
 typedef struct { bool dense, aligned, units; } part_place;
 
 /* Whether x can be computed in the memory of a concat.  All readers of x then read x there. */
 static bool may_be_part(const placer *p, int x, const part_place *at)
 {
     const wb__role *r = &p->out->role[x];
-    const wb__value *v = placement_value(p, x);
+    const wb__value *v = wb__value_at(p->values, x);
     const int group = placement_group_of(p, x);
     if (group < 0 || r->concat >= 0 || r->result >= 0 || r->write >= 0 ||
         (p->groups->of[x].ends && !at->dense) || v->layout != WB__ROW_MAJOR)
@@ -222,7 +220,7 @@ static bool may_be_part(const placer *p, int x, const part_place *at)
     const wb__group *g = &p->groups->group[group];
     if (g->kind != WB__GROUP_LIBRARY) return true;
     const wb__product *by = &p->patterns->product[g->product];
-    const bool product = placement_value(p, by->value)->op == WB__OP_matmul && at->units;
+    const bool product = wb__value_at(p->values, by->value)->op == WB__OP_matmul && at->units;
     return (product || at->aligned) && !by->aux_kind && by->result == x &&
            by->sums_of != WB__SUMS_OF_C;
 }
@@ -249,7 +247,7 @@ static bool view_in_part(const wb__value *x, const wb__view *part, wb__view *out
     return true;
 }
 
-/* The elements of input j of the dense concat a. */
+/* Returns the view of input j in the memory of the dense concat a. */
 static wb__view placement_part_in(const placer *p, const wb__value *a, int j)
 {
     wb__view v;
@@ -276,19 +274,19 @@ static bool placement_attention_fits(const placer *p, const wb__value *x, const 
  * memory of the concat, and if nothing else reads it; else -1. */
 static int placement_attention_part(const placer *p, int concat, int j, const int *n_readers)
 {
-    const wb__value *a = placement_value(p, concat);
+    const wb__value *a = wb__value_at(p->values, concat);
     const int in = wb__input(p->values, a, j);
     int x = in;
     const wb__view *v = &p->values->view[in];
-    for (; wb__is_view(p->values, x); x = wb__input(p->values, placement_value(p, x), 0))
+    for (; wb__is_view(p->values, x); x = wb__input(p->values, wb__value_at(p->values, x), 0))
         if (n_readers[x] != 1) return -1;
-    const wb__value *base = placement_value(p, x);
+    const wb__value *base = wb__value_at(p->values, x);
     const wb__role *r = &p->out->role[x];
     if (!p->backend->dear_launches || p->out->role[concat].concat >= 0 || x == in ||
         n_readers[x] != 1 || placement_group_of(p, x) < 0 || r->concat >= 0 || r->result >= 0 ||
         r->write >= 0 || base->op == WB__OP_attention_lse || base->layout != WB__BTHD ||
         !base->size || !wb__is_step((wb__op)base->op, WB__STEP_ATTENTION) ||
-        base->size != placement_value(p, in)->size)
+        base->size != wb__value_at(p->values, in)->size)
         return -1;
     int64_t stride = 1;
     for (int i = v->ndim - 1; i >= 0; i--) {
@@ -304,15 +302,15 @@ enum { RESHAPED = 1, OPERAND = 2 };
 static void find_readers_of_parts(const placer *p, uint8_t *readers, int *n_readers)
 {
     for (int i = 0; i < p->values->ir.n; i++) {
-        const wb__value *v = placement_value(p, i);
+        const wb__value *v = wb__value_at(p->values, i);
         for (int j = 0; j < v->n_in && !wb__is_further_result(v->op); j++)
             n_readers[wb__input(p->values, v, j)]++;
-        if (v->op == WB__OP_reshape && wb__is_view(p->values, i) && !only_units(p->values, v))
+        if (v->op == WB__OP_reshape && wb__is_view(p->values, i) && !moves_only_units(p->values, v))
             readers[p->values->base[i]] |= RESHAPED;
         if (wb__ops[v->op].class == WB__LIBRARY && v->op != WB__OP_matmul)
             for (int j = 0; j < v->n_in; j++) readers[placement_base_of(p, v, j)] |= OPERAND;
     }
-    for (int i = 0; i < p->patterns->n; i++)    /* an addend has the strides of the result */
+    for (int i = 0; i < p->patterns->n; i++)  /* an addend is read with the strides of the result */
         if (p->patterns->product[i].aux_kind == WB__AUX_ADDEND)
             readers[p->patterns->product[i].aux] |= OPERAND;
 }
@@ -328,7 +326,7 @@ bool wb__is_covered(const wb__values *s, const wb__value *a)
  * too, in the memory of these parts. */
 static void placement_place_run(placer *p, int x)
 {
-    const wb__value *a = placement_value(p, x);
+    const wb__value *a = wb__value_at(p->values, x);
     wb__role *r = &p->out->role[x];
     if (r->concat >= 0 || r->result >= 0 || r->write >= 0 || !a->n_in || r->dense != 1) return;
     const wb__role *first = NULL;
@@ -339,12 +337,13 @@ static void placement_place_run(placer *p, int x)
         if (in->concat < 0 || in->concat == x || in->concat != first->concat ||
             !has_dense_parts(p->out, in->concat))
             return;
-        const wb__value *whole = placement_value(p, in->concat);
+        const wb__value *whole = wb__value_at(p->values, in->concat);
         if (placement_start_of(p, whole, in->part) - placement_start_of(p, whole, first->part) !=
             placement_start_of(p, a, j))
             return;
     }
-    const int64_t begin = placement_start_of(p, placement_value(p, first->concat), first->part);
+    const int64_t begin =
+        placement_start_of(p, wb__value_at(p->values, first->concat), first->part);
     if (begin * (int64_t)wb__dtype_size((wb_dtype)a->dtype) % p->backend->part_align) return;
     r->concat = first->concat;
     r->part = first->part;
@@ -352,7 +351,7 @@ static void placement_place_run(placer *p, int x)
 
 static void choose_parts_of(placer *p, int concat, const uint8_t *readers, const int *n_readers)
 {
-    const wb__value *a = placement_value(p, concat);
+    const wb__value *a = wb__value_at(p->values, concat);
     const bool dense = has_dense_parts(p->out, concat);
     for (int j = 0; j < a->n_in; j++) {
         const int in = wb__input(p->values, a, j);
@@ -377,8 +376,8 @@ static bool placement_choose_parts(placer *p)
     int *n_readers = wb__alloc_zero(n, sizeof *n_readers);
     const bool good = readers && n_readers;
     if (good) find_readers_of_parts(p, readers, n_readers);
-    for (int i = p->values->ir.n - 1; good && i >= 0; i--) {    /* a concat before its inputs */
-        const wb__value *a = placement_value(p, i);
+    for (int i = p->values->ir.n - 1; good && i >= 0; i--) {  /* a concat comes before its inputs */
+        const wb__value *a = wb__value_at(p->values, i);
         if (a->op != WB__OP_concat || !wb__is_covered(p->values, a)) continue;
         p->out->role[i].dense = is_along_first(p->values, a);
         choose_parts_of(p, i, readers, n_readers);
@@ -391,36 +390,37 @@ static bool placement_choose_parts(placer *p)
 
 /* ---- operands in the memory of the result ---------------------------------------------------- */
 
-/* Whether nothing but value `reader` reads the memory of x: x has one use, and so have the values
- * that are parts of x, if it is a concat. */
+/* Whether only the value `reader` reads the memory of x: x has one use, and so have the values that
+ * are parts of x, if x is a concat. */
 static bool is_read_once(const placer *p, int x)
 {
-    const wb__value *v = placement_value(p, x);
+    const wb__value *v = wb__value_at(p->values, x);
     bool once = v->uses == 1;
     for (int j = 0; v->op == WB__OP_concat && j < v->n_in && once; j++) {
         int part = wb__input(p->values, v, j);
         const int content = wb__content(p->values, p->out, x, part);
         if (p->out->role[content].concat != x) continue;
-        for (; part != content && once; part = wb__input(p->values, placement_value(p, part), 0))
-            once = placement_value(p, part)->uses == 1;
+        for (; part != content && once;
+             part = wb__input(p->values, wb__value_at(p->values, part), 0))
+            once = wb__value_at(p->values, part)->uses == 1;
         once = once && is_read_once(p, content);
     }
     return once;
 }
 
-/* Chooses the operands that are computed in the memory of the result (replaced), because nothing
- * else reads them.  A variable is written last, so its memory is not free before. */
+/* Chooses the operands that are computed in the memory of the result (wb__role.replaced), because
+ * nothing else reads them.  A variable is written last, so its memory is not free before. */
 static void choose_replaced(placer *p)
 {
     for (int i = 0; i < p->values->ir.n; i++) {
-        int x = placement_replaced(p, placement_value(p, i));
+        int x = placement_replaced(p, wb__value_at(p->values, i));
         if (x < 0 || p->out->role[i].write >= 0) continue;
-        while (wb__is_view(p->values, x) && placement_value(p, x)->op == WB__OP_reshape &&
-               placement_value(p, x)->uses == 1)
-            x = wb__input(p->values, placement_value(p, x), 0);
+        while (wb__is_view(p->values, x) && wb__value_at(p->values, x)->op == WB__OP_reshape &&
+               wb__value_at(p->values, x)->uses == 1)
+            x = wb__input(p->values, wb__value_at(p->values, x), 0);
         wb__role *r = &p->out->role[x];
         if (placement_group_of(p, x) >= 0 && r->result < 0 && r->write < 0 && r->concat < 0 &&
-            placement_value(p, x)->layout == WB__ROW_MAJOR && is_read_once(p, x))
+            wb__value_at(p->values, x)->layout == WB__ROW_MAJOR && is_read_once(p, x))
             r->replaced = i;
     }
 }
@@ -433,7 +433,7 @@ static void choose_replaced(placer *p)
 static void placement_place_part(const placer *p, const wb__value *v, const wb__role *r,
                                  wb__step_operand *at)
 {
-    const wb__value *a = placement_value(p, r->concat),
+    const wb__value *a = wb__value_at(p->values, r->concat),
                     *part = wb__ir_in(&p->values->ir, a, r->part);
     const wb__step_operand *whole = &p->out->operand[p->out->role[r->concat].operand];
     const int64_t *start = p->values->ir.attrs + a->attr + r->part * a->ndim;
@@ -445,7 +445,7 @@ static void placement_place_part(const placer *p, const wb__value *v, const wb__
     if (has_dense_parts(p->out, r->concat)) return;
     if (v->layout == WB__BTHD) {
         const wb__view part = placement_part_in(p, a, r->part);
-        view_in_part(v, &part, &at->view);      /* placement_attention_part has tried it */
+        view_in_part(v, &part, &at->view);      /* succeeds, as in placement_attention_part */
         return;
     }
     for (int i = 0, k = 0; k < part->ndim; k++) {
@@ -457,7 +457,7 @@ static void placement_place_part(const placer *p, const wb__value *v, const wb__
 
 static void placement_choose_operand(placer *p, int x, wb__step_operand *at)
 {
-    const wb__value *v = placement_value(p, x);
+    const wb__value *v = wb__value_at(p->values, x);
     const wb__role *r = &p->out->role[x];
     if (r->concat >= 0) {
         placement_place_part(p, v, r, at);
@@ -489,12 +489,12 @@ static bool placement_choose_operands(placer *p)
     wb__placement *o = p->out;
     size_t n = 0;
     for (int x = 0; x < p->values->ir.n; x++)
-        n += placement_value(p, x)->op == WB__OP_constant || p->groups->of[x].stored;
+        n += wb__value_at(p->values, x)->op == WB__OP_constant || p->groups->of[x].stored;
     o->operand = wb__alloc((n + 1) * sizeof *o->operand);
     o->bytes = wb__alloc((n + 1) * sizeof *o->bytes);
     if (!o->operand || !o->bytes) return false;
-    for (int x = p->values->ir.n - 1; x >= 0; x--) {        /* a concat before its inputs */
-        if (placement_value(p, x)->op != WB__OP_constant && !p->groups->of[x].stored) continue;
+    for (int x = p->values->ir.n - 1; x >= 0; x--) {        /* a concat comes before its inputs */
+        if (wb__value_at(p->values, x)->op != WB__OP_constant && !p->groups->of[x].stored) continue;
         o->role[x].operand = o->n_operands;
         placement_choose_operand(p, x, &o->operand[o->n_operands++]);
     }

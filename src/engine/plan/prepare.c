@@ -89,7 +89,7 @@ static void prepare_note_kernel(const wb__attempt *a, const wb__plan_step *d, bo
         report_dispatch(a->device, d, p->kernels[i]);
 }
 
-/* Sets p->waits, if the launch of a step only begins it.  False: out of memory. */
+/* Sets p->waits if the launch of some step only begins it.  False: out of memory. */
 static bool keep_waits(const wb__programs *s, wb__plan *p)
 {
     bool any = false;
@@ -104,7 +104,7 @@ static bool keep_waits(const wb__programs *s, wb__plan *p)
     return p->waits;
 }
 
-/* The branches have a workspace each.  False: out of memory. */
+/* Keeps the order of two branches, which have a workspace each.  False: out of memory. */
 static bool keep_branches(const wb__programs *s, wb__plan *p)
 {
     const int64_t unit = WB__WORKSPACE_ALIGN;
@@ -116,9 +116,9 @@ static bool keep_branches(const wb__programs *s, wb__plan *p)
     return p->after;
 }
 
-/* Returns the index of the leaf that view 1 of the step reads, if it may have a prepared form: the
- * step is a product or convolution that reads all of the leaf's tensor, and this plan does not
- * write it.  Returns -1 otherwise. */
+/* Returns the index of the leaf that view 1 of the step reads, if that leaf may have a prepared
+ * form: the step is a product or convolution that reads all of the leaf's tensor, and this plan
+ * does not write the leaf.  Returns -1 otherwise. */
 static int constant_leaf(const wb__attempt *a, const wb__plan_step *d)
 {
     const wb__request *r = a->request;
@@ -198,8 +198,7 @@ static bool fill_buffers(const wb__request *r, const wb__ir *ir, wb__plan *p)
         b->kind = l->tensor->variable && !l->granule ? WB__BUFFER_VARIABLE : WB__BUFFER_INPUT;
         b->scattered = l->scattered;
     }
-    for (int i = 0; i < ir->n; i++)             /* a leaf that is not in `ir` keeps 0 bytes: no
-                                                   step reads its buffer */
+    for (int i = 0; i < ir->n; i++)         /* no step reads a leaf that is not in `ir`: 0 bytes */
         if (ir->value[i].op == WB__OP_constant)
             p->buffers[ir->value[i].leaf].bytes = (size_t)r->leaves[ir->value[i].leaf].bytes;
     for (int i = 0; i < r->n_targets; i++) b[i].kind = WB__BUFFER_VARIABLE;
@@ -248,8 +247,8 @@ void wb__plan_free(wb__plan *p)
     if (!p) return;
     for (int i = 0; i < WB__PHASES; i++)
         if (p->phase[i].graph) p->device->backend->graph_free(p->device, p->phase[i].graph);
-    for (int i = p->n_steps - 1; i >= 0; i--) {     /* newest first: a driver may keep kernels in a
-                                                       list that it searches from the newest */
+    for (int i = p->n_steps - 1; i >= 0; i--) {     /* newest first, as a driver may search its list
+                                                       of kernels */
         p->device->backend->destroy(p->device, p->kernels[i]);
         if (p->text) wb__free(p->text[i]);
     }

@@ -16,16 +16,16 @@
 #include <string.h>
 
 enum {
-    NEAR = 4,               /* a reduction that so few steps lead to joins the kernel of a value */
-    MOST_SLICES = WB__MOST_PRODUCTS
+    NEAR = 4,               /* most operations from a value to a reduction that joins its kernel */
+    MOST_SLICES = WB__MOST_PRODUCTS     /* of a product that become products */
 };
 
 /* How the values of `ir` are read. */
 typedef struct {
-    int *in_place;          /* of each value: number of its elementwise readers of the same size */
-    uint8_t *distance;      /* of each value: operations, of which the last is a reduction and the
-                               others are elementwise, that lead to a result; NEAR + 1: more, or
-                               none do */
+    int *in_place;          /* of each value: number of elementwise readers of its size */
+    uint8_t *distance;      /* of each value: number of operations that lead from it to a result, of
+                               which the last is a reduction and the others are elementwise; NEAR +
+                               1: more, or none do */
 } products_reading;
 
 static bool is_same_size(const wb__ir *ir, const wb__value *reader, int x)
@@ -47,7 +47,7 @@ static void note_readers(const wb__ir *ir, int i, products_reading *r)
     }
 }
 
-/* all: also what values that nothing uses read. */
+/* Fills r.  all: also counts reads by values that nothing uses. */
 static bool products_read(const wb__ir *ir, bool all, products_reading *r)
 {
     const size_t n = (size_t)ir->n + 1;
@@ -66,8 +66,7 @@ static void reading_free(products_reading *r)
     wb__free(r->distance);
 }
 
-/* Whether elementwise values of the size of x are all that reads x, and no reduction joins their
- * kernel. */
+/* Whether only elementwise values of the size of x read x, and no reduction joins their kernel. */
 static bool is_read_in_place(const products_reading *r, int x, int uses)
 {
     return r->in_place[x] && r->in_place[x] == uses && r->distance[x] > NEAR;
@@ -92,7 +91,7 @@ static bool is_fast(const wb__attempt *a, const wb__ir *ir, const wb__value *v)
 
 /* ---- slices of products ---------------------------------------------------------------------- */
 
-/* Whether the slice v cuts only the last axis of x, and in its order. */
+/* Whether the slice v cuts only the last axis of x, without changing the order of elements. */
 static bool cuts_columns(const wb__ir *ir, const wb__value *v, const wb__value *x)
 {
     for (int i = 0; i < x->ndim - 1; i++)

@@ -4,9 +4,6 @@
  * place; copies into the other variables.  So a failure before the writes changes no variable. */
 #include "engine/plan/stages.h"
 
-static const wb__value *programs_value(const wb__emitter *m, int x) { return wb__value_at(m->values,
-                                                                                          x); }
-
 /* ---- steps and their operands ---------------------------------------------------------------- */
 
 bool wb__step_operand_of(wb__emitter *m, int x, wb__step_operand *out)
@@ -24,7 +21,7 @@ bool wb__step_operand_of(wb__emitter *m, int x, wb__step_operand *out)
         if (wb__view_of(m->values, x, &at->view, &out->view)) return true;
     }
     wb__fail(WB_ERROR_INTERNAL, "plan: strides cannot express a view of %s",
-             wb__ops[programs_value(m, base)->op].name);
+             wb__ops[wb__value_at(m->values, base)->op].name);
     m->failed = true;
     return false;
 }
@@ -121,7 +118,7 @@ static void programs_pad(wb__emitter *m, const wb__value *a, const wb__step_oper
 
 static void programs_concat(wb__emitter *m, int x)
 {
-    const wb__value *a = programs_value(m, x);
+    const wb__value *a = wb__value_at(m->values, x);
     const bool covered = wb__is_covered(m->values, a);
     const wb__backend *b = m->attempt->device->backend;
     const bool by_kernel = a->dtype != WB_F64;   /* all devices copy f64; some cannot compute it */
@@ -139,10 +136,10 @@ static void programs_concat(wb__emitter *m, int x)
         wb__step_operand part = whole;
         const int64_t *start = m->values->ir.attrs + a->attr + j * a->ndim;
         for (int i = 0; i < a->ndim; i++) {
-            part.view.dims[i] = programs_value(m, p)->dims[i];
+            part.view.dims[i] = wb__value_at(m->values, p)->dims[i];
             part.view.offset += start[i] * whole.view.strides[i];
         }
-        if (!programs_value(m, p)->size || !wb__step_operand_of(m, p, &from) ||
+        if (!wb__value_at(m->values, p)->size || !wb__step_operand_of(m, p, &from) ||
             programs_is_same(&from, &part))
             continue;
         if (at_first && is_from_variable(m, p, &from)) wb__emit_first(m, &from, &part);
@@ -160,7 +157,7 @@ static void copy_results(wb__emitter *m)
         wb__step_operand from;
         if (m->placement->role[wb__same_memory(m->values, x)].result == i) continue;
         if (!wb__step_operand_of(m, x, &from)) return;
-        const wb__step_operand to = in_buffer(programs_value(m, x),
+        const wb__step_operand to = in_buffer(wb__value_at(m->values, x),
                                               m->placement->result_buffer + i);
         wb__emit_copy(m, &from, &to, "result");
     }
@@ -180,10 +177,10 @@ static void copy_writes(wb__emitter *m, wb__step_operand *aside, bool first)
             continue;
         const bool from_variable = is_from_variable(m, x, &from);
         if (!first) {
-            const wb__step_operand to = in_buffer(programs_value(m, x), target);
+            const wb__step_operand to = in_buffer(wb__value_at(m->values, x), target);
             wb__emit_copy(m, from_variable ? &aside[i] : &from, &to, "write");
         } else if (from_variable) {
-            wb__value like = *programs_value(m, x);
+            wb__value like = *wb__value_at(m->values, x);
             like.layout = WB__ROW_MAJOR;
             aside[i] = wb__emit_allocation(m, &like);
             wb__emit_copy(m, &from, &aside[i], "saved");

@@ -17,34 +17,34 @@
 #include "engine/plan/stages.h"
 
 enum {
-    MOST_OPERATIONS = 8,                /* to compute a value again */
-    MOST_IF_NOT_FREE = 2,
-    MOST_SOURCES = 3                    /* stored values of full size from which it is computed */
+    MOST_OPERATIONS = 8,                /* operations that compute a value again */
+    MOST_IF_NOT_FREE = 2,               /* the same limit where operations take time */
+    MOST_SOURCES = 3                /* stored values of full size from which it is computed again */
 };
 
 typedef struct {
     const wb__values *values;
     wb__groups *out;
     const wb__readers *readers;
-    const bool *written;                /* as in merge.c */
+    const bool *written;                /* of each value: it is written to a variable */
     int most_values;
     bool free_operations;             /* as in wb__backend */
 } remaker;
 
 /* How a value is computed again. */
 typedef struct {
-    int64_t size;                       /* of the value, in elements */
-    int source[MOST_SOURCES], n_sources;
+    int64_t size;                       /* elements of the value */
+    int source[MOST_SOURCES], n_sources;  /* stored values from which it is computed */
     int also[MOST_OPERATIONS], n_also;  /* values of its group that are computed again with it */
-    int operations;
-    bool scales;                        /* the operations on the path to the value being traced only
-                                           scale it */
+    int operations;                     /* number of operations */
+    bool scales;                        /* the operations between the value that is being traced and
+                                           the recipe's value only scale */
 } recipe;
 
 static const wb__value *remake_value(const remaker *r, int x) { return wb__value_at(r->values, x); }
 static wb__member *remake_member(const remaker *r, int x) { return &r->out->of[x]; }
 
-/* Operations that take less time than a load of their result. */
+/* Whether an operation takes less time than a load of its result. */
 static bool is_cheap(wb__op op)
 {
     switch (op) {
@@ -128,13 +128,13 @@ static bool remake_trace(const remaker *r, int x, recipe *c)
 }
 
 /* Whether each reader of x can compute it again. */
-static bool can_all(const remaker *r, int x)
+static bool can_all_readers_remake(const remaker *r, int x)
 {
     const wb__value *v = remake_value(r, x);
     for (int k = r->readers->first[x]; k < r->readers->first[x + 1]; k++) {
         const int u = r->readers->user[k], to = remake_member(r, u)->group;
         const wb__value *user = remake_value(r, u);
-        if (wb__is_view(r->values, u)) continue;        /* its readers are also listed */
+        if (wb__is_view(r->values, u)) continue;        /* the readers of a view are listed too */
         if (to < 0 || !wb__reads_directly(r->values, user, x)) return false;
         if (to == remake_member(r, x)->group) continue;
         const wb__group *g = &r->out->group[to];
@@ -190,7 +190,7 @@ static void remake_consider(const remaker *r, int x)
         !is_cheap((wb__op)v->op) || !wb__space_is(&r->out->group[g], v) || !is_stored(r, x))
         return;
     recipe c = {.size = v->size, .scales = true};
-    if (!can_all(r, x) || !remake_trace(r, x, &c) || !remake_pays(r, x, &c)) return;
+    if (!can_all_readers_remake(r, x) || !remake_trace(r, x, &c) || !remake_pays(r, x, &c)) return;
     remake_member(r, x)->rematerialised = true;
     for (int i = 0; i < c.n_also; i++) remake_member(r, c.also[i])->rematerialised = true;
 }

@@ -146,9 +146,9 @@ static int segments_move_first(wb__programs *m)
     return n;
 }
 
-/* An optimiser has many kernels that write variables, which are small and alike.  Their order does
- * not matter, since none reads a value or a variable that another one writes (placement.c).  Copies
- * of leaves read nothing that a kernel before them writes. */
+/* Merges kernels that write variables: an optimiser has many, which are small and alike.  Their
+ * order does not matter, since none reads a value or a variable that another one writes
+ * (placement.c).  Copies of leaves read nothing that a kernel before them writes. */
 bool wb__merge_segments(wb__programs *m, bool numbers)
 {
     const int n_first = segments_move_first(m);

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* Whether v has one number for each row: size 1 along the columns, the size of the space
- * elsewhere. */
+/* Whether v has one number for each row: size 1 along the columns, and the size of the space along
+ * all other dimensions. */
 static bool is_per_row(const wb__group *g, const wb__value *v)
 {
     if (v->ndim != g->ndim || g->col_dims < 0) return false;
@@ -134,7 +134,7 @@ bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v)
     bool fits = wb__space_is(g, v) || is_per_row(g, v);
     switch (class) {
     case WB__REDUCE: fits = !g->products && spaces_fits_reduction(g, s, v, &cols); break;
-    case WB__LIBRARY:                           /* a product */
+    case WB__LIBRARY:                       /* a product joins if it has the shape of the space */
         fits = wb__space_is(g, v) && !g->reduces && g->products++ < WB__MOST_PRODUCTS;
         break;
     default: break;

@@ -17,8 +17,8 @@
 #include "engine/plan.h"
 #include "engine/plan/ir.h"
 
-/* Steps that the backend accepted (`supports`) and then refused to prepare.  The list outlives one
- * attempt at a plan, so that the next attempt avoids these steps. */
+/* Plan steps that the backend accepted (`supports`) and then refused to prepare.  The list outlives
+ * one attempt at a plan, so that the next attempt avoids these steps. */
 typedef struct wb__declined {
     wb__step *step;
     int n, capacity;
@@ -31,8 +31,7 @@ typedef struct {
     const wb__request *request;
     const wb_device *device;
     int most_values;                    /* upper limit of values in one kernel */
-    wb__declined *declined;             /* steps that the backend has refused to prepare, in this
-                                           attempt and in earlier ones */
+    wb__declined *declined;             /* steps that the backend has refused to prepare so far */
 } wb__attempt;
 
 /* Returns a step of this kind without operands. */
@@ -56,14 +55,12 @@ typedef struct {
     int *of;                /* of each tensor of the request's order: index of its value */
     bool *needed;           /* of each value: whether a library operation, a concat, a result or a
                                write reads it from memory, directly or through views */
-    int *base;              /* of each value: index of the value in whose memory it is; its own
-                               index if it is no view */
-    wb__view *view;         /* of each value: the view of the value, computed as if the base were
-                               dense in the layout of the base; buffer is -1.  Of a free source: see
-                               wb__source_view */
-    int *window;            /* of each value: index of its window, if it is a padded view; -1: it is
-                               none */
-    wb__window *windows;    /* in the order of the axes of their values */
+    int *base;              /* of each value: index of the value in whose memory it is; its own if
+                               it is no view */
+    wb__view *view;         /* of each value: its view of a base that is dense in the base's layout;
+                               buffer is -1.  Of a free source: see wb__source_view */
+    int *window;            /* of each value: index of its window; -1: it is no padded view */
+    wb__window *windows;    /* dimensions are in the order of the axes of the value */
     int n_windows, windows_capacity;
     bool attention_grad;    /* the graph has gradients of attention */
 } wb__values;
@@ -105,28 +102,28 @@ static inline bool wb__is_free_source(const wb__values *s, int x)
     return wb__ops[wb__value_at(s, x)->op].class == WB__SOURCE && !s->needed[x];
 }
 
-/* A rebuild of the values, of which `uses` are known, with rules (values.c).  A rule adds what
- * replaces value i of `from` to `to` and returns its index there; -1: it does not suit value i. */
+/* A rebuild of the values, of which `uses` are known, with rules (values.c).  A rule adds to `to`
+ * what replaces value i of `from`, and returns its index there; -1: the rule does not suit. */
 typedef struct {
     const wb__ir *from;
     wb__ir *to;
     struct {
-        int to;             /* its index in `to` */
+        int to;             /* index of the value that replaces it in `to` */
         int variance;       /* of a sum of x: index of the sum of (x - mean)^2; else 0 */
         int shape;          /* of a matrix (find_shapes): index of a reshape; else at most 0 */
-        bool gone;          /* only slices read the value, and rules replace these */
-    } *of;                  /* each value of `from` */
-    int *applied;           /* of each rule: how often it has replaced a value */
+        bool gone;          /* only slices read the value, and rules replace these slices */
+    } *of;                  /* for each value of `from` */
+    int *applied;           /* for each rule: how often it has replaced a value */
 } wb__rewrite;
 
-/* The slices of a value: how many read it, and their elements. */
+/* The slices that read a value: their number, and their elements together. */
 typedef struct { int n; int64_t size; } wb__slices;
 static inline void wb__slices_add(wb__slices *of, const wb__ir *ir, int slice)
 {
     of[ir->inputs[ir->value[slice].in]].n++;
     of[ir->inputs[ir->value[slice].in]].size += ir->value[slice].size;
 }
-/* Whether the slices are all that reads v, and compute no element twice. */
+/* Whether only the slices read v, and compute no element twice. */
 static inline bool wb__slices_are_all(const wb__slices *s, const wb__value *v)
 {
     return s->n && s->n == v->uses && s->size <= v->size;
@@ -135,21 +132,21 @@ static inline bool wb__slices_are_all(const wb__slices *s, const wb__value *v)
 int wb__one_pass_variance(const wb__rewrite *w, int i);     /* variance.c */
 int wb__fill_gap(const wb__rewrite *w, int i);              /* gaps.c */
 int wb__slice_product(const wb__rewrite *w, int i);         /* products.c */
-/* These set `variance`; and `gone` of small products of which only slices along the last axis are
- * read. */
+/* These functions set `variance`, and `gone` of small products of which only slices along the last
+ * axis are read. */
 void wb__find_variances(const wb__rewrite *w);
 void wb__find_sliced(const wb__attempt *a, const wb__rewrite *w);
-/* Adds the sums of value i, so that the kernel that computes the sum of x also computes them. */
+/* Adds the sums for value i, the sum of x, so that the kernel of that sum also computes them. */
 void wb__begin_variance(const wb__rewrite *w, int i);
 /* Fills s->base, s->view and s->window.  A view that strides cannot express becomes a copy with
- * memory of its own.  Where a window cannot express a view of a padded one, marks the pad as
- * `needed` and sets *again: all is to be found again.  False: out of memory. */
+ * memory of its own.  Where a window cannot express a view of a padded view, marks the pad as
+ * `needed` and sets *again: the caller finds all views again.  False: out of memory. */
 bool wb__find_views(const wb__attempt *a, wb__values *s, bool *again);
 /* window.c.  Whether the concat x is a padded view: x is one part among zeros, only fused kernels
  * that take windows read it, and the part has memory.  `needed` is known for the values after x. */
 bool wb__may_be_padded_view(const wb__attempt *a, const wb__values *s, int x);
-/* Turns the view of a part, which is padded already if is_padded, and its window into those of v,
- * in which the part begins at `start`. */
+/* Turns the view of a part, which is padded already if is_padded, and its window into those of the
+ * concat v, in which the part begins at `start`. */
 void wb__window_pad(const wb__value *v, const int64_t *start, bool is_padded, wb__view *view,
                     wb__window *w);
 /* As wb__view_through, of a padded view.  Changes the window *w to that of the result.  False:
@@ -193,8 +190,8 @@ typedef struct {
     int bits;
     wb__sums sums_of;
     int sums;               /* the sum that sums_of describes */
-    bool in_reader;         /* the fused kernel that reads the product first computes it; nothing
-                               else is fused into the product */
+    bool in_reader;         /* the fused kernel that is the product's first reader computes the
+                               product; nothing else is fused into the product */
 } wb__product;
 
 typedef struct {
@@ -225,8 +222,7 @@ typedef enum { WB__GROUP_FUSED, WB__GROUP_LIBRARY, WB__GROUP_CONCAT } wb__group_
  * that is copied, and one that writes zeros if the inputs leave gaps. */
 typedef struct {
     wb__group_kind kind;
-    int product;                        /* of a library group: index, in wb__patterns.product, of
-                                           its operation */
+    int product;        /* of a library group: index, in wb__patterns.product, of its operation */
     int ndim, outer_dims, col_dims;     /* number of dimensions of a fused group's space: first
                                            outer_dims outer dimensions, then the rows, then col_dims
                                            columns (-1: not fixed yet) */
@@ -242,16 +238,15 @@ typedef struct {
                                            values; such a group has no reductions */
     bool reduces;                       /* a reduction is among its values */
 } wb__group;
-enum { WB__MOST_PRODUCTS = 8 };         /* in a fused group */
+enum { WB__MOST_PRODUCTS = 8 };         /* limit of `products` */
 
 typedef struct {
     int group;          /* index of the group that computes the value; -1: none (a leaf, a view, a
                            free source, an unused or a rematerialised value) */
     int next;           /* next value in the group's list; -1: none */
-    bool ends;          /* the value is complete only when its kernel ends, so its own group cannot
-                           read it */
+    bool ends;  /* the value is complete only when its kernel ends, so its group cannot read it */
     bool rematerialised; /* each kernel that reads the value computes it again, for each element of
-                            the kernel's space; `group` also computes it, unless it is -1 */
+                            its space; `group` also computes it, unless it is -1 */
     bool stored;        /* a kernel writes it to memory */
 } wb__member;
 
@@ -271,9 +266,9 @@ void wb__groups_free(wb__groups *g);
 bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g);
 /* The values that read x, directly or through a view: user[first[x]] .. user[first[x + 1] - 1]. */
 typedef struct { int *first, *user; } wb__readers;
-/* Whether op depends on which number its operand is, not on about which: it compares it, tests it,
+/* Whether the result of op depends on the exact value of its operand: op compares or tests it,
  * counts with it, or makes a number of another dtype of it.  A value of f16 or bf16 that a kernel
- * computes has more digits in a register than in memory; for these operations it is the number in
+ * computes has more digits in a register than in memory; these operations read the number in
  * memory, whether it is stored or not.  So all kernels, and the program, see one number. */
 static inline bool wb__asks_which(wb__op op)
 {
@@ -283,7 +278,7 @@ static inline bool wb__asks_which(wb__op op)
 }
 /* Whether `user` does not read x through a view.  It may read x itself. */
 bool wb__reads_directly(const wb__values *s, const wb__value *user, int x);
-/* Whether a value of the group is written to a variable; written: of each value. */
+/* Whether a value of the group is written to a variable.  written: of each value. */
 bool wb__group_writes(const wb__groups *g, int group, const bool *written);
 /* remake.c: rematerialises values that cost less to compute again than to load. */
 void wb__groups_remake(const wb__attempt *a, const wb__values *s, const wb__readers *readers,
@@ -301,7 +296,7 @@ wb__reduction wb__space_reduction(const wb__group *g, const wb__values *s, const
                                   int *cols);
 /* If the reduction v does not fit into the order of g's axes, and no other reduction has fixed that
  * order: moves the axes that v reduces to the end, where they become the columns.  The innermost
- * axis must stay so, since its elements are adjacent in memory. */
+ * axis must stay innermost, since its elements are adjacent in memory. */
 void wb__space_turn(wb__group *g, const wb__values *s, const wb__value *v);
 /* Whether v fits into g's space.  If v is a reduction that fits, and g->col_dims is -1, may set
  * g->col_dims and turn the space. */
@@ -328,18 +323,17 @@ typedef struct {
 
 /* The memory that holds a value.  A field is -1 where it does not apply. */
 typedef struct {
-    int operand;        /* of a stored value or a leaf: index of its operand in
-                           wb__placement.operand */
+    int operand;    /* of a stored value or a leaf: index of its operand in wb__placement.operand */
     int result;         /* the value is computed in the memory of this result; index in
                            wb__request.results */
     int write;          /* the value is computed in the variable of this write; index in
                            wb__request.writes */
-    int concat, part;   /* the value is computed inside the memory of the value `concat`, as its
-                           input number `part`; if the value is itself a concat, it may be this
-                           input and the inputs after it */
-    int dense;          /* of a concat: whether each part is dense, if the concat is */
-    int replaced;       /* the value is computed in the memory of this allreduce or scatter_set, its
-                           only reader */
+    int concat, part;   /* the value is in the memory of the value `concat`, as its input number
+                           `part`; a value that is itself a concat may be this input and inputs
+                           after it */
+    int dense;          /* of a concat: whether each part is dense if the concat is */
+    int replaced;       /* index of the allreduce or scatter_set, its only reader, in whose memory
+                           it is */
 } wb__role;
 
 typedef struct {
@@ -368,11 +362,11 @@ bool wb__is_covered(const wb__values *s, const wb__value *concat);
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* A step that is being built.  wb__lay_out makes the views of `step` from `operand`, `aux` and
+/* A plan step that is being built.  wb__lay_out makes the views of `step` from `operand`, `aux` and
  * `sums`. */
 typedef struct {
     wb__step step;
-    wb__step_operand *operand;          /* of each view of the step */
+    wb__step_operand *operand;          /* memory of step.aux and step.sums */
     int n_operands, capacity;
     wb__step_operand aux, sums;         /* of step.aux and step.sums */
     /* of a fused step: the arrays to which step.fused points */
@@ -383,11 +377,9 @@ typedef struct {
     int32_t *args;
     int n_windows, windows_capacity;
     char *text;
-    int waits_for;                      /* the last step, a COLLECTIVE, that must be complete before
-                                           this step; -1: none */
-    int after;                          /* the last step of the other branch that must be complete
-                                           before this step; -1: none */
-    bool first;                         /* it copies a leaf, and is moved to the beginning */
+    int waits_for;      /* last COLLECTIVE step that must be complete before this step; -1: none */
+    int after;  /* last step of the other branch that must be complete before this step; -1: none */
+    bool first;                         /* the step copies a leaf, and is moved to the beginning */
 } wb__plan_step;
 
 typedef struct {
@@ -416,10 +408,8 @@ typedef struct {
     const wb__placement *placement;
     wb__programs *out;
     wb__plan_step *step;                /* the library step whose operands are being added */
-    int *instr_of;                      /* of each value of the current group: index of its
-                                           instruction */
-    int *constant_of;                   /* of each fixed literal: its index in out->constants; -1:
-                                           not added yet */
+    int *instr_of;              /* of each value of the current group: index of its instruction */
+    int *constant_of;   /* of each fixed literal: its index in out->constants; -1: not added yet */
     /* of each product of wb__patterns: the memory of the sign bits that it writes; allocation -1:
      * none yet */
     wb__step_operand *bits_of;
@@ -432,23 +422,23 @@ bool wb__step_operand_of(wb__emitter *m, int x, wb__step_operand *out);
  * dimensions and layout of `like`. */
 wb__step_operand wb__emit_allocation(wb__emitter *m, const wb__value *like);
 void wb__step_begin(const wb__emitter *m, wb__step_kind kind, wb__plan_step *d);
-/* Returns the operand's index. */
+/* Adds an operand to the step, and returns the operand's index. */
 int wb__add_operand(wb__emitter *m, wb__plan_step *d, const wb__step_operand *at);
-/* Takes ownership of d's arrays. */
+/* Adds the step to the programs; takes ownership of d's arrays. */
 void wb__emit_step(wb__emitter *m, wb__plan_step *d);
 void wb__emit_copy(wb__emitter *m, const wb__step_operand *from, const wb__step_operand *to,
                    const char *reason);
 void wb__emit_fused(wb__emitter *m, int group);                     /* fused.c */
 void wb__emit_zeros(wb__emitter *m, const wb__step_operand *to);
-/* Emits a step that fills `to` with a padded view; w: its window. */
+/* Emits a step that fills `to` with a padded view, whose window is w. */
 void wb__emit_padded(wb__emitter *m, const wb__step_operand *from, const wb__window *w,
                      const wb__step_operand *to);
 /* Emits the copy of a leaf, which runs at the beginning.  Copies of one dtype become one kernel. */
 void wb__emit_first(wb__emitter *m, const wb__step_operand *from, const wb__step_operand *to);
 void wb__emit_library(wb__emitter *m, int group);                   /* library.c */
 void wb__step_free(wb__plan_step *d);
-/* segments.c: moves the copies of leaves to the beginning.  Merges these, and kernels that write
- * variables, if they differ only in their operands; if `numbers`, also those with other numbers. */
+/* segments.c: moves the copies of leaves to the beginning.  Merges copies, and kernels that write
+ * variables, if they differ only in their operands, or if `numbers` also in numbers. */
 bool wb__merge_segments(wb__programs *p, bool numbers);
 
 /* packs.c: adds steps that pack an operand of several products.  False: failed, with the error
@@ -457,14 +447,14 @@ bool wb__pack_operands(wb__emitter *m);
 /* Whether two views of one buffer are the same. */
 bool wb__same_view(const wb__view *a, const wb__view *b);
 
-/* arena.c: assigns an offset to each arena allocation and fills in the views of the steps.
- * scarce: memory is.  branches: puts steps into the other branch, if the arena grows
+/* arena.c: assigns an offset to each arena allocation and fills in the views of the steps.  scarce:
+ * as scarce_memory of wb__backend.  branches: puts steps into the other branch, if the arena grows
  * little by this. */
 bool wb__lay_out(const wb__placement *l, bool scarce, bool branches, wb__programs *s);
 /* branches.c: sets `in_branch` of the steps, which have their views, and s->branches.  False: out
  * of memory. */
 bool wb__branches_choose(const wb__placement *l, wb__programs *s);
-/* Sets `after` of the steps.  of: of each arena allocation, its bytes in the arena. */
+/* Sets `after` of the steps.  of: for each arena allocation, its bytes in the arena. */
 typedef struct { int64_t begin, end; } wb__range;
 void wb__branches_join(wb__programs *s, const wb__range *of);
 
@@ -482,9 +472,8 @@ wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
 typedef struct { int64_t read, written; double flops; } wb__cost;
 wb__cost wb__step_cost(const wb__step *s);
 bool wb__step_writes(const wb__step *s, int i);      /* whether a library step writes view i */
-char *wb__describe(const wb__plan_step *d, const wb__kernel *k);     /* describe.c: describes the
-                                                                        step in a line, which the
-                                                                        caller frees; NULL: out of
-                                                                        memory */
+char *wb__describe(const wb__plan_step *d, const wb__kernel *k);     /* describe.c: one line, which
+                                                                        the caller frees; NULL: out
+                                                                        of memory */
 
 #endif

@@ -89,7 +89,7 @@ static void find_shapes(const wb__rewrite *w)
     }
 }
 
-/* A kernel that reads a reshape of the matrix x cannot sum the rows of x itself. */
+/* Sums a reshape of the matrix x: a kernel that reads the reshape cannot sum the rows of x. */
 static int sum_in_shape(const wb__rewrite *w, int i)
 {
     const wb__ir *from = w->from;
@@ -106,8 +106,8 @@ static int sum_in_shape(const wb__rewrite *w, int i)
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-/* A rebuild only drops what is not used, or also applies the rules that push slices, or those that
- * join kernels where launches are dear.  The first rule that suits a value replaces it. */
+/* A rebuild only drops unused values, or also applies the rules that push slices, or those that
+ * join kernels where launches are dear.  The first rule that suits a value replaces the value. */
 typedef enum { VALUES_DROP, PUSH, JOIN } values_change;
 static const struct {
     const char *name;

@@ -109,7 +109,7 @@ void wb__begin_variance(const wb__rewrite *w, int i)
         variance_add_sums(w, &s, (unsigned)w->from->attrs[v->attr], sums);
 }
 
-/* The sums are reshaped, and not the result, so that each of its readers can compute it again. */
+/* Reshapes the sums, and not the result, so that each reader of the result can compute it again. */
 int wb__one_pass_variance(const wb__rewrite *w, int i)
 {
     const wb__ir *from = w->from;

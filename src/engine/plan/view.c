@@ -83,7 +83,7 @@ bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *a
 }
 
 /* Sets *out to the view of x, given the view `in` of its operand.  *padded: whether the view is
- * padded, with the window *w; before, that of the operand. */
+ * padded, with the window *w; at the call, both describe the operand's view. */
 static bool view_one(const wb__values *s, int x, const wb__view *in, wb__view *out, bool *padded,
                      wb__window *w)
 {
@@ -101,7 +101,7 @@ static bool view_one(const wb__values *s, int x, const wb__view *in, wb__view *o
 /* Turns *out, the view of x's base, into the view of x, one view operation at a time.  Does not
  * recurse, since a long chain could overflow the stack.  False: out of memory, or strides cannot
  * express the view. */
-static bool along_chain(const wb__values *s, int x, wb__view *out)
+static bool view_of_chain(const wb__values *s, int x, wb__view *out)
 {
     int few[32], *chain = few, n = 0;
     for (int at = x; wb__is_view(s, at); at = wb__input(s, wb__value_at(s, at), 0)) n++;
@@ -124,7 +124,7 @@ bool wb__view_of(const wb__values *s, int x, const wb__view *base, wb__view *out
     for (int i = 0; i < base->ndim; i++)
         same &= base->dims[i] == 1 || base->strides[i] == own->strides[i];
     *out = *base;
-    if (!same) return along_chain(s, x, out);
+    if (!same) return view_of_chain(s, x, out);
     *out = s->view[x];
     out->buffer = base->buffer;
     out->granule = base->granule;
@@ -149,8 +149,8 @@ static bool view_add_window(wb__values *s, int x, const wb__window *w)
     return true;
 }
 
-/* x is a padded view that a view of it cannot be expressed with: its last pad must be stored. */
-static void store_pad(wb__values *s, int x)
+/* Marks the last pad below x, a view that a window cannot express, as needed in memory. */
+static void mark_pad_needed(wb__values *s, int x)
 {
     while (wb__value_at(s, x)->op != WB__OP_concat) x = wb__input(s, wb__value_at(s, x), 0);
     s->needed[x] = true;
@@ -174,10 +174,10 @@ bool wb__find_views(const wb__attempt *a, wb__values *s, bool *again)
             continue;
         }
         if (padded) {
-            store_pad(s, in);
+            mark_pad_needed(s, in);
             *again = true;
         }
-        /* x is no view, or strides cannot express it: x has memory of its own, if any */
+        /* x is no view, or strides cannot express it: x is its own base */
         s->base[x] = x;
         if (wb__is_free_source(s, x)) wb__source_view(s, x, &s->view[x]);
         else wb__contiguous(v, &s->view[x]);

@@ -1,8 +1,8 @@
 /* Padded views.  A tensor placed in zeros (a concat of one part that does not cover it) is a view
- * of the part with a window, where kernels take windows: those that read it compare the index with
- * the window, and nothing is stored.  So are the views of such a view: the gradient of a strided
- * slice is a pad of a dimension of size 1 that a reshape joins with the one before.  Where a window
- * cannot express a view, such as a flip, the pad is stored after all. */
+ * of the part with a window, where kernels take windows: kernels that read the concat compare the
+ * index with the window, and nothing is stored.  Views of such a view are padded too: the gradient
+ * of a strided slice is a pad of a dimension of size 1 that a reshape joins with the dimension
+ * before.  Where a window cannot express a view, such as a flip, the pad is stored after all. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ bool wb__may_be_padded_view(const wb__attempt *a, const wb__values *s, int x)
     while (wb__is_view_op((wb__op)wb__value_at(s, in)->op) ||
            (wb__value_at(s, in)->op == WB__OP_concat && wb__value_at(s, in)->n_in == 1))
         in = wb__input(s, wb__value_at(s, in), 0);
-    return wb__ops[wb__value_at(s, in)->op].class != WB__SOURCE;    /* it has memory */
+    return wb__ops[wb__value_at(s, in)->op].class != WB__SOURCE;    /* the part has memory */
 }
 
 void wb__window_pad(const wb__value *v, const int64_t *start, bool is_padded, wb__view *view,
@@ -56,7 +56,7 @@ static bool window_slice(const wb__view *in, int ndim, const int64_t *attr, wb__
     return true;
 }
 
-/* A dimension of the view that is reshaped, or several of them. */
+/* A dimension of a view that is reshaped, or several that are contiguous to each other. */
 typedef struct { int64_t dim, stride, begin, step, size; } window_run;
 
 static bool window_is_whole(const window_run *r)
@@ -64,8 +64,8 @@ static bool window_is_whole(const window_run *r)
     return !r->begin && r->step == 1 && r->size == r->dim;
 }
 
-/* Splits `dim` off the run, which must be whole: the innermost part that is left of it. */
-static bool split_off(window_run *r, int64_t dim)
+/* Splits `dim` off the run, which must be whole, as the innermost dimension of its rest. */
+static bool split_off_run(window_run *r, int64_t dim)
 {
     if (!window_is_whole(r) || r->dim % dim) return false;
     r->stride *= dim;
@@ -74,13 +74,13 @@ static bool split_off(window_run *r, int64_t dim)
 }
 
 /* Splits the dimension `dim` off the runs, of which *n are left.  A run with a window becomes a
- * dimension of its own, or the inner part of one: of its indices only `begin` has an element. */
+ * dimension of its own, or the inner part of one: only its index `begin` has elements. */
 static bool split_dim(window_run *runs, int *n, int64_t dim, window_run *out)
 {
     window_run *last = &runs[*n - 1];
     *out = *last;
     if (window_is_whole(last)) {
-        if (!split_off(last, dim)) return false;
+        if (!split_off_run(last, dim)) return false;
         *out = (window_run){.dim = dim, .stride = out->stride, .step = 1, .size = dim};
         *n -= last->dim == 1;
         return true;
@@ -93,7 +93,7 @@ static bool split_dim(window_run *runs, int *n, int64_t dim, window_run *out)
     *out = (window_run){dim, outer->stride, outer->begin * inner + last->begin, outer->step * inner,
                         WB__MIN(outer->size, left)};
     if (outer->dim == left) outer->dim = 1;
-    else if (!split_off(outer, left)) return false;
+    else if (!split_off_run(outer, left)) return false;
     *n -= outer->dim == 1;
     return true;
 }

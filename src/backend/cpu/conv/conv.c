@@ -22,16 +22,16 @@
 typedef struct {
     wb__cpu_op op;
     wb__conv_desc d;
-    int64_t cg, kg, taps, inner;        /* input, output channels of a group; kh*kw; cg*taps */
+    int64_t cg, kg, taps, inner;        /* input and output channels of a group; kh*kw; cg*taps */
     int64_t band, tasks;                /* output rows per band; number of tasks */
     wb_dtype wide;                      /* the computed type */
     size_t size;                        /* bytes of a computed element */
-    /* In bytes.  The workspace has the weights at weights_at, and from tasks_at on task_bytes per
-     * task.  patches_at, image_at, sums_at and scratch_at are offsets in the memory of a task. */
+    /* In bytes.  The workspace has the weights at weights_at, and task_bytes for each task from
+     * tasks_at on, in which patches_at, image_at, sums_at and scratch_at are offsets. */
     size_t weights_at, tasks_at, task_bytes, patches_at, image_at, sums_at, scratch_at;
-    bool narrow;
+    bool narrow;                        /* the stored dtype is f16 or bf16 */
     wb__act act;                        /* FORWARD only */
-    /* GRAD_INPUT: sums the patches of a whole image; NULL: add_patches adds them band by band */
+    /* GRAD_INPUT: sums the patches of a whole image; NULL: add_patches adds them, band by band */
     wb__gather_kernel *gather;
     char impl[32];
 } cpu_conv_convolution;
@@ -41,8 +41,6 @@ typedef struct {
     const char *x, *w, *y, *bias;       /* for gradients, dx, dw and dy replace x, w and y */
     char *workspace;
 } cpu_conv_job;
-
-static size_t cpu_conv_align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 /* Converts the weights of all groups to [group][kh*kw][cg][kg] or, for GRAD_INPUT, to
  * [group][kg][kh*kw][cg]. */
@@ -68,7 +66,7 @@ static int64_t x_index(const wb__conv_desc *d, int64_t n, int64_t c, int64_t i, 
     return ((n * d->h + i) * d->w + j) * d->c + c;
 }
 
-/* The input position of tap (a, b) for output (i, j); false: in the padding. */
+/* Finds the input position that tap (a, b) reads for output (i, j); false: it is in the padding. */
 static bool cpu_conv_source(const wb__conv_desc *d, int64_t i, int64_t j, int64_t a, int64_t b,
                             int64_t *row, int64_t *col)
 {
@@ -112,7 +110,7 @@ static void cpu_conv_add_run(bool is_double, char *to, const char *from, int64_t
     else { ADD_RUN(float, to, from, n); }
 }
 
-/* The gradient of copying patches: adds patches into an image of the computed dtype. */
+/* Adds patches into an image of the computed dtype: the gradient of copying patches. */
 static void add_patches(const cpu_conv_convolution *p, char *image, int64_t g, int64_t i0,
                         int64_t i1, const char *patches)
 {
@@ -251,8 +249,6 @@ static void run_convolution(const wb__cpu_op *op, void *const *buffers, void *wo
     if (p->d.kind == WB__CONV_GRAD_WEIGHT) cpu_conv_add_sums(&j);
 }
 
-static void destroy_convolution(wb__cpu_op *op) { wb__free(op); }
-
 static void cpu_conv_lay_out(cpu_conv_convolution *p)
 {
     enum { PATCH_BYTES = 192 * 1024,    /* a band's patches fit in L2 beside the weights */
@@ -272,25 +268,25 @@ static void cpu_conv_lay_out(cpu_conv_convolution *p)
     const double work = (double)d->n * (double)(d->oh * d->ow * d->k) * (double)p->inner;
     p->tasks = work < 100e3 ? 1 : WB__MAX(WB__MIN(wb__threads(), units), 1);
     p->weights_at = 0;
-    p->tasks_at = d->kind != WB__CONV_GRAD_WEIGHT ? cpu_conv_align(weights) : 0;
+    p->tasks_at = d->kind != WB__CONV_GRAD_WEIGHT ? wb__aligned(weights) : 0;
     size_t at = 0;
-    p->patches_at = at, at += cpu_conv_align(row * (size_t)p->band);
+    p->patches_at = at, at += wb__aligned(row * (size_t)p->band);
     p->image_at = at;
     if (d->kind == WB__CONV_GRAD_INPUT && p->narrow)
-        at += cpu_conv_align((size_t)(d->c * d->h * d->w) * p->size);
+        at += wb__aligned((size_t)(d->c * d->h * d->w) * p->size);
     p->sums_at = at;
-    if (d->kind == WB__CONV_GRAD_WEIGHT) at += cpu_conv_align(weights);
+    if (d->kind == WB__CONV_GRAD_WEIGHT) at += wb__aligned(weights);
     if (d->kind == WB__CONV_FORWARD && p->narrow)
-        at += cpu_conv_align((size_t)(p->band * d->ow * p->kg) * p->size);
+        at += wb__aligned((size_t)(p->band * d->ow * p->kg) * p->size);
     p->scratch_at = at;
     wb__gemm full = cpu_conv_product_of(p, p->band * d->ow),
              last = cpu_conv_product_of(p, d->oh % p->band * d->ow);
-    at += cpu_conv_align(WB__MAX(wb__gemm_scratch(&full), wb__gemm_scratch(&last)));
+    at += wb__aligned(WB__MAX(wb__gemm_scratch(&full), wb__gemm_scratch(&last)));
     p->task_bytes = at;
     p->op.workspace = p->tasks_at + (size_t)p->tasks * at;
 }
 
-/* By patches: any convolution of numbers, as a product with the rows of its windows. */
+/* Computes any convolution of numbers by patches, as a product with the rows of its windows. */
 static int conv_by_patches(const wb__conv_desc *d, wb__cpu_op **op, const char **reason)
 {
     (void)reason;
@@ -311,7 +307,7 @@ static int conv_by_patches(const wb__conv_desc *d, wb__cpu_op **op, const char *
     p->narrow = p->wide != d->dtype;
     p->act = wb__act_of(d->act, p->wide);
     p->op.run = run_convolution;
-    p->op.destroy = destroy_convolution;
+    p->op.destroy = wb__cpu_op_free;
     cpu_conv_lay_out(p);
     snprintf(p->impl, sizeof p->impl, "im2col gemm %s", wb__isa_best()->name);
     p->op.impl = p->impl;
@@ -320,16 +316,16 @@ static int conv_by_patches(const wb__conv_desc *d, wb__cpu_op **op, const char *
 }
 
 static bool conv_always(const wb__conv_desc *d) { return d != NULL; }
-/* The gradient of the input, with an activation or a bias behind it: what a transposed convolution
- * is. */
+/* Whether d is the gradient of an input with an activation or a bias behind it, which a transposed
+ * convolution is. */
 static bool conv_has_epilogue(const wb__conv_desc *d)
 {
     return d->kind == WB__CONV_GRAD_INPUT && (d->has_bias || d->act);
 }
-/* With few channels, oneDNN's blocks of 16 channels are mostly empty (LeNet, batch 64, one thread,
- * microseconds: forward 138 by `direct` and 303 by oneDNN for 1 input and 6 output channels, 136
- * and 150 for 6 and 16; the gradient of the first weights 158 and 270, that of the 6 channels 224
- * by `strips` and 450). */
+/* Whether d has few channels, of which oneDNN's blocks of 16 channels are mostly empty (LeNet,
+ * batch 64, one thread, microseconds: forward 138 by `direct` and 303 by oneDNN for 1 input and 6
+ * output channels, 136 and 150 for 6 and 16; the gradient of the first weights 158 and 270, that of
+ * the 6 channels 224 by `strips` and 450). */
 static bool conv_thin_forward(const wb__conv_desc *d)
 {
     return d->kind == WB__CONV_FORWARD && d->c <= 8 && d->k <= 16;
@@ -343,11 +339,11 @@ static bool conv_thin_weight(const wb__conv_desc *d)
     return d->kind == WB__CONV_GRAD_WEIGHT && d->c == 1 && d->k <= 8 && d->stride[1] == 1;
 }
 
-/* The ways to compute a convolution, in the order in which they are tried: the first row counts
- * that suits and makes an operation. */
+/* The ways to compute a convolution, in the order in which they are tried.  The first row whose
+ * `suits` is true and whose `make` makes an operation computes it. */
 static const struct {
     bool (*suits)(const wb__conv_desc *d);
-    /* *op stays NULL: it does not compute this one, and *reason is why not, or NULL. */
+    /* Makes *op.  *op stays NULL if this way does not compute d; *reason is why not, or NULL. */
     int (*make)(const wb__conv_desc *d, wb__cpu_op **op, const char **reason);
     const char *why;                    /* why no library computes it, or NULL */
 } conv_ways[] = {

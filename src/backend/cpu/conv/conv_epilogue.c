@@ -12,14 +12,14 @@ typedef struct {
     wb__cpu_op op, *inner;
     wb__conv_desc d;
     wb_dtype wide;                      /* the computed type */
-    wb__elementwise_fn *row;            /* or NULL */
+    wb__elementwise_fn *row;        /* applies the epilogue in place; NULL: it is relu or none */
 } epilogue_form;
 
 typedef struct {
     const epilogue_form *p;
     char *x;
     const char *bias;
-    int64_t each;                       /* elements per task */
+    int64_t each;                       /* elements of dx that each task processes */
 } epilogue_job;
 
 #define ADD_BIAS(T)                                                                                \
@@ -110,7 +110,7 @@ int wb__conv_epilogue(const wb__conv_desc *d, wb__cpu_op **op, const char **reas
     p->op.run_form = epilogue_run_form;
     p->op.make_form = epilogue_make_form;
     p->op.destroy = epilogue_destroy;
-    p->op.workspace = (p->inner->workspace + 63) & ~(size_t)63;
+    p->op.workspace = wb__aligned(p->inner->workspace);
     p->inner->workspace = p->op.workspace;
     if (d->has_bias && p->wide != d->dtype) p->op.workspace += (size_t)d->c * sizeof(float);
     *op = &p->op;

@@ -25,14 +25,15 @@ typedef struct {
     const wb__gemm_kernel *kernel;
     /* sizes of the computed correlation; for GRAD_INPUT, its input is dy and its output dx */
     int64_t n, h, w, c, k, oh, ow;
-    int64_t stride[2], top, left;
+    int64_t stride[2], top, left;       /* top, left: rows and columns of padding */
     int64_t rows_in, width_in;          /* size of a padded band */
-    int64_t band, bands, tasks;
+    int64_t band, bands, tasks;         /* output rows of a band; number of bands, of tasks */
     int64_t width;                      /* output channels of a block: whole vectors */
     bool padded;
     wb__act act;                        /* FORWARD only */
     bool line;  /* one channel of x, at most 8 of y, stride 1 along rows: line_kernel.h */
-    size_t weights_bytes, task_bytes, sums_at;
+    size_t weights_bytes, task_bytes, sums_at;  /* in bytes; sums_at: offset in a task's
+                                                   workspace */
     char impl[32];
 } direct;
 
@@ -42,10 +43,8 @@ typedef struct {
     char *workspace;
 } direct_job;
 
-static size_t direct_align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
-
-/* Returns the input rows of output rows [i0, i0 + rows) of image n.  They are copied to `to` with
- * zeros around them; if there is no padding, they are returned in place. */
+/* Returns the input rows that output rows [i0, i0 + rows) of image n read.  If the image has
+ * padding, copies them to `to` with zeros around them; else returns them in place. */
 static const float *band_of(const direct *p, const float *x, int64_t n, int64_t i0, int64_t rows,
                             float *to)
 {
@@ -85,7 +84,7 @@ static void pack_block(void *ctx, int64_t block)
         }
 }
 
-/* The description of `rows` rows of outputs for line_kernel.h. */
+/* Describes `rows` rows of outputs for line_kernel.h. */
 static wb__line direct_line_of(const direct *p, int64_t rows)
 {
     return (wb__line){ .kh = p->d.kh, .kw = p->d.kw, .line = p->width_in,
@@ -134,7 +133,7 @@ static void direct_forward_task(void *ctx, int64_t task)
     }
 }
 
-/* Does the same as direct_weights_task for an image of one channel. */
+/* As direct_weights_task, but for images of one channel. */
 static void weights_of_lines(const direct_job *j, int64_t from, int64_t to, float *band,
                              float *sums)
 {
@@ -218,8 +217,6 @@ static void direct_run(const wb__cpu_op *op, void *const *buffers, void *workspa
     wb__parallel(p->tasks, direct_forward_task, &j);
 }
 
-static void direct_destroy(wb__cpu_op *op) { wb__free(op); }
-
 static bool direct_suits(const wb__conv_desc *d)
 {
     if (d->dtype != WB_F32 || d->groups != 1 || d->dilation[0] != 1 || d->dilation[1] != 1)
@@ -265,15 +262,15 @@ static void direct_lay_out(direct *p)
         WB__MAX(WB__MIN(threads, d->kind == WB__CONV_GRAD_WEIGHT ? p->n : p->n * p->bands), 1);
     p->rows_in = (p->band - 1) * p->stride[0] + d->kh;
     const size_t band =
-        p->padded ? direct_align((size_t)(p->rows_in * p->width_in * p->c) * sizeof(float)) : 0;
+        p->padded ? wb__aligned((size_t)(p->rows_in * p->width_in * p->c) * sizeof(float)) : 0;
     const int64_t inner = d->kh * d->kw * p->c;
     p->sums_at = band;
     p->task_bytes = band;
     if (d->kind == WB__CONV_GRAD_WEIGHT)
-        p->task_bytes += direct_align((size_t)(inner * p->k * (p->line ? lanes : 1)) *
-                                      sizeof(float));
-    else p->weights_bytes = direct_align((size_t)(inner * WB__MAX(blocks * p->width,
-                                                                  8)) * sizeof(float));
+        p->task_bytes += wb__aligned((size_t)(inner * p->k * (p->line ? lanes : 1)) *
+                                     sizeof(float));
+    else p->weights_bytes = wb__aligned((size_t)(inner * WB__MAX(blocks * p->width, 8)) *
+                                        sizeof(float));
     p->op.workspace = p->weights_bytes + (size_t)p->tasks * p->task_bytes;
 }
 
@@ -290,11 +287,11 @@ int wb__direct_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason
     p->kernel = isa->gemm_f32;
     p->act = wb__act_of(d->act, WB_F32);
     p->op.run = direct_run;
-    p->op.destroy = direct_destroy;
+    p->op.destroy = wb__cpu_op_free;
     direct_lay_out(p);
     if (d->kind == WB__CONV_GRAD_WEIGHT && !p->line && !p->kernel->masked &&
         d->k % p->kernel->lanes) {
-        direct_destroy(&p->op);
+        wb__cpu_op_free(&p->op);
         return 0;
     }
     snprintf(p->impl, sizeof p->impl, "direct %s", isa->name);

@@ -5,7 +5,7 @@
  * these elements, instead of adding patches into the image, writes every element once and never
  * waits for an earlier store.  Channels are innermost in the image and in the patches. */
 
-enum { NAME(MAX_TAPS) = 64 };           /* taps along one side; conv.c checks this limit */
+enum { NAME(MAX_TAPS) = 64 };           /* limit of taps along one side, which conv.c checks */
 
 /* Finds the pairs of a tap t and an output o along one side that read position `at`, so that
  * o*stride - pad + t*dilation = at.  Writes their offsets in the patches to `offset`, and returns

@@ -6,7 +6,7 @@
  * few lanes are empty.  Outputs have channels innermost: 8 pixels are transposed at a time. */
 
 #define UNIT (LANES < 8 ? LANES : 8)
-#define BLOCKS (LANES == 16 ? 3 : 1)    /* vectors that are computed at a time for each channel */
+#define BLOCKS (LANES == 16 ? 3 : 1)    /* vectors that are computed together for each channel */
 
 /* A unit: its first pixel among the outputs, the place of its first tap in x, and its pixels. */
 typedef struct { int64_t pixel, at; int some; } NAME(unit);
@@ -25,7 +25,7 @@ static inline void NAME(find_units)(const wb__line *l, int64_t u, int count, NAM
     }
 }
 
-/* Loads the units of vector v, moved to one tap.  Pixels that do not exist are 0. */
+/* Loads the units of vector v; x is the address of one tap.  Pixels that do not exist are 0. */
 static inline V NAME(load_units)(const T *x, const NAME(unit) *unit, int v)
 {
 #if WB__ISA == 5 && !WB__DOUBLE
@@ -38,8 +38,8 @@ static inline V NAME(load_units)(const T *x, const NAME(unit) *unit, int v)
 #endif
 }
 
-/* Writes the pixels of a unit from [channel][LANES].  Beside them, up to 8 pixels may be
- * overwritten whose units are written later. */
+/* Writes the pixels of a unit from [channel][LANES].  May overwrite up to 8 pixels behind them, of
+ * units that are written later. */
 static inline void NAME(put_unit)(const wb__line *l, const NAME(unit) *u, const T *from, T *y)
 {
     T *to = y + u->pixel * l->k;
@@ -98,9 +98,9 @@ static void NAME(line)(const wb__line *l, const void *x, const void *w, const vo
 
 /* ---- the gradient of the weights ------------------------------------------------------------- */
 
-enum { NAME(AT_A_TIME) = 36,            /* vectors whose dy is transposed at a time */
+enum { NAME(AT_A_TIME) = 36,            /* vectors whose dy is transposed before they are used */
        NAME(UNITS) = NAME(AT_A_TIME) * LANES / UNIT,
-       NAME(TAPS) = 5 };                /* taps, and at most CHANNELS channels, of a block */
+       NAME(TAPS) = 5 };                /* taps of a block, which has at most CHANNELS channels */
 #define CHANNELS (LANES == 16 ? 4 : 2)
 
 /* Transposes n units of dy to `to`: AT_A_TIME vectors for each channel.  Pixels that do not exist

@@ -12,10 +12,9 @@ typedef struct {
     wb__cpu_op op;
     wb__pool_desc d;
     wb__pool_kernel *kernel;
-    int64_t units, tasks,
-        sizes[3]; /* elements of a unit of each operand; the last operand is written */
-    int operands;
-    bool narrow;
+    int64_t units, tasks, sizes[3];     /* sizes: elements of a unit of each operand */
+    int operands;                       /* number of operands; the last one is written */
+    bool narrow;  /* the stored dtype is f16 or bf16 */
     char impl[32];
 } pooling;
 
@@ -56,8 +55,6 @@ static void run_pooling(const wb__cpu_op *op, void *const *buffers, void *worksp
     else wb__parallel(p->tasks, cpu_pool_one_task, &j);
 }
 
-static void destroy_pooling(wb__cpu_op *op) { wb__free(op); }
-
 int wb__cpu_pool(const wb__pool_desc *d, wb__cpu_op **op)
 {
     enum { SERIAL = 8 * 1024 };         /* with fewer elements, one thread is faster */
@@ -90,7 +87,7 @@ int wb__cpu_pool(const wb__pool_desc *d, wb__cpu_op **op)
         p->op.workspace =
             (size_t)((p->sizes[0] + p->sizes[1] + p->sizes[2]) * p->tasks) * sizeof(float);
     p->op.run = run_pooling;
-    p->op.destroy = destroy_pooling;
+    p->op.destroy = wb__cpu_op_free;
     snprintf(p->impl, sizeof p->impl, "pool %s", isa->name);
     p->op.impl = p->impl;
     *op = &p->op;

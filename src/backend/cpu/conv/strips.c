@@ -16,12 +16,12 @@
 typedef struct {
     wb__cpu_op op;
     wb__conv_desc d;
-    const wb__gemm_kernel *kernel;
-    wb__strips_kernel *add;
+    const wb__gemm_kernel *kernel;      /* computes strips */
+    wb__strips_kernel *add;             /* adds strips up to a row of dx */
     wb__strips strips;
     int64_t packed;                     /* columns of the packed weights: whole vectors */
     int64_t tasks;
-    size_t weights_bytes, task_bytes;
+    size_t weights_bytes, task_bytes;   /* weights_bytes: of the packed weights */
     char impl[32];
 } strips_gradient;
 
@@ -31,8 +31,6 @@ typedef struct {
     float *dx;
     char *workspace;
 } strips_job;
-
-static size_t strips_align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 /* Packs the weights [k, c, kh, kw] as [kh][k][kw*c], padded with 0. */
 static void strips_pack(const strips_job *j)
@@ -85,7 +83,7 @@ static void strips_one_task(void *ctx, int64_t task)
     const int64_t units = d->n * d->h, line = d->w * d->c;
     float *mine = (float *)(j->workspace + p->weights_bytes + (size_t)task * p->task_bytes),
           *strips = mine + p->kernel->lanes;
-    memset(mine, 0, p->task_bytes);     /* the zeros around the strips, which no tile writes */
+    memset(mine, 0, p->task_bytes);     /* no tile of a product writes the zeros around strips */
     for (int64_t u = units * task / p->tasks; u < units * (task + 1) / p->tasks; u++) {
         float *row = j->dx + u * line;
         if (strips_of(j, u / d->h, u % d->h, strips)) p->add(&p->strips, strips, row);
@@ -101,9 +99,7 @@ static void strips_run_gradient(const wb__cpu_op *op, void *const *buffers, void
     wb__parallel(p->tasks, strips_one_task, &j);
 }
 
-static void strips_destroy_gradient(wb__cpu_op *op) { wb__free(op); }
-
-/* A strip reads all weights of its taps, which must stay in the second-level cache. */
+/* Whether the weights of a strip's taps, all of which it reads, stay in the second-level cache. */
 static bool strips_suits(const wb__conv_desc *d)
 {
     enum { WEIGHTS = 128 << 10 };
@@ -131,11 +127,11 @@ int wb__strips_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason
                               .n = d->w * d->c };
     const double work = (double)d->n * (double)(d->oh * d->ow * d->k) * (double)(width * d->kh);
     p->tasks = work < 200e3 ? 1 : WB__MIN(wb__threads(), d->n * d->h);
-    p->weights_bytes = strips_align((size_t)(d->kh * d->k * p->packed) * sizeof(float));
-    p->task_bytes = strips_align((size_t)(lanes + d->ow * p->strips.stride) * sizeof(float));
+    p->weights_bytes = wb__aligned((size_t)(d->kh * d->k * p->packed) * sizeof(float));
+    p->task_bytes = wb__aligned((size_t)(lanes + d->ow * p->strips.stride) * sizeof(float));
     p->op.workspace = p->weights_bytes + (size_t)p->tasks * p->task_bytes;
     p->op.run = strips_run_gradient;
-    p->op.destroy = strips_destroy_gradient;
+    p->op.destroy = wb__cpu_op_free;
     snprintf(p->impl, sizeof p->impl, "strips %s", isa->name);
     p->op.impl = p->impl;
     *op = &p->op;

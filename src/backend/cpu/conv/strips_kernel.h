@@ -1,7 +1,8 @@
 /* The sum of strips (strips.c).  cpu_kernels.h includes this file for f32, after simd.h. */
 
-/* Sets row[p], p < n, to the sum of the elements of all strips that are at p.  Around each strip
- * are LANES zeros, so vectors that a strip covers in part are read whole. */
+/* Sets row[p], for p < n, to the sum over the strips that cover element p of the row: strip i
+ * covers the elements from i*apart - left on.  Before and behind each strip are LANES zeros, so a
+ * vector that a strip covers in part is read whole. */
 static void NAME(strips)(const wb__strips *s, const void *strips, void *row)
 {
     const T *from = (const T *)strips + s->left;

@@ -33,15 +33,15 @@ typedef struct {
     const wb__winograd_kernel *transform;
     /* sizes of the computed correlation; for GRAD_INPUT, its input is dy and its output dx */
     int64_t n, h, w, c, k, oh, ow, top, left;
-    int64_t rows, columns, tiles;       /* tiles of an image, along and across; of the batch */
-    int64_t block, blocks, tasks;       /* tiles of a block */
+    int64_t rows, columns, tiles;   /* rows and columns of tiles of an image; tiles of the batch */
+    int64_t block, blocks, tasks;       /* tiles of a block; number of blocks, of tasks */
     int64_t run;                        /* GRAD_WEIGHT: tiles whose products are added up first */
-    int64_t cp, kp, width;              /* channels in whole vectors; a panel of the products */
+    int64_t cp, kp, width;      /* c and k in whole vectors; columns of a panel of the products */
     /* Distances between two positions of the transformed inputs, outputs (GRAD_WEIGHT: gradients)
      * and weights, in elements.  The first two have a cache line more than needed, because at a
      * power of 2 all positions would have the same places in the caches. */
     int64_t in_step, out_step, w_step;
-    size_t weights_bytes, task_bytes, out_at;
+    size_t weights_bytes, task_bytes, out_at;  /* in bytes; out_at: offset in a task's workspace */
     wb__act act;
     char impl[32];
 } winograd;
@@ -54,17 +54,16 @@ typedef struct {
     int64_t first, count;               /* GRAD_WEIGHT: the tiles of this block */
 } winograd_job;
 
-static size_t winograd_align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 static int64_t winograd_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-/* The part of a tile of `size` pixels from `at` on that is inside of [0, limit). */
+/* Restricts a tile of `size` pixels from `at` on to the pixels [from, to) inside of [0, limit). */
 static void winograd_clip(int64_t at, int64_t limit, int size, int *from, int *to)
 {
     *from = (int)WB__MIN(WB__MAX(-at, 0), size);
     *to = (int)WB__MAX(WB__MIN(limit - at, size), *from);
 }
 
-/* The 6x6 inputs of a tile: sets *t and returns the address of its first pixel, which may be
+/* Describes the 6x6 inputs of a tile in *t and returns the address of the first one, which may be
  * outside of the image. */
 static const float *input_tile(const winograd *p, const float *x, int64_t tile,
                                wb__winograd_tile *t)
@@ -77,7 +76,7 @@ static const float *input_tile(const winograd *p, const float *x, int64_t tile,
     return x + ((n * p->h + i) * p->w + j) * p->c;
 }
 
-/* The 4x4 outputs of a tile. */
+/* Describes the 4x4 outputs of a tile, likewise. */
 static const float *output_tile(const winograd *p, const float *y, int64_t tile,
                                 wb__winograd_tile *t)
 {
@@ -143,7 +142,7 @@ static void winograd_forward_task(void *ctx, int64_t task)
 
 /* ---- the gradient of the weights ------------------------------------------------------------- */
 
-/* Transforms a part of the block's tiles of x and dy. */
+/* Transforms a task's tiles of the block, both of x and of dy. */
 static void both_task(void *ctx, int64_t task)
 {
     const winograd_job *j = ctx;
@@ -230,8 +229,6 @@ static void winograd_run(const wb__cpu_op *op, void *const *buffers, void *works
     run_transformed(op, buffers, workspace, workspace);
 }
 
-static void winograd_destroy(wb__cpu_op *op) { wb__free(op); }
-
 static void winograd_lay_out(winograd *p)
 {
     enum { BLOCK_BYTES = 512 * 1024 };  /* half of L2; the products' panels have the rest */
@@ -249,8 +246,8 @@ static void winograd_lay_out(winograd *p)
     p->width = (vectors + panels - 1) / panels * lanes;
     const int64_t fits = BLOCK_BYTES / (POSITIONS * (p->cp + p->kp) * (int64_t)sizeof(float));
     p->block = WB__MIN(WB__MAX(fits / 32 * 32, 32), 128);
-    /* 32 is 10 to 15 % faster, but would make the error of few pixels more than 4 times that of a
-     * direct convolution. */
+    /* runs of 32 are 10 to 15 % faster, but with few pixels their error is more than 4 times that
+     * of a direct convolution */
     p->run = p->n * p->oh * p->ow < 4096 ? 16 : 32;
     p->tasks = wb__threads();
     if (!weights) {
@@ -261,9 +258,9 @@ static void winograd_lay_out(winograd *p)
     p->in_step = p->block * p->cp + WINOGRAD_LINE;
     p->out_step = p->block * p->kp + WINOGRAD_LINE;
     p->w_step = (weights ? p->c * p->kp : panels * p->width * p->c) + WINOGRAD_LINE;
-    p->weights_bytes = winograd_align((size_t)(POSITIONS * p->w_step) * sizeof(float));
-    p->out_at = winograd_align((size_t)(POSITIONS * p->in_step) * sizeof(float));
-    p->task_bytes = p->out_at + winograd_align((size_t)(POSITIONS * p->out_step) * sizeof(float));
+    p->weights_bytes = wb__aligned((size_t)(POSITIONS * p->w_step) * sizeof(float));
+    p->out_at = wb__aligned((size_t)(POSITIONS * p->in_step) * sizeof(float));
+    p->task_bytes = p->out_at + wb__aligned((size_t)(POSITIONS * p->out_step) * sizeof(float));
     p->op.workspace = p->weights_bytes + (size_t)(weights ? 1 : p->tasks) * p->task_bytes;
 }
 
@@ -310,7 +307,7 @@ int wb__winograd_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reas
     p->transform = isa->winograd;
     p->act = wb__act_of(d->act, WB_F32);
     p->op.run = winograd_run;
-    p->op.destroy = winograd_destroy;
+    p->op.destroy = wb__cpu_op_free;
     winograd_lay_out(p);
     if (d->kind != WB__CONV_GRAD_WEIGHT) {
         const int64_t key[] = { d->kind, p->c, p->k, p->width, p->w_step };

@@ -11,7 +11,7 @@
 
 typedef void NAME(line_fn)(V *d, int s);
 
-/* B^T: 6 -> 6 elements. */
+/* Multiplies by B^T: 6 elements become 6. */
 static inline __attribute__((always_inline)) void NAME(input_line)(V *d, int s)
 {
     const V d1 = d[s], d2 = d[2 * s], d3 = d[3 * s], d4 = d[4 * s];
@@ -25,7 +25,7 @@ static inline __attribute__((always_inline)) void NAME(input_line)(V *d, int s)
     d[5 * s] = multiply_add(spread(-2.5f), d3, d1 + d[5 * s]);
 }
 
-/* A^T: 6 -> 4 elements. */
+/* Multiplies by A^T: 6 elements become 4. */
 static inline __attribute__((always_inline)) void NAME(output_line)(V *d, int s)
 {
     const V sum = d[s] + d[2 * s], difference = d[s] - d[2 * s];
@@ -37,7 +37,7 @@ static inline __attribute__((always_inline)) void NAME(output_line)(V *d, int s)
                             multiply_add(spread(0.5f * HALF_ROOT_2), difference2, d[5 * s]));
 }
 
-/* A: 4 -> 6 elements. */
+/* Multiplies by A: 4 elements become 6. */
 static inline __attribute__((always_inline)) void NAME(grad_line)(V *d, int s)
 {
     const V d0 = d[0], d1 = d[s], d2 = d[2 * s], d3 = d[3 * s];
@@ -50,7 +50,7 @@ static inline __attribute__((always_inline)) void NAME(grad_line)(V *d, int s)
     d[5 * s] = d3;
 }
 
-/* G: 3 -> 6 elements. */
+/* Multiplies by G: 3 elements become 6. */
 static inline __attribute__((always_inline)) void NAME(weights_line)(V *d, int s)
 {
     const V d0 = d[0], d2 = d[2 * s];
@@ -65,7 +65,7 @@ static inline __attribute__((always_inline)) void NAME(weights_line)(V *d, int s
     d[5 * s] = d2;
 }
 
-/* G^T: 6 -> 3 elements. */
+/* Multiplies by G^T: 6 elements become 3. */
 static inline __attribute__((always_inline)) void NAME(sums_line)(V *d, int s)
 {
     const V sum = spread(1 / 6.f) * (d[s] + d[2 * s]);
@@ -175,7 +175,7 @@ static void NAME(winograd_output)(const wb__winograd_tile *t, const void *m_, co
 }
 
 /* Transforms the weights from one input channel to n <= LANES output channels, which are `apart`
- * elements apart.  turned: by half a turn. */
+ * elements apart.  turned: the window is rotated by half a turn. */
 static void NAME(winograd_weights)(const void *w_, int64_t apart, int n, bool turned, void *u,
                                    int64_t step)
 {

@@ -24,7 +24,7 @@
 /* SETS: concurrent runs of an operation that allocate nothing. */
 enum { MAX_ARGS = 6, SETS = 64, NOT_A_BUFFER = -1 };
 
-/* A memory object that a primitive or a reorder uses: its argument number, place and layout. */
+/* An operand of a primitive or a reorder: its argument number in oneDNN, place and layout. */
 typedef struct {
     int arg;
     int buffer; /* index into the run's buffers; NOT_A_BUFFER: at `offset` in the workspace */
@@ -41,12 +41,12 @@ typedef struct {
 
 typedef struct {
     wb__cpu_op op;
-    dnnl_primitive_desc_t pd, reorder_pd;
+    dnnl_primitive_desc_t pd, reorder_pd;  /* of the operation, and of the reorder of weights */
     dnnl_primitive_t primitive, reorder;
-    wb__md mds[5];
-    dnnl_operand operands[MAX_ARGS]; /* the primitive's, then the reorder's own */
-    int count, used_by_primitive, from, to;
-    int threads_before;                 /* use_one_thread() when the preparation began */
+    wb__md mds[5];                   /* descriptors that this operation owns */
+    dnnl_operand operands[MAX_ARGS]; /* those of the primitive, then others of the reorder */
+    int count, used_by_primitive, from, to;  /* operands; from, to: those of the reorder */
+    int threads_before;         /* the caller's number of threads before dnnl_begin changed it */
     bool reorder_first;  /* the reorder runs before the primitive; false: after it (GRAD_WEIGHT) */
     wb__elementwise_fn *row;            /* the epilogue as a separate pass; NULL: none */
     wb_dtype dtype;
@@ -64,7 +64,7 @@ static void (*omp_set_threads)(int n);
 static void make_engine(void)
 {
     if (dnnl_engine_create(&dnnl_engine, dnnl_cpu, 0)) dnnl_engine = NULL;
-    /* The process may have loaded several; a handle of oneDNN finds that of oneDNN. */
+    /* the process may have loaded several OpenMPs; a handle of oneDNN finds that of oneDNN */
     void *at;
     memcpy(&at, &(dnnl_status_t (*[1])(dnnl_engine_t *, dnnl_engine_kind_t, size_t)){
                     dnnl_engine_create}, sizeof at);
@@ -85,9 +85,9 @@ static bool is_enabled(const char **reason)
     return dnnl_engine;
 }
 
-/* oneDNN computes on one thread: the pool divides the work (dnnl_split.c).  Else its threads, which
- * wait for each other by spinning, would starve where other programs keep the processors busy.  The
- * number is one of the calling thread; use_one_thread returns the number before. */
+/* Makes oneDNN compute on the calling thread alone, since the pool divides the work (dnnl_split.c),
+ * and returns the calling thread's number of threads before.  oneDNN's own threads, which wait for
+ * each other by spinning, would starve where other programs keep the processors busy. */
 static int use_one_thread(void)
 {
     const int before = omp_threads && omp_set_threads ? omp_threads() : 1;
@@ -130,7 +130,7 @@ static run_set *dnnl_make_set(const dnnl_op *p)
 
 static run_set *dnnl_take_set(dnnl_op *p)
 {
-    for (int k = 0; k < 2 * SETS; k++) {        /* twice: another run may give one back meanwhile */
+    for (int k = 0; k < 2 * SETS; k++) {        /* twice: another run may have given a set back */
         const int i = k % SETS;
         run_set *s = atomic_load(&p->sets[i]);
         if (s) s = atomic_exchange(&p->sets[i], NULL);
@@ -281,7 +281,7 @@ static int dnnl_add_operand(dnnl_op *p, int arg, int buffer, wb__md_ref desc)
 {
     dnnl_operand *o = &p->operands[p->count];
     *o = (dnnl_operand){ arg, buffer, p->op.workspace, desc };
-    if (buffer < 0) p->op.workspace += (dnnl_memory_desc_get_size(desc) + 63) & ~(size_t)63;
+    if (buffer < 0) p->op.workspace += wb__aligned(dnnl_memory_desc_get_size(desc));
     return p->count++;
 }
 
@@ -339,7 +339,7 @@ static dnnl_op *dnnl_begin(void)
     p->op.run = dnnl_run;
     p->op.destroy = dnnl_destroy;
     p->threads_before = use_one_thread();
-    wb__mutex_lock(&dnnl_creating);     /* until finish */
+    wb__mutex_lock(&dnnl_creating);     /* dnnl_finish unlocks it */
     return p;
 }
 
@@ -557,16 +557,16 @@ static bool add_conv_operands(dnnl_op *p, const wb__conv_desc *d)
                                                NULL);
 }
 
-/* Whether oneDNN 2.6 gives wrong gradients in bf16, found by comparing random shapes with f64: the
- * weights of groups with dilation; weights, with a stride, of a column that meets padding only,
- * which it does not write; the input of windows of 1 by 1 with an odd number of channels of y. */
+/* Whether oneDNN 2.6 computes a wrong gradient in bf16.  Comparisons of random shapes with f64
+ * found: weights of groups with dilation; weights, with a stride, of a column that meets padding
+ * only, which oneDNN does not write; the input of 1 by 1 windows with an odd number of channels. */
 static bool computes_wrongly(const wb__conv_desc *d)
 {
     if (d->kind == WB__CONV_GRAD_INPUT) return d->kh == 1 && d->kw == 1 && d->k / d->groups % 2;
     if (d->kind != WB__CONV_GRAD_WEIGHT) return false;
     if (d->groups > 1 && (d->dilation[0] > 1 || d->dilation[1] > 1)) return true;
     for (int64_t b = 0; b < d->kw && d->stride[1] > 1; b++) {
-        const int64_t first = b * d->dilation[1] - d->pad[2];   /* the column of x that it meets */
+        const int64_t first = b * d->dilation[1] - d->pad[2];   /* column of x that b meets */
         int64_t at = first;
         if (at < 0) at += (-at + d->stride[1] - 1) / d->stride[1] * d->stride[1];
         if (at >= d->w || at > first + (d->ow - 1) * d->stride[1]) return true;

@@ -1,14 +1,14 @@
-/* The memory that oneDNN needs for an operation.  oneDNN 2.6 does not check whether it gets memory
- * for the descriptions and the code that it makes, and crashes where it does not: where little
- * address space is left, or where no program may make code. */
+/* Whether oneDNN has enough memory for an operation.  oneDNN 2.6 does not check whether it gets
+ * memory for the descriptions and the code that it makes, and crashes without: where little address
+ * space is left, or where no program may make code. */
 #include "backend/cpu/onednn/dnnl_piece.h"
 
 #include "base/os.h"
 
 #include <stdatomic.h>
 
-/* A piece has some kernels, for each of which oneDNN maps 256 KiB.  Where the process has no limit
- * the system is asked once. */
+/* Whether a piece may get memory.  A piece has some kernels, for each of which oneDNN maps 256 KiB.
+ * If the process has no limit of memory, the system is asked only once. */
 bool wb__dnnl_has_memory(const char **reason)
 {
     static atomic_flag reported = ATOMIC_FLAG_INIT;

@@ -15,22 +15,22 @@
 #include <stdio.h>
 #include <string.h>
 
-/* DNNL_SPLIT_LEAST: the multiply-adds below which a piece costs more than it saves.
- * DNNL_SPLIT_SOON: those of a product below which "gemm:jit" is not used.  MOST_COPIED: elements of
- * all copies of the weights, unless two copies have more. */
+/* DNNL_SPLIT_LEAST: with fewer multiply-adds, a piece costs more than it saves.  DNNL_SPLIT_SOON:
+ * with fewer, a product does not use "gemm:jit".  MOST_COPIED: limit of the elements in all copies
+ * of the weights, unless two copies exceed it. */
 enum { BUFFERS = 4, ROUND = 16, MOST_COPIED = 32 << 20 };
 static const double DNNL_SPLIT_LEAST = 400e3, DNNL_SPLIT_SOON = 20e6;
 
 typedef struct {
     wb__cpu_op *op;
-    bool shared;                        /* `op` belongs to a piece before this one */
-    int64_t at[BUFFERS];                /* offsets of its operands, in elements */
+    bool shared;                        /* `op` belongs to an earlier piece with the same shape */
+    int64_t at[BUFFERS];                /* offsets of the piece's operands, in elements */
 } dnnl_split_piece;
 
 typedef struct {
     wb__cpu_op op;
-    int count, buffers;
-    size_t size;                        /* of an element */
+    int count, buffers;                 /* pieces; buffers of the operation */
+    size_t size;                        /* bytes of an element */
     size_t each;                        /* bytes of the workspace of a piece */
     int64_t sums;                       /* elements of the gradient of the weights, else 0 */
     wb_dtype dtype;
@@ -40,14 +40,14 @@ typedef struct {
 typedef struct {
     const dnnl_split *s;
     void *const *buffers;
-    const void *form;                   /* of the weights, or NULL */
+    const void *form;                   /* prepared form of the weights, or NULL */
     char *workspace;
-    const void *caller;                 /* its wb__mutex_me() */
-    atomic_int failed;                  /* the code of the first error of another thread */
-    char message[256];                  /* of this error */
+    const void *caller;                 /* wb__mutex_me() of the caller */
+    atomic_int failed;              /* code of the first error in a thread that is not the caller */
+    char message[256];                  /* message of this error */
 } dnnl_split_job;
 
-/* The f32 sums of a piece of the gradient of the weights.  The first piece of f32 is in place. */
+/* Returns the f32 sums of piece i of the weights' gradient.  Those of the first may be in place. */
 static float *dnnl_split_sums_of(const dnnl_split_job *j, int64_t i)
 {
     const dnnl_split *s = j->s;
@@ -76,7 +76,7 @@ static void dnnl_split_run_piece(void *ctx, int64_t i)
     }
 }
 
-enum { DNNL_SPLIT_SUMS = 16 * 1024 };   /* elements that a task adds */
+enum { DNNL_SPLIT_SUMS = 16 * 1024 };   /* elements that a task of dnnl_split_add_sums adds */
 
 static void dnnl_split_add_sums(void *ctx, int64_t part)
 {
@@ -115,7 +115,7 @@ static int dnnl_split_make_form(const wb__cpu_op *op, const void *from, void *fo
     return first->make_form(first, from, form);
 }
 
-/* Lets the operation read the form of its pieces, if all pieces read the same form of all
+/* Lets the operation read the prepared form of its pieces, if all pieces read the same form of all
  * weights. */
 static void share_form(dnnl_split *s)
 {
@@ -152,7 +152,7 @@ static dnnl_split *dnnl_split_begin(int count, int buffers, wb_dtype dtype)
     return s;
 }
 
-/* The runs of pieces that share an operation may all be concurrent. */
+/* Reserves what runs of pieces need that share an operation, since all may be concurrent. */
 static int dnnl_split_reserve(const dnnl_split *s)
 {
     int error = 0, n = 0;
@@ -165,14 +165,14 @@ static int dnnl_split_reserve(const dnnl_split *s)
     return error;
 }
 
-/* Sets *op to the divided operation; frees it if a piece has been refused or has failed. */
+/* Sets *op to the divided operation; frees s if a piece has been refused or has failed. */
 static int dnnl_split_finish(dnnl_split *s, int error, wb__cpu_op **op)
 {
     bool all = !error;
     for (int i = 0; i < s->count && all; i++) {
         const wb__cpu_op *o = s->piece[i].op;
         all = o != NULL;
-        if (all) s->each = WB__MAX(s->each, (o->workspace + 63) & ~(size_t)63);
+        if (all) s->each = WB__MAX(s->each, wb__aligned(o->workspace));
     }
     if (all) error = dnnl_split_reserve(s);
     if (!all || error) {
@@ -189,7 +189,7 @@ static int dnnl_split_finish(dnnl_split *s, int error, wb__cpu_op **op)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* Piece i of n units that are divided into `count` pieces at multiples of `round`. */
+/* Returns where piece i of n units begins, which are divided at multiples of `round`. */
 static int64_t dnnl_split_cut(int64_t n, int64_t count, int64_t i, int64_t round)
 {
     const int64_t units = (n + round - 1) / round;
@@ -214,7 +214,7 @@ static int split_matmul(const wb__matmul_desc *d, int count, wb__cpu_op **op, co
         wb__matmul_desc part = *d;
         dnnl_split_piece *p = &s->piece[i];
         if (batch > 1) {
-            const int x = d->batch[1] == 1 ? 0 : 1;     /* the strides of the batch are one */
+            const int x = d->batch[1] == 1 ? 0 : 1;     /* the two batch dimensions are one */
             const int64_t from = batch * i / count;
             part.batch[0] = 1;
             part.batch[1] = batch * (i + 1) / count - from;
@@ -237,7 +237,7 @@ static int split_matmul(const wb__matmul_desc *d, int count, wb__cpu_op **op, co
     return dnnl_split_finish(s, error, op);
 }
 
-/* Whether the two batch dimensions of an operand are one: the other has size 1. */
+/* Whether the two batch dimensions are one, since the other has size 1. */
 static bool is_one_batch(const wb__matmul_desc *d)
 {
     const int64_t n = d->batch[1];
@@ -255,8 +255,8 @@ int wb__dnnl_matmul(const wb__matmul_desc *d, wb__cpu_op **op, const char **reas
     int error = count > 1 ? split_matmul(d, count, op, reason) : 0;
     if (!error && !*op) error = wb__dnnl_matmul_piece(d, op, reason);
     /* oneDNN falls back to "gemm:jit" where the rows of an operand are not adjacent, as in pieces
-     * of columns.  The first run of a process in it takes 30 ms; our own product is as fast, but
-     * not that of bf16. */
+     * of columns.  The first run of "gemm:jit" in a process takes 30 ms; our own product is as
+     * fast, but not that of bf16. */
     const bool late = *op && d->dtype == WB_F32 && work < DNNL_SPLIT_SOON &&
                       strstr((*op)->impl, "gemm:jit");
     if (!error && late) {

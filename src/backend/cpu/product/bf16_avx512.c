@@ -16,7 +16,7 @@ enum { LANES = 16, MR = 8, NV = 3, NR = NV * LANES, KC = 640, NC = 10 * NR };
 
 BF16_INLINE __mmask16 first(int64_t n) { return n >= LANES ? 0xffff : (__mmask16)((1u << n) - 1); }
 
-/* The bits of bf16 numbers in the low halves of 32 bits; rounds like to_bf16, and keeps subnormal
+/* Returns bf16 numbers in the low halves of 32 bits; rounds like to_bf16, and keeps subnormal
  * numbers. */
 BF16_INLINE __m512i round_16(__m512 x)
 {
@@ -164,7 +164,7 @@ BF16_INLINE void finish(const int mr, const int nv, __m512 acc[MR][NV], const bf
     }
 }
 
-/* Adds the products of one pair of inner indices.  bytes: of the pair in A; 2: it is one number. */
+/* Adds the products of one pair of inner indices.  bytes: size of the pair in A; 2: one number. */
 BF16_INLINE void step(const int mr, const int nv, const size_t bytes, __m512 acc[MR][NV],
                       const char *row[MR], const int64_t as1, const __m512bh bv[NV])
 {
@@ -185,7 +185,7 @@ BF16_INLINE void panel_row(const int nv, const uint32_t *b, __m512bh bv[NV])
     for (int j = 0; j < nv; j++) bv[j] = (__m512bh)_mm512_loadu_si512(b + j * LANES);
 }
 
-/* Sets bv to the pairs of two rows of B; next: NULL if there is no second one. */
+/* Sets bv to the pairs of two rows of B; next: the second row, or NULL if there is none. */
 BF16_INLINE void interleave(const int nv, const bf16_tile *t, const uint16_t *b,
                             const uint16_t *next, __m512bh bv[NV])
 {
@@ -249,8 +249,8 @@ static void (*const bf16_tiles[MR][NV])(const bf16_tile *t) = {BF16_ROW(1), BF16
                                                                BF16_ROW(5), BF16_ROW(6),
                                                                BF16_ROW(7), BF16_ROW(8)};
 
-/* Copies between a tile of C and `part`, which replaces it: of f32, NR elements a row.  C has any
- * strides, or an epilogue is applied to the f32 numbers. */
+/* Copies between a tile of C and `part`, an f32 tile of rows of NR elements that replaces it where
+ * C has other strides than rows, or where an epilogue is applied to the f32 numbers. */
 static void bf16_exchange(const wb__gemm *g, int64_t i0, int64_t j0, int mr, int nr, float *part,
                           bool store)
 {
@@ -334,7 +334,7 @@ BF16_INLINE float one_dot(const uint16_t *a, const uint16_t *b, int64_t n)
         _mm512_add_ps(_mm512_add_ps(acc[0], acc[1]), _mm512_add_ps(acc[2], acc[3])));
 }
 
-/* A and B are bf16.  B is read in place, once for each row of A. */
+/* Computes rows of C from bf16 operands.  B is read in place, once for each row of A. */
 static void bf16_dots(const wb__gemm *g, int64_t i0, int64_t i1)
 {
     enum { AT_ONCE = 64 };

@@ -20,10 +20,10 @@ enum {
     GEMM_SERIAL = 120 * 1000, /* with fewer multiply-adds, one thread is faster than two */
     IN_PLACE_ROWS = 64,     /* with more rows than this, B is always packed */
     PACKED_ROWS = 64,       /* with more rows than this, packing B takes little of the time */
-    KEPT_ROWS = 512,        /* the same, where the packed form is kept from run to run */
-    KEPT_BYTES = 32 << 20,  /* of a form that is kept: a run without it makes it in the workspace */
+    KEPT_ROWS = 512,        /* the same limit, where the packed form is kept from run to run */
+    KEPT_BYTES = 32 << 20,  /* limit of a form that is kept; each run makes a larger one */
     GEMM_PER_THREAD = 3,    /* parts for each thread, at most */
-    MOST_TASKS = 4,         /* tasks for each thread, or 1 if those have more bytes of workspace */
+    MOST_TASKS = 4,         /* tasks for each thread; 1 if their workspaces exceed TASKS_BYTES */
     TASKS_BYTES = 4 << 20,
     CACHED = 1 << 20                    /* bytes of B that stay in the cache between two runs */
 };
@@ -36,15 +36,12 @@ static const wb__gemm_kernel *gemm_kernel_for(const wb__gemm *g)
 }
 
 static wb_dtype computed_type(wb_dtype t) { return t == WB_F64 ? WB_F64 : WB_F32; }
-static int64_t gemm_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static int64_t round_up(int64_t a, int64_t b) { return gemm_ceil_div(a, b) * b; }
-static size_t gemm_align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
-
+static int64_t round_up(int64_t a, int64_t b) { return wb__quotient_up(a, b) * b; }
 /* The length of a piece if k is divided into about equal pieces of at most the kernel's kc. */
 static int64_t gemm_inner_piece(const wb__gemm_kernel *kernel, int64_t k)
 {
-    int64_t pieces = WB__MAX(gemm_ceil_div(k, kernel->kc), 1);
-    return WB__MAX(round_up(gemm_ceil_div(k, pieces), 16), 16);
+    int64_t pieces = WB__MAX(wb__quotient_up(k, kernel->kc), 1);
+    return WB__MAX(round_up(wb__quotient_up(k, pieces), 16), 16);
 }
 
 /* The bytes of `columns` packed columns of B with k inner indices. */
@@ -69,7 +66,7 @@ typedef struct {
     int64_t kc;
     bool in_place, ready;               /* ready: the panels of the only piece are in `scratch` */
     const char *packed;                 /* the packed form of all of B, or NULL */
-    int64_t columns, from;              /* of this form; the first one that the product needs */
+    int64_t columns, from;      /* columns of this form; its first column that the product needs */
 } method;
 
 /* The place of panels of the packed form of B: from column j on, inner indices [k0, k0 + pk) of k.
@@ -106,7 +103,7 @@ static size_t scratch_for(const wb__gemm *g, const wb__gemm_kernel *kernel)
                              round_up(WB__MIN(g->n, kernel->nc), kernel->nr));
 }
 
-/* For conv.c: a product on one thread. */
+/* Computes a product on one thread, for conv.c. */
 
 size_t wb__gemm_scratch(const wb__gemm *g)
 {
@@ -128,19 +125,20 @@ typedef struct {
     wb__cpu_op op;
     wb__gemm g; /* one product of the batch, with NULL pointers; transposed if `transposed` */
     method method;
-    bool transposed, dots;
+    bool transposed, dots;              /* dots: computed by dot products */
     bool packed;                        /* B is in its packed form */
     size_t form_at;                     /* offset of B's packed form in the workspace, in bytes,
                                            for runs without a prepared form */
     bool has_bias;
-    int64_t batch[2], a_b[2], b_b[2], c_b[2], count;
+    int64_t batch[2], a_b[2], b_b[2], c_b[2], count;            /* count: products of the batch */
     /* A product is divided into parts of so many rows and columns at most.  A task computes some
      * parts one after the other, with scratch memory of its own. */
-    int64_t rows, columns, row_parts, column_parts, parts, tasks;
+    int64_t rows, columns, row_parts, column_parts, parts, tasks;  /* parts: of all products; tasks:
+                                                                      of a run */
     bool one_piece;                     /* a part has all inner indices and columns in a piece */
     bool wide;                          /* C is kept in f32 between the pieces of k */
-    size_t wide_at, each;               /* bytes: offset of this copy in the workspace of a task,
-                                           size of the workspace */
+    size_t wide_at, each;               /* bytes: offset of this copy in a task's workspace, and
+                                           size of that workspace */
     char impl[32];
 } gemm_product;
 
@@ -149,8 +147,8 @@ static const void *gemm_shift(const void *base, int64_t elements, size_t size)
     return (const char *)base + elements * (int64_t)size;
 }
 
-/* Sets g to a part.  Those of neighbouring products and rows follow each other: they may have the
- * same columns of B. */
+/* Sets g to a part.  Parts of neighbouring products and rows follow each other, since they may read
+ * the same columns of B. */
 static void gemm_place(const gemm_product *p, void *const *buffers, int64_t part, wb__gemm *g,
                        method *w)
 {
@@ -222,21 +220,19 @@ static void gemm_run_product(const wb__cpu_op *op, void *const *buffers, void *w
     else if (p->tasks) gemm_run_parts(&r, 0);
 }
 
-static void gemm_destroy_product(wb__cpu_op *op) { wb__free(op); }
-
 /* Estimates the time of a product in cycles: multiply-adds at two vectors per cycle, plus the cost
  * of copying B or transposing C. */
 static double gemm_cost(const wb__gemm *g, const wb__gemm_kernel *kernel)
 {
     const double m = (double)g->m, n = (double)g->n, k = (double)g->k;
     const double tall = (double)WB__MIN(g->m, kernel->mr), wide = (double)WB__MIN(
-        gemm_ceil_div(g->n, kernel->lanes), kernel->nr / kernel->lanes);
+        wb__quotient_up(g->n, kernel->lanes), kernel->nr / kernel->lanes);
     double cycles = m * (double)round_up(g->n, kernel->lanes) * k / (2.0 * kernel->lanes);
     if (tall * wide < 8) cycles *= 8 / (tall * wide); /* with few sums, latency is not hidden */
     if (!reads_in_place(g, kernel)) cycles += n * k * (g->bs1 == 1 ? 0.1 : 0.4);
     if (g->cs1 != 1) /* each further piece of k reads and writes C again */
         cycles += m * n * (g->cs0 == 1 ? 0.3 : 1) *
-                  (2 * (double)gemm_ceil_div(g->k, kernel->kc) - 1);
+                  (2 * (double)wb__quotient_up(g->k, kernel->kc) - 1);
     return cycles;
 }
 
@@ -259,7 +255,7 @@ static bool suits_dots(const wb__gemm *g, const wb__gemm_kernel *kernel)
 }
 
 /* Estimates the cycles of a part: of its product, of fetching A and B, of writing C beside another
- * thread, since a processor also fetches the next lines, and of starting it. */
+ * thread (a processor also fetches the lines that follow), and of starting the part. */
 static double part_cost(const gemm_product *p, int64_t rows, int64_t columns)
 {
     wb__gemm g = p->g;
@@ -273,8 +269,8 @@ static double part_cost(const gemm_product *p, int64_t rows, int64_t columns)
     return gemm_cost(&g, p->method.kernel) + fetched + 600;
 }
 
-/* Divides each product into the parts of which all take the least time on so many threads.  Many
- * parts may take a little longer: their threads end at the same time also if one is slower. */
+/* Divides each product into parts such that all parts together take the least time on so many
+ * threads.  More parts may take a little longer: a slow thread then delays the others less. */
 static void gemm_divide(gemm_product *p, int threads)
 {
     const wb__gemm *g = &p->g;
@@ -282,13 +278,13 @@ static void gemm_divide(gemm_product *p, int threads)
               column = p->packed ? p->method.kernel->nr : p->method.kernel->lanes;
     double best = INFINITY;
     for (int per_thread = GEMM_PER_THREAD; per_thread > 0; per_thread--) {
-        const int64_t want = gemm_ceil_div(per_thread * threads, p->count);
-        for (int64_t c = 1; c <= WB__MIN(want, gemm_ceil_div(g->n, column)); c++) {
-            const int64_t rows = round_up(gemm_ceil_div(g->m, gemm_ceil_div(want, c)), row),
-                          columns = round_up(gemm_ceil_div(g->n, c), column);
-            const int64_t parts = p->count * gemm_ceil_div(g->m, rows) *
-                                  gemm_ceil_div(g->n, columns);
-            const double time = (double)gemm_ceil_div(parts, threads)
+        const int64_t want = wb__quotient_up(per_thread * threads, p->count);
+        for (int64_t c = 1; c <= WB__MIN(want, wb__quotient_up(g->n, column)); c++) {
+            const int64_t rows = round_up(wb__quotient_up(g->m, wb__quotient_up(want, c)), row),
+                          columns = round_up(wb__quotient_up(g->n, c), column);
+            const int64_t parts =
+                p->count * wb__quotient_up(g->m, rows) * wb__quotient_up(g->n, columns);
+            const double time = (double)wb__quotient_up(parts, threads)
                               * part_cost(p, WB__MIN(rows, g->m), WB__MIN(columns, g->n));
             if (time > 0.97 * best) continue;
             best = time;
@@ -310,20 +306,20 @@ static void gemm_lay_out(gemm_product *p, int threads)
     p->columns = g->n;
     if (threads > 1 && p->dots)
         p->columns = round_up(
-            gemm_ceil_div(g->n, gemm_ceil_div(GEMM_PER_THREAD * threads, p->count)), 4);
+            wb__quotient_up(g->n, wb__quotient_up(GEMM_PER_THREAD * threads, p->count)), 4);
     else if (threads > 1) gemm_divide(p, threads);
-    p->row_parts = gemm_ceil_div(g->m, p->rows);
-    p->column_parts = gemm_ceil_div(g->n, p->columns);
+    p->row_parts = wb__quotient_up(g->m, p->rows);
+    p->column_parts = wb__quotient_up(g->n, p->columns);
     p->parts = p->count * p->row_parts * p->column_parts;
     wb__gemm part = *g;
     part.m = WB__MIN(p->rows, g->m);
     part.n = WB__MIN(p->columns, g->n);
-    const bool whole = kernel->masked || g->n % kernel->lanes == 0;     /* also the last part */
+    const bool whole = kernel->masked || g->n % kernel->lanes == 0;  /* true of the last part too */
     p->method.in_place = !p->packed && whole && reads_in_place(&part, kernel);
     p->one_piece = g->k <= p->method.kc && part.n <= kernel->nc;
     const bool packs = !p->method.in_place && !p->dots && !p->packed;
-    p->wide_at = packs ? gemm_align(scratch_for(&part, kernel)) : 0;
-    p->each = gemm_align(p->wide_at + (p->wide ? (size_t)(part.m * part.n) * sizeof(float) : 0));
+    p->wide_at = packs ? wb__aligned(scratch_for(&part, kernel)) : 0;
+    p->each = wb__aligned(p->wide_at + (p->wide ? (size_t)(part.m * part.n) * sizeof(float) : 0));
     p->tasks = threads > 1 ? WB__MIN(p->parts, MOST_TASKS * threads) : 1;
     if ((size_t)p->tasks * p->each > TASKS_BYTES) p->tasks = WB__MIN(p->tasks, threads);
     p->op.workspace = p->each * (size_t)p->tasks;
@@ -366,7 +362,7 @@ static int pack_operand(const wb__cpu_op *op, const void *from, void *form)
 {
     const gemm_product *p = (const gemm_product *)op;
     product_run r = { p, (void *[]){(void *)from, form}, NULL };
-    const int64_t panels = gemm_ceil_div(p->g.n, p->method.kernel->nr);
+    const int64_t panels = wb__quotient_up(p->g.n, p->method.kernel->nr);
     if (p->g.n * p->g.k >= GEMM_SERIAL) wb__parallel(panels, pack_panel, &r);
     else for (int64_t i = 0; i < panels; i++) pack_panel(&r, i);
     return 0;
@@ -397,7 +393,7 @@ static void run_unprepared(const wb__cpu_op *op, void *const *buffers, void *wor
 static void gemm_enable_form(gemm_product *p, size_t bytes)
 {
     const int64_t key[] = { p->g.k, p->g.n, p->g.bs0, p->g.bs1, p->g.b_type };
-    p->form_at = gemm_align(p->op.workspace);
+    p->form_at = wb__aligned(p->op.workspace);
     p->op.workspace = p->form_at + bytes;
     p->op.run = run_unprepared;
     p->op.form_bytes = bytes;
@@ -434,7 +430,7 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
     gemm_product *p = wb__alloc_zero(1, sizeof *p);
     if (!p) return WB_ERROR_MEMORY;
     p->op.run = gemm_run_product;
-    p->op.destroy = gemm_destroy_product;
+    p->op.destroy = wb__cpu_op_free;
     p->op.reason = reason;
     p->g = (wb__gemm){ .m = d->m,
                        .n = d->n,
@@ -487,7 +483,7 @@ int wb__cpu_matmul_pack(const wb__matmul_desc *d, wb__cpu_op **op)
     *op = p ? &p->op : NULL;
     if (!p) return WB_ERROR_MEMORY;
     p->op.run = run_pack;
-    p->op.destroy = gemm_destroy_product;
+    p->op.destroy = wb__cpu_op_free;
     p->op.impl = wb__isa_best()->name;
     p->g = (wb__gemm){ .n = d->n, .k = d->k, .bs0 = d->b_s[0], .bs1 = d->b_s[1],
                        .a_type = d->dtype, .b_type = d->dtype };

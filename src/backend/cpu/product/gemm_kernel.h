@@ -350,8 +350,8 @@ static inline void NAME(four_dots)(const wb__gemm *g, const T *a, int64_t j, int
     for (int c = 0; c < n; c++) sum[c] = NAME(total)(acc[c] + more[c]);
 }
 
-/* Returns the product of n elements of a and b.  It reads b from first to last, which processors
- * recognise and read ahead: from memory, several columns at once are slower. */
+/* Returns the product of n elements of a and b.  Reads b from first to last, which processors
+ * recognise and read ahead: from memory, reading several columns at once is slower. */
 static inline T NAME(one_dot)(const T *a, const T *b, int64_t n)
 {
     enum { CHAINS = 4 };
@@ -373,7 +373,7 @@ static inline T NAME(one_dot)(const T *a, const T *b, int64_t n)
  * once for each row of A, at the speed of memory, so this suits one or two rows. */
 static void NAME(dots)(const wb__gemm *g, int64_t i0, int64_t i1)
 {
-    enum { AT_ONCE = 64 };                  /* columns; an activation costs less for many */
+    enum { AT_ONCE = 64 };              /* columns at a time; an activation costs less for many */
     T sum[AT_ONCE];
     for (int64_t i = i0; i < i1; i++)
         for (int64_t j = 0; j < g->n; j += AT_ONCE) {

@@ -25,7 +25,7 @@ typedef struct {
     const char *q;              /* row i is at q + i*q_step bytes */
     int64_t q_step;
     const wb__int8_row *row;
-    const float *scale;         /* of each column, any step */
+    const float *scale;         /* scale[j*scale_step] belongs to column j */
     int64_t scale_step;
     const float *bias;          /* or NULL */
     float *y;
@@ -35,7 +35,7 @@ typedef struct {
 
 typedef struct {
     const char *name;
-    int step;                   /* elements: zeros pad each row of q to a multiple of it */
+    int step;                   /* elements; zeros pad each row of q to a multiple of this number */
     int element;                /* bytes of an element of q */
     /* Quantises a contiguous row of k elements; writes the padding too.  q is aligned to 64 and has
      * wb__int8_row_bytes. */

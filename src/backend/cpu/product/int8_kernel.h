@@ -78,7 +78,7 @@ static void int8_quantise(const float *x, int64_t k, void *to, wb__int8_row *row
 static const _Alignas(64) Q ones[64] = {ONES_8, ONES_8, ONES_8, ONES_8,
                                         ONES_8, ONES_8, ONES_8, ONES_8};
 
-/* Adds the products of a step to the sums; with SUMS(rows) also the weights to the row behind. */
+/* Adds products of STEP inner indices to `sum`, and with SUMS(rows) the weights to sum[rows]. */
 WB__INLINE void int8_step(const int rows, const Q *const *q, int64_t at, const W weight[COLUMNS],
                           V sum[ROWS + 1][COLUMNS])
 {
@@ -91,7 +91,7 @@ WB__INLINE void int8_step(const int rows, const Q *const *q, int64_t at, const W
         sum[rows][j] = int8_add_products(sum[rows][j], weight[j], ones);
 }
 
-/* The same for `steps` steps. */
+/* Adds the products of `steps` times STEP inner indices. */
 WB__INLINE void int8_multiply(const int rows, const Q *const *q, const int8_t *const *w,
                               int64_t steps, V sum[ROWS + 1][COLUMNS])
 {
@@ -102,8 +102,8 @@ WB__INLINE void int8_multiply(const int rows, const Q *const *q, const int8_t *c
     }
 }
 
-/* The same for the last `rest` elements, fewer than STEP, from `at` on.  Nothing behind a weight is
- * read. */
+/* Adds the products of the last `rest` inner indices, fewer than STEP, from `at` on.  Nothing
+ * behind a weight is read. */
 WB__INLINE void int8_multiply_rest(const int rows, const Q *const *q, const int8_t *const *w,
                                    int64_t at, int64_t rest, V sum[ROWS + 1][COLUMNS])
 {
@@ -120,8 +120,8 @@ WB__INLINE void int8_multiply_rest(const int rows, const Q *const *q, const int8
     int8_step(rows, q, at, weight, sum);
 }
 
-/* The same for one row, column by column, so that the weights are read in the order of their
- * addresses: reading them takes most of the time. */
+/* As int8_multiply for one row, but column by column, so that the weights are read in the order of
+ * their addresses: reading them takes most of the time. */
 WB__INLINE void int8_multiply_row(const Q *q, const int8_t *const *w, int64_t steps,
                                   V sum[ROWS + 1][COLUMNS])
 {
@@ -191,9 +191,9 @@ WB__INLINE void int8_finish(const wb__int8_product *p, int64_t i, int64_t j, int
     }
 }
 
-/* Computes rows i .. i+rows-1 and columns j .. j+columns-1.  If there are fewer than COLUMNS
- * columns, the last one is computed again in place of those that are missing.  sums, [COLUMNS], has
- * the sum of the weights of each column: with SUMS(rows) the tile sets it, else it reads it. */
+/* Computes rows i to i+rows-1 and columns j to j+columns-1.  If fewer than COLUMNS columns are
+ * left, the last one is computed again in place of the missing ones.  sums, [COLUMNS], has the sum
+ * of the weights of each column: with SUMS(rows) the tile sets it, else it reads it. */
 WB__INLINE void int8_tile(const int rows, const wb__int8_product *p, int64_t i, int64_t j,
                           int columns, int32_t *sums)
 {

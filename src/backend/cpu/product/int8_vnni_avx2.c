@@ -18,7 +18,7 @@ WB__INLINE W int8_load_weight(const int8_t *w)
     return _mm256_loadu_si256((const __m256i *)(const void *)w);
 }
 WB__INLINE V int8_add(V a, V b) { return _mm256_add_epi32(a, b); }
-/* An instruction, as in int8_vnni_avx512.c.  A test computes it by others. */
+/* The instruction, as in int8_vnni_avx512.c.  A test replaces it by other instructions. */
 #ifndef MULTIPLY_BYTES
 #define MULTIPLY_BYTES(v, q, w) __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(v) : "x"(q), "x"(w))
 #endif

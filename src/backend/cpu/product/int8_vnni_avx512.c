@@ -20,8 +20,8 @@ WB__INLINE W int8_load_end(const int8_t *w, int64_t n)
     return _mm512_maskz_loadu_epi8(((__mmask64)1 << n) - 1, w);
 }
 WB__INLINE V int8_add(V a, V b) { return _mm512_add_epi32(a, b); }
-/* Written as an instruction: gcc 12 copies each sum before and after the intrinsic, which takes
- * more than half of the time. */
+/* Written in assembly: gcc 12 copies each sum before and after the intrinsic, which takes more than
+ * half of the time. */
 WB__INLINE V int8_add_products(V v, W w, const uint8_t *q)
 {
     const __m512i row = _mm512_load_si512(q);

@@ -69,7 +69,7 @@ static void tile_analysis_find_phases(tile_compiler *c)
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
-/* Whether a pair can read the operand i: as a vector or as one number. */
+/* Whether a pair can read operand i, as a vector or as one number. */
 static bool fits_pair(const tile_compiler *c, int i)
 {
     return c->level[i] != LEVEL_PER_ROW && instr(c, i)->reg == WB__REG_F32;
@@ -88,8 +88,8 @@ static bool is_pair(const tile_compiler *c, int k, int u)
     return is_vector(c, first->a) || first->op != WB__OP_sub;
 }
 
-/* Finds the pairs of operations that one call computes.  The result of the first then needs no
- * register, which saves a store and a load. */
+/* Finds the pairs of operations that one call computes.  The result of the first operation then
+ * needs no register, which saves a store and a load. */
 static void find_pairs(tile_compiler *c)
 {
     for (int i = 0; i < c->n; i++) c->into[i] = -1;
@@ -101,7 +101,7 @@ static void find_pairs(tile_compiler *c)
             if (c->into[i] >= 0 || c->into[u] >= 0 || !is_pair(c, i, u)) continue;
             if (instr(c, i)->kind == WB__ELEMENTWISE_OP &&
                 (c->into[instr(c, i)->a] == i || c->into[instr(c, i)->b] == i))
-                continue;               /* i itself is the second of a pair */
+                continue;               /* instruction i is the second of another pair */
             c->into[i] = u;
             break;
         }

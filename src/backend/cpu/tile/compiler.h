@@ -13,8 +13,10 @@ typedef struct {
     const wb__tile_table *t;
     tile_program *p;
     bool chunked, failed;
-    int n, phase, phases, capacity;
-    /* indexed by instruction.  into: the instruction whose call also computes this one, or -1 */
+    int n, phase, phases, capacity;     /* instructions; current phase, phases; capacity of calls */
+    /* By instruction: its level, its phase `when`, its value and the phase of that value, the value
+     * that is spread over a tile and its phase, its users, and the instruction whose call also
+     * computes this one, or -1. */
     int *level, *when, *value, *value_phase, *spread, *spread_phase, *users, *into;
     /* late: stores deferred to the end; done: stores already emitted; copied: loads that must be
      * copied to the scratch */
@@ -46,7 +48,7 @@ static inline bool is_vector(const tile_compiler *c, int i)
     return c->level[i] >= LEVEL_PER_COLUMN;
 }
 
-/* The number of an operation in wb__tile_table.pair; -1: it is not in pairs. */
+/* Returns the number of an operation in wb__tile_table.pair; -1: no pair has the operation. */
 static inline int pair_number(const wb__instr *in)
 {
     if (in->kind != WB__ELEMENTWISE_OP || in->reg != WB__REG_F32) return -1;
@@ -58,7 +60,7 @@ static inline int pair_number(const wb__instr *in)
     }
 }
 
-/* The second operand of the first operation of a pair. */
+/* Returns the second operand of a pair's first operation; that of a square is its only operand. */
 static inline int second_operand(const wb__instr *in)
 {
     return in->op == WB__OP_square ? in->a : in->b;

@@ -63,8 +63,8 @@ static void draw_words(uint64_t key, uint64_t c, int64_t blocks, uint32_t *words
     }
 }
 
-/* With step 1, four elements share a Philox block; with another step, a block is computed for each
- * element. */
+/* Draws n numbers.  With step 1, four elements share a Philox block; with another step, a block is
+ * computed for each element. */
 #define UNIFORM(name, type, convert)                                                               \
     static void name(void *d_, int64_t n, uint64_t key, uint64_t counter, int64_t first,           \
                      int64_t step)                                                                 \
@@ -111,7 +111,7 @@ static inline double minus_two_log(uint32_t w)
 static inline void normals(uint32_t w0, uint32_t w1, float *z0, float *z1)
 {
     const double radius = __builtin_sqrt(minus_two_log(w0));
-    /* shifted by an eighth of a turn, so that quadrants are centred on the axes */
+    /* w1 shifted by an eighth of a turn, so that quadrants are centred on the axes */
     const uint32_t shifted = w1 + 0x20000000u;
     const int32_t quadrant = (int32_t)(shifted >> 30);
     const int32_t part = (int32_t)((shifted & 0x3fffffffu) - 0x20000000u);

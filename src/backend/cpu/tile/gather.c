@@ -106,8 +106,8 @@ void tile_flush_reductions(tile_run *r, tile_reduction_kind kind)
     r->flushed[kind] = true;
 }
 
-/* Returns the partial results of a reduction.  *places becomes the indices of argmax, which follow
- * them; NULL: another reduction. */
+/* Returns the partial results of a reduction.  *places becomes the address of the indices of
+ * argmax, which follow the results; NULL: the reduction is no argmax. */
 static tile_number *partials_of(const tile_segment *s, const tile_reduction *f, int reduction,
                                 char *workspace, int64_t **places)
 {

@@ -73,7 +73,7 @@ static void OWN2(splat, KIND)(void *d_, const void *s_, int64_t rows, int64_t co
     }
 }
 
-/* Extremes: NaN wins; of equal elements, argmax keeps the first. */
+/* Maxima and minima: NaN wins; of equal elements, argmax keeps the first. */
 #if FLOATS_HERE
 #define IS_NAN(x) ((x) != (x))
 #else

@@ -150,7 +150,7 @@ static int tile_plan_value_of(tile_compiler *c, int i, int level)
     return d;
 }
 
-/* The store into whose memory instruction i can write its result directly, or -1. */
+/* Returns the store into whose memory instruction i can write its result directly; -1: none. */
 static int direct_store(const tile_compiler *c, int i)
 {
     if (c->level[i] != LEVEL_FULL) return -1;
@@ -241,11 +241,11 @@ static void emit_row(tile_compiler *c, int i)
     c->value_phase[i] = c->phase;
 }
 
-/* Emits one call for instruction i and the one before it, k, that it reads. */
+/* Emits one call that computes instruction i and instruction k before it, whose result i reads. */
 static void emit_pair(tile_compiler *c, int k, int i)
 {
     const wb__instr *first = instr(c, k), *second = instr(c, i);
-    const bool swapped = !is_vector(c, first->a);       /* a number times a vector, or their sum */
+    const bool swapped = !is_vector(c, first->a);       /* a number and a vector, in this order */
     const int with = second_operand(first), other = second->a == k ? second->b : second->a;
     const int operand[4] = {-1, swapped ? with : first->a, swapped ? first->a : with, other};
     const bool reversed = second->op == WB__OP_sub && second->a != k;
@@ -421,7 +421,7 @@ static void fetch_ahead(const tile_compiler *c)
             if (!p->calls[k].ahead) continue;
             const tile_view *a = &c->s->views[call->arg], *b = &c->s->views[p->calls[k].arg];
             if (a->buffer == b->buffer && a->offset == b->offset)
-                call->ahead = false;            /* a variable is read and written */
+                call->ahead = false;            /* the memory is read and written in place */
         }
     }
 }

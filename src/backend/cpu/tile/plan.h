@@ -14,20 +14,20 @@ enum { MAX_STEPS = WB_MAX_DIMS + GROUPS };
  * merged where the view's strides allow it.  If the view has no buffer (-1), the offset and strides
  * give a number instead of an address: the value of an iota, or the element index of a draw. */
 typedef struct {
-    int buffer, size;                           /* bytes of an element */
+    int buffer, size;                           /* size: bytes of an element */
     wb_dtype dtype;
     int64_t offset;
     /* at: index, in dim and stride, of a loop's first dimension; n: number of its dimensions */
     int at[GROUPS], n[GROUPS];
     int64_t dim[MAX_STEPS], stride[MAX_STEPS];
-    bool varies[GROUPS];
+    bool varies[GROUPS];                /* whether the view changes along the loop */
 } tile_view;
 
 typedef struct {
     int64_t n[GROUPS];                          /* points of each loop */
     /* the number of neighbouring columns (a run) along which every view has one stride */
     int64_t run;
-    int64_t tile_rows, tile_cols;
+    int64_t tile_rows, tile_cols;               /* most rows and columns of a tile */
     /* program: index in the kernel's programs; splits: number of partial results for each result of
      * REDUCE_ROWS; tasks: number of the segment's tasks */
     int program, splits, tasks;
@@ -95,8 +95,8 @@ typedef struct {
     uint8_t kind, row, reg, list;           /* reg: wb__reg of the result; list: see plan.c */
     uint8_t size[4];                        /* bytes of an element of d, a, b, c */
     uint8_t level[4];                       /* levels of d, a, b, c: LEVEL_ONE, PER_ROW or FULL */
-    int16_t value[4];                       /* d, a, b, c; -1: none */
-    bool half;   /* CALL_NUMBER: of f16 or bf16 */
+    int16_t value[4];                       /* indices of the values d, a, b, c; -1: none */
+    bool half;   /* CALL_NUMBER: the number is f16 or bf16 */
     bool ahead;  /* CALL_BIND, CALL_LOAD of a large kernel: fetches what the next tile needs */
     int32_t arg;                            /* index of a view, number or reduction */
     int32_t numbers;  /* CALL_DRAW: index, in tile_run.numbers, of the key; the counter is next */
@@ -126,7 +126,7 @@ typedef enum { REDUCE_ROWS, REDUCE_ALL, REDUCE_COLUMNS } tile_reduction_kind;
 typedef struct {
     /* op: 0 sum, 1 max, 2 min, 3 argmax; reg, out: wb__reg of the operand and of the result */
     uint8_t op, reg, out, kind;
-    int32_t view;
+    int32_t view;                       /* index of the view that gets the results */
     /* acc: offset, in the scratch, of the accumulators; more: offset, in the scratch, of the
      * doubles (sums of f32) or of the indices (argmax); length: number of accumulators */
     int64_t acc, more, length;
@@ -143,7 +143,7 @@ typedef struct {
     int once_to, hoist_to;
     /* calls [last_from, n_calls) run after the last chunk of the rows */
     int last_from;
-    int n_registers;
+    int n_registers;                /* registers of the scratch in use */
     /* chunked: rows are cut into chunks of tile_cols columns; wides: wide[v] is not 0 for some v */
     bool chunked, wides;
     int64_t scratch;                /* in bytes */
@@ -179,7 +179,7 @@ typedef struct {
     tile_program *programs;
     tile_task *tasks;
     const wb__tile_table *table;
-    bool large;                     /* its operands are too large for a core's caches */
+    bool large;                     /* the operands are too large for a core's caches */
     bool reductions;                     /* partial results are combined after all tasks */
     int64_t scratch;                /* bytes per worker */
     int64_t scratch_from;           /* workspace offset of the workers' scratch; -1: on the stack */
@@ -197,8 +197,8 @@ typedef struct {
     void *const *buffers;
     const wb__number *numbers;
     char *scratch, *workspace;
-    void **value;
-    int64_t rows, cols, r0, c0;                 /* the tile */
+    void **value;                /* address of each value, in the scratch or in a buffer */
+    int64_t rows, cols, r0, c0;  /* rows r0 to r0 + rows and columns c0 to c0 + cols of the tile */
     bool flushed[3];  /* per tile_reduction_kind: whether tile_flush_reductions was called */
 } tile_run;
 

@@ -132,8 +132,8 @@ SUM_ROWS(f64, double, v_f64, TREE_8)
 SUM_ROWS(i32, int32_t, v_i32, TREE_4)
 SUM_ROWS(i64, int64_t, v_i64, TREE_8)
 
-/* Computes the maximum or minimum of each row.  `a` has the best element per lane, and `odd` marks
- * lanes that had a NaN.  The last vector of a row may overlap the vector before it. */
+/* Computes the maximum or minimum of each row.  `a` has the best element of each lane, and `odd`
+ * marks lanes that had a NaN.  The last vector of a row may overlap the vector before it. */
 #define OR(x, a) (x | a)
 #define EXTREME(name, kind, type, vector, mask, PICK, TREE, nan)                                   \
     static void reduce_##name##_##kind(void *d_, const void *s_, int64_t rows, int64_t cols)       \

@@ -138,8 +138,7 @@ void tile_program_free(tile_program *p)
     memset(p, 0, sizeof *p);
 }
 
-static bool tile_register_same_bytes(const void *a, const void *b,
-                                     size_t n) { return !n || !memcmp(a, b, n); }
+static bool same_bytes(const void *a, const void *b, size_t n) { return !n || !memcmp(a, b, n); }
 
 /* Whether two compiled programs are equal, so that their segments can share one of them. */
 bool tile_program_same(const tile_program *a, const tile_program *b)
@@ -148,11 +147,10 @@ bool tile_program_same(const tile_program *a, const tile_program *b)
            a->n_reductions == b->n_reductions && a->once_to == b->once_to &&
            a->hoist_to == b->hoist_to && a->last_from == b->last_from && a->scratch == b->scratch &&
            a->chunked == b->chunked &&
-           tile_register_same_bytes(a->calls, b->calls, (size_t)a->n_calls * sizeof *a->calls) &&
-           tile_register_same_bytes(a->at, b->at, (size_t)a->n_values * sizeof *a->at) &&
-           tile_register_same_bytes(a->wide, b->wide, (size_t)a->n_values) &&
-           tile_register_same_bytes(a->phases, b->phases,
-                                    (size_t)a->n_phases * sizeof *a->phases) &&
-           tile_register_same_bytes(a->reductions, b->reductions,
-                                    (size_t)a->n_reductions * sizeof *a->reductions);
+           same_bytes(a->calls, b->calls, (size_t)a->n_calls * sizeof *a->calls) &&
+           same_bytes(a->at, b->at, (size_t)a->n_values * sizeof *a->at) &&
+           same_bytes(a->wide, b->wide, (size_t)a->n_values) &&
+           same_bytes(a->phases, b->phases, (size_t)a->n_phases * sizeof *a->phases) &&
+           same_bytes(a->reductions, b->reductions,
+                      (size_t)a->n_reductions * sizeof *a->reductions);
 }

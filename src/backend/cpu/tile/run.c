@@ -8,9 +8,6 @@
 
 /* ---- calls that depend on the position ------------------------------------------------------- */
 
-static char *tile_run_base_of(const tile_run *r,
-                              const tile_view *v) { return r->buffers[v->buffer]; }
-
 static int64_t tile_run_offset_of(const tile_run *r, const tile_view *v, int64_t c0)
 {
     int64_t at = v->offset + tile_offset(v, ROWS, r->r0) + tile_offset(v, COLS, c0);
@@ -43,10 +40,10 @@ static int64_t tile_run_inner(const tile_view *v, int group)
     return v->stride[v->at[group] + v->n[group] - 1];
 }
 
-/* Begins to fetch into the second-level cache what the next tile of the task reads or writes of a
- * view, if the view is dense; `at` is the address of this tile.  The processor fetches ahead by
- * itself only within a page, which is as long as most tiles.  (A function that only fetches has no
- * effect in the eyes of GCC, which removes its calls; so it must be inlined.) */
+/* Begins to fetch the memory of a view that the next tile of the task reads or writes into the
+ * second-level cache, if the view is dense; `at` is the address of the current tile.  The processor
+ * fetches ahead by itself only within a page, which is as long as most tiles.  (The function must
+ * be inlined: GCC sees no effect in a function that only fetches, and removes calls of it.) */
 static inline __attribute__((always_inline)) void fetch_next(const tile_run *r, const tile_view *v,
                                                              const char *at)
 {
@@ -58,7 +55,7 @@ static inline __attribute__((always_inline)) void fetch_next(const tile_run *r, 
     const int64_t bytes = r->rows * r->cols * v->size;
     const uintptr_t next =
         (uintptr_t)at + (uintptr_t)(down ? r->rows * tile_run_inner(v, ROWS) * v->size : bytes);
-    for (int64_t i = 0; i < bytes; i += 64)     /* which may be beyond the end of the view */
+    for (int64_t i = 0; i < bytes; i += 64)  /* the addresses may be beyond the end of the view */
         __builtin_prefetch((const void *)(next + (uintptr_t)i), 0, 2);
 }
 
@@ -67,7 +64,7 @@ static void tile_run_load(const tile_run *r, const tile_call *call, int64_t rows
 {
     const tile_view *v = &r->s->views[call->arg];
     char *d = r->value[call->value[0]];
-    const char *base = tile_run_base_of(r, v);
+    const char *base = r->buffers[v->buffer];
     const int size = call->size[0];
     if (wb__likely(v->n[ROWS] == 1 && v->n[COLS] == 1)) {
         base += tile_run_offset_of(r, v, c0) * v->size;
@@ -167,7 +164,7 @@ static void run_calls(const tile_run *r, int from, int to)
         case CALL_NUMBER: tile_run_number(r, call); break;
         case CALL_BIND: {
             const tile_view *v = &r->s->views[call->arg];
-            char *at = tile_run_base_of(r, v) + tile_run_offset_of(r, v, c0) * v->size;
+            char *at = (char *)r->buffers[v->buffer] + tile_run_offset_of(r, v, c0) * v->size;
             if (call->ahead && r->k->large) fetch_next(r, v, at);
             r->value[call->value[0]] = at;
             break;
@@ -175,7 +172,7 @@ static void run_calls(const tile_run *r, int from, int to)
         case CALL_LOAD: tile_run_load(r, call, r->rows, cols, c0); break;
         case CALL_STORE: {
             const tile_view *v = &r->s->views[call->arg];
-            tile_store(v, call->store, tile_run_base_of(r, v), r->task->outer, r->r0, r->rows, c0,
+            tile_store(v, call->store, r->buffers[v->buffer], r->task->outer, r->r0, r->rows, c0,
                        cols, tile_run_operand(r, call, 1), call->size[1]);
             break;
         }

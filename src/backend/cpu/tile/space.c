@@ -7,7 +7,7 @@
 #include <string.h>
 
 typedef struct {
-    int n;
+    int n;                              /* number of dimensions */
     int64_t dim[WB_MAX_DIMS];
     int index[WB_MAX_DIMS];             /* index in the engine's space */
 } tile_space_loop;

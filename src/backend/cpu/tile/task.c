@@ -29,10 +29,10 @@ const wb__tile_table *wb__tile_table_here(void)
 typedef struct {
     const wb__fused *f;
     tile_needs needs;
-    int count;  /* number of views; the views of iotas and draws come last */
+    int count;  /* number of views; those of iotas and draws come last */
     int *pseudo;                        /* per instruction: view of the iota or draw; else -1 */
-    bool *used, *is_target;             /* per view */
-    int register_size;
+    bool *used, *is_target;             /* per view: used; is_target: written by the program */
+    int register_size;                  /* bytes of a register of a tile */
 } program_facts;
 
 static bool stores_rows(const wb__space *space, const wb__view *v)
@@ -192,26 +192,24 @@ static int tile_task_add_program(tile_kernel *k, tile_segment *s, const program_
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-static int64_t tile_task_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /* The number of tasks along each loop. */
 typedef struct { int64_t outer, rows, cols; } tile_task_cut;
 
 static tile_task_cut cut_segment(const tile_segment *s, const program_facts *a, int64_t wanted)
 {
     const bool by_rows = a->needs.reduces_columns || a->needs.stores_rows;
-    const int64_t row_tiles = WB__MAX(tile_task_up(s->n[ROWS], s->tile_rows), 1);
-    const int64_t col_tiles = WB__MAX(tile_task_up(s->n[COLS], s->tile_cols), 1);
+    const int64_t row_tiles = WB__MAX(wb__quotient_up(s->n[ROWS], s->tile_rows), 1);
+    const int64_t col_tiles = WB__MAX(wb__quotient_up(s->n[COLS], s->tile_cols), 1);
     tile_task_cut c = {.outer = s->n[OUTER], .rows = 1, .cols = 1};
-    wanted = WB__MAX(tile_task_up(wanted, WB__MAX(c.outer, 1)), 1);
+    wanted = WB__MAX(wb__quotient_up(wanted, WB__MAX(c.outer, 1)), 1);
     if (by_rows) {
         c.rows = WB__MIN(wanted, row_tiles);
     } else if (a->needs.reduces_rows) {
         c.cols = WB__MIN(wanted, col_tiles);
-        c.rows = WB__MIN(tile_task_up(wanted, c.cols), row_tiles);
+        c.rows = WB__MIN(wb__quotient_up(wanted, c.cols), row_tiles);
     } else {
         c.rows = WB__MIN(wanted, row_tiles);
-        c.cols = WB__MIN(tile_task_up(wanted, c.rows), col_tiles);
+        c.cols = WB__MIN(wb__quotient_up(wanted, c.rows), col_tiles);
     }
     return c;
 }
@@ -219,8 +217,8 @@ static tile_task_cut cut_segment(const tile_segment *s, const program_facts *a, 
 static void add_tasks(tile_kernel *k, int segment, tile_task_cut c)
 {
     tile_segment *s = &k->segments[segment];
-    const int64_t row_tiles = tile_task_up(s->n[ROWS], s->tile_rows);
-    const int64_t col_tiles = tile_task_up(s->n[COLS], s->tile_cols);
+    const int64_t row_tiles = wb__quotient_up(s->n[ROWS], s->tile_rows);
+    const int64_t col_tiles = wb__quotient_up(s->n[COLS], s->tile_cols);
     s->splits = (int)c.rows;
     s->tasks = 0;
     for (int64_t o = 0; o < c.outer; o++)
@@ -280,17 +278,17 @@ static void make_workspace(tile_kernel *k)
             end += n * (p->reductions[j].op == 3 ? 16 : 8);
         }
     }
-    end = tile_task_up(end, 64) * 64;
+    end = wb__quotient_up(end, 64) * 64;
     k->scratch = 0;
     for (int i = 0; i < k->n_programs; i++)
         k->scratch = WB__MAX(k->scratch, k->programs[i].scratch);
-    k->scratch = tile_task_up(k->scratch, 64) * 64;
+    k->scratch = wb__quotient_up(k->scratch, 64) * 64;
     k->scratch_from = k->scratch <= STACK_SCRATCH ? -1 : end;
     if (k->scratch_from >= 0) end += k->workers * k->scratch;
     k->head.base.workspace = (size_t)end;
 }
 
-/* The bytes of the views that tiles may fetch ahead. */
+/* Returns the bytes of the views that tiles may fetch ahead. */
 static int64_t bytes_ahead(const tile_kernel *k)
 {
     int64_t bytes = 0;
@@ -300,7 +298,7 @@ static int64_t bytes_ahead(const tile_kernel *k)
         for (int j = 0; j < p->n_calls; j++) {
             if (!p->calls[j].ahead) continue;
             const tile_view *v = &s->views[p->calls[j].arg];
-            const bool one_row = v->n[ROWS] == 1 && !v->stride[v->at[ROWS]];    /* for all rows */
+            const bool one_row = v->n[ROWS] == 1 && !v->stride[v->at[ROWS]];    /* read by all */
             bytes += s->n[OUTER] * (one_row ? 1 : s->n[ROWS]) * s->n[COLS] * v->size;
         }
     }

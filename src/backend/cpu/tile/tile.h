@@ -43,8 +43,8 @@ typedef void wb__gather_fn(void *acc, int64_t *at, const void *v, int64_t n, int
 enum { WB__VVV, WB__VSV, WB__SVV, WB__SHAPES, WB__WHERE_VSV = WB__VSV, WB__WHERE_VVS = WB__SVV,
        WB__WHERE_VSS = WB__SHAPES };
 
-/* Two operations in one function: w = first(a, b), d = second(w, c), both rounded, for f32.  RSUB
- * is c - w.  Bit 0 of the form: b is one number for all elements; bit 1: c is. */
+/* Two operations in one function, for f32: w = first(a, b), d = second(w, c), both rounded.  The
+ * operation RSUB is c - w.  Bit 0 of the form: b is one number for all elements; bit 1: c is. */
 enum { WB__PAIR_ADD, WB__PAIR_SUB, WB__PAIR_MUL, WB__PAIR_FIRST, WB__PAIR_RSUB = WB__PAIR_FIRST,
        WB__PAIR_SECOND, WB__PAIR_FORMS = 4 };
 

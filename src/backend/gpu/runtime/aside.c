@@ -6,7 +6,7 @@
 typedef struct wb__gpu_aside {
     wb__mutex lock;                     /* held from a launch to its finish */
     void *before, *after;               /* events before and after the routine */
-    void *const *buffers;               /* of the launch that goes on */
+    void *const *buffers;               /* buffers of the launch that is not finished yet */
 } wb__gpu_aside;
 
 int wb__gpu_aside_make(wb__gpu_device *d, wb__gpu_aside **made)

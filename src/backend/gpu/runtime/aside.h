@@ -5,8 +5,8 @@
 #include "backend/gpu/runtime/runtime.h"
 
 /* On failure the caller drops *made, if it is not NULL.  fork and join are called with the device's
- * lock held.  From aside_begins to aside_finish, or to
- * aside_ends if the launch failed, one launch of the kernel goes on. */
+ * lock held.  A kernel has one launch at a time: from aside_begins until aside_finish, or until
+ * aside_ends if the launch failed. */
 int wb__gpu_aside_make(wb__gpu_device *d, struct wb__gpu_aside **made);
 void wb__gpu_aside_drop(wb__gpu_device *d, struct wb__gpu_aside *a);
 int wb__gpu_fork(wb__gpu_device *d, const wb__gpu_kernel *k, const wb__gpu_addresses *at);

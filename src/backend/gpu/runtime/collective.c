@@ -11,7 +11,7 @@ struct wb__gpu_collective {
     size_t from_bytes, to_bytes;
     bool direct;                        /* the operation is on the device's memory */
     bool pinned;                        /* `from` and `to` are pinned */
-    void *ready;                        /* direct: an event */
+    void *ready;                    /* if `direct`: the event after which the operation may begin */
     wb__gpu_staging from, to;           /* the host's memory; an ALLREDUCE has only `from` */
     wb__gpu_staging *result;
     wb__collective operation;
@@ -109,7 +109,7 @@ int wb__gpu_collect(const wb_device *base, const wb__collective *c)
     return status;
 }
 
-/* With the lock held: puts the event after all commands so far, and after uploads of the memory. */
+/* With the lock held: records `ready` after all commands so far and the uploads of x and y. */
 static int put_ready(wb__gpu_device *d, wb__gpu_collective *a, wb__gpu_memory *x, wb__gpu_memory *y)
 {
     int status = wb__gpu_uses(d, x);

@@ -180,7 +180,7 @@ int wb__gpu_enter(wb__gpu_device *d)
 {
     if (wb__gpu_check_fork(d->driver)) return WB_ERROR_DEVICE;
     if (wb__unlikely(!d->open)) {
-        /* the backend may have been stopped after d was found */
+        /* the backend may have been stopped after d was found, so it is started */
         int status = d->base.backend->start();
         if (status) return status;
         wb__mutex_lock(&d->opening);

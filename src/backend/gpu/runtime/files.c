@@ -25,11 +25,11 @@ const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, 
     return missing;
 }
 
-/* Whether a library must find its own functions before those of the process: if the process has
- * another `entry`.  It has one where a library that Weber is linked with, such as oneDNN, is linked
- * with the vendor's loader: an implementation that is opened in the loader's place would call the
- * loader, which calls the implementation.  This is not done without need, as such a library does
- * not see an allocator that replaces malloc; the dlopen of sanitizers refuses it. */
+/* Whether the process has another function `entry`: a library must then find its own functions
+ * before those of the process.  The process has such a function where a library that Weber is
+ * linked with, such as oneDNN, is linked with the vendor's loader: an implementation that is opened
+ * in the loader's place would call the loader, which calls the implementation.  A library with its
+ * own functions sees no allocator that replaces malloc, and the dlopen of sanitizers refuses it. */
 static bool must_find_own(const char *entry)
 {
     return wb__os_library_find(NULL, entry) &&
@@ -84,7 +84,7 @@ void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int 
         const char *message = library ? "opened" : wb__os_library_reason();
         if (wb__debug("load"))
             wb__log(WB_LOG_INFO, "%s: %s: %s", s->tag, file, message);
-        /* The reason is that of a file that is there; else that of the first name. */
+        /* the reason of a file that exists precedes that of the first name */
         const bool there = !library && *folder && wb__os_is_there(file);
         if (!library && (there ? !named : !*folder && !*reason))
             snprintf(reason, capacity, "%s", message);

@@ -29,8 +29,8 @@
 enum {
     INSTANCES = 16,
     COPYING = INSTANCES,        /* the instance with its own memory */
-    FREELY = 2 * INSTANCES,     /* number of first recordings, which are always allowed */
-    SELDOM = 8                  /* least number of runs per later recording, on average */
+    FREELY = 2 * INSTANCES,     /* number of first recordings that a graph may always make */
+    SELDOM = 8                  /* runs that each later recording needs before it, on average */
 };
 
 /* Kernels first to last - 1 of the sequence, or one routine beside the compute queue. */
@@ -50,16 +50,16 @@ struct wb__graph {
     /* per buffer: whether the kernels use it; the addresses of other buffers are ignored */
     bool *used;
     bool broken;                /* the sequence cannot be recorded */
-    bool branches;              /* it is recorded with branches */
+    bool branches;              /* the sequence is recorded with branches */
     int n_segments;
     gpu_graph_segment *segments;
     void **execs;               /* memory for `exec` of all instances */
-    wb__gpu_tables tables;
+    wb__gpu_tables tables;      /* tables of kernel arguments (table.c) */
     wb__mutex lock;             /* guards the fields below; acquired before the device's lock */
-    uint64_t clock, runs, created;  /* created: number of instances ever created */
+    uint64_t clock, runs, created;  /* runs by graphs; all runs; instances ever recorded */
     uint64_t *addresses;     /* memory for `now`, and for `address` of all instances */
     uint64_t *now;           /* the addresses in this run */
-    instance one[INSTANCES + 1];
+    instance one[INSTANCES + 1];    /* the last one has memory of its own (COPYING) */
     /* for each buffer, the memory that replaces it in the copying instance; NULL: none */
     wb__gpu_memory **own;
 };
@@ -217,8 +217,8 @@ static bool gpu_graph_is_row(const wb__gpu_table *t, const wb__gpu_kernel *k, in
     return false;
 }
 
-/* Records one launch.  The launch that is a table's first row records the whole table; a launch
- * that is another row records nothing. */
+/* Records one launch of a kernel.  The launch that is a table's first row records the whole table;
+ * a launch that is another row records nothing. */
 static int gpu_graph_record_launch(wb__gpu_device *d, const wb__graph *g, wb__gpu_kernel *k,
                                    int index, uint64_t block, wb__gpu_queue q,
                                    const wb__gpu_addresses *at)
@@ -242,8 +242,8 @@ static wb__gpu_queue gpu_graph_queue_of(const wb__graph *g, int i)
     return g->branches && g->s->kernels[i]->in_branch ? WB__GPU_BRANCH : WB__GPU_RECORDING;
 }
 
-/* The event after kernel i.  A later kernel of the branch may have the same event: a wait for it is
- * then longer than necessary. */
+/* Returns the place of the event after kernel i.  A later kernel of the branch may share the event:
+ * a wait for kernel i is then longer than necessary. */
 static void **event_after(wb__gpu_device *d, const wb__graph *g, int i)
 {
     const int first = gpu_graph_queue_of(g, i) == WB__GPU_BRANCH ? WB__GPU_MARKS : 0;
@@ -277,8 +277,8 @@ static int link_queues(wb__gpu_device *d, wb__gpu_queue from, wb__gpu_queue to)
 }
 
 /* With the device's lock held: records the kernels of a segment.  block: address of the tables.
- * The other branch begins with nothing before it, and is joined at the end, also after a failure,
- * so that the recording ends. */
+ * The other branch begins where the segment does, and joins at its end, also after a failure, so
+ * that the recording ends. */
 static int gpu_graph_record(wb__gpu_device *d, const wb__graph *g, const gpu_graph_segment *p,
                             uint64_t block, const wb__gpu_addresses *at, void **recorded)
 {
@@ -390,8 +390,8 @@ static bool moves_scattered(const wb__graph *g)
 }
 
 /* Replaces, in g->now, the addresses of buffers that have moved by addresses of the graph's own
- * memory, which is allocated when it is first needed.  Addresses of variables are not replaced; if
- * g->s->split, only those of inputs are.  false: out of memory. */
+ * memory, which is allocated when it is first needed.  If g->s->split, only addresses of inputs are
+ * replaced, else all but those of variables.  false: out of memory. */
 static bool use_own_memory(wb__gpu_device *d, wb__graph *g)
 {
     for (int i = 0; i < g->s->n_buffers; i++) {
@@ -470,8 +470,8 @@ static int gpu_graph_copy_own(wb__gpu_device *d, const wb__graph *g, const wb__g
     return 0;
 }
 
-/* With the device's lock held: the compute queue waits for the routines beside it among the kernels
- * *complete to last - 1; *complete becomes `last`. */
+/* With the device's lock held: makes the compute queue wait for those of the kernels *complete to
+ * last - 1 that are routines beside it; *complete becomes `last`. */
 static int gpu_graph_join(wb__gpu_device *d, const wb__sequence *s, int *complete, int last)
 {
     int status = 0;
@@ -505,7 +505,7 @@ static int launch_segments(wb__gpu_device *d, const wb__graph *g, const instance
     return status ? status : last;
 }
 
-/* With the device's lock held. */
+/* With the device's lock held: launches the graphs and routines of an instance. */
 static int gpu_graph_launch(wb__gpu_device *d, wb__graph *g, instance *in,
                             const wb__gpu_addresses *at)
 {

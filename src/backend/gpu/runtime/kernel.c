@@ -188,7 +188,7 @@ static int list_buffers(wb__gpu_kernel *k, const wb__step *step)
     return k->address ? 0 : WB_ERROR_MEMORY;
 }
 
-/* What a kernel consists of; each may be NULL.  reason: why no library executes all of the step. */
+/* What a kernel is made of, or NULL.  reason: why no library executes all of the step. */
 typedef struct {
     wb__gpu_routine *routine;
     wb__gpu_work *work;
@@ -259,7 +259,7 @@ static int gpu_kernel_prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_k
     return gpu_kernel_make(d, step, &of, kernel);
 }
 
-/* Logs the launches of our own kernels for a step: none, if a vendor's library executes it all. */
+/* Logs the launches of our own kernels for a step, unless a vendor's library executes all of it. */
 static void log_launches(const wb__gpu_device *d, const wb__gpu_kernel *k)
 {
     wb__text t = {0};
@@ -419,7 +419,7 @@ int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_q
     return code ? wb__gpu_fail(d->driver, d, code, "%s (%s)", k->what, k->base.impl) : 0;
 }
 
-/* With the lock held. */
+/* With the lock held: puts the launches of a kernel, or its routine, on the compute queue. */
 static int gpu_kernel_launch(wb__gpu_device *d, wb__gpu_kernel *k, const wb__gpu_addresses *at)
 {
     int status = at->memory ? wb__gpu_uses(d, at->memory) : 0;
@@ -432,7 +432,7 @@ static int gpu_kernel_launch(wb__gpu_device *d, wb__gpu_kernel *k, const wb__gpu
     if (!status && k->routine) status = wb__gpu_launch_routine(d, k, WB__GPU_COMPUTE, at);
     for (int i = 0; i < k->n && !status; i++)
         status = wb__gpu_enqueue(d, k, &k->launches[i], WB__GPU_COMPUTE, at);
-    for (int i = 0; i < k->n_used; i++)  /* record the last command above as the last use */
+    for (int i = 0; i < k->n_used; i++)  /* the last command above is the buffers' last use */
         ((wb__gpu_memory *)at->buffers[k->used[i]])->used = d->issued;
     if (at->memory) at->memory->used = d->issued;
     return status;

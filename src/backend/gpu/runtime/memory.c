@@ -223,7 +223,7 @@ static bool is_full(const wb__gpu_device *d, int code)
     return !code || d->driver->error_kind(code) & (WB__GPU_ERROR_FULL | WB__GPU_ERROR_MEMORY);
 }
 
-/* With the device entered. */
+/* With the device entered: takes a block of class k from the cache, or allocates a new one. */
 static wb__gpu_memory *gpu_memory_allocate(wb__gpu_device *d, size_t size, int k, size_t bytes)
 {
     int code = 0;

@@ -1,7 +1,7 @@
 /* Small downloads that later commands do not wait for.  They are on the queue of large downloads,
- * behind an event after the commands so far, and end in pinned memory.  Without staging only the
- * event is recorded, and the end of the read copies the number when it is reached: by its address,
- * or on the queue of uploads, which later commands are not on. */
+ * behind an event after the commands so far, and end in pinned memory.  Without staging, begin_read
+ * only records the event, and end_read copies the number when the event is reached: by the number's
+ * host address, or on the queue of uploads, for which later commands do not wait. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <string.h>
@@ -87,7 +87,7 @@ int wb__gpu_end_read(const wb_device *base, void *read, void *to)
     wb__gpu_read *r = read;
     int status = wb__gpu_enter(d);
     if (status) return status;
-    if (!r->busy) {                     /* the device was stopped in between */
+    if (!r->busy) {                     /* the device was stopped after begin_read */
         wb__gpu_leave(d);
         return wb__fail(WB_ERROR_DEVICE, "%s:%d: it was stopped before a number was read",
                         d->driver->backend->tag, d->base.ordinal);

@@ -36,12 +36,12 @@ typedef struct wb__gpu_vendor wb__gpu_vendor;
 /* A block of device memory; the engine receives it as a handle.  The commands of the compute queue
  * are numbered from 1; uploads have numbers of their own. */
 typedef struct wb__gpu_memory {
-    uint64_t at;                /* address, or driver object cast to an integer */
+    uint64_t at;                /* address, or the driver's object cast to an integer */
     size_t bytes;
     uint64_t serial;            /* unique in the process */
     uint64_t used;              /* number of the last compute command that uses this memory */
     uint64_t uploaded;          /* number of the last upload into this memory; 0: none */
-    struct wb__gpu_memory *next;        /* next in the list of free blocks */
+    struct wb__gpu_memory *next;        /* in the list of free blocks of its size class */
 } wb__gpu_memory;
 
 /* Block sizes are rounded up to size classes, eight per power of two.  Each class has a list of
@@ -49,7 +49,7 @@ typedef struct wb__gpu_memory {
 enum { WB__GPU_SIZE_CLASSES = 320 };
 typedef struct {
     struct { wb__gpu_memory *first, *last; } free[WB__GPU_SIZE_CLASSES];
-    int64_t limit, used, peak, cached;      /* in bytes */
+    int64_t limit, used, peak, cached;      /* in bytes; used: blocks in use; cached: free ones */
 } wb__gpu_cache;
 
 /* Pinned memory for staged transfers, in two halves: one half is copied by the host while the other
@@ -61,20 +61,19 @@ typedef struct {
     unsigned char *at;          /* NULL: not allocated yet */
     void *object;               /* the driver's object */
     void *event[2];             /* reached when a half's last transfer has ended */
-    bool busy[2];
-    int next;
+    bool busy[2];               /* event[i] may not be reached yet */
+    int next;                   /* half that the next transfer uses */
 } wb__gpu_staging;
 
 /* Small downloads that later commands do not wait for (wb__backend.begin_read) have 8 bytes of
  * pinned memory each, behind the halves of wb__gpu_device.from. */
 enum { WB__GPU_READS = 4 };
 typedef struct {
-    void *event;                /* reached when the download has ended; without staging, when it can
-                                   begin */
+    void *event;    /* reached when the download has ended; without staging, when it can begin */
     uint64_t count;             /* number of the last command before the download */
     uint64_t from;              /* without staging: wb__gpu_memory.at, and the byte in it */
     size_t at, bytes;
-    bool busy;
+    bool busy;                  /* a read is going on */
 } wb__gpu_read;
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -95,7 +94,7 @@ enum { WB__GPU_MAX_DEVICES = 64, WB__GPU_MARKS = 16 };
 typedef struct wb__gpu_program {
     struct wb__gpu_program *next;
     /* last: the clock of wb__gpu_programs when a user last released the program */
-    uint64_t hash, last;
+    uint64_t hash, last;        /* users: launches that use it; flags: wb__gpu_flags */
     int users, flags;
     void *object;               /* the driver's program */
     char text[];
@@ -111,8 +110,8 @@ static inline uint64_t wb__gpu_text_hash(const char *text, int flags)
 typedef struct {
     wb__mutex lock;             /* guards the fields below and the driver's compiler */
     wb__gpu_program *program[WB__GPU_BUCKETS];
-    uint64_t clock;
-    int idle;
+    uint64_t clock;             /* counts releases; see wb__gpu_program.last */
+    int idle;                   /* programs without users */
 } wb__gpu_programs;
 
 /* The base of a driver's device struct. */
@@ -132,15 +131,15 @@ struct wb__gpu_device {
     bool graphs;                /* the driver can record commands */
     bool allocates_in_order;    /* allocating a block is a command of the compute queue */
 
-    bool debug_sync, recording;         /* recording: commands are being recorded as a graph */
-    wb__mutex opening;
+    bool debug_sync, recording;         /* wait for each launch; a graph is being recorded */
+    wb__mutex opening;          /* held while the device is opened or closed */
     _Atomic bool open;
     _Atomic int holders;        /* kernels, graphs and adopted memory that are not freed yet */
 
     /* Set when the device has become unusable. */
-    wb__mutex losing;
+    wb__mutex losing;           /* guards lost_because */
     _Atomic bool lost;
-    char lost_because[440];
+    char lost_because[440];     /* why it is lost */
 
     wb__mutex lock;             /* guards the queues, and all fields below without their own lock */
     /* numbers of the last compute command, and of the last one that is known to be completed */
@@ -149,12 +148,12 @@ struct wb__gpu_device {
     uint64_t uploads, awaited;
     wb__gpu_mark mark[WB__GPU_MARKS], upload[WB__GPU_MARKS];    /* ring buffers */
     uint64_t marks, marks_reached;  /* number of marks created; number known to be reached */
-    void *branch_events[2 * WB__GPU_MARKS];     /* of graph.c; NULL: not made */
+    void *branch_events[2 * WB__GPU_MARKS];     /* between branches (graph.c); NULL: not made */
     int waiting, flush_interval;  /* commands since the last flush; commands between flushes */
     int failed;                 /* code of a failed command that is not reported yet; 0: none */
     wb__gpu_cache cache;
 
-    wb__gpu_staging to, from;   /* staging for uploads; for downloads */
+    wb__gpu_staging to, from;   /* pinned memory for uploads, and for downloads */
     wb__gpu_read read[WB__GPU_READS];
     wb__gpu_programs programs;
     wb__gpu_vendor_state *vendor_states;  /* handles of vendor libraries */
@@ -177,10 +176,10 @@ typedef struct wb__gpu_hook wb__gpu_hook;
 
 /* The state of a backend. */
 typedef struct {
-    wb__mutex starting;
+    wb__mutex starting;                 /* held while the backend starts or stops */
     bool started;
     _Atomic bool guarded, child;        /* a fork handler is set; this process is a forked child */
-    int n;
+    int n;                              /* number of devices */
     wb__gpu_device *device[WB__GPU_MAX_DEVICES];
 } wb__gpu_state;
 
@@ -192,8 +191,8 @@ struct wb__gpu_driver {
     const wb__backend *backend;
     wb__gpu_state *state;
     int dlpack;                 /* the device type in DLPack */
-    bool objects;               /* memory is an object of the driver, not an address */
-    bool oldest_first;          /* reuse the block that was released first */
+    bool objects;               /* memory is an object of the driver, which has no address */
+    bool oldest_first;          /* reuse the block released first (wb__gpu_release) */
     const char *choosing;       /* the environment variable that selects devices; or NULL */
     const wb__gpu_hook *const *libraries;       /* NULL-terminated; NULL: none */
 
@@ -201,7 +200,7 @@ struct wb__gpu_driver {
     int (*load)(void);
     int (*find)(wb__gpu_device **list, int *n);
     void (*forget)(void);  /* called when all devices are closed; or NULL */
-    int (*open)(wb__gpu_device *d);             /* status: creates queues and other resources */
+    int (*open)(wb__gpu_device *d);             /* status; creates queues and other resources */
     void (*close)(wb__gpu_device *d);
     int (*enter)(wb__gpu_device *d);  /* code: makes d current for this thread; NULL: no need */
     void (*leave)(void);              /* ends what `enter` began; NULL: no need */
@@ -287,10 +286,10 @@ typedef struct {
     const wb__gpu_hook *library;
     const char *impl;           /* for the printed plan: the library and the epilogue */
     size_t workspace;
-    struct wb__gpu_entry *held; /* what the library has found for it, or NULL */
+    struct wb__gpu_entry *held; /* the library's solution for its problem, or NULL */
 } wb__gpu_routine;
-/* Keeps a copy of a routine that the library has made, with `bytes` of its own struct, which holds
- * the entry until it is destroyed.  Returns 0 or WB_ERROR_MEMORY. */
+/* Keeps a copy of a routine that the library has made, `bytes` bytes with the library's own fields.
+ * The copy holds `entry` until it is destroyed.  Returns 0 or WB_ERROR_MEMORY. */
 int wb__gpu_keep_routine(const wb__gpu_routine *made, size_t bytes, struct wb__gpu_entry *entry,
                          wb__gpu_routine **r);
 
@@ -298,7 +297,7 @@ int wb__gpu_keep_routine(const wb__gpu_routine *made, size_t bytes, struct wb__g
  * (wb__gpu_enter) and the device's lock held. */
 struct wb__gpu_hook {
     unsigned kinds;             /* bit set of wb__step_kind */
-    bool bare;                  /* the library adds no bias and no epilogue */
+    bool bare;                  /* the library adds neither bias nor epilogue */
     bool aside;                 /* its routines run beside the compute queue (aside.c) */
     /* the runtime opens the library before it calls a function; NULL: `prepare` opens it */
     wb__gpu_vendor *vendor;
@@ -311,7 +310,7 @@ struct wb__gpu_hook {
     /* Returns a status.  Enqueues the step, and calls wb__gpu_issued for each compute command. */
     int (*launch)(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
                   const wb__gpu_addresses *at);
-    /* frees what the routine has of its own, but not its memory; or NULL */
+    /* Frees what the routine allocated, but not the routine; or NULL. */
     void (*destroy)(wb__gpu_device *d, wb__gpu_routine *r);
     bool (*prefers_channels_last)(wb__gpu_device *d, const wb__step *conv);  /* or NULL */
 };
@@ -323,7 +322,7 @@ struct wb__gpu_addresses {
     void *const *buffers;               /* the memory handle of each buffer */
     const size_t *offsets;  /* byte offset of each buffer in its memory; NULL: all are 0 */
     wb__gpu_memory *memory;             /* handle of the workspace's memory, or NULL */
-    uint64_t workspace;
+    uint64_t workspace;                 /* byte offset */
     size_t workspace_at, branch_at;     /* branch_at: as in wb__sequence */
     const wb__number *numbers;
 };
@@ -363,7 +362,7 @@ int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const cha
 bool wb__gpu_is_lost(const wb_device *base);
 /* Marks d as lost: from now on each use is an error with this reason. */
 void wb__gpu_lose(wb__gpu_device *d, int code, const char *what);
-/* Marks the device as lost for another reason than an error of the driver. */
+/* Marks the device as lost for a reason `why` that is no error of the driver. */
 void wb__gpu_lose_because(wb__gpu_device *d, const char *why);
 
 /* Returns an error in a forked child, which must not call the driver; else 0. */
@@ -407,7 +406,7 @@ int wb__gpu_queue_after(wb__gpu_device *d, wb__gpu_queue q, uint64_t count, cons
  * that has not been reported yet. */
 int wb__gpu_ended(wb__gpu_device *d, uint64_t count);
 int wb__gpu_make_staging(wb__gpu_device *d, wb__gpu_staging *s);
-/* Transfers by the caller's pinned memory s.  An upload may go on; event 0 of s follows it. */
+/* Transfers with the caller's pinned memory s.  Event 0 of s follows an upload that goes on. */
 int wb__gpu_upload_pinned(const wb_device *base, void *to, size_t at, wb__gpu_staging *s,
                           size_t bytes);
 int wb__gpu_download_pinned(const wb_device *base, wb__gpu_staging *s, const void *from, size_t at,
@@ -426,7 +425,7 @@ wb__gpu_mark *wb__gpu_mark_now(wb__gpu_device *d);
 
 /* ---- program.c ------------------------------------------------------------------------------- */
 
-/* Macros defined before the prelude; APART: if it has counters, they are its own. */
+/* Macros that are defined before the prelude; APART: the program shares its counters with none. */
 typedef enum { WB__GPU_PLAIN, WB__GPU_F64 = 1, WB__GPU_TABLE = 2, WB__GPU_APART = 4 } wb__gpu_flags;
 
 /* Returns the program of a text, from memory, from disk or newly compiled; NULL: the error is set.
@@ -449,7 +448,7 @@ typedef struct {
     wb__gpu_program *program;
     void *function;
     bool changes;               /* the argument struct may differ from launch to launch */
-    bool set;                   /* the struct has been bound */
+    bool set;                   /* the argument struct has been bound once */
     unsigned char *args, *next; /* the struct of the last launch; room for the next one */
     uint64_t *address;  /* address of each buffer argument; with `bind`, serial of its memory */
     void **argument;            /* pointers to the elements of `address`, and to `args` */
@@ -459,8 +458,8 @@ typedef struct {
     wb__kernel base;
     wb__gpu_routine *routine;   /* runs before the launches; NULL: none */
     struct wb__gpu_aside *aside;        /* of a routine beside the compute queue; else NULL */
-    int n_buffers;              /* highest buffer index of the step, plus one */
-    int n_used, *used;          /* indices, in the plan, of the buffers of the step */
+    int n_buffers;              /* highest index of the step's buffers, plus one */
+    int n_used, *used;          /* the indices, in the plan, of the step's buffers */
     uint64_t *address;          /* address of each buffer, at the launch */
     wb__gpu_work *work;         /* NULL: the routine does everything */
     char what[160];             /* describes the step in errors */
@@ -494,8 +493,8 @@ int wb__gpu_collect(const wb_device *base, const struct wb__collective *c);  /* 
 
 /* ---- tiles.c --------------------------------------------------------------------------------- */
 
-/* With the device entered: if timing finds another tile for a product, replaces *work.  A failure
- * leaves it and no error. */
+/* With the device entered: if timing finds that another tile of a product is faster, replaces
+ * *work.  A failure leaves *work as it is, and no error. */
 void wb__gpu_choose_tile(wb__gpu_device *d, const wb__step *step, wb__gpu_work **work);
 
 /* ---- split.c --------------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 
 /* Copies `from` to to[0] without dimensions of size 1, sorted by stride, the smallest last, so that
  * adjacent elements stay adjacent.  Copies `beside`, which is broadcast to `from`, to to[1] with
- * its dimensions in the same order. */
+ * the dimensions in the same order. */
 static void gpu_split_sort_dims(const wb__view *from, const wb__view *beside, wb__view to[2])
 {
     to[0] = *from;

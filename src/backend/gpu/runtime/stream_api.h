@@ -56,7 +56,7 @@ static void destroy_streams(API_DEVICE *d)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* If the device is lost, this frees what the driver still accepts. */
+/* Closes a device.  If the device is lost, this frees what the driver still accepts. */
 static void close_device(wb__gpu_device *base)
 {
     API_DEVICE *d = (API_DEVICE *)base;
@@ -205,8 +205,8 @@ static int load_image(wb__gpu_device *d, const void *image, size_t bytes, const 
     return code;
 }
 
-/* First waits for the stream: unloading a module aborts its kernels, and some may still be in the
- * queue. */
+/* Unloads a module, after a wait for the stream: unloading aborts the module's kernels, and some
+ * may still be in the queue. */
 static void unload(wb__gpu_device *d, void *program)
 {
     API.StreamSynchronize(stream_of(d, WB__GPU_COMPUTE));

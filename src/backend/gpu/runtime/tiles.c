@@ -27,7 +27,7 @@ static size_t gpu_tiles_bytes_of(const wb__view *v)
     return (size_t)(last + 1) * wb__dtype_size(v->dtype);
 }
 
-/* Views 0 to 2 are A, B and C, or the image, the weights and the result of a convolution. */
+/* Whether timing repays.  Views 0 to 2 are A, B and C, or a convolution's x, weight and y. */
 static bool gpu_tiles_is_worth_timing(const wb__gpu_device *d, const wb__step *s)
 {
     const wb__view *a = &s->views[0], *b = &s->views[1], *c = &s->views[2];
@@ -78,7 +78,7 @@ static bool gpu_tiles_compile(gpu_tiles_trial *t)
     bool good = true;
     for (int i = 0; i < t->c.n && good; i++) {
         good = !wb__gpu_kernel_of(t->d, &t->step, t->work[i], &t->kernel[i]);
-        t->work[i] = NULL;                      /* the kernel has it */
+        t->work[i] = NULL;                      /* the kernel owns the work now */
     }
     wb__mutex_lock(&t->d->lock);
     t->d->timing_seconds += wb__now() - begun;
@@ -97,7 +97,7 @@ static int gpu_tiles_try_one(void *ctx, int i)
     return status;
 }
 
-/* Returns the candidate that the disk names, or the fastest; 0 if none can be timed. */
+/* Returns the index of the candidate that the disk names, or of the fastest; 0: none is timed. */
 static int gpu_tiles_choose(gpu_tiles_trial *t)
 {
     wb__gpu_device *d = t->d;
@@ -114,7 +114,7 @@ static int gpu_tiles_choose(gpu_tiles_trial *t)
     return best;
 }
 
-/* Returns the tile that is the fastest for a step; 0: that of wb__gpu_step's estimate. */
+/* Returns the number of the fastest tile for a step; 0: the tile that wb__gpu_step estimates. */
 static int best_of(wb__gpu_device *d, const wb__step *step, int n)
 {
     gpu_tiles_trial *t = wb__alloc_zero(1, sizeof *t);
@@ -124,7 +124,7 @@ static int best_of(wb__gpu_device *d, const wb__step *step, int n)
     t->c = (wb__gpu_candidates){.library = "Weber", .run = gpu_tiles_try_one, .ctx = t};
     for (int i = 0; i < step->n_views; i++) {
         t->step.views[i].buffer = i;
-        t->step.views[i].offset %= 64;          /* keeps the alignment */
+        t->step.views[i].offset %= 64;      /* the offset in scratch memory keeps the alignment */
     }
     const int best = gpu_tiles_list(t, n) ? gpu_tiles_choose(t) : 0;
     for (int i = 0; i < n; i++) {

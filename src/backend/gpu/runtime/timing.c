@@ -21,8 +21,8 @@
 
 enum { REPEATS = 3 };
 static const double MOST_SECONDS = 2;
-static const float MOST_MS = 100;                       /* of a run that is repeated */
-static const double BYTES_A_SECOND = 2e10;              /* of one processor */
+static const float MOST_MS = 100;               /* longest run that is repeated, in milliseconds */
+static const double BYTES_A_SECOND = 2e10;      /* that one processor moves, by estimate */
 
 /* The time in seconds from which on a problem is timed. */
 static double timing_bound(void)
@@ -34,7 +34,7 @@ static double timing_bound(void)
 bool wb__gpu_worth_timing(const wb__gpu_device *d, size_t size, bool rounded, double flop,
                           double bytes)
 {
-    /* FLOP a second of one processor, roughly */
+    /* floating-point operations of one processor in a second, roughly */
     const double rate = size == 8 ? 2e11 : size == 2 ? 4e12 : rounded ? 2e12 : 4e11;
     const double processors = WB__MAX(d->target.processors, 1);
     const double seconds = WB__MAX(flop / rate, bytes / BYTES_A_SECOND) / processors;
@@ -47,7 +47,7 @@ bool wb__gpu_may_time(const wb__gpu_device *d) { return d->timing_seconds < MOST
 
 static const char timing_kind[] = "algorithm";
 
-/* All that a choice depends on, which the caller frees.  NULL: out of memory. */
+/* Returns all that a choice depends on.  The caller frees it; NULL: out of memory. */
 static char *timing_key_of(const wb__gpu_device *d, const wb__gpu_candidates *c, size_t *bytes)
 {
     struct { uint64_t version; char library[32], device[sizeof d->name]; } head;
@@ -112,8 +112,8 @@ static float time_of(wb__gpu_device *d, const wb__gpu_candidates *c, int i)
     return code ? INFINITY : ms / (float)t.repeats;
 }
 
-/* Returns the fastest of the candidates for which the time suffices, which the disk names from now
- * on; 0 if that is only one, or none works. */
+/* Returns the index of the fastest of the candidates for which the time suffices, and keeps its
+ * fingerprint on disk; 0 if the time suffices for one only, or none works. */
 static int time_all(wb__gpu_device *d, const wb__gpu_candidates *c)
 {
     float first = INFINITY, least = INFINITY;
@@ -134,8 +134,8 @@ static int time_all(wb__gpu_device *d, const wb__gpu_candidates *c)
     return best;
 }
 
-/* Allocates the scratch memory and sets the addresses of its pieces, which are aligned like the
- * workspaces of plans and at least as far from each other.  0: there is not enough memory. */
+/* Allocates the scratch memory and sets the addresses of the buffers in it, which are aligned like
+ * the workspaces of plans and at least as far from each other.  0: there is not enough memory. */
 static uint64_t timing_reserve(wb__gpu_device *d, wb__gpu_candidates *c)
 {
     const wb__gpu_cache *cache = &d->cache;

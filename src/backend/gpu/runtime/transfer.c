@@ -107,8 +107,8 @@ static void update_progress(wb__gpu_device *d)
     }
 }
 
-/* The number of the last command so far.  A blocking transfer passes it to wb__gpu_ended
- * at its end. */
+/* Returns the number of the last command so far.  A blocking transfer passes this number to
+ * wb__gpu_ended when it has ended. */
 static uint64_t transfer_begin(wb__gpu_device *d)
 {
     wb__mutex_lock(&d->lock);
@@ -127,7 +127,7 @@ int wb__gpu_ended(wb__gpu_device *d, uint64_t count)
     wb__mutex_unlock(&d->lock);
     if (!failed) return 0;
     static const char what[] = "a command that was enqueued earlier failed";
-    wb__gpu_lose(d, failed, what);      /* its results are missing */
+    wb__gpu_lose(d, failed, what);      /* the results of the failed command are missing */
     return transfer_fail(d, failed, what);
 }
 

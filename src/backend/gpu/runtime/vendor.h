@@ -8,9 +8,9 @@
  * entry is the first member of the library's own struct, and the problem is the second. */
 typedef struct wb__gpu_entry {
     struct wb__gpu_entry *next;
-    int holders;                /* number of routines that use it */
+    int holders;                /* number of routines that use the entry */
     bool found;                 /* false: the library has no solution */
-    bool refused;               /* failed at a launch: never tried a second time */
+    bool refused;               /* the solution failed at a launch, and is never tried again */
 } wb__gpu_entry;
 
 /* Reasons why a library does not execute a step, for the printed plan. */
@@ -47,8 +47,8 @@ struct wb__gpu_vendor {
     wb__mutex lock;                         /* guards the fields below, which the runtime sets */
     bool searched, works, version_fixed;    /* version_fixed: some device has a handle */
     _Atomic bool missing_logged, warned;    /* logged: library missing; handle missing */
-    int from;
-    char reason[600];
+    int from;                               /* position in the search of the next version to open */
+    char reason[600];                       /* why no version works */
 };
 
 /* A device's handle of a library, and the device's cached entries. */
@@ -57,12 +57,12 @@ struct wb__gpu_vendor_state {
     wb__gpu_vendor *library;
     void *handle;               /* NULL: could not be created */
     wb__gpu_entry *first;       /* newest first */
-    int n;
-    bool refusal_logged;        /* a refusal was logged */
+    int n;                      /* number of entries */
+    bool refusal_logged;        /* the first refused entry was logged */
 };
 
 bool wb__gpu_vendor_works(wb__gpu_vendor *l);   /* opens l at the first call; false: error set */
-/* As wb__gpu_vendor_works, but logs one warning instead of an error, and none if it is disabled. */
+/* As wb__gpu_vendor_works, but logs one warning instead of an error, and none if l is disabled. */
 bool wb__gpu_vendor_usable(wb__gpu_vendor *l);
 void wb__gpu_vendors_close(wb__gpu_device *d);
 /* For usable libraries, with the device's lock held.  NULL: failed; wb__gpu_vendor_handle leaves no
@@ -85,20 +85,20 @@ int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e
 
 /* ---- timing.c -------------------------------------------------------------------------------- */
 
-/* Whether a step is worth timing: whether it takes long by its arithmetic (`flop`) or by the bytes
- * that it moves.  size: of an element of its operands, in bytes; rounded: f32 is rounded for the
- * products, so that they are faster. */
+/* Whether a step is worth timing: whether it takes long by its arithmetic (`flop`, floating-point
+ * operations) or by the bytes that it moves.  size: of an element of its operands, in bytes;
+ * rounded: f32 is rounded for the products, which makes them faster. */
 bool wb__gpu_worth_timing(const wb__gpu_device *d, size_t size, bool rounded, double flop,
                           double bytes);
-/* false: this process has timed for long enough on the device.  What takes time because of timing
- * is added to d->timing_seconds. */
+/* Whether this process may still time candidates on the device: it has not timed for MOST_SECONDS
+ * yet.  The caller adds the time that it spends to d->timing_seconds. */
 bool wb__gpu_may_time(const wb__gpu_device *d);
 
 enum { WB__GPU_CANDIDATES = 8, WB__GPU_SCRATCH = 10 };
 /* n candidates of a library, or of our own kernels, for a problem.  The choice depends on the
  * library, its version, the problem and the device's name.  fingerprint[i], which is not 0,
- * identifies candidate i in each process.  `run` launches it on scratch memory and returns 0 or a
- * code; ctx is its first argument. */
+ * identifies candidate i in each process.  `run` launches candidate i on scratch memory and returns
+ * 0 or a code; ctx is its first argument. */
 typedef struct {
     const char *library;
     uint64_t version;
@@ -109,11 +109,11 @@ typedef struct {
     int (*run)(void *ctx, int i);
     void *ctx;
     size_t bytes[WB__GPU_SCRATCH];       /* of the buffers in scratch memory */
-    uint64_t at[WB__GPU_SCRATCH];        /* their addresses, which wb__gpu_fastest sets */
+    uint64_t at[WB__GPU_SCRATCH];       /* addresses of these buffers, which wb__gpu_fastest sets */
 } wb__gpu_candidates;
-/* With the lock held.  wb__gpu_kept: the fingerprint that the disk names; 0: none.
- * wb__gpu_fastest: the candidate with it, or the fastest, which the disk names from then on; 0, the
- * first, if none can be timed. */
+/* With the lock held.  wb__gpu_kept returns the fingerprint that the disk names; 0: none.
+ * wb__gpu_fastest returns the candidate with that fingerprint, or else the fastest, which the disk
+ * names from then on; 0, the first, if none can be timed. */
 uint64_t wb__gpu_kept(const wb__gpu_device *d, const wb__gpu_candidates *c);
 int wb__gpu_fastest(wb__gpu_device *d, wb__gpu_candidates *c);
 
