@@ -17,7 +17,7 @@ extern "C" {
 WB_API wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y);
 /** A dataset of up to 8 tensors by name or place: wb_dataset_of_tree(wb_tuple(ids, lengths,
  * labels)), or a tree of wb_named_tuple, or a tree of these, whose tensors are named by their
- * paths, "a.mask". Observation i is row i of every tensor.  The first tensor is x of a batch, the
+ * paths, "a.mask".  Observation i is row i of every tensor.  The first tensor is x of a batch, the
  * second y (WB_NONE if there is one tensor); wb_batch_get finds all by name.  Errors: as
  * wb_dataset_of; a tree with no tensor, with more than 8, or with a layer. */
 WB_API wb_dataset *wb_dataset_of_tree(wb_tree *arrays);
@@ -310,8 +310,8 @@ WB_API wb_batch wb_loader_begin(wb_loader *l);
 /** WB_EACH_BATCH(b, loader) { ... b.x ... b.y ... } loops over the batches of one epoch.  break and
  * return are allowed; the batch then stays open until the next loop or wb_loader_stop, which frees
  * it and what the program made after it.  The argument `loader` is evaluated once.  Loops over one
- * loader do not nest. After the loop wb_loader_status returns 0, or the error that ended the epoch.
- * */
+ * loader do not nest.  After the loop wb_loader_status returns 0, or the error that ended the
+ * epoch. */
 #define WB_EACH_BATCH(b, loader)                                                            \
     for (wb_each_batch_ b##_wb = {(loader), false}; !b##_wb.done; b##_wb.done = true)       \
         for (wb_batch b = wb_loader_begin(b##_wb.from); wb_loader_next(b##_wb.from, &b);)

@@ -25,7 +25,7 @@ extern "C" {
     OPT(bool, exif, true)                   /* turns the image upright; false: pixels as stored */
 WB_OPTIONS(wb_load_image_options);
 /** The image in a PNG or JPEG file, u8 [C, H, W], on the CPU: wb_load_image("a.png", .channels =
- * 3). RGB becomes grey as 0.299 R + 0.587 G + 0.114 B, rounded; grey becomes RGB with three equal
+ * 3).  RGB becomes grey as 0.299 R + 0.587 G + 0.114 B, rounded; grey becomes RGB with three equal
  * channels; alpha is left out, or added as 255.  16 bits become 8, and libpng converts colours to
  * sRGB where the file names another gamma.
  *

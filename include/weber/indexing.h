@@ -98,9 +98,9 @@ WB_OPTIONS(wb_take_options);
  * :], and wb_take(x, index, axis) replaces an axis of x by the axes of `index`.  Any dtype.
  * (index_select of PyTorch, also for an index with several axes) */
 WB_API wb_tensor *wb_take_with(wb_tensor *x, wb_tensor *index, const wb_take_options *o);
-/** Elements by an index of their own along an axis: y[.., i, ..] = x[.., index[.., i, ..], ..]. x
+/** Elements by an index of their own along an axis: y[.., i, ..] = x[.., index[.., i, ..], ..].  x
  * and `index` have the same number of axes; along all but `axis` their sizes broadcast.  Any
- * dtype. (gather and take_along_dim of PyTorch; unlike in gather, sizes along other axes are
+ * dtype.  (gather and take_along_dim of PyTorch; unlike in gather, sizes along other axes are
  * equal or 1)  Error: sizes that do not fit. */
 WB_API wb_tensor *wb_take_along(wb_tensor *x, wb_tensor *index, int axis);
 

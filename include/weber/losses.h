@@ -311,7 +311,7 @@ WB_API wb_tensor *wb_confusion(wb_tensor *yhat, wb_tensor *y);
  * WB_AGG_MEAN is the mean over the classes that yhat or y have (average="macro" of scikit-learn's
  * f1_score), or, where yhat is bool, the value of the class true (average="binary").
  * WB_AGG_UNREDUCED gives the values [classes], NaN for a class that neither has.  Of no elements
- * the mean is NaN. All values are NaN if a score is, other than of elements that do not count.
+ * the mean is NaN.  All values are NaN if a score is, other than of elements that do not count.
  * Errors: those of wb_confusion; .agg = WB_AGG_SUM. */
 WB_API wb_tensor *wb_f1_with(wb_tensor *yhat, wb_tensor *y, const wb_metric_options *o);
 /** wb_f1 as a function value. */

@@ -130,7 +130,7 @@ WB_API wb_layer *wb_Parallel_array(wb_connection connection, int n, wb_layer *co
  * this function is an error. */
 WB_API wb_tensor *wb_separate(wb_tensor *x, wb_tensor *y);
 /** y_0 = layer_0(x_0), y_i = layer_i(connection(y_{i-1}, x_i)): wb_PairwiseFusion(connection, a,
- * b). Its results are y_0, y_1, ... (wb_call_outputs), at most 16.  One input counts as every x_i.
+ * b).  Its results are y_0, y_1, ... (wb_call_outputs), at most 16.  One input counts as every x_i.
  * Parameters are named "layers.0.weight".  Errors: no layers; a call with another number of
  * inputs. */
 WB_API wb_layer *wb_PairwiseFusion_array(wb_connection connection, int n, wb_layer *const *layers);

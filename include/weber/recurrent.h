@@ -27,9 +27,9 @@ WB_OPTIONS(wb_Recurrent_options);
  *   x [N, T, in]   y [N, T, out]: the states h' of all steps; with .last [N, out], the last one
  *   weight_input [gates out, in]   weight_hidden [gates out, out]   bias [gates out]
  * weight_input has `out` rows for each gate, in the order of the formula: an RNN has 1 gate, an
- * LSTM 4, a GRU 3.  In the formula x and h are the vectors of one step. The state before step 1 is
+ * LSTM 4, a GRU 3.  In the formula x and h are the vectors of one step.  The state before step 1 is
  * that of the call, wb_call(layer, x, h) with h [N, out], for an LSTM wb_call(layer, x, h, c); else
- * the parameter initial_hidden [out] with .initial_state; else zeros. With .return_state the layer
+ * the parameter initial_hidden [out] with .initial_state; else zeros.  With .return_state the layer
  * gives several tensors (wb_call_outputs): y and the last state h, of an LSTM h and c, which a
  * later call takes to go on where this one ended.
  *

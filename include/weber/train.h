@@ -161,7 +161,7 @@ WB_API wb_rule *wb_OptimizerChain_array(int n, wb_rule *const *rules);
 /** wb_OptimizerChain(wb_AccumGrad(4), wb_Adam()): each n-th wb_update applies the other rules to
  * the mean of the last n gradients; the other calls change no parameter.  It is the .accumulate of
  * wb_DistributedOptimizer (distributed.h): the same sums, also in f16, and in any place of a chain
- * it acts first.  Error: n is below 1. Error of wb_setup: the chain has no other rule. */
+ * it acts first.  Error: n is below 1.  Error of wb_setup: the chain has no other rule. */
 WB_API wb_rule *wb_AccumGrad(int64_t n);
 
 /* The next three rules look at a whole parameter, not only at its elements, so a state cannot
@@ -301,7 +301,7 @@ WB_API int wb_adjust_with(wb_opt_state *state, const wb_Rule_options *o);
  * is that of a parameter, such as "layers.0.weight", or of what contains it, such as "layers.0";
  * the path "" means all parameters.  In a path with '*', this is any text: with wb_adjust_at(state,
  * "*.bias", .lambda = 0) biases have no weight decay.  A tied parameter has several paths.  A new
- * eta ends the schedule of these parameters.  Checkpoints save the numbers. All ranks must call it
+ * eta ends the schedule of these parameters.  Checkpoints save the numbers.  All ranks must call it
  * alike.  Returns 0 or an error code, and then nothing is changed.  Errors: those of wb_adjust; no
  * parameter is below the path; .omega, since the norm is that of all parameters together. */
 WB_API int wb_adjust_at_with(wb_opt_state *state, const char *path, const wb_Rule_options *o);
@@ -316,15 +316,15 @@ WB_API int wb_rule_number(wb_opt_state *state, const char *path, const char *nam
  * from 1, has the eta wb_schedule_at(schedule, t), until a wb_adjust of eta.  With .accumulate only
  * the updates that change parameters count; with .mixed = WB_F16 those that the device skips
  * count too.  The count, not the schedule, is part of checkpoints: a program that resumes gives
- * the schedule again. Learning rates are arguments of plans, and advance in a function of
+ * the schedule again.  Learning rates are arguments of plans, and advance in a function of
  * wb_compile.  If the schedule fails, so does wb_update, and nothing is updated.  Returns 0 or
  * an error code.  Errors: no parameter is below the path; no rule has an eta that is more than a
  * start (Rprop); the call is in a function that wb_compile records. */
 WB_API int wb_set_schedule(wb_opt_state *state, const char *path, wb_schedule *schedule);
 /** Freezes the parameters below a path of the model such as "layers.0", as in wb_adjust_at; the
  * path "" means all parameters.  Updates skip them, and gradients that only frozen parameters
- * need are not computed. A BatchNorm in train mode goes on updating its running statistics;
- * wb_testmode stops that. Returns 0 or an error code.  Error: no parameter is below the path. */
+ * need are not computed.  A BatchNorm in train mode goes on updating its running statistics;
+ * wb_testmode stops that.  Returns 0 or an error code.  Error: no parameter is below the path. */
 WB_API int wb_freeze(wb_opt_state *state, const char *path);
 /** Undoes wb_freeze for the parameters below a path.  Returns 0 or an error code, as wb_freeze. */
 WB_API int wb_thaw(wb_opt_state *state, const char *path);

@@ -1,4 +1,4 @@
-/* The commands of the `weber` program. The function of a command returns the exit status of the
+/* The commands of the `weber` program.  The function of a command returns the exit status of the
  * program; after -1 main prints the usage. */
 #ifndef WB__CLI_H
 #define WB__CLI_H
@@ -11,7 +11,7 @@ int wb__cli_show(const char *path);
 /* Prints the library's error to standard error and returns 1. */
 int wb__cli_print_error(void);
 
-/* Whether a safetensors file written by Weber describes a layer. (A BSON file must be loaded to
+/* Whether a safetensors file written by Weber describes a layer.  (A BSON file must be loaded to
  * find out.) */
 bool wb__cli_describes_layer(const wb__table *table);
 
@@ -57,7 +57,7 @@ int wb__cli_probe(const char *backend);
 /* doctor_library.c: opens a library in this process and prints "+", or the message. */
 int wb__cli_open(const char *path);
 
-/* The result of a probing process. `state` is the result in words, or how the process ended if it
+/* The result of a probing process.  `state` is the result in words, or how the process ended if it
  * gave no answer. */
 typedef struct {
     bool answered, loaded, works;
@@ -65,7 +65,7 @@ typedef struct {
     char *devices, *libraries, *reason; /* a line for each item, or NULL; allocated */
 } wb__probe;
 /* Starts the program `self` as a probing process and reads its result into *p, for at most
- * `seconds`. With `noisy` the output of drivers is shown. The caller frees *p with
+ * `seconds`.  With `noisy` the output of drivers is shown.  The caller frees *p with
  * wb__probe_free. */
 void wb__cli_run_probe(wb__probe *p, const char *self, const char *backend, double seconds,
                        bool noisy);

@@ -1,6 +1,6 @@
-/* `weber convert IN OUT` converts a file. The ending of OUT chooses the format. A model in IN is
- * loaded and saved if OUT's format can hold models or --torch is given. Otherwise the tensors of IN
- * are copied under their names, from the mapped file. */
+/* `weber convert IN OUT` converts a file.  The ending of OUT chooses the format.  A model in IN is
+ * loaded and saved if OUT's format can hold models or --torch is given.  Otherwise the tensors of
+ * IN are copied under their names, from the mapped file. */
 #include "cli/cli.h"
 
 #include "io/formats.h"
@@ -74,7 +74,7 @@ static bool may_be_model(const conversion *c)
 }
 
 /* Returns 0 if the model was converted, 1 if no model could be loaded, and -1 if the model could
- * not be saved. The error is set for 1 and -1. */
+ * not be saved.  The error is set for 1 and -1. */
 static int convert_model(const conversion *c)
 {
     wb_layer *model = wb_load(c->in, .key = c->key);
@@ -86,9 +86,9 @@ static int convert_model(const conversion *c)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Makes a tensor of the values of an entry. The tensor borrows the memory of the mapped file if the
- * values are aligned there and need no decoding, else it has a copy. The table must outlive the
- * tensor. NULL with the error set. */
+/* Makes a tensor of the values of an entry.  The tensor borrows the memory of the mapped file if
+ * the values are aligned there and need no decoding, else it has a copy.  The table must outlive
+ * the tensor.  NULL with the error set. */
 static wb_tensor *convert_tensor_of(const wb__entry *e)
 {
     void *block;
@@ -161,7 +161,7 @@ int wb__cli_convert(int n, char **words)
     conversion c = {.save = WB_OPTIONS_OF(wb_save_options)};
     if (convert_parse(&c, n, words)) return -1;
     if (find_formats(&c)) return 1;
-    /* --key names a top-level entry of a BSON file, both of IN and of OUT. A key with a dot is a
+    /* --key names a top-level entry of a BSON file, both of IN and of OUT.  A key with a dot is a
      * path inside a top-level entry of IN, and OUT then gets the default name. */
     c.save.key = c.key && !strchr(c.key, '.') ? c.key : NULL;
     int status = 1;

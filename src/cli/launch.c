@@ -1,5 +1,5 @@
 /* `weber launch -np N PROGRAM ...` starts N processes of a program on this machine, the ranks of a
- * training. Each rank is the leader of a process group, so that what it starts ends with it. */
+ * training.  Each rank is the leader of a process group, so that what it starts ends with it. */
 #include "base/environment.h"
 #include "base/os.h"
 #include "base/text.h"

@@ -1,6 +1,6 @@
-/* `weber show FILE` prints an overview of a file of any known format. BSON files are read whole. A
- * model in a safetensors file of up to BUILT_MOST bytes is loaded, because wb_show looks at its
- * values. Of other files only the headers are read. */
+/* `weber show FILE` prints an overview of a file of any known format.  BSON files are read whole.
+ * A model in a safetensors file of up to BUILT_MOST bytes is loaded, because wb_show looks at its
+ * values.  Of other files only the headers are read. */
 #include "cli/cli.h"
 
 #include "io/formats.h"
@@ -107,7 +107,7 @@ static void show_add_head(wb__text *t, const char *path, const char *what, const
     wb__text_add(t, "\n");
 }
 
-/* Adds the notes of a file to the text, one on each line. A long note is cut. */
+/* Adds the notes of a file to the text, one on each line.  A long note is cut. */
 static void add_notes(wb__text *t, const wb__table *table)
 {
     enum { LONGEST = 200 };

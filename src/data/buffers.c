@@ -84,8 +84,8 @@ int wb__buffer_pool_fill(wb__buffer_pool *s)
     }
 }
 
-/* Counts a buffer as given back. Returns true if the pool is closed and no buffer is lent any more;
- * then the caller frees the pool. */
+/* Counts a buffer as given back.  Returns true if the pool is closed and no buffer is lent any
+ * more; then the caller frees the pool. */
 static bool came_back(wb__buffer_pool *s)
 {
     s->lent--;

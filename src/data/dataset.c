@@ -1,4 +1,4 @@
-/* Creates datasets and returns their properties. fetch.c fetches observations, loader.c iterates
+/* Creates datasets and returns their properties.  fetch.c fetches observations, loader.c iterates
  * over batches, move.c moves datasets between devices. */
 #include "data/dataset.h"
 
@@ -102,9 +102,9 @@ static int64_t field_bytes(const char *what, const char *name, const wb__field *
     return size * (int64_t)wb__dtype_size(f->dtype);
 }
 
-/* Stores x in the dataset and takes a reference. Instead of a variable, which may change, stores a
- * copy. Instead of a tensor with inputs, stores a tensor on the same memory, so that the inputs can
- * be freed. */
+/* Stores x in the dataset and takes a reference.  Instead of a variable, which may change, stores a
+ * copy.  Instead of a tensor with inputs, stores a tensor on the same memory, so that the inputs
+ * can be freed. */
 static bool take_array(const char *what, wb_dataset *d, int k, wb_tensor *x)
 {
     wb__field *f = &d->field[k];
@@ -131,7 +131,7 @@ static bool take_array(const char *what, wb_dataset *d, int k, wb_tensor *x)
     return true;
 }
 
-/* Copies the names into one block. NULL with the error set. */
+/* Copies the names into one block.  NULL with the error set. */
 static const char **dataset_copy_names(int n, const char *const *names)
 {
     size_t bytes = 0, list = WB__FIELDS * sizeof *names;
@@ -238,7 +238,7 @@ static bool dataset_name_source(wb_dataset *d, const wb_dataset_source *s)
     return d->names != NULL;
 }
 
-/* Checks the functions and numbers of a source. Returns false with the error set. */
+/* Checks the functions and numbers of a source.  Returns false with the error set. */
 static bool dataset_check_source(const wb_dataset_source *s)
 {
     if (s->next || s->restart) {
@@ -405,7 +405,7 @@ int64_t wb_dataset_length(const wb_dataset *d)
     return wb__is_any_dataset(d, "dataset_length") && !wb__is_stream(d) ? d->n : -1;
 }
 
-/* Makes a batch of all observations, on memory that its tensors own. Arrays are copied. The
+/* Makes a batch of all observations, on memory that its tensors own.  Arrays are copied.  The
  * function of a source is called for each observation. */
 static int dataset_fill_all(const wb_dataset *d, const wb_dataset *root, int64_t *index,
                             wb_batch *batch)
@@ -475,7 +475,7 @@ wb_tensor *wb_dataset_y(wb_dataset *d)
 }
 
 /* Returns the field of this name, of n fields, of which the first n_named have names; -1 with the
- * error set. Fields without names are x, y, 2, 3, ... */
+ * error set.  Fields without names are x, y, 2, 3, ... */
 static int field_named(const char *what, int n, int n_named, const char *const *names,
                        const char *name)
 {

@@ -1,11 +1,11 @@
-/* Datasets as the loader uses them. A dataset is a chain of objects linked by `under`. The lowest
+/* Datasets as the loader uses them.  A dataset is a chain of objects linked by `under`.  The lowest
  * object is the root, which holds arrays, a function of the program (a source, or a stream of
- * unknown length), or datasets (its parts), which it joins or slides a window over. Above the root
+ * unknown length), or datasets (its parts), which it joins or slides a window over.  Above the root
  * are views, which select or reorder observations, and maps, which change each batch or each
  * observation.
  *
  * Batches of arrays in host memory are copied into buffers (wb__dataset_fill, wb__dataset_wrap).
- * Batches of arrays on another device are gathered there (wb__dataset_gather). Files: dataset.c
+ * Batches of arrays on another device are gathered there (wb__dataset_gather).  Files: dataset.c
  * (creation, properties), fetch.c (from observation indices to batches), move.c (wb_to), loader.c
  * (epochs), prefetcher.c (batches ahead of their use), stream.c (reading of streams), buffers.c
  * (memory of batches), readers.c (files as datasets), parts.c (roots with parts), observations.c
@@ -90,7 +90,7 @@ int wb__batch_fields(const wb_batch *batch);
 wb_dataset *wb__dataset_of_arrays(const char *what, int n, wb_tensor *const *x,
                                   const char *const *names);
 
-/* Whether d is a dataset. Otherwise sets the error; if d is NULL, an earlier error is kept. */
+/* Whether d is a dataset.  Otherwise sets the error; if d is NULL, an earlier error is kept. */
 bool wb__is_any_dataset(const wb_dataset *d, const char *what);
 /* Whether d is a dataset whose observations have numbers: no stream. */
 bool wb__is_dataset(const wb_dataset *d, const char *what);
@@ -99,19 +99,19 @@ static inline bool wb__is_stream(const wb_dataset *d)
     return wb__dataset_root(d)->kind == WB__DATA_STREAM;
 }
 /* Makes a root with the fields, names and device of another root, and with room for n_parts parts,
- * in the current scope. NULL with the error set. */
+ * in the current scope.  NULL with the error set. */
 wb_dataset *wb__dataset_like(const wb_dataset *root, wb__data_kind kind, int n_parts);
-/* Sets .bytes of the fields of a root. Returns 0 or an error code. */
+/* Sets .bytes of the fields of a root.  Returns 0 or an error code. */
 int wb__dataset_measure(wb_dataset *root, const char *what);
 
-/* Makes a view or map over `under`, in the current scope. The caller sets the fields that only
+/* Makes a view or map over `under`, in the current scope.  The caller sets the fields that only
  * views or only maps have. */
 wb_dataset *wb__dataset_over(wb_dataset *under, wb__data_kind kind, int64_t n);
 
 /* Makes a view of the n observations in `order`, which it takes, also on failure.  A NULL `order`
  * gives NULL. */
 wb_dataset *wb__dataset_ordered(wb_dataset *under, int64_t n, uint32_t *order);
-/* Returns a block with a random permutation of 0 .. n-1, from the seed of wb_seed. NULL with the
+/* Returns a block with a random permutation of 0 .. n-1, from the seed of wb_seed.  NULL with the
  * error set. */
 uint32_t *wb__random_order(const char *what, int64_t n);
 /* parts.c: The part of observation i of a joined dataset: the last one that begins at i or before,
@@ -137,39 +137,39 @@ static inline int64_t wb__share_at(const wb_dataset *share, int64_t i)
 void *wb__dataset_to(void *dataset, const wb_device *d, wb_dtype dtype);
 const wb_device *wb__dataset_device(void *dataset);
 
-/* Copies the n observations of d in `index` to to[k], for each field k that is present. Replaces
- * the indices in `index` by indices of the root. If `parallel` is set, the function of a source may
- * run on the threads of wb__parallel. Returns 0 or an error code. */
+/* Copies the n observations of d in `index` to to[k], for each field k that is present.  Replaces
+ * the indices in `index` by indices of the root.  If `parallel` is set, the function of a source
+ * may run on the threads of wb__parallel.  Returns 0 or an error code. */
 int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const *to,
                      bool parallel);
 
 /* Makes a batch of the n observations in `index`, in the current scope, on the device of the
- * arrays. If the n rows are consecutive, copies them immediately. Otherwise the rows are gathered
- * when the batch is evaluated. Replaces the indices in `index` by indices of the root. Returns 0 or
- * an error code. */
+ * arrays.  If the n rows are consecutive, copies them immediately.  Otherwise the rows are gathered
+ * when the batch is evaluated.  Replaces the indices in `index` by indices of the root.  Returns 0
+ * or an error code. */
 int wb__dataset_gather(const wb_dataset *d, int64_t n, int64_t *index, wb_batch *batch);
 
-/* Makes one evaluated batch of all observations, in the current scope. Returns 0 or an error
+/* Makes one evaluated batch of all observations, in the current scope.  Returns 0 or an error
  * code. */
 int wb__dataset_all(const wb_dataset *d, wb_batch *batch);
 
 /* Applies the maps of d to a batch of the n observations in `index`, the map next to the root
- * first. Returns 0 or an error code. */
+ * first.  Returns 0 or an error code. */
 int wb__dataset_apply(const wb_dataset *d, int64_t n, const int64_t *index, wb_batch *batch);
 
-/* Calls f(batch, ctx). Returns 0, or an error code if f returns one or leaves the batch without x
- * or y. Sets an error message if f has set none. `what` names f in messages. */
+/* Calls f(batch, ctx).  Returns 0, or an error code if f returns one or leaves the batch without x
+ * or y.  Sets an error message if f has set none.  `what` names f in messages. */
 int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what);
 
 /* Makes the tensors of a batch, in the current scope, on the memory to[k] of field k of n
- * observations. When a tensor is freed, release(its memory, context) is called. Sets *made to the
+ * observations.  When a tensor is freed, release(its memory, context) is called.  Sets *made to the
  * number of tensors created, also on failure; they are those of the first fields that are present.
  * Returns 0 or an error code. */
 int wb__dataset_wrap(const wb_dataset *root, int64_t n, void *const *to,
                      void (*release)(void *, void *), void *context, wb_batch *batch, int *made);
 
-/* Evaluates the tensors of a batch and detaches them from their graph. Replaces variables by
- * copies. Returns 0 or an error code. */
+/* Evaluates the tensors of a batch and detaches them from their graph.  Replaces variables by
+ * copies.  Returns 0 or an error code. */
 int wb__batch_evaluate(wb_batch *batch);
 
 /* Fills `order` with a permutation of 0 .. n-1 (Fisher & Yates with Philox) that depends only on n,

@@ -1,5 +1,5 @@
-/* Makes batches from observation indices in three steps. The first step translates the indices
- * through views. The second copies or gathers rows of arrays, or calls the function of a source.
+/* Makes batches from observation indices in three steps.  The first step translates the indices
+ * through views.  The second copies or gathers rows of arrays, or calls the function of a source.
  * The third applies maps. */
 #include "base/mutex.h"
 #include "base/parallel.h"
@@ -36,7 +36,7 @@ static void translate_one(const wb_dataset *d, int64_t n, int64_t *index)
         index[i] = d->order ? (int64_t)d->order[index[i]] : d->start + index[i];
 }
 
-/* Replaces the n indices of observations of d by indices of observations of its root. Returns the
+/* Replaces the n indices of observations of d by indices of observations of its root.  Returns the
  * root. */
 static const wb_dataset *fetch_translate(const wb_dataset *d, int64_t n, int64_t *index)
 {
@@ -65,7 +65,7 @@ static const wb_dataset *fetch_source_of(const wb_dataset *root, int64_t *i)
 }
 
 /* Data shared by the calls that fill a batch, one call of a source's function per observation.
- * After a failure no further call begins. If several calls have failed, the error of the first
+ * After a failure no further call begins.  If several calls have failed, the error of the first
  * failed observation in the batch is reported. */
 typedef struct {
     const wb_dataset *root;             /* a source, or a joined dataset of sources */
@@ -176,7 +176,7 @@ static wb_tensor *fetch_copy_rows(const wb_tensor *x, int64_t first, int64_t n, 
     return NULL;
 }
 
-/* Gathers rows of x. Takes the rows from a new constant that shares the memory of x, because x may
+/* Gathers rows of x.  Takes the rows from a new constant that shares the memory of x, because x may
  * belong to a graph on another thread. */
 static wb_tensor *fetch_take_rows(const wb_tensor *x, wb_tensor *rows)
 {
@@ -282,7 +282,7 @@ int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what)
 
 /* ---- maps of single observations ------------------------------------------------------------- */
 
-/* Makes a batch of one observation, row i of an evaluated batch. Returns 0 or an error code. */
+/* Makes a batch of one observation, row i of an evaluated batch.  Returns 0 or an error code. */
 static int one_of_batch(const wb_batch *all, int64_t i, wb_batch *one)
 {
     wb_batch from = *all;
@@ -296,7 +296,7 @@ static int one_of_batch(const wb_batch *all, int64_t i, wb_batch *one)
     return 0;
 }
 
-/* Whether all tensors of a batch are evaluated and have `rows` rows. Otherwise sets the error. */
+/* Whether all tensors of a batch are evaluated and have `rows` rows.  Otherwise sets the error. */
 static bool fetch_has_rows(const wb_batch *batch, int64_t rows, const char *made_by)
 {
     wb_batch from = *batch;
@@ -418,7 +418,7 @@ int wb__dataset_apply(const wb_dataset *d, int64_t n, const int64_t *index, wb_b
     return wb__collate_call(d->map, d->ctx, batch, "mapobs");
 }
 
-/* Detaches x from its graph and returns x. For a variable returns a copy, because the program may
+/* Detaches x from its graph and returns x.  For a variable returns a copy, because the program may
  * assign to the variable later. */
 static wb_tensor *fetch_detached(wb_tensor *x)
 {

@@ -8,8 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A list of observations, which grows to the size that it begins with. A view keeps the block, so
- * that this size is exact. `data` is NULL after a failure. */
+/* A list of observations, which grows to the size that it begins with.  A view keeps the block, so
+ * that this size is exact.  `data` is NULL after a failure. */
 typedef struct { int64_t n; uint32_t *data; } folds_list;
 
 static bool folds_list_begin(folds_list *l, int64_t size)
@@ -208,7 +208,7 @@ int wb_splitobs_with(wb_dataset *d, double at, wb_dataset **first, wb_dataset **
 
 /* ---- folds ----------------------------------------------------------------------------------- */
 
-/* The observations of fold i of k: from *start to before *stop. The first n mod k folds have one
+/* The observations of fold i of k: from *start to before *stop.  The first n mod k folds have one
  * observation more than the others. */
 static void fold_of(int64_t n, int64_t k, int64_t i, int64_t *start, int64_t *stop)
 {

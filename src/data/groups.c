@@ -45,7 +45,7 @@ int wb__group_keys(int64_t n, int64_t *keys, wb__grouping *g)
     return 0;
 }
 
-/* Replaces the bits of n doubles by integers with the same order. Returns false if one is NaN. */
+/* Replaces the bits of n doubles by integers with the same order.  Returns false if one is NaN. */
 static bool order_doubles(int64_t n, int64_t *bits)
 {
     for (int64_t i = 0; i < n; i++) {

@@ -1,4 +1,4 @@
-/* A folder of images, one folder for each class, as a dataset. The files are read when a batch
+/* A folder of images, one folder for each class, as a dataset.  The files are read when a batch
  * needs them. */
 #include "data/dataset.h"
 
@@ -64,7 +64,7 @@ static bool is_image(const char *name)
     return false;
 }
 
-/* Adds the name of a folder, or the path of an image. Hidden names are passed over. */
+/* Adds the name of a folder, or the path of an image.  Hidden names are passed over. */
 static int image_folder_visit(const char *name, void *ctx)
 {
     const image_folder_search *s = ctx;

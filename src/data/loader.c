@@ -1,5 +1,5 @@
-/* Loaders iterate over epochs, order the observations and open a scope for each batch. prefetcher.c
- * prepares the batches. */
+/* Loaders iterate over epochs, order the observations and open a scope for each batch.
+ * prefetcher.c prepares the batches. */
 #include "data/loader.h"
 
 #include "base/options.h"
@@ -22,7 +22,7 @@ struct wb_loader {
     const wb_dataset *share;            /* NULL, or the share that is shuffled, below maps alone */
     wb_dataset *whole;                  /* the dataset below the share, with the maps (reference) */
     bool running;                       /* an epoch has begun and has not ended */
-    /* epoch: number of completed epochs. position: number of batches of the current epoch that
+    /* epoch: number of completed epochs.  position: number of batches of the current epoch that
      * wb_loader_next has returned. */
     int64_t epoch, position;
     int status, late;                   /* late: an error that the next wb_loader_next reports */
@@ -31,8 +31,8 @@ struct wb_loader {
     wb__object mark;                    /* object of `scope`, destroyed when `scope` closes */
 };
 
-/* Called when the scope of a batch closes, because l->mark is an object of that scope. The program
- * may close the scope itself, or close an outer scope after `break`. Clears l->scope and releases
+/* Called when the scope of a batch closes, because l->mark is an object of that scope.  The program
+ * may close the scope itself, or close an outer scope after `break`.  Clears l->scope and releases
  * the scope's reference to the loader. */
 static void mark_destroyed(void *object)
 {
@@ -217,7 +217,7 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
 /* ---- moving ---------------------------------------------------------------------------------- */
 
 /* Returns the target of the loader that wb_to(l, d) makes.  `requested` is 0, WB_DTYPE_KEEP or a
- * dtype. A dtype replaces the dtype of l's target; the two others keep it.  With 0 a move to a GPU
+ * dtype.  A dtype replaces the dtype of l's target; the two others keep it.  With 0 a move to a GPU
  * also sets `narrow`, so that f64 becomes f32. */
 static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype requested)
 {
@@ -230,8 +230,8 @@ static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype req
 }
 
 /* Returns 1 if batches of target t have other dtypes than the batches of l, 0 if not, and -1 with
- * the error set if the device lacks a dtype. If l has a map or a collate function, which may return
- * any dtype, compares only the two targets. */
+ * the error set if the device lacks a dtype.  If l has a map or a collate function, which may
+ * return any dtype, compares only the two targets. */
 static int loader_changes(const wb_loader *l, const wb__target *t)
 {
     const wb_dataset *root = wb__dataset_root(l->dataset);
@@ -248,7 +248,7 @@ static int loader_changes(const wb_loader *l, const wb__target *t)
     return other;
 }
 
-/* wb_to of a loader. Returns the loader itself if its batches stay the same. Otherwise returns a
+/* wb_to of a loader.  Returns the loader itself if its batches stay the same.  Otherwise returns a
  * new loader at the same position of the same epoch; the old loader is unchanged. */
 static void *loader_to(void *object, const wb_device *d, wb_dtype requested)
 {
@@ -266,7 +266,7 @@ static void *loader_to(void *object, const wb_device *d, wb_dtype requested)
 
 /* ---- epochs ---------------------------------------------------------------------------------- */
 
-/* Closes the scope of the current batch, if one is open. Closing evaluates pending assignments. */
+/* Closes the scope of the current batch, if one is open.  Closing evaluates pending assignments. */
 static int loader_close_batch(wb_loader *l)
 {
     if (!l->scope) return 0;
@@ -299,7 +299,7 @@ static int loader_begin(wb_loader *l)
                                     .rank = share ? share->rank : 0});
 }
 
-/* Ends the epoch with this status. Always returns false, the result of wb_loader_next. */
+/* Ends the epoch with this status.  Always returns false, the result of wb_loader_next. */
 static bool loader_end(wb_loader *l, int status)
 {
     l->status = status;
@@ -311,7 +311,7 @@ static bool loader_end(wb_loader *l, int status)
     return false;
 }
 
-/* Opens a scope with the next batch and returns 0. At the end of a stream sets *ended. On failure
+/* Opens a scope with the next batch and returns 0.  At the end of a stream sets *ended.  On failure
  * leaves no scope open and returns an error code. */
 static int loader_open_batch(wb_loader *l, wb_batch *batch, bool *ended)
 {
@@ -352,7 +352,7 @@ static bool loader_advance(wb_loader *l, wb_batch *batch)
     return true;
 }
 
-/* Closes the scope of the current batch, which may hold the last reference to the loader. The
+/* Closes the scope of the current batch, which may hold the last reference to the loader.  The
  * reference that wb__ref takes keeps the loader alive during the call. */
 bool wb_loader_next(wb_loader *l, wb_batch *batch)
 {

@@ -1,5 +1,5 @@
-/* Files without a header as datasets, whose tensors are on the mapped file. A tensor has fewer than
- * 2^32 elements, so a large file becomes several datasets, which are joined. */
+/* Files without a header as datasets, whose tensors are on the mapped file.  A tensor has fewer
+ * than 2^32 elements, so a large file becomes several datasets, which are joined. */
 #include "data/dataset.h"
 #include "base/options.h"
 #include "io/borrow.h"
@@ -15,7 +15,7 @@ typedef struct {
     int64_t elements, n;
 } raw;
 
-/* Reads the description and finds the number of observations. Returns 0 or an error code. */
+/* Reads the description and finds the number of observations.  Returns 0 or an error code. */
 static int mapped_measure(const wb_raw_file *given, raw *r)
 {
     *r = (raw){.elements = 1};

@@ -40,7 +40,7 @@ static wb_dataset *move_root(wb_dataset *root, const wb_device *d, wb_dtype requ
     return wb__dataset_of_arrays("dataset_of", root->n_fields, x, root->names);
 }
 
-/* Returns the moved root of a dataset, or `root` itself if nothing must be moved. NULL with the
+/* Returns the moved root of a dataset, or `root` itself if nothing must be moved.  NULL with the
  * error set. */
 static wb_dataset *root_to(wb_dataset *root, const wb_device *d, wb_dtype requested)
 {

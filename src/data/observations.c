@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Returns a copy of indices of observations of d, for a view. NULL with the error set. */
+/* Returns a copy of indices of observations of d, for a view.  NULL with the error set. */
 static uint32_t *observations_order_of(const char *what, const wb_dataset *d, int64_t n,
                                        const int64_t *index)
 {
@@ -105,7 +105,7 @@ static int observations_visit_chunk(wb_dataset *d, int64_t first, int64_t n, vis
     return 0;
 }
 
-/* Calls visit for each observation of d, as a batch of one on the CPU. Returns 0 or the first code
+/* Calls visit for each observation of d, as a batch of one on the CPU.  Returns 0 or the first code
  * that is not 0. */
 static int observations_visit_all(wb_dataset *d, visitor visit, void *ctx)
 {
@@ -183,7 +183,7 @@ wb_dataset *wb_filterobs(wb_dataset *d, wb_obs_test f, void *ctx)
     return wb__dataset_ordered(d, s.n, kept);
 }
 
-/* Makes a view for each group. Returns the number of groups, or -1 with the error set. */
+/* Makes a view for each group.  Returns the number of groups, or -1 with the error set. */
 static int64_t views_of(wb_dataset *d, const wb__grouping *g, int64_t most, int64_t *labels,
                         wb_dataset **parts)
 {

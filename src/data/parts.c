@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Whether a dataset can be a part. A map changes whole batches, so a part has none. */
+/* Whether a dataset can be a part.  A map changes whole batches, so a part has none. */
 static bool can_be_part(const wb_dataset *d, const char *what)
 {
     if (!wb__is_dataset(d, what)) return false;
@@ -147,7 +147,7 @@ wb_dataset *wb_slidingwindow(wb_dataset *d, int64_t size, int64_t stride)
     return windows_over(d, size, stride);
 }
 
-/* Returns a block of the indices of the observations in n windows. NULL with the error set. */
+/* Returns a block of the indices of the observations in n windows.  NULL with the error set. */
 static int64_t *parts_window_rows(const wb_dataset *root, int64_t n, const int64_t *index)
 {
     int64_t *rows = wb__alloc((size_t)(n * root->window) * sizeof *rows + 1);

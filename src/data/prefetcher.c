@@ -1,13 +1,13 @@
-/* The threads that prepare batches, the workers. wb__data_lock guards the fields that they share
+/* The threads that prepare batches, the workers.  wb__data_lock guards the fields that they share
  * with the loader's thread, such as:
  *
  *   head .. last-1    batches that wb__prefetcher_next has not returned yet
- *   slot              of batch i: slot[i % capacity], for the first `ahead` of these batches. A
+ *   slot              of batch i: slot[i % capacity], for the first `ahead` of these batches.  A
  *                     worker takes the empty slot of the first batch, and fills it.
  *   turn              the next batch that is read from a stream; the workers read in turn
  *
- * The first epoch starts the threads. Between epochs they sleep. A child process of fork has no
- * such threads and starts its own. At exit of the process all threads are asked to end and are
+ * The first epoch starts the threads.  Between epochs they sleep.  A child process of fork has no
+ * such threads and starts its own.  At exit of the process all threads are asked to end and are
  * joined for up to a second, so that they do not read objects that are being destroyed. */
 #include "data/prefetcher.h"
 
@@ -81,8 +81,8 @@ static void prefetcher_fill_index(const wb__prefetcher *f, int64_t batch, int64_
     for (int64_t i = 0; i < n; i++) index[i] = f->order ? (int64_t)f->order[first + i] : first + i;
 }
 
-/* Makes the tensors of a batch in the current scope, on the memory of its buffer. Takes the buffer
- * from *fetched, also on failure. The buffer returns to its pool when the last of these
+/* Makes the tensors of a batch in the current scope, on the memory of its buffer.  Takes the buffer
+ * from *fetched, also on failure.  The buffer returns to its pool when the last of these
  * tensors is freed. */
 static int prefetcher_wrap(const wb_dataset *root, wb__prefetched *fetched, wb_batch *batch)
 {
@@ -106,7 +106,7 @@ static wb_tensor *prefetcher_sent(const wb__target *t, wb_tensor *x)
 }
 
 /* Makes the tensors of the batch, applies maps and the collate function, and moves the tensors to
- * the target device, if there is one. Evaluates the results and replaces variables by copies. */
+ * the target device, if there is one.  Evaluates the results and replaces variables by copies. */
 static int make_tensors(wb__prefetcher *f, int64_t *index, wb__prefetched *fetched, wb_batch *batch)
 {
     int status = f->on_host ? prefetcher_wrap(f->root, fetched, batch)
@@ -122,8 +122,8 @@ static int make_tensors(wb__prefetcher *f, int64_t *index, wb__prefetched *fetch
     return status ? status : wb__batch_evaluate(batch);
 }
 
-/* Calls make_tensors in a scope of its own and stores references to the tensors in *fetched. During
- * the call the dataset's device is the default device, for tensors that maps and the collate
+/* Calls make_tensors in a scope of its own and stores references to the tensors in *fetched.
+ * During the call the dataset's device is the default device, for tensors that maps and the collate
  * function create. */
 static int finish_tensors(wb__prefetcher *f, int64_t *index, wb__prefetched *fetched)
 {
@@ -142,8 +142,8 @@ static int finish_tensors(wb__prefetcher *f, int64_t *index, wb__prefetched *fet
     return status ? status : closed;
 }
 
-/* Reads a batch of a stream, when it is its turn. Sets fetched->n; 0: the stream has ended before
- * this batch. Returns 0 or an error code. */
+/* Reads a batch of a stream, when it is its turn.  Sets fetched->n; 0: the stream has ended before
+ * this batch.  Returns 0 or an error code. */
 static int prefetcher_read_stream(wb__prefetcher *f, wb__prefetched *fetched)
 {
     wb__data_lock();
@@ -189,7 +189,7 @@ static void drop_thrown(wb__prefetcher *f)
 }
 
 /* Prepares a batch, in the modes of the thread that began the epoch, with random numbers that
- * depend only on the epoch and the batch, and stores it in its slot. `index` has room for the
+ * depend only on the epoch and the batch, and stores it in its slot.  `index` has room for the
  * indices of a batch. */
 static void prefetcher_prepare(wb__prefetcher *f, int64_t *index, int64_t number, bool parallel)
 {
@@ -288,7 +288,7 @@ static void *prefetcher_run(void *given)
     return NULL;
 }
 
-/* Joins the threads that have been started. The caller does not hold the lock. */
+/* Joins the threads that have been started.  The caller does not hold the lock. */
 static void prefetcher_join_all(wb__prefetcher *f)
 {
     for (int i = 0; i < f->n_workers; i++) {
@@ -317,7 +317,7 @@ static void prefetcher_at_exit(void)
         while (f->alive)
             if (!wb__mutex_wait_for(&f->news, &wb__data_mutex, until - wb__now())) break;
         if (f->alive) continue;
-        /* The lock is not held while it waits for them. `exiting` keeps the list from growing. */
+        /* The lock is not held while it waits for them.  `exiting` keeps the list from growing. */
         wb__data_unlock();
         prefetcher_join_all(f);
         wb__data_lock();
@@ -353,7 +353,7 @@ static void end_threads(void)
     wb__data_unlock();
 }
 
-/* In a child process of fork: forgets the threads of the parent. The batches that they were
+/* In a child process of fork: forgets the threads of the parent.  The batches that they were
  * preparing are prepared here again, except those of a stream, which may have been read. */
 static void forget_threads(wb__prefetcher *f)
 {
@@ -374,8 +374,8 @@ static void forget_threads(wb__prefetcher *f)
     }
 }
 
-/* Starts the threads unless this process has started them. The caller holds the lock. If no thread
- * can be started, the loader's thread prepares the batches. */
+/* Starts the threads unless this process has started them.  The caller holds the lock.  If no
+ * thread can be started, the loader's thread prepares the batches. */
 static void ensure_threads(wb__prefetcher *f)
 {
     static bool registered;
@@ -478,7 +478,7 @@ void wb__prefetcher_free(wb__prefetcher *f)
     wb__free(f);
 }
 
-/* Makes the key of the random numbers of an epoch. It differs from the keys that wb__shuffle and
+/* Makes the key of the random numbers of an epoch.  It differs from the keys that wb__shuffle and
  * wb_seed have. */
 static uint64_t prefetcher_key_of(const wb__epoch *e)
 {

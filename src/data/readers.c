@@ -1,4 +1,4 @@
-/* Files as datasets. src/io reads the formats. */
+/* Files as datasets.  src/io reads the formats. */
 #include "base/options.h"
 #include "data/dataset.h"
 #include "io/borrow.h"
@@ -49,7 +49,7 @@ static wb_dataset *idx_dataset(const char *images, const char *labels)
     return wb_dataset_of(x, y);
 }
 
-/* Closes the scope and keeps only the dataset d. NULL: d is NULL, or closing failed. */
+/* Closes the scope and keeps only the dataset d.  NULL: d is NULL, or closing failed. */
 static wb_dataset *close_keeping(wb_scope *s, wb_dataset *d)
 {
     if (d) d = wb_object_keep(d);
@@ -63,7 +63,7 @@ wb_dataset *wb_load_idx(const char *images, const char *labels)
     return s ? close_keeping(s, idx_dataset(images, labels)) : NULL;
 }
 
-/* Adds the images of one file. Returns their number, or -1 with the error set. */
+/* Adds the images of one file.  Returns their number, or -1 with the error set. */
 static int64_t read_cifar(const wb__mapping *m, float *x, int32_t *y)
 {
     enum { PIXELS = 3 * 32 * 32, IMAGE = 1 + PIXELS };
@@ -81,7 +81,7 @@ static int64_t read_cifar(const wb__mapping *m, float *x, int32_t *y)
     return n;
 }
 
-/* Reads or, if x is NULL, only counts the images of all files. Returns their number, or -1. */
+/* Reads or, if x is NULL, only counts the images of all files.  Returns their number, or -1. */
 static int64_t read_cifars(int n, const char *const *paths, float *x, int32_t *y)
 {
     int64_t total = 0;

@@ -82,7 +82,7 @@ WB__PROGRAM_CALL(restart_call, restart_run, int,
                  const wb_dataset *d; int64_t epoch;,
                  c->d->restart(c->epoch, c->d->ctx))
 
-/* Calls the program's function for one more observation. Returns 0 or an error code; at the end of
+/* Calls the program's function for one more observation.  Returns 0 or an error code; at the end of
  * the stream sets s->ended. */
 static int data_stream_call(wb__stream *s, void *const *at)
 {
@@ -119,8 +119,8 @@ static void data_stream_copy_row(const wb__stream *s, void *const *to, void *con
         if (to[k]) memcpy(to[k], from[k], (size_t)s->root->field[k].bytes);
 }
 
-/* Draws one observation from the buffer. The next observation of the stream takes its place, or, at
- * the end of the stream, the last one of the buffer. Sets *got to false if there is none. */
+/* Draws one observation from the buffer.  The next observation of the stream takes its place, or,
+ * at the end of the stream, the last one of the buffer.  Sets *got to false if there is none. */
 static int data_stream_draw(wb__stream *s, void *const *at, bool *got)
 {
     void *row[WB__FIELDS], *last[WB__FIELDS];

@@ -18,7 +18,7 @@ static inline void wb__free_mapping(void *data, void *mapping)
     wb__unmap(mapping);
 }
 
-/* Returns a tensor that owns the block, which comes from wb__alloc or wb__alloc_aligned. If no
+/* Returns a tensor that owns the block, which comes from wb__alloc or wb__alloc_aligned.  If no
  * tensor can be made, it frees the block and returns NULL; a NULL block gives NULL too. */
 static inline wb_tensor *wb__borrow_block(void *block, wb_dtype dtype, int ndim,
                                           const int64_t *dims)

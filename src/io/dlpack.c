@@ -1,9 +1,9 @@
 /* DLPack: gives tensors to other libraries and takes tensors from them, without copies if possible.
  *
  * wb_to_dlpack gives out the tensor's storage, which is held and marked as lent until the consumer
- * calls the deleter. A variable whose storage is lent gets new memory before it is written
- * (wb__own_memory), so that lent values never change. wb_from_dlpack creates a borrowed storage,
- * whose release calls the producer's deleter. If the tensor must be copied, the deleter is called
+ * calls the deleter.  A variable whose storage is lent gets new memory before it is written
+ * (wb__own_memory), so that lent values never change.  wb_from_dlpack creates a borrowed storage,
+ * whose release calls the producer's deleter.  If the tensor must be copied, the deleter is called
  * after the copy. */
 #include "io/dlpack.h"
 
@@ -16,7 +16,7 @@
 
 enum { ALIGNMENT = 64 };                /* required alignment of GPU memory, in bytes */
 
-/* DLPack's {code, bits, lanes} of each dtype. Codes: 0 int, 1 unsigned, 2 float, 4 bfloat, 6
+/* DLPack's {code, bits, lanes} of each dtype.  Codes: 0 int, 1 unsigned, 2 float, 4 bfloat, 6
  * bool. */
 static const struct { wb_dtype dtype; wb__dl_type type; } dlpack_types[] = {
     {WB_I8, {0, 8, 1}},   {WB_I32, {0, 32, 1}}, {WB_I64, {0, 64, 1}}, {WB_U8, {1, 8, 1}},
@@ -130,8 +130,8 @@ struct DLManagedTensor *wb_to_dlpack_unversioned(wb_tensor *x)
 
 /* ---- taking tensors -------------------------------------------------------------------------- */
 
-/* The producer's struct in one of the two fields; the other field is NULL. The struct's deleter is
- * called when the memory is released. If both fields are NULL, no deleter is called. */
+/* The producer's struct in one of the two fields; the other field is NULL.  The struct's deleter is
+ * called when the memory is released.  If both fields are NULL, no deleter is called. */
 typedef struct {
     struct DLManagedTensorVersioned *versioned;
     struct DLManagedTensor *unversioned;
@@ -227,7 +227,7 @@ static int dlpack_check(const wb__dl_tensor *t, incoming *in)
     return 0;
 }
 
-/* Copies the elements, which are in host memory, into a new row-major tensor. NULL with the error
+/* Copies the elements, which are in host memory, into a new row-major tensor.  NULL with the error
  * set. */
 static wb_tensor *dlpack_gathered(const incoming *in)
 {
@@ -273,7 +273,7 @@ static void dlpack_release_device(void *memory, void *context)
 }
 
 /* Returns a constant whose values stay in the producer's device memory, or a copy if the address is
- * not aligned. On success takes `h` over. On failure frees `h` without calling the producer's
+ * not aligned.  On success takes `h` over.  On failure frees `h` without calling the producer's
  * deleter. */
 static wb_tensor *dlpack_adopted(const incoming *in, hold *h)
 {
@@ -308,8 +308,8 @@ static wb_tensor *dlpack_copied(const incoming *in, const owner *o)
     return x;
 }
 
-/* Makes a tensor from the producer's struct. On success the struct must not be used afterwards,
- * because its deleter may have been called. On failure the deleter is not called. */
+/* Makes a tensor from the producer's struct.  On success the struct must not be used afterwards,
+ * because its deleter may have been called.  On failure the deleter is not called. */
 static wb_tensor *dlpack_take_tensor(const wb__dl_tensor *t, owner o)
 {
     incoming in;

@@ -46,16 +46,16 @@ const char *wb__format_endings(int flags, char text[WB__FORMAT_WORDS]);
 /* Sets the error that no format is known that the file has, and returns its code. */
 int wb__format_fail(const char *path);
 
-/* Returns the format of a mapped file by its contents. If the contents show no format, returns the
+/* Returns the format of a mapped file by its contents.  If the contents show no format, returns the
  * format for the end of its path, whose reader then reports how the file is damaged. */
 wb__format wb__format_in(const wb__mapping *m);
 
-/* Loads the table of a file of any format; the caller frees it with wb__table_free. `key` is the
+/* Loads the table of a file of any format; the caller frees it with wb__table_free.  `key` is the
  * variable of a BSON or JLD2 file, NULL, or wb__all_variables for callers whose programs cannot
- * name one. With `values` false only headers are read, but a BSON file is read whole. Returns 0 or
- * an error code; on failure *out is empty. */
+ * name one.  With `values` false only headers are read, but a BSON file is read whole.  Returns 0
+ * or an error code; on failure *out is empty. */
 int wb__table_load(const char *path, const char *key, bool values, wb__table *out);
-/* As wb__table_load, for a mapped file. On success the table owns the mapping, on failure the
+/* As wb__table_load, for a mapped file.  On success the table owns the mapping, on failure the
  * caller. */
 int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out);
 

@@ -1,4 +1,4 @@
-/* Reads and writes JSON. The reader first computes an upper bound of the number of nodes, so that
+/* Reads and writes JSON.  The reader first computes an upper bound of the number of nodes, so that
  * nodes and texts fit in one block. */
 #include "io/json.h"
 
@@ -12,7 +12,7 @@
 
 /* ---- texts ---------------------------------------------------------------------------------- */
 
-/* Reads four hexadecimal digits at *at and moves *at behind them. Returns their value, or -1 if
+/* Reads four hexadecimal digits at *at and moves *at behind them.  Returns their value, or -1 if
  * there are not four. */
 static const char json_no_memory[] = "memory ran out";  /* a reason, compared by its address */
 
@@ -31,7 +31,7 @@ static int32_t four_digits(const char **at, const char *end)
     return value;
 }
 
-/* Decodes an escape sequence into UTF-8 and moves *at, which points behind the backslash. Returns
+/* Decodes an escape sequence into UTF-8 and moves *at, which points behind the backslash.  Returns
  * the number of bytes written, at most 4; 0, with *reason set, if the sequence is wrong. */
 static int read_escape(const char **at, const char *end, char *out, const char **reason)
 {
@@ -219,7 +219,7 @@ static bool keys_differ(parser *p, const wb__json *object)
     return differ ? true : json_bad(p, "a key is there twice");
 }
 
-/* Completes the innermost list or object. Before that, its `span` is 1 + the index, in `nodes`, of
+/* Completes the innermost list or object.  Before that, its `span` is 1 + the index, in `nodes`, of
  * the list or object around it. */
 static bool close_innermost(parser *p)
 {
@@ -231,8 +231,8 @@ static bool close_innermost(parser *p)
     return node->kind == WB__JSON_LIST || keys_differ(p, node);
 }
 
-/* Called after each value. Completes the lists and objects that end behind the value. Sets *more if
- * another value follows. */
+/* Called after each value.  Completes the lists and objects that end behind the value.  Sets *more
+ * if another value follows. */
 static bool after_value(parser *p, bool *more)
 {
     *more = false;
@@ -273,7 +273,7 @@ static bool json_read_values(parser *p)
     return true;
 }
 
-/* Returns an upper bound of the number of nodes. Each node except the root follows a comma, a
+/* Returns an upper bound of the number of nodes.  Each node except the root follows a comma, a
  * colon, a [ or a { outside of strings. */
 static int64_t most_nodes(const char *text)
 {
@@ -354,7 +354,7 @@ int64_t wb__json_members(const wb__json *v)
 
 const char *wb__json_key(const wb__json *member) { return member[-1].is.text; }
 
-/* Returns the value behind v, or, if `inside` is true, the first value inside v. Skips a key in
+/* Returns the value behind v, or, if `inside` is true, the first value inside v.  Skips a key in
  * front of the value. */
 const wb__json *wb__json_after(const wb__json *v, bool inside)
 {

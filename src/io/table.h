@@ -60,7 +60,7 @@ typedef struct {
     wb__mapping *mapping;               /* the mapped file, which the table owns; or NULL */
 } wb__table;
 
-/* Adds an entry with a copy of the name; its other fields are zero. Returns the entry, which is
+/* Adds an entry with a copy of the name; its other fields are zero.  Returns the entry, which is
  * valid until the next call; NULL: out of memory. */
 wb__entry *wb__table_add(wb__table *t, const char *name);
 int wb__table_add_note(wb__table *t, const char *key, const char *value);
@@ -70,8 +70,8 @@ void wb__table_free(wb__table *t);
 
 /* Finds an entry by name in a table that is sorted by name; NULL: none. */
 wb__entry *wb__table_find(const wb__table *t, const char *name);
-/* Checks that Weber can hold all entries. Returns 0 or an error code; the message lists the first
- * 50 entries whose dtypes Weber lacks, or that have too many axes or elements. `path` is the file,
+/* Checks that Weber can hold all entries.  Returns 0 or an error code; the message lists the first
+ * 50 entries whose dtypes Weber lacks, or that have too many axes or elements.  `path` is the file,
  * for the message. */
 int wb__table_check(const char *path, const wb__table *t);
 int64_t wb__table_bytes(const wb__table *t);    /* sum of the entries' bytes */

@@ -56,7 +56,7 @@ static int wav_read_format(wb__mapping *m, int64_t at, int64_t size, wav_header 
     return 0;
 }
 
-/* Reads the chunks up to "data". A program that writes to a pipe does not know the length of that
+/* Reads the chunks up to "data".  A program that writes to a pipe does not know the length of that
  * chunk: its largest number means all that follows. */
 static int wav_read_header(wb__mapping *m, wav_header *h)
 {

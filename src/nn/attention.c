@@ -1,6 +1,6 @@
 /* MultiHeadAttention (Vaswani et al. 2017): input projections, attention in each head, output
- * projection. Groups of heads may share keys and values (Ainslie et al. 2023), and queries and keys
- * may be rotated by their positions (Su et al. 2021). cache.c keeps keys and values between
+ * projection.  Groups of heads may share keys and values (Ainslie et al. 2023), and queries and
+ * keys may be rotated by their positions (Su et al. 2021).  cache.c keeps keys and values between
  * calls. */
 #include "nn/attention.h"
 
@@ -77,8 +77,8 @@ static wb_tensor *mha_within(wb_tensor *q, double *scale)
     return power == 1 ? q : wb_mul(q, wb__literal(power, (wb_dtype)q->dtype));
 }
 
-/* Computes the weights, [..., Tq, Tk], of the products `scores` times `scale`. A query whose keys
- * are all masked has weights 0. NULL: failed, also if `scores` is NULL. */
+/* Computes the weights, [..., Tq, Tk], of the products `scores` times `scale`.  A query whose keys
+ * are all masked has weights 0.  NULL: failed, also if `scores` is NULL. */
 static wb_tensor *softmax_of(wb_tensor *scores, double scale, wb_tensor *bias, wb_tensor *mask)
 {
     if (!scores) return NULL;
@@ -169,7 +169,7 @@ static bool mask_fits(const wb_tensor *mask, const wb_tensor *q, const wb_tensor
                      (long long)dims[3]);
 }
 
-/* Puts q and k at their positions, and sets the masks. `given` is the mask of the program, or
+/* Puts q and k at their positions, and sets the masks.  `given` is the mask of the program, or
  * NULL. */
 static bool mha_place(const wb_layer *l, wb__attended *x, bool self, wb_tensor *given)
 {

@@ -1,8 +1,8 @@
 /* The cache of keys and values for generation, and positions.
  *
- * A cache is a tree of variables. Each layer of self-attention that wb_call_cached reaches takes
+ * A cache is a tree of variables.  Each layer of self-attention that wb_call_cached reaches takes
  * the next pair of the tree, in the order of the calls, so that a layer that is used twice has two
- * pairs. The position is a variable too: one plan, or one recording of wb_compile, serves all
+ * pairs.  The position is a variable too: one plan, or one recording of wb_compile, serves all
  * positions. */
 #include "nn/attention.h"
 #include "nn/transformer.h"
@@ -32,7 +32,7 @@ int64_t wb__cache_length(void)
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
-/* Calls f for each causal attention layer in `object`, in the order of the children. Stops if f
+/* Calls f for each causal attention layer in `object`, in the order of the children.  Stops if f
  * returns false. */
 static bool kv_cache_each_attention(void *object, bool (*f)(const wb_layer *l, void *ctx),
                                     void *ctx)
@@ -146,7 +146,7 @@ bool wb__cache_fits(const wb_tensor *x, int64_t rows)
 }
 
 /* Assigns x, [N, heads, T, d], to the positions `at`, [T], of the variable `cached`, [N, heads,
- * length, d]. Returns the new cache; or, if T is 1, the old one: then nothing reads the new cache,
+ * length, d].  Returns the new cache; or, if T is 1, the old one: then nothing reads the new cache,
  * and a plan writes only the elements of x. */
 static wb_tensor *kv_cache_write_to(wb_tensor *cached, wb_tensor *x, wb_tensor *at)
 {
@@ -165,7 +165,7 @@ static bool pair_fits(const wb_tensor *cached, const wb_tensor *x)
     return fits;
 }
 
-/* Returns the next pair of the cache, for k and v. False with the error set. */
+/* Returns the next pair of the cache, for k and v.  False with the error set. */
 static bool next_pair(wb_tensor **pair, wb_tensor *k, wb_tensor *v)
 {
     const wb_tree *keys = kv_cache_part(kv_cache_using->cache, KV_CACHE_KEYS),

@@ -44,7 +44,7 @@ wb_layer *wb__layer_unnamed(wb_layer *l, const char **name)
     return wb__layer_child(l, 0);
 }
 
-/* A layer from wb_named keeps its name. Another layer gets names[i], or its index if `names` is
+/* A layer from wb_named keeps its name.  Another layer gets names[i], or its index if `names` is
  * NULL. */
 wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_layer *const *layers)
 {
@@ -81,7 +81,7 @@ int wb__container_layers(const wb_layer *l, wb__child **layers)
     return list ? inner->n : 1;
 }
 
-/* Calls one inner layer, as wb__call_layer. The message of an error gets the path of the inner
+/* Calls one inner layer, as wb__call_layer.  The message of an error gets the path of the inner
  * layer as a prefix. */
 static int call_inner_many(const wb__child *layer, bool list, int n, wb_tensor *const *inputs,
                            wb_tensor **outputs)
@@ -143,7 +143,7 @@ static void chain_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-/* Makes a container whose layers are children of a tree named "layers". NULL with the error set. */
+/* Makes a container whose layers are children of a tree named "layers".  NULL: the error is set. */
 static wb_layer *container_listed(const wb__layer_type *type, const void *options, int n,
                                   const char *const *names, wb_layer *const *layers)
 {

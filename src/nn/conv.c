@@ -24,8 +24,8 @@ static bool conv_layer_transposes(const wb__layer_type *type)
     return type == &wb__conv_transpose_type || type == &wb__conv_transpose1d_type;
 }
 
-/* With .same the total padding of an axis is the extent of the dilated kernel minus 1. For a
- * ConvTranspose the total is the extent minus the stride, but at least 0. If the total is odd, the
+/* With .same the total padding of an axis is the extent of the dilated kernel minus 1.  For a
+ * ConvTranspose the total is the extent minus the stride, but at least 0.  If the total is odd, the
  * end of the axis gets one more row or column of padding than the start. */
 int wb__padding(const wb__layer_type *type, const void *options, int64_t *pad)
 {

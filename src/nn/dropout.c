@@ -6,8 +6,8 @@
 #define DROPOUT_OPTIONS(X) X(wb_Dropout_options, p, REAL, 1) X(wb_Dropout_options, axes, INTS, 0)
 static const wb__option dropout_table[] = {DROPOUT_OPTIONS(WB__OPTION_ROW)};
 
-/* Draws one random number for each combination of indices along the axes o->axes. All elements with
- * the same indices along these axes are kept or dropped together. */
+/* Draws one random number for each combination of indices along the axes o->axes.  All elements
+ * with the same indices along these axes are kept or dropped together. */
 static wb_tensor *drop_slices(wb_tensor *x, const wb_Dropout_options *o)
 {
     int64_t dims[WB_MAX_DIMS];

@@ -1,5 +1,5 @@
-/* The names of functions (activations, and functions used as layers) and of connections. Names are
- * printed and stored in files. One registry holds functions, another holds connections. Each
+/* The names of functions (activations, and functions used as layers) and of connections.  Names are
+ * printed and stored in files.  One registry holds functions, another holds connections.  Each
  * registry lists the library's names and the names that the program has added. */
 #include "base/mutex.h"
 #include "nn/layer.h"

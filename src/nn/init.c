@@ -1,12 +1,12 @@
-/* Initialisers of parameters. Random numbers come from the generator that wb_seed seeds. */
+/* Initialisers of parameters.  Random numbers come from the generator that wb_seed seeds. */
 #include "nn/layer.h"
 #include "base/options.h"
 
 #include <math.h>
 
-/* Sets *in to fan_in and *out to fan_out. They are 1 and n for a vector [n], in and out for a
+/* Sets *in to fan_in and *out to fan_out.  They are 1 and n for a vector [n], in and out for a
  * matrix [out, in], and in·k and out·k for a kernel [out, in, ...] whose further dimensions have
- * the product k. Each is at least 1. False, with the error set: invalid dims. */
+ * the product k.  Each is at least 1.  False, with the error set: invalid dims. */
 static bool init_fans(const char *what, int ndim, const int64_t *dims, double *in, double *out)
 {
     double kernel = 1;
@@ -106,8 +106,8 @@ static bool init_subtract(double *rows, int64_t n, int64_t m, int64_t length)
     return !wb_scope_close(s) && ok;
 }
 
-/* Makes n rows orthonormal, block by block, so that most of it is products of matrices. It does all
- * twice: once leaves rounding errors where a row is nearly in the space of those before it. */
+/* Makes n rows orthonormal, block by block, so that most of it is products of matrices.  It does
+ * all twice: once leaves rounding errors where a row is nearly in the space of those before it. */
 static bool init_orthonormalise(double *rows, int64_t n, int64_t length)
 {
     enum { BLOCK = 32, ALONE = 64 };

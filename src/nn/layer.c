@@ -175,7 +175,7 @@ static _Thread_local int64_t layer_limit = -1;
 
 void wb__parameters_limit(int64_t bytes) { layer_limit = bytes; }
 
-/* Subtracts `bytes` from the limit. False, with the error set, if `bytes` exceeds the limit. */
+/* Subtracts `bytes` from the limit.  False, with the error set, if `bytes` exceeds the limit. */
 static bool layer_affordable(const char *what, const char *name, int64_t bytes)
 {
     if (layer_limit < 0) return true;

@@ -1,5 +1,5 @@
-/* LoRA: a layer with a trained change B·A of low rank to its weight (Hu et al. 2021). Its child
- * "layer" is the layer, which is frozen; "a" and "b" are the factors. Dense and Embedding compute
+/* LoRA: a layer with a trained change B·A of low rank to its weight (Hu et al. 2021).  Its child
+ * "layer" is the layer, which is frozen; "a" and "b" are the factors.  Dense and Embedding compute
  * with the factors; the call of a convolution makes a copy of the layer with the sum as its
  * weight. */
 #include "nn/layer.h"
@@ -138,7 +138,7 @@ static bool lora_freeze(void *object)
     return !wb__walk("LoRA", object, NULL, WB__DISTINCT | WB__NAMELESS, freeze_leaf, NULL);
 }
 
-/* Whether the layer can have such a change. Otherwise sets the error. */
+/* Whether the layer can have such a change.  Otherwise sets the error. */
 static bool lora_check(const wb_layer *layer, const lora_options *o)
 {
     if (!lora_takes(layer))

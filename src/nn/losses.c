@@ -1,5 +1,5 @@
-/* Losses. Each loss is a function of a `loss`, which has the operands and the options that the
- * program gives. Losses of f16 and bf16 are computed in f32 and returned as f32. */
+/* Losses.  Each loss is a function of a `loss`, which has the operands and the options that the
+ * program gives.  Losses of f16 and bf16 are computed in f32 and returned as f32. */
 #include "nn/losses.h"
 
 #include <float.h>
@@ -11,7 +11,7 @@ typedef struct {
     wb_tensor *yhat, *y;        /* wide: f16 and bf16 are converted to f32 */
     wb_loss_options o;          /* defaults filled in */
     int axis;                   /* of the classes, 0 .. ndim - 1; only in losses with classes */
-    /* y has class numbers, in i32 or i64. `hot` has the shape of yhat and is true at the class of
+    /* y has class numbers, in i32 or i64.  `hot` has the shape of yhat and is true at the class of
      * each label. */
     bool labels;
     wb_tensor *hot;
@@ -46,7 +46,7 @@ static double loss_epsilon(wb_dtype dtype)
     }
 }
 
-/* Whether the loss uses the option. `used` has the names of the options that it uses. */
+/* Whether the loss uses the option.  `used` has the names of the options that it uses. */
 static bool loss_uses(const char *what, const char *used, const char *name)
 {
     const char *at = strstr(used, name);
@@ -222,7 +222,7 @@ static wb_tensor *loss_of_elements(const loss_state *l, wb_tensor *values)
 }
 
 /* Sums `terms`, which has the shape of yhat, over the classes, multiplies by the sign, which is 1
- * or -1, and aggregates. The mean is one over all rows. */
+ * or -1, and aggregates.  The mean is one over all rows. */
 static wb_tensor *loss_over_rows(const loss_state *l, wb_tensor *terms, double sign)
 {
     if (!terms) return NULL;
@@ -241,7 +241,7 @@ static wb_tensor *loss_over_rows(const loss_state *l, wb_tensor *terms, double s
 
 static wb_tensor *one_minus(wb_tensor *x) { return wb_sub(wb_scalar(1), x); }
 
-/* Returns log(x + eps). With an eps of 0 the result is 0 where `factor`, which the logarithm is
+/* Returns log(x + eps).  With an eps of 0 the result is 0 where `factor`, which the logarithm is
  * multiplied by, is 0 (or false), so that the product and its gradient are 0 and not NaN. */
 static wb_tensor *safe_log(wb_tensor *x, double eps, wb_tensor *factor)
 {
@@ -283,8 +283,8 @@ static wb_tensor *msle(loss_state *l)
     return loss_of_elements(l, wb_square(wb_log(ratio)));
 }
 
-/* The Huber loss of one element is q (e - q/2), where e = |yhat - y| and q = min(e, delta). This is
- * e²/2 for e up to delta, and delta (e - delta/2) beyond. */
+/* The Huber loss of one element is q (e - q/2), where e = |yhat - y| and q = min(e, delta).  This
+ * is e²/2 for e up to delta, and delta (e - delta/2) beyond. */
 static wb_tensor *huber(wb_tensor *yhat, wb_tensor *y, const wb_huber_options *given)
 {
     wb_huber_options o;
@@ -459,7 +459,7 @@ static bool read_weights(loss_state *l, const wb__given *g)
                                  l->axis < 0 ? 0 : 1u << l->axis);
 }
 
-/* Returns the loss f of the operands. `used` has the names of the options of f. */
+/* Returns the loss f of the operands.  `used` has the names of the options of f. */
 static wb_tensor *loss_computed(const char *what, wb_tensor *(*f)(loss_state *), const char *used,
                                 wb_tensor *yhat, wb_tensor *y, const wb_loss_options *given)
 {

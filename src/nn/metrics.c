@@ -116,7 +116,7 @@ static bool read_metric(metrics_metric *m, const wb_metric_options *given)
                                                    wb__in_range(m->y, m->classes))));
 }
 
-/* Returns the table [classes, classes]. Elements that do not count go to a place behind it. */
+/* Returns the table [classes, classes].  Elements that do not count go to a place behind it. */
 static wb_tensor *metrics_table_of(metrics_metric *m)
 {
     const int64_t c = m->classes, cells = c * c;
@@ -169,10 +169,10 @@ static wb_tensor *metrics_overlap(const char *what, bool f1, wb_tensor *yhat, wb
 static wb_tensor *metrics_sum_over(wb_tensor *x) { return x ? wb__reduce(WB__OP_sum, x, 1,
                                                                          false) : NULL; }
 
-/* Returns the area for n scores [n] and the true elements, bool [n]. `kept` [n] may be NULL.
- * Elements of equal score are a group. With p true and q false elements in a group, and b false
+/* Returns the area for n scores [n] and the true elements, bool [n].  `kept` [n] may be NULL.
+ * Elements of equal score are a group.  With p true and q false elements in a group, and b false
  * ones below it, the sum of p (2 b + q) over the groups is twice the number of pairs in the right
- * order. Counts are i64. */
+ * order.  Counts are i64. */
 static wb_tensor *metrics_area(wb_tensor *scores, wb_tensor *truth, wb_tensor *kept)
 {
     if (!scores || !truth) return NULL;

@@ -38,7 +38,7 @@ static wb_tensor *norm_scaled(wb_tensor *x, wb_tensor *scale, wb_tensor *bias)
     return wb_add(wb_mul(x, norm_along_channels(scale, x)), norm_along_channels(bias, x));
 }
 
-/* Assigns (1 - momentum)·running + momentum·factor·value to `running`. For the variance, `factor`
+/* Assigns (1 - momentum)·running + momentum·factor·value to `running`.  For the variance, `factor`
  * is Bessel's correction. */
 static int norm_move(wb_tensor *running, wb_tensor *value, double momentum, double factor)
 {
@@ -113,7 +113,7 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
     return y;
 }
 
-/* Normalises x with the running statistics. The result is x·factor + shift, where factor and shift
+/* Normalises x with the running statistics.  The result is x·factor + shift, where factor and shift
  * have one element per channel, [C]. */
 static wb_tensor *with_statistics(wb_layer *l, wb_tensor *x, double eps)
 {
@@ -129,7 +129,7 @@ static wb_tensor *with_statistics(wb_layer *l, wb_tensor *x, double eps)
                   dtype);
 }
 
-/* Whether x is f16 or bf16 and the layer has no scale and bias. Then x keeps its dtype and is not
+/* Whether x is f16 or bf16 and the layer has no scale and bias.  Then x keeps its dtype and is not
  * converted to the dtype of the running statistics. */
 static bool only_statistics(const wb_BatchNorm_options *o, const wb_tensor *x)
 {
@@ -201,7 +201,7 @@ wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *given)
 static const wb__option instance_table[] = {INSTANCE_OPTIONS(WB__OPTION_ROW)};
 
 /* Updates the running statistics with the means, over the samples, of the mean and the unbiased
- * variance of each channel of a sample. `each` is the number of values of such a channel. */
+ * variance of each channel of a sample.  `each` is the number of values of such a channel. */
 static bool norm_track(wb_layer *l, wb_tensor *x, unsigned axes, int64_t each)
 {
     const wb_InstanceNorm_options *o = l->options;

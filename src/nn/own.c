@@ -1,14 +1,14 @@
 /* Structs of the program as layers (wb_layer_of), and the registry of their types by name.
  *
- * Such a layer has the object fields of its struct as children. Its options are a copy of the whole
- * struct, in which the pointers to objects are not used: each call copies the struct and fills in
- * the children, which wb_set, wb_to and others replace. */
+ * Such a layer has the object fields of its struct as children.  Its options are a copy of the
+ * whole struct, in which the pointers to objects are not used: each call copies the struct and
+ * fills in the children, which wb_set, wb_to and others replace. */
 #include "base/mutex.h"
 #include "nn/layer.h"
 
 #include <string.h>
 
-/* A registered type. `rows` are the fields that are numbers and functions; `objects` are the
+/* A registered type.  `rows` are the fields that are numbers and functions; `objects` are the
  * indices of the fields that are children. */
 typedef struct own_type {
     wb__layer_type type;                /* its detail is this own_type */
@@ -129,7 +129,7 @@ void wb__print_option(const wb_layer *l, const wb__option *o, wb__text *t)
     }
 }
 
-/* Prints "scaled(inner = Dense(8 => 8), slope = 0.1)". Tensors are not printed. */
+/* Prints "scaled(inner = Dense(8 => 8), slope = 0.1)".  Tensors are not printed. */
 static void own_layer_print(const wb_layer *l, wb__text *t)
 {
     const own_type *own = l->type->detail;
@@ -198,7 +198,7 @@ static own_type *find_or_add(const wb_struct_type *of)
     return *end;
 }
 
-/* Returns the registered type of a struct, which is registered if it is not yet. NULL with the
+/* Returns the registered type of a struct, which is registered if it is not yet.  NULL with the
  * error set. */
 static own_type *own_layer_registered(const char *what, const wb_struct_type *of)
 {
@@ -246,7 +246,7 @@ const wb_struct_type *wb__own_struct(const wb__layer_type *type)
 /* ---- creation -------------------------------------------------------------------------------- */
 
 /* Returns `object` as a child of a layer: a tensor that is not a variable becomes a variable that
- * is not trained. NULL with the error set. */
+ * is not trained.  NULL with the error set. */
 static void *own_layer_as_child(const char *type, const char *field, void *object)
 {
     if (!object && wb__null(type, field)) return NULL;

@@ -1,9 +1,9 @@
-/* Gradient checkpointing (wb_checkpoint_layer). The output of the layer gets a gradient of its own,
- * which calls the layer again and takes the gradient of that. The values inside the first call are
- * then needed by nothing but the output, and a plan frees their memory early.
+/* Gradient checkpointing (wb_checkpoint_layer).  The output of the layer gets a gradient of its
+ * own, which calls the layer again and takes the gradient of that.  The values inside the first
+ * call are then needed by nothing but the output, and a plan frees their memory early.
  *
- * The second call has the inputs, the random numbers and the mode of the first. Its updates of
- * running statistics are cancelled. Its inputs depend on the gradient of the output, so that the
+ * The second call has the inputs, the random numbers and the mode of the first.  Its updates of
+ * running statistics are cancelled.  Its inputs depend on the gradient of the output, so that the
  * plan does not compute it before, and does not merge it with the first call. */
 #include "engine/graph.h"
 #include "nn/layer.h"
@@ -100,8 +100,8 @@ static bool recompute_is_end(const wb_tensor *x)
 }
 
 /* Whether the output of the second call depends on nothing that has a gradient but the n tensors
- * `wrt`. Otherwise sets the error: the gradient with respect to the others would be lost. The order
- * has `wrt`, then what belongs to the first call, then what the second call has added. */
+ * `wrt`.  Otherwise sets the error: the gradient with respect to the others would be lost.  The
+ * order has `wrt`, then what belongs to the first call, then what the second call has added. */
 static bool recompute_closed(const again *a, wb_tensor *out, const wb_tensor *y, int n,
                              wb_tensor *const *wrt)
 {

@@ -1,4 +1,4 @@
-/* Recurrence: a layer that runs a cell over sequences. The cell is one of the library, which
+/* Recurrence: a layer that runs a cell over sequences.  The cell is one of the library, which
  * recurrent.c runs, or a layer with the inputs x, states and the outputs y, states. */
 #include "nn/recurrent.h"
 
@@ -9,7 +9,7 @@ static const wb__option recurrence_table[] = {RECURRENCE_OPTIONS(WB__OPTION_ROW)
 
 extern const wb__layer_type wb__recurrence_type;
 
-/* Whether the cell gave the number of outputs that *n states need. Sets *n if no state was given.
+/* Whether the cell gave the number of outputs that *n states need.  Sets *n if no state was given.
  * Otherwise sets the error. */
 static bool recurrence_check_count(const wb_layer *cell, int n_out, int *n)
 {
@@ -60,7 +60,7 @@ static wb_tensor *recurrence_last_of(int64_t n_steps, wb_tensor *const *outputs,
     return last;
 }
 
-/* Runs a cell of the program. Sets the results and returns how many; negative on failure. */
+/* Runs a cell of the program.  Sets the results and returns how many; negative on failure. */
 static int recurrence_run_own(const wb_Recurrence_options *o, wb_layer *cell, int n,
                               wb_tensor *const *inputs, wb_tensor **results)
 {
@@ -153,7 +153,7 @@ wb_layer *wb_Recurrence_with(wb_layer *cell, const wb_Recurrence_options *given)
 
 /* ---- initial states -------------------------------------------------------------------------- */
 
-/* wb_initial_states without the frame. Returns 0 or an error code. */
+/* wb_initial_states without the frame.  Returns 0 or an error code. */
 static int make_states(wb_layer *layer, int64_t batch, int n_states, wb_tensor **states)
 {
     wb_layer *l = wb__layer_unnamed(layer, NULL);

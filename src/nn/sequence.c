@@ -11,7 +11,7 @@ wb_tensor *wb__where_valid(wb_tensor *valid, wb_tensor *x, wb_tensor *before)
     return wb_where(valid, x, before ? before : wb_scalar(0));
 }
 
-/* Whether x has a row for each of the `n` sequences. Otherwise sets the error. */
+/* Whether x has a row for each of the `n` sequences.  Otherwise sets the error. */
 static bool of_sequences(const wb_tensor *x, int64_t n)
 {
     if (x->ndim && x->dims[0] == n) return true;
@@ -19,7 +19,7 @@ static bool of_sequences(const wb_tensor *x, int64_t n)
                      "[%lld, ...]", wb_describe(x), (long long)n);
 }
 
-/* Replaces the states after a step by `before` in the rows whose sequence has no such step. Sets
+/* Replaces the states after a step by `before` in the rows whose sequence has no such step.  Sets
  * *y to zeros in these rows. */
 static bool mask_step(wb_tensor *valid, int n, wb_tensor *const *before, wb_tensor **states,
                       wb_tensor **y)

@@ -1,6 +1,6 @@
-/* wb_summary: a table of a model's layers, with shapes, parameters, operations and times. The layer
- * is called three times under an observer, which wb__call_layer informs of each call of a layer
- * that has a row: the second call evaluates each output, the third measures that. */
+/* wb_summary: a table of a model's layers, with shapes, parameters, operations and times.  The
+ * layer is called three times under an observer, which wb__call_layer informs of each call of a
+ * layer that has a row: the second call evaluates each output, the third measures that. */
 #include "nn/layer.h"
 
 #include <stdio.h>
@@ -98,7 +98,7 @@ static void summary_note_call(wb__observer *observer, const wb_layer *l, int n,
     else o->calls[o->n++] = c;
 }
 
-/* Calls the layer under the observer. Returns 0 or an error code. */
+/* Calls the layer under the observer.  Returns 0 or an error code. */
 static int summary_observe(summary *o, wb_layer *layer, int n, wb_tensor *const *inputs)
 {
     wb_tensor *outputs[WB__OUTPUTS];

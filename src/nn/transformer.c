@@ -46,7 +46,7 @@ static bool transformer_has_word(const char *const *list, const char *word)
 }
 
 /* Whether the layers have the names of `needed`, and no others than these, those of `others` and,
- * with `blocks`, those of blocks. Otherwise sets the error. */
+ * with `blocks`, those of blocks.  Otherwise sets the error. */
 static bool transformer_names_fit(const char *what, const wb_tree *list, const char *const *needed,
                                   const char *const *others, bool blocks)
 {
@@ -238,7 +238,7 @@ int64_t wb__transformer_positions(const wb_layer *l)
                                             : INT64_MAX;
 }
 
-/* Whether the model has n positions. With a cache wb__cache_fits compares its length. */
+/* Whether the model has n positions.  With a cache wb__cache_fits compares its length. */
 static bool positions_fit(const wb_layer *l, int64_t n)
 {
     const int64_t rows = wb__transformer_positions(l);
@@ -263,7 +263,7 @@ static bool transformer_inputs_fit(const wb_layer *l, int n, wb_tensor *const *i
     return n < 3 || ids_fit(l, "types", inputs[2], inputs[0]);
 }
 
-/* Returns [N, T, features]. `types` is NULL for type 0. */
+/* Returns [N, T, features].  `types` is NULL for type 0. */
 static wb_tensor *transformer_embedded(const wb_layer *l, wb_tensor *ids, wb_tensor *types)
 {
     wb_tensor *x = transformer_call_inner(l, "tokens", 1, &ids);

@@ -105,7 +105,7 @@ static bool upsample_is_mode(const char *what, int64_t mode)
                      "WB_UPSAMPLE_LINEAR", what, (long long)mode);
 }
 
-/* Reads the options. False, with the error set, if they do not fit together. */
+/* Reads the options.  False, with the error set, if they do not fit together. */
 static bool upsample_read_options(const char *what, wb_upsample_options *o,
                                   const wb_upsample_options *given)
 {

@@ -1,6 +1,6 @@
-/* Accumulation of gradients. If the rule has .accumulate = k > 1, the state has a sum for each
- * slot and one for the loss, which are zeros between the accumulations. The first k - 1 updates add
- * to the sums. The k-th applies them together with its own gradients, and sets them to zeros. */
+/* Accumulation of gradients.  If the rule has .accumulate = k > 1, the state has a sum for each
+ * slot and one for the loss, which are zeros between the accumulations.  The first k - 1 updates
+ * add to the sums.  The k-th applies the sums together with its own gradients, and zeroes them. */
 #include "optim/optim.h"
 
 bool wb__sums_apply_next(const wb_opt_state *s)
@@ -29,8 +29,8 @@ int wb__sums_new(wb_opt_state *s)
 
 /* ---- the graphs ------------------------------------------------------------------------------ */
 
-/* Adds the gradient *g, which may be NULL, to the slot's sum. Sets *next to the new value of the
- * sum, or to NULL if it stays. If `applies`, sets *g to the whole sum. */
+/* Adds the gradient *g, which may be NULL, to the slot's sum.  Sets *next to the new value of the
+ * sum, or to NULL if it stays.  If `applies`, sets *g to the whole sum. */
 static bool add_slot(wb_opt_state *s, int i, bool applies, wb_tensor **g, wb_tensor **next)
 {
     wb__slot *slot = &s->slots[i];
@@ -68,7 +68,7 @@ int wb__sums_add(wb_opt_state *s, bool applies, wb_tensor **const *g, wb_tensor 
 typedef struct { bool gradient, summed; } recorded_slot;
 typedef struct { wb_opt_state *state; bool applies; recorded_slot slot[]; } accumulate_counting;
 
-/* Counts an update, which *write makes (wb__journal). Returns 0 or an error code. */
+/* Counts an update, which *write makes (wb__journal).  Returns 0 or an error code. */
 static int accumulate_count(const accumulate_counting *c, wb_tensor *const *write)
 {
     wb__opt_counts *s = c->state->counts;

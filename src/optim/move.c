@@ -1,12 +1,12 @@
 /* wb_to of an optimiser state makes moments with the same values on another device and keeps the
- * step counts. The dtypes follow from the dtypes that wb_to gives the parameters, so that the state
- * fits a model that was moved with the same options. */
+ * step counts.  The dtypes follow from the dtypes that wb_to gives the parameters, so that the
+ * state fits a model that was moved with the same options. */
 #include "optim/optim.h"
 
 #include <string.h>
 
 /* Returns the dtype that wb_to gives the slot's parameter; 0, with the error set, if device d lacks
- * this dtype. `there` is whether the slot is on d already. */
+ * this dtype.  `there` is whether the slot is on d already. */
 static wb_dtype dtype_there(const wb__slot *slot, bool there, const wb_device *d,
                             wb_dtype requested)
 {

@@ -1,5 +1,5 @@
-/* Optimisation rules and their state. A rule is a list of parts, each with a kind (formulas.c) and
- * hyperparameters. The state has a slot for each distinct parameter. A slot holds the moments,
+/* Optimisation rules and their state.  A rule is a list of parts, each with a kind (formulas.c) and
+ * hyperparameters.  The state has a slot for each distinct parameter.  A slot holds the moments,
  * which are variables, and the step count of the parameter. */
 #ifndef WB__OPTIM_H
 #define WB__OPTIM_H
@@ -10,8 +10,8 @@
 
 enum { WB__MOMENTS = 3, WB__RULE_NUMBERS = 12, WB__MAX_NUMBERS = 13 };
 
-/* The input and the result of one part of a rule for one parameter x. g is the gradient, and
- * `apply` replaces g by the result of the part. x, g and the moments have the dtype of the
+/* The input and the result of one part of a rule for one parameter x.  g is the gradient, and
+ * `apply` replaces g by the result of the part.  x, g and the moments have the dtype of the
  * parameter, but f32 instead of f16 and bf16. */
 typedef struct {
     const struct wb__rule_kind *kind;
@@ -32,13 +32,13 @@ typedef struct wb__rule_kind {
     wb_Rule_options defaults;
     unsigned zeros;
     /* Writes the numbers that `apply` uses in step t to `out` and returns how many, at most
-     * WB__MAX_NUMBERS. The first step has t = 1. If `numbers` is NULL, the numbers are the
+     * WB__MAX_NUMBERS.  The first step has t = 1.  If `numbers` is NULL, the numbers are the
      * hyperparameters of the rule, in the order of wb__rule_fields. */
     int (*numbers)(const wb_Rule_options *o, double t, double *out);
     bool (*apply)(wb__rule_step *s, wb_tensor *const *number);
     /* With f16 the step counts are a tensor t [slots] on the device, which the host does not read.
      * So `number` holds the numbers of step INFINITY, and `counted` replaces each number that
-     * depends on the step by a tensor [slots] computed from t. If `counted` is NULL, no number
+     * depends on the step by a tensor [slots] computed from t.  If `counted` is NULL, no number
      * depends on the step. */
     bool (*counted)(wb_tensor **number, wb_tensor *t);
     bool all_together;                  /* number[0] is computed from all gradients (ClipNorm) */
@@ -78,7 +78,7 @@ typedef struct {
     wb_schedule *schedule;              /* of eta (reference), or NULL */
 } wb__slot;
 
-/* What the updates count. It is an object of its own, to which the journal holds references:
+/* What the updates count.  It is an object of its own, to which the journal holds references:
  * pending updates are counted, and the journal takes back those that are cancelled. */
 typedef struct {
     wb__object object;
@@ -90,17 +90,17 @@ typedef struct {
         bool summed;                    /* an accumulated batch had a gradient */
     } slot[];
 } wb__opt_counts;
-/* Counts of n slots: those of `from`, or zeros if it is NULL. The caller owns a reference. NULL:
+/* Counts of n slots: those of `from`, or zeros if it is NULL.  The caller owns a reference.  NULL:
  * out of memory. */
 wb__opt_counts *wb__opt_counts_new(int n, const wb__opt_counts *from);
 
-/* The path of a parameter in the model, and the index of its slot. A tied parameter has several
+/* The path of a parameter in the model, and the index of its slot.  A tied parameter has several
  * paths and one slot. */
 typedef struct { char *path; int slot; } wb__parameter_path;
 
-/* Indices into wb_opt_state.scaling, the variables of the f16 loss scaling on the device. WB__SCALE
- * is the scale. WB__SINCE_CHANGE counts updates. It restarts at 0 when an update is skipped or when
- * the scale is due to grow. WB__STEPS_MADE [slots] is the step count of each slot. */
+/* Indices into wb_opt_state.scaling, the variables of the f16 loss scaling on the device.
+ * WB__SCALE is the scale.  WB__SINCE_CHANGE counts updates.  It restarts at 0 when an update is
+ * skipped or the scale is due to grow.  WB__STEPS_MADE [slots] is the step count of each slot. */
 enum { WB__SCALE, WB__SINCE_CHANGE, WB__STEPS_MADE, WB__SCALING };
 
 struct wb_opt_state {
@@ -130,8 +130,8 @@ struct wb_opt_state {
     wb__parameter_path *paths;           /* in the order of wb__walk */
 };
 
-/* A hyperparameter in wb_Rule_options. Files and messages use `name`. `option` is the name of the
- * option. For the two numbers of .beta, `name` is "beta[0]" or "beta[1]" and `option` is "beta". */
+/* A hyperparameter in wb_Rule_options.  Files and messages use `name`.  `option` is the name of the
+ * option.  For the numbers of .beta, `name` is "beta[0]" or "beta[1]" and `option` is "beta". */
 typedef struct {
     const char *name, *option;
     size_t offset;
@@ -164,15 +164,15 @@ wb_tensor *wb__norm_of(wb__squares s, bool inverse);
 wb_tensor *wb__norm_finite(wb__squares s);
 /* Sets out[0 .. 3] to the weights of wb__averages, and returns 4. */
 int wb__weights(const wb_Rule_options *o, double *out);
-/* Updates two moments to averages of g and g^2. number[0 .. 3] are their weights. */
+/* Updates two moments to averages of g and g^2.  number[0 .. 3] are their weights. */
 bool wb__averages(wb__rule_step *s, wb_tensor *const *number);
 /* In step INFINITY, adds the numbers of wb__complement_of_power for both betas to the n numbers. */
 int wb__logarithms(const wb_Rule_options *o, double t, int n, double *out);
-/* Returns 1 - b^t, accurate also for b near 1. minus_half_log is -log(b) / 2. */
+/* Returns 1 - b^t, accurate also for b near 1.  minus_half_log is -log(b) / 2. */
 wb_tensor *wb__complement_of_power(wb_tensor *minus_half_log, wb_tensor *t);
 
 int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, double t, double *out);
-/* Reads the options of a rule into *o. A number by place is that of the rule with the name `rule`
+/* Reads the options of a rule into *o.  A number by place is that of the rule with the name `rule`
  * (WB_RULES_); NULL: eta. */
 bool wb__rule_read(const char *what, const char *rule, wb_Rule_options *o,
                    const wb_Rule_options *given);
@@ -182,7 +182,7 @@ wb_rule *wb__rule_of(const wb__rule_kind *kind, const wb__rule_kind *centred,
                      const wb_Rule_options *given);
 /* Sets an error and returns false if a number is outside its range. */
 bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o);
-/* The value at which a moment starts. `moment` counts over all parts of the rule. */
+/* The value at which a moment starts.  `moment` counts over all parts of the rule. */
 double wb__rule_start(const wb_rule *rule, int moment);
 /* Sets *ndim and dims [WB_MAX_DIMS] to the shape of a moment of a state that is not divided, or of
  * the master. */
@@ -220,7 +220,7 @@ int wb__rule_follows(const char *what, const wb_rule *rule, const char *by);
 bool wb__slot_options(const wb_opt_state *s, int p, int slot, wb_Rule_options *o);
 /* Whether two slots have the same hyperparameters in part p of the rule. */
 bool wb__slots_alike(const wb_opt_state *s, int p, int a, int b);
-/* Returns the number of a slot's next step, which is at least 1. Returns INFINITY if the device
+/* Returns the number of a slot's next step, which is at least 1.  Returns INFINITY if the device
  * counts the steps (f16). */
 double wb__next_step(const wb_opt_state *s, int slot);
 /* Sets `out` to the numbers of part p of the rule for the slot's next step, as scalars of `dtype`.
@@ -255,7 +255,7 @@ wb_tensor *wb__own_part(const wb_opt_state *s, const wb__slot *slot, wb_tensor *
 /* Sets *before to the last operation of the pending updates, if there are such, since other ranks
  * may have evaluated these updates by themselves.  Returns 0 or an error code. */
 int wb__ranks_begin(wb_opt_state *s, wb_tensor **before);
-/* Called when an update is pending. `last` is its last operation, and may be NULL. */
+/* Called when an update is pending.  `last` is its last operation, and may be NULL. */
 void wb__ranks_pending(wb_tensor *last);
 /* Returns 0 if the state is divided over the present ranks, or need not be divided, else an error
  * code. */
@@ -280,33 +280,33 @@ static inline const wb_tensor *wb__slot_variable(const wb_opt_state *s, const wb
     return s->n_moments ? slot->moments[0] : slot->sum;
 }
 
-/* Makes a variable on d whose elements are `value`. The caller owns a reference. NULL: failed. */
+/* Makes a variable on d whose elements are `value`.  The caller owns a reference.  NULL: failed. */
 wb_tensor *wb__new_filled(const wb_device *d, double value, wb_dtype dtype, int ndim,
                           const int64_t *dims, const char *name);
 
 /* Computes the update of wb_update, and applies what is accumulated with it, however many batches
- * that are. With grads = NULL there is no further batch. Returns 0 or an error code. */
+ * that are.  With grads = NULL there is no further batch.  Returns 0 or an error code. */
 int wb__update_now(wb_opt_state *s, void *model, wb_tree *grads);
 
-/* accumulate.c: the sums of gradients. `applies` is whether an update applies what is accumulated;
+/* accumulate.c: the sums of gradients.  `applies` is whether an update applies what is accumulated;
  * else it adds to it. */
-/* Makes the sum of the losses. Returns 0 or an error code. */
+/* Makes the sum of the losses.  Returns 0 or an error code. */
 int wb__sums_new(wb_opt_state *s);
 /* Whether the next wb_update applies what is accumulated. */
 bool wb__sums_apply_next(const wb_opt_state *s);
 /* Adds the gradients g[i], some of which may be NULL, and the loss, which may be NULL, to the sums.
  * Sets next[i] to the new value of the sum of slot i, or to NULL if it stays, and next[s->n] to
- * that of the losses. If `applies`, sets g[i] and *loss to the sums, else *loss to NULL. Returns 0
- * or an error code. */
+ * that of the losses.  If `applies`, sets g[i] and *loss to the sums, else *loss to NULL.  Returns
+ * 0 or an error code. */
 int wb__sums_add(wb_opt_state *s, bool applies, wb_tensor **const *g, wb_tensor **loss,
                  wb_tensor **next);
-/* Counts the update whose new sums are `next`. While wb_compile records, each replay counts.
+/* Counts the update whose new sums are `next`.  While wb_compile records, each replay counts.
  * Returns 0 or an error code. */
 int wb__sums_count(wb_opt_state *s, bool applies, wb_tensor *const *next);
 /* Sets an error that begins with `what`, and returns its code, if batches are accumulated. */
 int wb__sums_whole(const char *what, const wb_opt_state *s);
-/* Drops what is accumulated. Returns 0 or an error code: WB_ERROR_NUMBER, having dropped it, if the
- * guard of the last step was not finite. */
+/* Drops what is accumulated.  Returns 0 or an error code: WB_ERROR_NUMBER, having dropped it, if
+ * the guard of the last step was not finite. */
 int wb__sums_drop(wb_opt_state *s);
 
 /* mixed.c: master copies and loss scaling. */
@@ -314,27 +314,27 @@ extern const char *const wb__scaling_names[WB__SCALING];
 /* Converts all parameters of the model to s->mixed; on failure converts none. */
 int wb__mixed_narrow(const wb_opt_state *s, void *model);
 /* Makes the f32 master copy of this rank's part of a parameter, which is a variable with the same
- * value. The caller owns a reference. */
+ * value.  The caller owns a reference. */
 wb_tensor *wb__mixed_master(const wb_opt_state *s, const wb__slot *slot, wb_tensor *parameter);
-/* Returns the f32 value from which an update of x starts. Elements of x that equal the rounded
- * master take the value of the master. The other elements, which the program has assigned, keep the
- * value of x. */
+/* Returns the f32 value from which an update of x starts.  Elements of x that equal the rounded
+ * master take the value of the master.  The other elements, which the program has assigned, keep
+ * the value of x. */
 wb_tensor *wb__mixed_value(wb_tensor *x, wb_tensor *master);
 int wb__scaling_new(wb_opt_state *s, const wb_device *d);
 
-/* The tensors of one update with loss scaling. `ok` is whether all gradients are finite, `inverse`
+/* The tensors of one update with loss scaling.  `ok` is whether all gradients are finite, `inverse`
  * is 1 / scale, t [slots] has the step number of each slot if the update is made, and `next` has
  * the new values of s->scaling. */
 typedef struct {
     wb_tensor *ok, *inverse, *t, *next[WB__SCALING];
 } wb__scaling_step;
-/* Returns `sum` plus the number of elements of g that are not finite. A NULL `sum` counts as 0. */
+/* Returns `sum` plus the number of elements of g that are not finite.  A NULL `sum` counts as 0. */
 wb_tensor *wb__scaling_count(wb_tensor *sum, wb_tensor *g);
-/* Returns the sum of all bad[i]. bad[i] is the wb__scaling_count of slot i, or NULL if the slot has
- * no gradient; at least one slot has a gradient. NULL: failed. */
+/* Returns the sum of all bad[i].  bad[i] is the wb__scaling_count of slot i, or NULL if the slot
+ * has no gradient; at least one slot has a gradient.  NULL: failed. */
 wb_tensor *wb__scaling_total(const wb_opt_state *s, wb_tensor *const *bad);
 /* Fills *step for an update in which slot i has a gradient if bad[i] is not NULL, and `total`
- * elements of gradients are not finite. False, with the error set, on failure. */
+ * elements of gradients are not finite.  False, with the error set, on failure. */
 bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb_tensor *total,
                        wb__scaling_step *step);
 wb_tensor *wb__scaling_undo(const wb__scaling_step *step, wb_tensor *g);

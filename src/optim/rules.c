@@ -1,5 +1,5 @@
-/* The rules: hyperparameters, chains, printing. Their formulas are in formulas.c, their state is in
- * state.c, updates are in update.c. */
+/* The rules: hyperparameters, chains, printing.  Their formulas are in formulas.c, their state is
+ * in state.c, updates are in update.c. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -130,7 +130,7 @@ wb_rule *wb__rule_new(int n)
     return NULL;
 }
 
-/* Fails since a rule has not the number i that was given. Names the numbers that it has. */
+/* Fails since a rule has not the number i that was given.  Names the numbers that it has. */
 static wb_rule *rules_fail_number(const wb__rule_kind *kind, int i, double value)
 {
     char list[100] = "";

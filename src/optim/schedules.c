@@ -8,8 +8,8 @@
 
 enum { SCHEDULE_NUMBERS = 5, SCHEDULE_DEEPEST = 64 };
 
-/* A kind of schedule. `at` computes the value in step t from the numbers k. A number is positive if
- * its bit in `positive` is set; the others are finite. */
+/* A kind of schedule.  `at` computes the value in step t from the numbers k.  A number is positive
+ * if its bit in `positive` is set; the others are finite. */
 typedef struct {
     const char *name;
     int n, positive;

@@ -1,4 +1,4 @@
-/* The state of a rule: creation and printing. Changes are in adjust.c, moving is in move.c. */
+/* The state of a rule: creation and printing.  Changes are in adjust.c, moving is in move.c. */
 #include "backend/collective.h"
 #include "optim/optim.h"
 
@@ -125,7 +125,7 @@ static int opt_state_add_leaf(const wb__leaf *leaf, void *ctx)
 }
 
 /* If .mixed is given, checks that it is bf16 or f16, and evaluates pending assignments before
- * wb_setup converts the parameters. Returns 0 or an error code. */
+ * wb_setup converts the parameters.  Returns 0 or an error code. */
 static int opt_state_check_mixed(wb_dtype mixed)
 {
     if (!mixed) return 0;
@@ -148,8 +148,8 @@ static int has_mixed(const wb__leaf *leaf, void *ctx)
                     d->backend->tag, d->ordinal, wb_dtype_name(t));
 }
 
-/* Begins mixed precision. For f16 makes the loss scale. Then converts the parameters of the model,
- * as the last step of wb_setup. */
+/* Begins mixed precision.  For f16 makes the loss scale.  Then converts the parameters of the
+ * model, as the last step of wb_setup. */
 static int begin_mixed(wb_opt_state *s, void *model)
 {
     int status = wb__walk("setup", model, NULL, WB__TRAINABLE, has_mixed, &s->mixed);

@@ -1,4 +1,4 @@
-/* wb_update builds the graphs of all new values, then records the assignments of these values. If
+/* wb_update builds the graphs of all new values, then records the assignments of these values.  If
  * anything fails, wb_update drops the recorded assignments. */
 #include "backend/collective.h"
 #include "optim/optim.h"
@@ -10,7 +10,7 @@
 typedef struct {
     wb_tensor *x;                       /* the model's variable; NULL: not visited yet */
     wb_tensor *wide;                    /* value before the step, in the dtype of the moments */
-    /* g: the sum of the gradients of x, later the result of the rule. last: the gradient that was
+    /* g: the sum of the gradients of x, later the result of the rule.  last: the gradient that was
      * last added to g. */
     wb_tensor *g, *last;
     /* number of elements of gradients that are not finite; NULL without loss scaling */
@@ -114,8 +114,8 @@ static int update_visit_leaf(const wb__leaf *leaf, void *ctx)
 
 /* ---- the rule -------------------------------------------------------------------------------- */
 
-/* What a recorded update does to the step count of a slot. STEPPED and STEPPED_ALIKE increment the
- * count. STEPPED_ALIKE means that the previous slot with an increment had the same count while the
+/* What a recorded update does to the step count of a slot.  STEPPED and STEPPED_ALIKE increment the
+ * count.  STEPPED_ALIKE means that the previous slot with an increment had the same count while the
  * update was recorded. */
 typedef enum { NOT_STEPPED, STEPPED, STEPPED_ALIKE } stepping;
 /* Data for the replays of a recorded wb_update. */
@@ -126,7 +126,7 @@ typedef struct {
     uint8_t stepped[];
 } update_counting;
 
-/* Adds 1 to a count with `write` (wb__journal). Returns 0 or an error code. */
+/* Adds 1 to a count with `write` (wb__journal).  Returns 0 or an error code. */
 static int update_add_one(wb__opt_counts *counts, int64_t *count, wb_tensor *write)
 {
     const int status = wb__journal(write, counts, count, sizeof *count);
@@ -146,9 +146,9 @@ static int renew_steps(void *context)
     return status;
 }
 
-/* Whether the recording can be replayed. A STEPPED_ALIKE slot uses the numbers of the previous
- * stepped slot, so the step counts of the two slots must be equal. If the ranks have exchanged
- * something else since, they must compare again what they exchange. If a schedule fails, recording
+/* Whether the recording can be replayed.  A STEPPED_ALIKE slot uses the numbers of the previous
+ * stepped slot, so the step counts of the two slots must be equal.  If the ranks have exchanged
+ * something else since, they must compare again what they exchange.  If a schedule fails, recording
  * the update again gives its error. */
 static wb__fit update_steps_fit(const void *context)
 {
@@ -244,7 +244,7 @@ static int check_scaled(const update *u)
                     "gradient of wb_scale_loss(state, loss)", u->what);
 }
 
-/* Divides all gradients and the mean loss by the loss scale. Without loss scaling does nothing. */
+/* Divides all gradients and the mean loss by the loss scale.  Without loss scaling does nothing. */
 static int update_unscale(update *u)
 {
     wb_opt_state *s = u->state;
@@ -264,7 +264,7 @@ static int update_unscale(update *u)
     return good ? 0 : WB_ERROR_MEMORY;
 }
 
-/* Computes the new value of a parameter. If the update may be skipped (f16), each new value is
+/* Computes the new value of a parameter.  If the update may be skipped (f16), each new value is
  * wb_where(ok, new value, old value). */
 static int update_finish(const update *u, update_work *w, const wb__slot *slot)
 {
@@ -286,7 +286,7 @@ static wb_tensor *loss_of(const wb_tree *grads)
 }
 
 /* If the rule accumulates, adds the gradients and the loss to the sums; unless u->adds, replaces
- * them by the sums. Sets u->batches. */
+ * them by the sums.  Sets u->batches. */
 static int update_accumulate(update *u, const wb_tree *grads)
 {
     wb_opt_state *s = u->state;
@@ -408,7 +408,7 @@ static int update_add_leaf(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-/* Adds 1 to the step count of each updated slot. While wb_compile records a function,
+/* Adds 1 to the step count of each updated slot.  While wb_compile records a function,
  * update_count_steps instead registers renew_steps, which adds the 1 after each replay. */
 static int update_count_steps(update *u)
 {
@@ -459,7 +459,7 @@ static int update_end_step_before(wb_opt_state *s, void *grads)
 }
 
 /* Returns the tensor that must be finite for the update to be made: wb__norm_finite if a rule
- * computes the norm of the gradients, else the loss. Returns NULL if nothing is checked here. For
+ * computes the norm of the gradients, else the loss.  Returns NULL if nothing is checked here.  For
  * f16 the check is on the device (mixed.c). */
 static wb_tensor *guard_of(const update *u, const wb_tree *grads, const char **what)
 {
@@ -535,7 +535,7 @@ static wb_tensor *update_replacement(wb_tensor *x, const char *path, void *ctx)
     return x->op == WB__OP_variable ? wb__variable_replacing(wb_variable(x), x) : x;
 }
 
-/* Evaluates all new values of parameters and moments together. wb_update_new calls this function
+/* Evaluates all new values of parameters and moments together.  wb_update_new calls this function
  * before creating the new model, so that a failure changes nothing. */
 static int update_evaluate(const update *u, wb_tree *grads)
 {

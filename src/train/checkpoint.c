@@ -1,6 +1,6 @@
 /* Checkpoints: one safetensors file with the model's tensors under "model.", those of its average
  * under "average.", the moments and masters under "state.", the variables of the loss scale under
- * "scaling.", and the rest as a JSON note (note.c). Folders of checkpoints are in keep.c. */
+ * "scaling.", and the rest as a JSON note (note.c).  Folders of checkpoints are in keep.c. */
 #include "train/checkpoint.h"
 
 #include "base/numbers/philox.h"
@@ -309,8 +309,8 @@ static int restore_moment(const restoring *r, wb_opt_state *s, int slot, int k)
                     : wb__divided_set(s, slot, k, s->part, t->data);
 }
 
-/* Sets the numbers of its own of a slot, which are in `parts` if it has such. Returns 0 or an error
- * code. */
+/* Sets the numbers of its own of a slot, which are in `parts` if it has such.  Returns 0 or an
+ * error code. */
 static int restore_own(const wb_opt_state *s, wb__slot *slot, const wb__rule_part *parts)
 {
     const int status = wb__slot_own(s, slot, parts->kind != NULL);

@@ -30,11 +30,11 @@ int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t seria
                          const char *best);
 /* Reads only the note of a checkpoint. */
 int wb__checkpoint_peek(const char *path, wb__checkpoint_about *about);
-/* Loads a checkpoint into *c. Sets *whole to whether the file is an undamaged checkpoint. *whole is
- * true also if loading fails because the checkpoint is of another model or state. */
+/* Loads a checkpoint into *c.  Sets *whole to whether the file is an undamaged checkpoint. *whole
+ * is true also if loading fails because the checkpoint is of another model or state. */
 int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole);
 
-/* Like wb_load_latest_checkpoint, but a folder without a checkpoint is no error. Sets *found to
+/* Like wb_load_latest_checkpoint, but a folder without a checkpoint is no error.  Sets *found to
  * whether there is a checkpoint. */
 int wb__checkpoint_resume(const char *folder, wb_checkpoint *c, bool *found);
 /* Sets *epoch to that of the newest checkpoint with the name of *c in a folder, or to -1. */

@@ -1,4 +1,4 @@
-/* The JSON note of a checkpoint. Real numbers and the counters of `random` and `loader`, which use
+/* The JSON note of a checkpoint.  Real numbers and the counters of `random` and `loader`, which use
  * all 64 bits, are strings in it, because programs may read JSON numbers as f64.
  *
  *   {"version": 2, "name": "digits", "epoch": 3, "metric": "0.0125", "serial": 7, "best": "lowest",
@@ -8,8 +8,8 @@
  *    "average": true, "stop": ["2", "0.0125"], "reduce": ["0"]}
  *
  * A slot with numbers of its own has them under "rule"; one that is not frozen has no "frozen".
- * With "average" the file has the tensors of an average. "stop" and "reduce" are a count and
- * a score (put_watch). Version 1 has no name, metric, serial or best. Files before 0.5 have no
+ * With "average" the file has the tensors of an average.  "stop" and "reduce" are a count and
+ * a score (put_watch).  Version 1 has no name, metric, serial or best.  Files before 0.5 have no
  * updates. */
 #include "train/checkpoint.h"
 

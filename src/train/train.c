@@ -60,7 +60,7 @@ static bool train_is_first(const train_state *t)
     return !train_distributed(t) || !wb__world()->rank;
 }
 
-/* Adds t->latest, the loss of the batches before, to the sum. Then sets t->latest to `loss`, the
+/* Adds t->latest, the loss of the batches before, to the sum.  Then sets t->latest to `loss`, the
  * mean of n observations, which may be NULL. */
 static void add_loss(train_state *t, wb_tensor *loss, int64_t n)
 {
@@ -167,8 +167,8 @@ static int apply_rest(train_state *t)
     return status ? status : wait_for_guard(t);
 }
 
-/* After a failure the ranks may have accumulated different numbers of batches. Drops these, so that
- * the training can go on. */
+/* After a failure the ranks may have accumulated different numbers of batches.  Drops these, so
+ * that the training can go on. */
 static void drop_rest(const train_state *t)
 {
     wb__error_kept kept;
@@ -177,8 +177,8 @@ static void drop_rest(const train_state *t)
     if (!wb__sums_drop(t->state)) wb__error_restore(&kept);
 }
 
-/* Makes one training step. The loss must be finite, and also the norm of the gradients if a rule
- * computes this norm. Otherwise the step fails, and the model and the state keep their values. */
+/* Makes one training step.  The loss must be finite, and also the norm of the gradients if a rule
+ * computes this norm.  Otherwise the step fails, and the model and the state keep their values. */
 static int train_step(train_state *t, int epoch, wb_batch batch)
 {
     wb_tree *grads;
@@ -187,7 +187,7 @@ static int train_step(train_state *t, int epoch, wb_batch batch)
     if (!loss)
         return wb_error_code() ? (int)wb_error_code()
                                : wb__fail(WB_ERROR_ARGUMENT, "train: the loss is NULL");
-    /* With WEBER_EAGER wb_update assigns at once, so the loss is checked before wb_update. The
+    /* With WEBER_EAGER wb_update assigns at once, so the loss is checked before wb_update.  The
      * running statistics of BatchNorm layers have already changed. */
     if (wb__this_thread()->eager && !isfinite(wb_item(loss)))
         return wb__not_finite(t->model, t->state, loss, &batch);
@@ -201,7 +201,7 @@ static int train_step(train_state *t, int epoch, wb_batch batch)
     status = finish_update(t, &loss, batch.n, &before);
     if (before && t->before)
         return wb__not_finite(t->model, t->state, t->before, &t->before_batch);
-    /* The other ranks will wait in the update that applies the sums. This rank takes part with its
+    /* The other ranks will wait in the update that applies the sums.  This rank takes part with its
      * loss, so that the update fails on all ranks. */
     if (status == WB_ERROR_NUMBER && adds && train_distributed(t) &&
         !wb__update_now(t->state, t->model, grads))

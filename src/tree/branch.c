@@ -248,7 +248,7 @@ wb__child *wb__child_at(const char *what, void *object, const char *path, wb__br
     }
 }
 
-/* Sets *node to the branch that `object` is, or to NULL if the object has no children. False with
+/* Sets *node to the branch that `object` is, or to NULL if the object has no children.  False with
  * the error set: the object is of another kind. */
 static bool branch_of(const char *what, void *object, wb__branch **node)
 {

@@ -1,5 +1,5 @@
-/* wb_fmap rebuilds a structure with new tensors. wb_set replaces one tensor. wb_tie makes two paths
- * share one tensor. */
+/* wb_fmap rebuilds a structure with new tensors.  wb_set replaces one tensor.  wb_tie makes two
+ * paths share one tensor. */
 #include "tree/tree.h"
 
 #include <string.h>

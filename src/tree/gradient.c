@@ -1,5 +1,5 @@
-/* wb_gradient. This file collects the leaves of `wrt`, lets the engine compute their gradients, and
- * puts the gradients into a tree with the structure of `wrt`. */
+/* wb_gradient.  This file collects the leaves of `wrt`, lets the engine compute their gradients,
+ * and puts the gradients into a tree with the structure of `wrt`. */
 #include "tree/tree.h"
 
 #include <string.h>

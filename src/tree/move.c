@@ -1,5 +1,5 @@
-/* wb_to and wb_device_of of layers and trees. A tensor that occurs several times is copied once and
- * stays shared. If no tensor of a tree has to be moved or converted, wb_to returns the tree
+/* wb_to and wb_device_of of layers and trees.  A tensor that occurs several times is copied once
+ * and stays shared.  If no tensor of a tree has to be moved or converted, wb_to returns the tree
  * itself. */
 #include "tree/tree.h"
 

@@ -33,8 +33,8 @@ static int walk_visit(walk_state *w, wb_tensor *x, void *other, bool in_layer)
     return w->f(&leaf, w->ctx);
 }
 
-/* Sets *out to the child of `other` that has the name of child i of `node`. If `other` is NULL or
- * WB_NONE, sets *out to `other`. Returns 0 or an error code. */
+/* Sets *out to the child of `other` that has the name of child i of `node`.  If `other` is NULL or
+ * WB_NONE, sets *out to `other`.  Returns 0 or an error code. */
 static int walk_matching(const walk_state *w, const wb__branch *node, int i, void *other,
                          void **out)
 {

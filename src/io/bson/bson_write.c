@@ -183,7 +183,7 @@ static int bson_put_part(const void *part, int64_t n, void *ctx)
     return wb__writer_put(p->w, part, n * (int64_t)p->each);
 }
 
-/* Context of put_reordered. Values that come in several parts are collected in `copy` and then
+/* Context of put_reordered.  Values that come in several parts are collected in `copy` and then
  * reordered. */
 typedef struct {
     wb__writer *w;

@@ -1,5 +1,5 @@
-/* The text of a CSV file: UTF-8, whose lines end with \n or \r\n. Programs of Windows write UTF-16,
- * and spreadsheets on the Mac end lines with \r. */
+/* The text of a CSV file: UTF-8, whose lines end with \n or \r\n.  Programs of Windows write
+ * UTF-16, and spreadsheets on the Mac end lines with \r. */
 #include "io/dataset/csv.h"
 
 #include "base/files/file.h"
@@ -37,8 +37,8 @@ static uint32_t csv_text_unit(const uint8_t *at, bool big)
     return big ? (uint32_t)at[0] << 8 | at[1] : (uint32_t)at[1] << 8 | at[0];
 }
 
-/* Returns UTF-16 as UTF-8, in a new block, and sets *bytes to its length. A 0 is behind the text,
- * as in that of a reader. NULL with the error set. */
+/* Returns UTF-16 as UTF-8, in a new block, and sets *bytes to its length.  A 0 is behind the text,
+ * as in that of a reader.  NULL with the error set. */
 static char *from_utf_16(const char *path, const uint8_t *text, int64_t *bytes, int mark, bool big)
 {
     if (*bytes % 2) {

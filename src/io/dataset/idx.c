@@ -1,6 +1,6 @@
 /* IDX, the format of MNIST (LeCun, Cortes & Burges): two zero bytes, a byte for the type, a byte
  * for the number of dimensions, each dimension as a big-endian u32, then the elements, big-endian
- * and row-major. data/readers.c makes datasets of such files. */
+ * and row-major.  data/readers.c makes datasets of such files. */
 #include "io/dataset/idx.h"
 
 #include "io/borrow.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The types of elements in IDX files. 16-bit integers are widened to i32. */
+/* The types of elements in IDX files.  16-bit integers are widened to i32. */
 static const struct { uint8_t code, bytes; wb_dtype dtype;
 } idx_types[] = {
     {0x08, 1, WB_U8},  {0x09, 1, WB_I8},  {0x0b, 2, WB_I32},

@@ -7,19 +7,19 @@
 
 /* ---- reading: read.c, table.c, params.c, outline.c ----------------------- */
 
-/* Loads a model from a BSON file, for wb_load. NULL with the error set. */
+/* Loads a model from a BSON file, for wb_load.  NULL with the error set. */
 wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *o);
 
-/* Makes the table of all arrays of one variable, with Weber's paths as names. A list of parameters
- * gives a table that is `nameless`. `key` chooses the variable as in wb__jl_variable (value.h),
+/* Makes the table of all arrays of one variable, with Weber's paths as names.  A list of parameters
+ * gives a table that is `nameless`.  `key` chooses the variable as in wb__jl_variable (value.h),
  * or is wb__all_variables (table.h).
- * Values stay in the mapping, which must outlive the table; out->mapping is not set. Returns 0 or
+ * Values stay in the mapping, which must outlive the table; out->mapping is not set.  Returns 0 or
  * an error code; on failure *out is empty. */
 int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out);
 
-/* The entries of a nameless table are a model's parameters, in the order of Flux.params. Gives them
- * Weber's names and shapes. Leaves a table with names unchanged. `path` is the file, for messages.
- * Returns 0 or an error code. */
+/* The entries of a nameless table are a model's parameters, in the order of Flux.params.  Gives
+ * them Weber's names and shapes.  Leaves a table with names unchanged.  `path` is the file, for
+ * messages.  Returns 0 or an error code. */
 int wb__flux_name_params(wb__table *t, const char *path, void *model);
 
 /* A variable of a file, or a part of a variable. */
@@ -37,17 +37,17 @@ typedef struct {
     int64_t dims[WB_MAX_DIMS];          /* row-major: Julia's, reversed */
     int64_t bytes;                      /* of the values; for a list or layer, of all its arrays */
 } wb__flux_row;
-/* Calls `row` for each variable of a file and for the parts of the variables. A part comes after
- * the part that contains it. Options of layers, and numbers and strings in lists, are left out.
- * Stops if `row` returns a nonzero value, and returns that value. Returns an error code on failure,
- * else 0. */
+/* Calls `row` for each variable of a file and for the parts of the variables.  A part comes after
+ * the part that contains it.  Options of layers, and numbers and strings in lists, are left out.
+ * Stops if `row` returns a nonzero value, and returns that value.  Returns an error code on
+ * failure, else 0. */
 int wb__flux_outline(const wb__mapping *m, int (*row)(const wb__flux_row *, void *ctx), void *ctx);
 
 /* ---- writing: save.c, save_layers.c ----------------------------------------------------- */
 
-/* Implements wb_save for .bson files. Writes the model's arrays as Flux.state returns them, and the
- * model's structure as text. With .structs, writes Flux's structs instead. Returns 0 or an error
- * code. */
+/* Implements wb_save for .bson files.  Writes the model's arrays as Flux.state returns them, and
+ * the model's structure as text.  With .structs, writes Flux's structs instead.  Returns 0 or an
+ * error code. */
 int wb__flux_save(const char *path, void *model, const wb_save_options *o);
 
 #endif

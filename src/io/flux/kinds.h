@@ -44,8 +44,8 @@ typedef struct {
     wb__flux_child s[8];
 } wb__flux_reading;
 
-/* How a layer changes r->channels, which is 0 without images. KEEPS: not at all. ENDS: to 0.
- * STARTS: to the number of output channels. POOLS: from 0 to 1; other values stay. */
+/* How a layer changes r->channels, which is 0 without images.  KEEPS: not at all.  ENDS: to 0.
+ * STARTS: to the number of output channels.  POOLS: from 0 to 1; other values stay. */
 typedef enum { WB__IMAGES_KEEPS, WB__IMAGES_ENDS, WB__IMAGES_STARTS, WB__IMAGES_POOLS } wb__images;
 
 typedef struct {
@@ -59,14 +59,14 @@ typedef struct {
 const wb__flux_kind *wb__flux_kind_of(const char *layer);
 
 /* Returns the layout, for the type of v, with as many fields as v; if there is none, the newest
- * layout of the type. NULL: v is no struct of Flux. */
+ * layout of the type.  NULL: v is no struct of Flux. */
 const wb__flux_struct *wb__flux_row_of(wb__flux_reader *r, const wb__jl *v);
-/* Reads the arrays in the fields of v, which has the layout `row`. False with r->reason set: a
- * value is no array of floats, or a required array is missing. False with r->f.status set: another
+/* Reads the arrays in the fields of v, which has the layout `row`.  False with r->reason set: a
+ * value is no array of floats, or a required array is missing.  False with r->f.status set: another
  * failure, such as an array in GPU memory. */
 bool wb__flux_take_all(wb__flux_reading *x, const wb__jl *v, const wb__flux_struct *row);
-/* Whether an array has these dimensions, or ndim positive dimensions. Else sets r->reason. An array
- * that is missing has any shape. */
+/* Whether an array has these dimensions, or ndim positive dimensions.  Else sets r->reason.  An
+ * array that is missing has any shape. */
 bool wb__flux_has_shape(wb__flux_reader *r, const wb__flux_child *s, int ndim, const int64_t *dims);
 bool wb__flux_positive(wb__flux_reader *r, const wb__flux_child *s, int ndim);
 

@@ -91,7 +91,7 @@ static int outline_kind_of(outline_text *t, const wb__jl *v)
     }
 }
 
-/* Whether `row` is called for v, a part of `of`. It is not called for options and functions of a
+/* Whether `row` is called for v, a part of `of`.  It is not called for options and functions of a
  * layer, and for numbers and strings in a tuple or list. */
 static bool is_shown(outline_text *t, const wb__jl *of, const wb__jl *v, int kind)
 {

@@ -83,8 +83,8 @@ static wb_tree *flux_read_tree_of(wb__flux_reader *r, const wb__jl *v)
     return t;
 }
 
-/* Reads a field of an unknown part for .substitute. Structs are read as layers. Returns WB_NONE for
- * a value that .substitute does not get, NULL on failure. */
+/* Reads a field of an unknown part for .substitute.  Structs are read as layers.  Returns WB_NONE
+ * for a value that .substitute does not get, NULL on failure. */
 static void *flux_read_part_of(wb__flux_reader *r, const wb__jl *v)
 {
     bool keep = r->o->substitute != NULL;
@@ -125,7 +125,7 @@ static void flux_read_note_unknown(wb__flux_reader *r, const char *type, int n, 
                  reason ? ": " : "", reason ? reason : "");
 }
 
-/* Returns l. If l is NULL, memory was short, and r->f.status is set to WB_ERROR_MEMORY. */
+/* Returns l.  If l is NULL, memory was short, and r->f.status is set to WB_ERROR_MEMORY. */
 static wb_layer *flux_read_made(wb__flux_reader *r, wb_layer *l)
 {
     if (!l && !r->f.status) r->f.status = WB_ERROR_MEMORY;
@@ -270,7 +270,7 @@ static wb_layer *flux_read_assembled(wb__flux_reader *r, const char *type, const
 
 typedef struct { size_t size; wb__connection connection; } flux_read_join_options;
 
-/* Returns the connection of a layer. NULL with r->f.status set: failed. NULL with r->reason set:
+/* Returns the connection of a layer.  NULL with r->f.status set: failed.  NULL with r->reason set:
  * the connection is unknown. */
 static wb__connection connection_of(wb__flux_reader *r, const wb__jl *v)
 {
@@ -289,8 +289,8 @@ bool wb__flux_contains(const wb__jl *v)
            wb__jl_flux(v, "PairwiseFusion");
 }
 
-/* Reads a layer with a list of layers. NULL with r->f.status set: failed. NULL with r->reason set:
- * the layer is an unknown part. */
+/* Reads a layer with a list of layers.  NULL with r->f.status set: failed.  NULL with r->reason
+ * set: the layer is an unknown part. */
 static wb_layer *flux_read_container(wb__flux_reader *r, const wb__jl *v)
 {
     const bool chain = wb__jl_flux(v, "Chain"), joins = !chain && !wb__jl_flux(v, "Maxout");
@@ -345,7 +345,7 @@ static bool is_mutable(const wb__jl *v)
     return false;
 }
 
-/* Reads a value as a layer. Several references to one mutable struct give one layer. */
+/* Reads a value as a layer.  Several references to one mutable struct give one layer. */
 wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
 {
     r->reason = NULL;
@@ -376,7 +376,7 @@ static wb_layer *by_structure(const wb__mapping *m, const char *key)
     return l;
 }
 
-/* Writes the layers inside a value to `list`, as values for .key. Returns the text of `list`, such
+/* Writes the layers inside a value to `list`, as values for .key.  Returns the text of `list`, such
  * as `; it holds layers: .key = "nets.0"`, or "" if there are none. */
 static const char *layers_in(wb__flux_reader *r, const char *name, const wb__jl *v, wb__text *list)
 {

@@ -50,7 +50,7 @@ static bool flux_read_conv_groups(wb__flux_reading *x)
 }
 
 /* Checks the arrays of a norm with statistics, scale, bias, mean and var, which all have the shape
- * [channels] or are missing. Sets *channels if there is an array, *affine to whether there are
+ * [channels] or are missing.  Sets *channels if there is an array, *affine to whether there are
  * scale and bias, *tracked to whether there are mean and var. */
 static bool flux_read_norm(wb__flux_reading *x, int64_t *channels, bool *affine, bool *tracked)
 {

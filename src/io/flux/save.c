@@ -1,4 +1,4 @@
-/* Saves models to BSON files for Flux. This file writes the document, save_layers.c the layers. */
+/* Saves models to BSON files for Flux.  This file writes the document, save_layers.c the layers. */
 #include "io/flux/save.h"
 
 #include "io/flux/flux.h"
@@ -23,7 +23,7 @@ wb__julia wb__flux_refuse(wb__flux_saver *s, const char *format, ...)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Writes a tensor. If the tensor occurs several times, "_backrefs" has its array, and each
+/* Writes a tensor.  If the tensor occurs several times, "_backrefs" has its array, and each
  * occurrence is a reference to that array. */
 static wb__julia flux_save_tensor(wb__flux_saver *s, wb_tensor *x, wb__doc_order order)
 {
@@ -131,7 +131,7 @@ wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* Returns the version in a text such as "0.16.10"; 0: unknown. Without a patch number 0.12 is
+/* Returns the version in a text such as "0.16.10"; 0: unknown.  Without a patch number 0.12 is
  * 0.12.9, 0.16 is 0.16.10, and other versions have patch 99. */
 static int flux_save_version_of(const char *text)
 {

@@ -22,10 +22,10 @@ typedef struct {
     wb__doc *shared;                            /* the values of "_backrefs" */
 } wb__flux_saver;
 
-/* Records that the current part cannot be written. Returns `nothing` as a placeholder. */
+/* Records that the current part cannot be written.  Returns `nothing` as a placeholder. */
 wb__julia wb__flux_refuse(wb__flux_saver *s, const char *format, ...) WB__PRINTF(2, 3);
 
-/* wb__flux_tensor writes a tensor, wb__flux_value any child. `name` is the name of the child, for
+/* wb__flux_tensor writes a tensor, wb__flux_value any child.  `name` is the name of the child, for
  * messages. */
 wb__julia wb__flux_tensor(wb__flux_saver *s, const char *name, wb_tensor *x, wb__doc_order order);
 wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object);

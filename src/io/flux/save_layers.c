@@ -2,8 +2,8 @@
  * by the fields of fields.c.
  *
  * Flux's sizes are reversed: {h, w} is (w, h), {top, bottom, left, right} is (left, right, top,
- * bottom), and [out, in, kh, kw] is (kw, kh, in, out) with the same bytes. The matrix of a Dense or
- * a cell is (out, in) in Flux too, so it is written column-major. Flux.state returns the empty
+ * bottom), and [out, in, kh, kw] is (kw, kh, in, out) with the same bytes.  The matrix of a Dense
+ * or a cell is (out, in) in Flux too, so it is written column-major.  Flux.state returns the empty
  * tuple for functions and for values of types without fields, such as Colon. */
 #include "io/flux/save.h"
 #include "nn/window.h"
@@ -34,8 +34,8 @@ static wb__julia struct_of(wb__flux_saver *s, wb_layer *l, const char *type, con
 
 static wb__julia flux_put_empty(wb__flux_saver *s) { return wb__julia_tuple(&s->arena, 0, NULL); }
 
-/* Writes the only value of a type without fields, such as the type of a function. `path` is the
- * name of the type. If s->structs is false, writes the empty tuple. */
+/* Writes the only value of a type without fields, such as the type of a function.  `path` is the
+ * name of the type.  If s->structs is false, writes the empty tuple. */
 static wb__julia flux_put_only(wb__flux_saver *s, const char *path)
 {
     return s->structs ? wb__julia_singleton(&s->arena, path) : flux_put_empty(s);
@@ -126,9 +126,9 @@ static wb__julia flux_put_connection(const flux_put_record *r)
 
 /* ---- children -------------------------------------------------------------------------------- */
 
-/* Writes a kernel. Flux's Conv flips its kernels. Flux's CrossCor does not, but has no groups. So a
- * Conv without .flip is written as a CrossCor, or, if it has groups, as a Conv with flipped
- * kernels. A ConvTranspose without .flip is written with flipped kernels too. */
+/* Writes a kernel.  Flux's Conv flips its kernels.  Flux's CrossCor does not, but has no groups.
+ * So a Conv without .flip is written as a CrossCor, or, if it has groups, as a Conv with flipped
+ * kernels.  A ConvTranspose without .flip is written with flipped kernels too. */
 static wb__julia flux_put_kernel(const flux_put_record *r, const wb__flux_field *f)
 {
     const bool flipped = f->kind == WB__FIELD_FLIPPED && !flux_put_has(r, "flip");
@@ -163,7 +163,7 @@ static wb__julia flux_put_state(const flux_put_record *r, const char *name)
     return wb__julia_zeros(&s->arena, dtype, column ? 2 : 1, column ? dims : dims + 1);
 }
 
-/* Writes the weights of the hidden state of a GRUv3. Flux's first array has the gates r and z, and
+/* Writes the weights of the hidden state of a GRUv3.  Flux's first array has the gates r and z, and
  * since 0.15 a third block that nothing uses; its second array has the gate n. */
 static wb__julia flux_put_gates(const flux_put_record *r, const wb__flux_field *f)
 {
@@ -187,7 +187,7 @@ static wb__julia flux_put_states(const flux_put_record *r)
 }
 
 /* Writes the field `diag` of a LayerNorm: a Diagonal, or, from version 0.13, a Scale, which
- * includes the activation. Without .affine, writes only the activation, or identity. */
+ * includes the activation.  Without .affine, writes only the activation, or identity. */
 static wb__julia flux_put_affine(const flux_put_record *r)
 {
     wb__flux_saver *s = r->s;
@@ -261,7 +261,7 @@ static wb__julia flux_put_row_index(const flux_put_record *r, int64_t index)
                               : wb__julia_int(&r->s->arena, *n + index + 1);
 }
 
-/* Writes the axes of a Dropout. Julia's axis i is Weber's axis -i, so only negative axes can be
+/* Writes the axes of a Dropout.  Julia's axis i is Weber's axis -i, so only negative axes can be
  * written. */
 static wb__julia flux_put_drop_axes(wb__flux_saver *s, const int64_t *axes)
 {
@@ -353,10 +353,10 @@ static int flux_put_axes_of(const flux_put_record *r)
     return 2;
 }
 
-/* Returns the type parameter for a word of `parameters` in fields.c. The name of a field gives the
+/* Returns the type parameter for a word of `parameters` in fields.c.  The name of a field gives the
  * type of that field, "array" the array type of the scale, "mode" the mode of an Upsample, and
- * "return_state" that option. "axes" is the number of axes, "2axes" twice that number, and "2+axes"
- * 2 more than that number. */
+ * "return_state" that option.  "axes" is the number of axes, "2axes" twice that number, and
+ * "2+axes" 2 more than that number. */
 static wb__doc *flux_put_parameter(const flux_put_record *r, const char *word)
 {
     wb__doc_arena *arena = &r->s->arena;
@@ -420,7 +420,7 @@ static bool is_used(const flux_put_record *r, const wb__flux_field *f)
 }
 
 /* Returns the name of an option that the layer uses and that only a later version of the struct
- * has; NULL: none. Sets *since to that version. */
+ * has; NULL: none.  Sets *since to that version. */
 static const char *newer_field(const flux_put_record *r, int *since)
 {
     const char *name = NULL;

@@ -1,6 +1,6 @@
-/* Lists all arrays of a variable of a BSON file by name. The fields of Flux's layers get Weber's
- * names. Layers are structs, or, as Flux.state returns them, NamedTuples or dictionaries, which are
- * recognised by the names of their fields. */
+/* Lists all arrays of a variable of a BSON file by name.  The fields of Flux's layers get Weber's
+ * names.  Layers are structs, or, as Flux.state returns them, NamedTuples or dictionaries, which
+ * are recognised by the names of their fields. */
 #include "io/flux/flux.h"
 #include "base/files/file.h"
 #include "engine/tensor.h"
@@ -132,7 +132,7 @@ static int flux_table_visit_part(filling *x, const wb__jl *v, const wb__flux_fie
     return status;
 }
 
-/* Adds the initial states of a recurrent layer. v is the state h or the tuple (h, c). In Julia a
+/* Adds the initial states of a recurrent layer.  v is the state h or the tuple (h, c).  In Julia a
  * state is (out) or (out, 1). */
 static int flux_table_visit_state(filling *x, const wb__jl *v, const char *name)
 {
@@ -209,8 +209,8 @@ static int flux_table_visit(filling *x, const wb__jl *v, const wb__flux_field *f
 
 /* ---- lists of parameters --------------------------------------------------------------------- */
 
-/* Returns the list of arrays in a Params of Zygote or Tracker. A Params is (order, set), and its
- * order is a list, or a Buffer with a list. Any other value is returned unchanged. */
+/* Returns the list of arrays in a Params of Zygote or Tracker.  A Params is (order, set), and its
+ * order is a list, or a Buffer with a list.  Any other value is returned unchanged. */
 static wb__jl parameters_of(wb__bson_file *f, const wb__jl *v)
 {
     if (v->kind != WB__JL_STRUCT || strcmp(wb__jl_last(v), "Params")) return *v;

@@ -1,4 +1,4 @@
-/* Reads Julia's values. BSON.jl writes most of them as documents with a "tag", such as "struct". */
+/* Reads Julia's values.  BSON.jl writes most values as documents with a "tag", such as "struct". */
 #include "io/flux/value.h"
 
 #include "io/model/transpose.h"

@@ -18,7 +18,7 @@ static wb__jl flux_variables_part_at(wb__bson_file *f, wb__jl v, const char *pat
 }
 
 /* If v is a dictionary with a layer "model" or with only one layer, returns this layer and appends
- * the name of its entry to `name`. Otherwise returns v. */
+ * the name of its entry to `name`.  Otherwise returns v. */
 static wb__jl layer_within(wb__bson_file *f, wb__jl v, char *name, size_t size)
 {
     int n = 0;
@@ -52,7 +52,7 @@ bool wb__jl_next_variable(wb__bson_file *f, wb__bson_walk *w, wb__jl *v, char *n
     return true;
 }
 
-/* Finds the variable as wb__jl_variable does. Its kind is WB__JL_ABSENT if there is none. */
+/* Finds the variable as wb__jl_variable does.  Its kind is WB__JL_ABSENT if there is none. */
 static wb__jl flux_variables_choose(wb__bson_file *f, const char *key, char *name, size_t size,
                                     variables *all)
 {

@@ -100,7 +100,7 @@ static int make_pixels(const wb__mapping *m, int64_t height, int64_t width, int 
     return image->pixels ? 0 : WB_ERROR_MEMORY;
 }
 
-/* Whether the chunks of a PNG file reach the last one, which libpng does not read. A chunk is its
+/* Whether the chunks of a PNG file reach the last one, which libpng does not read.  A chunk is its
  * length in 4 bytes, its type in 4, its data, and a sum in 4. */
 static bool png_is_whole(const wb__mapping *m)
 {

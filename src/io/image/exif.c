@@ -1,6 +1,6 @@
 /* Exif data are those of a TIFF file: "II*\0" or "MM\0*" for the order of bytes, the offset of a
  * directory, and the directory: a number of entries, and for each a tag, a type, a count and the
- * value, in 12 bytes. JPEG has them in a segment APP1 behind "Exif\0\0", PNG in a chunk eXIf.
+ * value, in 12 bytes.  JPEG has them in a segment APP1 behind "Exif\0\0", PNG in a chunk eXIf.
  * Offsets that lead out of the data are taken for no orientation, since the pixels do not depend on
  * it. */
 #include "io/image/exif.h"
@@ -73,7 +73,7 @@ int wb__exif_orientation(const wb__mapping *m)
 }
 
 /* Pixel (i, j) of the upright image is the pixel (row, column) of the file, which has `height` rows
- * of `width` pixels. From 5 on rows become columns. */
+ * of `width` pixels.  From 5 on rows become columns. */
 static int64_t exif_place_of(int orientation, int64_t i, int64_t j, int64_t height, int64_t width)
 {
     const bool turned = orientation > 4;

@@ -8,7 +8,7 @@
 /* Returns the orientation that a JPEG or PNG file names, 1 to 8; 1, upright, if it names none, or
  * one that there is not. */
 int wb__exif_orientation(const wb__mapping *m);
-/* Turns an image of this orientation upright. Returns 0 or an error code; then the image is
+/* Turns an image of this orientation upright.  Returns 0 or an error code; then the image is
  * unchanged. */
 int wb__exif_upright(wb__pixels *image, int orientation);
 

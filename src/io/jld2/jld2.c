@@ -1,12 +1,12 @@
-/* Reads JLD2 files. A named tuple, a tuple or a struct is a compound type with a member for each
+/* Reads JLD2 files.  A named tuple, a tuple or a struct is a compound type with a member for each
  * field: an array is a reference to a dataset, a struct of more than 1 KiB too, a smaller one is a
- * compound inside. Fields of types without data, such as () and nothing, have no member. The
+ * compound inside.  Fields of types without data, such as () and nothing, have no member.  The
  * members of a tuple are named "1", "2", ... The dimensions of a dataset are Julia's, reversed.
  *
  * A dot in a name becomes _, as in BSON files, since dots separate the parts of a path.
  *
  * The bytes of all arrays together are at most those of the file and the limit of
- * wb_set_unpack_limit: datasets may be compressed, and several references may lead to one. So the
+ * wb_set_unpack_limit: datasets may be compressed, and several references may lead to one.  So the
  * parts are counted too, and the file is visited before its values are read. */
 #include "io/jld2/jld2.h"
 
@@ -52,8 +52,8 @@ static int jld2_fail(const jld2_reading *r, const char *what)
     return wb__fail(WB_ERROR_FORMAT, "%s: \"%.200s\": %s", r->m->path, path, what);
 }
 
-/* Appends a name to r->path. False, with the error set: the path is too long, or the part is nested
- * too deep. An empty name changes only the depth. */
+/* Appends a name to r->path.  False, with the error set: the path is too long, or the part is
+ * nested too deep.  An empty name changes only the depth. */
 static bool jld2_enter(jld2_reading *r, const char *name, size_t *back)
 {
     *back = strlen(r->path);
@@ -102,8 +102,8 @@ static bool is_bool(const wb__hdf5 *h, int64_t type)
            h->H5Tget_member_value(type, 1, &yes) >= 0 && yes == 1;
 }
 
-/* Returns the dtype of the elements of a type that is no number of HDF5, 0: Weber lacks it. Writes
- * its name. A complex number of JLD2 is a compound of re and im, one of h5py of r and i. */
+/* Returns the dtype of the elements of a type that is no number of HDF5, 0: Weber lacks it.  Writes
+ * its name.  A complex number of JLD2 is a compound of re and im, one of h5py of r and i. */
 static wb_dtype other_dtype(const wb__hdf5 *h, int64_t type, int class, char *name, size_t room)
 {
     const bool flag = class == WB__H5T_ENUM && is_bool(h, type);
@@ -116,7 +116,7 @@ static wb_dtype other_dtype(const wb__hdf5 *h, int64_t type, int class, char *na
     return flag ? WB_BOOL : 0;
 }
 
-/* Returns the dtype of the elements of a type, 0: Weber lacks it. Writes its name. */
+/* Returns the dtype of the elements of a type, 0: Weber lacks it.  Writes its name. */
 static wb_dtype jld2_dtype_of(const wb__hdf5 *h, int64_t type, char *name, size_t room,
                               wb__narrow_int *narrow)
 {
@@ -162,7 +162,7 @@ static bool is_here(const jld2_reading *r, int64_t set)
     return here || !jld2_fail(r, "its values are in another file");
 }
 
-/* Sets the sizes of an array from its space. Returns 0 or an error code. */
+/* Sets the sizes of an array from its space.  Returns 0 or an error code. */
 static int jld2_sizes_of(jld2_reading *r, int64_t space, wb__jl_array *a)
 {
     uint64_t dims[32];
@@ -246,8 +246,8 @@ static int jld2_add(jld2_reading *r, wb__jl_array *a, void *block, const wb__flu
 
 static int visit_object(jld2_reading *r, int64_t object, const wb__flux_field *field);
 
-/* The members of a compound type that are read, which have the same places in `type`. Returns -1 if
- * there are none; the caller closes the type. */
+/* The members of a compound type that are read, which have the same places in `type`.  Returns -1
+ * if there are none; the caller closes the type. */
 static int64_t members_of(const wb__hdf5 *h, int64_t type, int depth)
 {
     int64_t found = -1;
@@ -274,7 +274,7 @@ static int64_t members_of(const wb__hdf5 *h, int64_t type, int depth)
 typedef struct { const char *like; bool numbered, recurrent; } jld2_outline;
 
 /* A field of a type without data has no member: the activation of a Dense, the scale of a norm that
- * has none. So a Dense is a struct with a bias and no stride, a norm one with `track_stats`. */
+ * has none.  So a Dense is a struct with a bias and no stride, a norm one with `track_stats`. */
 static jld2_outline outline_of(const wb__hdf5 *h, int64_t type)
 {
     jld2_outline o = {.numbered = true};
@@ -499,7 +499,7 @@ static int visit_link(jld2_reading *r, int64_t group, const char *name, bool ins
     return status;
 }
 
-/* Writes the name of link i of a group. Returns 0 or an error code. */
+/* Writes the name of link i of a group.  Returns 0 or an error code. */
 static int link_name(const jld2_reading *r, int64_t group, uint64_t i, char *name, size_t room)
 {
     const ptrdiff_t n = r->h->H5Lget_name_by_idx(group, ".", 0, 0, i, name, room, 0);

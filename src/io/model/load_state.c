@@ -1,5 +1,5 @@
-/* Loads values from a table into a model. All tensors are matched before any is changed. The error
- * lists the first 50 tensors that do not fit. */
+/* Loads values from a table into a model.  All tensors are matched before any is changed.  The
+ * error lists the first 50 tensors that do not fit. */
 #include "io/model/load_state.h"
 
 #include "io/model/names.h"
@@ -12,9 +12,9 @@
 enum { LOAD_STATE_LINES_MOST = 50, LOAD_STATE_LIST_MOST = 7000 }; /* limits of an error's list:
                                                                    * lines, bytes */
 
-/* A tensor of the file. Rows of the name map find the tensor by `name`, which is the name in the
- * file without .prefix. If .rename applies to the tensor, `name` is the name of the new path in the
- * naming that is being tried. */
+/* A tensor of the file.  Rows of the name map find the tensor by `name`, which is the name in the
+ * file without .prefix.  If .rename applies to the tensor, `name` is the name of the new path in
+ * the naming that is being tried. */
 typedef struct { char *name; wb__entry *entry; bool used; } load_state_source;
 
 typedef struct {
@@ -43,8 +43,8 @@ static void load_state_drop(load_state_matching *m)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Applies .rename to a name in the file. Returns the path in the model that the first matching row
- * gives; the caller frees it. NULL: no row matches (*fits is then false), or out of memory. */
+/* Applies .rename to a name in the file.  Returns the path in the model that the first matching row
+ * gives; the caller frees it.  NULL: no row matches (*fits is then false), or out of memory. */
 static char *load_state_renamed(const wb__state_load *o, const char *name, bool *fits)
 {
     *fits = true;
@@ -237,8 +237,8 @@ static load_state load_state_check_row(load_state_matching *m, const wb__name_ro
     return UNFIT;
 }
 
-/* Finds, for each tensor, the row that loads it. A tied tensor has several rows. The first row that
- * is in the file and fits is used. */
+/* Finds, for each tensor, the row that loads it.  A tied tensor has several rows.  The first row
+ * that is in the file and fits is used. */
 static int match_rows(load_state_matching *m)
 {
     for (int i = 0; i < m->names.n; i++) {
@@ -294,13 +294,13 @@ static bool load_state_noted(const wb__table *file, const char *key, const char 
     return found && (!value || !strcmp(found, value));
 }
 
-/* Writes the namings that the file may use to `out`, the likeliest first. Returns their number. */
+/* Writes the namings that the file may use to `out`, the likeliest first.  Returns their number. */
 static int load_state_candidates(const wb__table *file, wb_names names, naming *out)
 {
     int n = 0;
     if (names == WB_NAMES_AUTO && load_state_noted(file, "weber", NULL))
         names = load_state_noted(file, "weber_names", "torch") ? WB_NAMES_TORCH : WB_NAMES_WEBER;
-    /* PyTorch's names may be the same as Weber's, but PyTorch does not flip kernels. So in a file
+    /* PyTorch's names may be the same as Weber's, but PyTorch does not flip kernels.  So in a file
      * of PyTorch the namings of PyTorch come first. */
     const bool torch = load_state_noted(file, "format", "pt");
     if (names == WB_NAMES_WEBER || (names == WB_NAMES_AUTO && !torch)) out[n++] = WEBER;
@@ -319,7 +319,7 @@ static int match_best(load_state_matching *best, wb__table *file, void *model)
         load_state_matching other = {.o = o};
         status = load_state_match(&other, file, model, hows[i]);
         /* If two namings leave equally many tensors without a value, the naming with fewer names
-         * absent from the file wins. So the error for a file of another dtype lists dtypes. */
+         * absent from the file wins.  So the error for a file of another dtype lists dtypes. */
         const bool named = other.lacking == best->lacking && other.absent < best->absent;
         if (!status && (named || other.lacking < best->lacking)) {
             load_state_drop(best);
@@ -419,7 +419,7 @@ static int note_kernels(load_state_matching *m, void *object)
 }
 
 /* Sets *flipped to whether the kernels must be flipped, so that the model's convolution computes
- * the same as the convolution of the file. Returns 0 or an error code. */
+ * the same as the convolution of the file.  Returns 0 or an error code. */
 static int must_flip(load_state_matching *m, const wb__name_row *l, const wb__entry *e,
                      bool *flipped)
 {
@@ -438,9 +438,9 @@ static bool is_added(const load_state_matching *m, const wb__name_row *l)
     return l + 1 < m->names.rows + m->names.n && l[1].kind == WB__NAME_ADDED;
 }
 
-/* Returns the values of a row in the form that the model takes. They are in the file, or in a copy
+/* Returns the values of a row in the form that the model takes.  They are in the file, or in a copy
  * if they must be changed. *block is that copy, which the caller frees with wb__free; without a
- * copy it is NULL. The result is NULL if memory is short or there are no values. */
+ * copy it is NULL.  The result is NULL if memory is short or there are no values. */
 static const uint8_t *load_state_values_of(load_state_matching *m, const wb__name_row *l,
                                            void **block)
 {

@@ -1,6 +1,6 @@
-/* Saves and loads low-rank adapters: wb_save_lora, wb_load_lora. The file has the factors of each
+/* Saves and loads low-rank adapters: wb_save_lora, wb_load_lora.  The file has the factors of each
  * LoRA, "PATH.a" and "PATH.b", and the other parameters that are trained, by their paths; a tensor
- * with several paths once, by the first. Its note "weber_lora" is JSON:
+ * with several paths once, by the first.  Its note "weber_lora" is JSON:
  *
  *   {"version": 1, "layers": {"layers.0": {"rank": 8, "alpha": 16.0, "dropout": 0.0}, ...},
  *    "ties": {"layers.1.a": "layers.0.a", ...}} */
@@ -27,7 +27,7 @@ typedef struct {
     wb__ties ties;
 } saving;
 
-/* Writes rank, alpha and dropout of a LoRA. Its path is the first n bytes of `path`. */
+/* Writes rank, alpha and dropout of a LoRA.  Its path is the first n bytes of `path`. */
 static void lora_file_put_numbers(wb__json_out *out, const wb_layer *l, const char *path, int n)
 {
     int64_t rank;
@@ -69,7 +69,7 @@ static int lora_file_add_leaf(const wb__leaf *leaf, void *ctx)
     return status || !is_first ? status : wb__saving_add(&s->list, "", leaf->path, leaf->x);
 }
 
-/* Returns the note, which the caller frees. NULL with the error set. */
+/* Returns the note, which the caller frees.  NULL with the error set. */
 static char *lora_file_note_of(saving *s)
 {
     char *layers = wb__json_take(&s->layers), *ties = wb__ties_take(&s->ties), *note = NULL;
@@ -123,7 +123,7 @@ typedef struct {
     wb__pointer_map trained;            /* tensors that are in the file by their path */
 } loading;
 
-/* Reads rank, alpha and dropout of a layer, the last two into `number`. False with the error set:
+/* Reads rank, alpha and dropout of a layer, the last two into `number`.  False with the error set:
  * they are wrong. */
 static bool lora_file_read_numbers(const loading *t, const char *layer, const wb__json *at,
                                    int64_t *rank, double *number)
@@ -166,7 +166,7 @@ static void *lora_file_adapt(void *branch, const char *path, void *ctx)
 }
 
 /* Ties tensors as in the file, and compares: each layer and tensor of the file must be in the
- * model, with the same shape and dtype. False with the error set. */
+ * model, with the same shape and dtype.  False with the error set. */
 static bool tie_and_compare(loading *t, void *model)
 {
     const wb__json *layers = wb__json_get(t->root, "layers"), *at = NULL;

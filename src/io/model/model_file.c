@@ -16,8 +16,8 @@ typedef struct {
     wb__saving *list;
 } gathering;
 
-/* Context of model_file_put_part. Values are copied from their device to the file in parts, so that
- * no second copy of a model is needed. */
+/* Context of model_file_put_part.  Values are copied from their device to the file in parts, so
+ * that no second copy of a model is needed. */
 typedef struct { wb__writer *w; size_t each; } model_file_putting;
 
 static int model_file_put_part(const void *part, int64_t n, void *ctx)
@@ -73,7 +73,7 @@ int wb__saving_add_model(wb__saving *l, const char *prefix, void *model)
 }
 
 /* Returns the tensor that is written for a row: l->x, flipped kernels, zeros, or the concatenation
- * of the tensors of l->parts rows. NULL with the error set. */
+ * of the tensors of l->parts rows.  NULL with the error set. */
 static wb_tensor *model_file_composed(const wb__name_row *l)
 {
     switch (l->kind) {
@@ -92,7 +92,7 @@ static wb_tensor *model_file_composed(const wb__name_row *l)
     return wb_concat_array(0, l->parts, parts);
 }
 
-/* Adds a model's tensors with PyTorch's names. The computed tensors belong to the current scope. */
+/* Adds a model's tensors with PyTorch's names.  The current scope owns the computed tensors. */
 static int model_file_add_torch(wb__saving *list, void *model)
 {
     wb__name_map names;
@@ -109,8 +109,8 @@ static int model_file_add_torch(wb__saving *list, void *model)
     return status;
 }
 
-/* `model` is not a model, and the error is set. If `path` is an object, the two were swapped, which
- * the error then names. Returns its code. */
+/* `model` is not a model, and the error is set.  If `path` is an object, the two were swapped,
+ * which the error then names.  Returns its code. */
 static int model_file_swapped(const char *what, const char *path, const void *model)
 {
     if (!model || !wb__is_object(path)) return wb__error_or(WB_ERROR_ARGUMENT);
@@ -217,9 +217,9 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
 
 /* ---- loading a model ------------------------------------------------------------------------- */
 
-/* Called by wb__fmap for each tensor. `ctx` maps a tensor to its entry in the file if the entry has
- * another floating dtype than the tensor. Returns a new tensor of that dtype, or x itself if `ctx`
- * has no entry. NULL with the error set. */
+/* Called by wb__fmap for each tensor.  `ctx` maps a tensor to its entry in the file if the entry
+ * has another floating dtype than the tensor.  Returns a new tensor of that dtype, or x itself if
+ * `ctx` has no entry.  NULL with the error set. */
 static wb_tensor *model_file_retype(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path;

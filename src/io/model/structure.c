@@ -12,7 +12,7 @@
 enum { STRUCTURE_VERSION = 2, STRUCTURE_DEEPEST = 100 };
 
 /* A described model may have at most TIED_MOST times as many bytes of values as the file, plus
- * STRUCTURE_LEAST. It may have more bytes than the file, because the file has the values of tied
+ * STRUCTURE_LEAST.  It may have more bytes than the file, because the file has the values of tied
  * parameters once. */
 enum { TIED_MOST = 32, STRUCTURE_LEAST = 1 << 20 };
 
@@ -20,7 +20,7 @@ static const char *const structure_modes[] = {"auto", "train", "test"};
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* The state of the writer. `nameless` is a list, for the error message, of functions without
+/* The state of the writer.  `nameless` is a list, for the error message, of functions without
  * names. */
 typedef struct { wb__json_out out; wb__text path, nameless; } structure_writing;
 
@@ -79,8 +79,8 @@ static bool is_default(const wb__option *o, const void *at)
            (o->kind == WB__OPTION_INT && *(const int64_t *)at == INT64_MIN);
 }
 
-/* Writes options of a layer type or struct. Initialisers, functions that are NULL, and numbers that
- * mean a default, are left out. */
+/* Writes options of a layer type or struct.  Initialisers, functions that are NULL, and numbers
+ * that mean a default, are left out. */
 static void structure_put_options(structure_writing *w, const wb__layer_type *type,
                                   const void *options)
 {
@@ -185,7 +185,7 @@ static int structure_read_option(const char *file, const wb__layer_type *type, c
     return structure_read_value(o, at, value) ? 0 : structure_wrong(file, type, o->name);
 }
 
-/* Reads options of a layer type. Missing options keep their defaults; initialisers become
+/* Reads options of a layer type.  Missing options keep their defaults; initialisers become
  * wb__init_empty, because the values are loaded later. */
 static int structure_read_options(const char *file, const wb__layer_type *type,
                                   const wb__json *object, char *options)
@@ -299,7 +299,7 @@ static void put_tree(structure_writing *w, wb_tree *t, int depth)
     put_children(w, t->node.n, t->node.children, depth);
 }
 
-/* Writes a layer, tree or tensor as a JSON object. `name` is its name in its parent; NULL: it is
+/* Writes a layer, tree or tensor as a JSON object.  `name` is its name in its parent; NULL: it is
  * the whole model. */
 static void put_node(structure_writing *w, void *object, const char *name, int depth)
 {
@@ -358,7 +358,7 @@ char *wb__structure_text(void *model)
 
 static void *structure_build(const char *file, const wb__json *node, int depth);
 
-/* Puts the file's name in front of the message of the current error, which lacks it. Returns
+/* Puts the file's name in front of the message of the current error, which lacks it.  Returns
  * NULL. */
 static void *structure_fail_in(const char *file)
 {

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* Changes an option of version 1 to that of version 2. There the default eps, momentum and
- * padding_index were 0, and an eps of 0 was -1e-300; .bias = false was .no_bias = true. A default
+/* Changes an option of version 1 to that of version 2.  There the default eps, momentum and
+ * padding_index were 0, and an eps of 0 was -1e-300; .bias = false was .no_bias = true.  A default
  * becomes null. */
 static void update_option(wb__json *key, wb__json *value)
 {

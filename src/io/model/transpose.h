@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* to[j][i] = from[i][j], in tiles that fit in the cache. `from`, which may be a mapped file, is
+/* to[j][i] = from[i][j], in tiles that fit in the cache.  `from`, which may be a mapped file, is
  * read in bands of 32 rows, from the first to the last. */
 #define WB__TRANSPOSE(each)                                                                        \
     for (int64_t i0 = 0; i0 < rows; i0 += 32)                                                      \

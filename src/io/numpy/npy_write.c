@@ -21,7 +21,7 @@ static const char *npy_write_name_of(wb_dtype t)
     }
 }
 
-/* Writes the header, padded so that the elements begin at a multiple of 64 bytes. Returns its
+/* Writes the header, padded so that the elements begin at a multiple of 64 bytes.  Returns its
  * length. */
 static int write_header(char *to, size_t size, const wb_tensor *x)
 {

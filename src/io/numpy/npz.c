@@ -1,8 +1,8 @@
-/* Reads NPZ files with libzip. libzip allocates its tables with malloc; they are at most about ten
- * times as large as the archive. Each array takes its decompressed size in addition.
+/* Reads NPZ files with libzip.  libzip allocates its tables with malloc; they are at most about ten
+ * times as large as the archive.  Each array takes its decompressed size in addition.
  *
- * Sizes in the archive are checked. Each array that is read has the number of bytes in its
- * directory entry, with a correct checksum. All members fit in the file. All compressed members
+ * Sizes in the archive are checked.  Each array that is read has the number of bytes in its
+ * directory entry, with a correct checksum.  All members fit in the file.  All compressed members
  * together are at most as large, when decompressed, as the limit of wb_set_unpack_limit. */
 #include "io/numpy/npz.h"
 
@@ -66,7 +66,7 @@ static int over_limit(const npz_archive *a)
                     a->m->path, (long long)wb__unpack_limit());
 }
 
-/* Reads up to n bytes. Returns the number of bytes read, which is less than n only at the end of
+/* Reads up to n bytes.  Returns the number of bytes read, which is less than n only at the end of
  * the member; -1 with the error set. */
 static int64_t member_read(void *ctx, void *to, int64_t n)
 {
@@ -84,7 +84,7 @@ static int64_t member_read(void *ctx, void *to, int64_t n)
     return done;
 }
 
-/* Checks that no bytes follow. libzip compares the checksum when it reaches the end. */
+/* Checks that no bytes follow.  libzip compares the checksum when it reaches the end. */
 static int member_end(npz_member *f)
 {
     char more;
@@ -164,7 +164,7 @@ static int npz_read_member(npz_archive *a, uint64_t i, const zip_stat_t *s, bool
 
 /* ---- the archive ----------------------------------------------------------------------------- */
 
-/* Checks the sizes that the directory has, before the first member is read. A size that no
+/* Checks the sizes that the directory has, before the first member is read.  A size that no
  * compression could reach is wrong, which reading shows. */
 static int npz_check_sizes(const npz_archive *a)
 {

@@ -1,5 +1,5 @@
-/* The settings of a model hub's folder. Each setting is honoured, or is known to change nothing, or
- * is refused by its name. */
+/* The settings of a model hub's folder.  Each setting is honoured, or is known to change nothing,
+ * or is refused by its name. */
 #include "io/pretrained/pretrained.h"
 
 #include <limits.h>
@@ -94,8 +94,8 @@ typedef struct {
     setting_kind kind;
     size_t at;                          /* in wb__hub_config */
     double otherwise;                   /* CONFIG_NUMBER: the value if the setting is missing */
-    const char *value;           /* CONFIG_ACTIVATION: if it is missing. FIXED: the one value, which
-                                           a missing setting has */
+    const char *value;           /* CONFIG_ACTIVATION: if it is missing.  FIXED: the one value,
+                                           which a missing setting has */
 } setting;
 #define AT(field) offsetof(wb__hub_config, field)
 #define SIZE_OF(id) AT(sizes[WB__HUB_##id])
@@ -190,7 +190,7 @@ wb__json *wb__hub_json(const char *folder, const char *name)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* A configuration that is being read. `wrong` has a line for each setting that is refused. */
+/* A configuration that is being read.  `wrong` has a line for each setting that is refused. */
 typedef struct {
     wb__hub_config *c;
     const wb__json *root;
@@ -314,7 +314,7 @@ static void config_read_settings(config_reading *r, const setting *own)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* Sets family and head by "model_type" and "architectures". False with the error set. */
+/* Sets family and head by "model_type" and "architectures".  False with the error set. */
 static bool read_family(const char *folder, const wb__json *root, wb__hub_config *c)
 {
     const wb__json *names = wb__json_get(root, "architectures");

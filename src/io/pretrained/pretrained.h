@@ -1,6 +1,6 @@
-/* Models from the folder of a model hub. config.c reads the settings, weights.c the tensors, load.c
- * makes the model. Nothing is allocated by the sizes of the settings before the tensors of the file
- * have these sizes. */
+/* Models from the folder of a model hub.  config.c reads the settings, weights.c the tensors,
+ * load.c makes the model.  Nothing is allocated by the sizes of the settings before the tensors of
+ * the file have these sizes. */
 #ifndef WB__PRETRAINED_H
 #define WB__PRETRAINED_H
 
@@ -26,7 +26,7 @@ typedef enum {
     WB__HUB_INNER, WB__HUB_SIZES
 } wb__hub_size;
 
-/* The tensors of one layer. "%d" in `file` is the number of the block; `layer` is the path behind
+/* The tensors of one layer.  "%d" in `file` is the number of the block; `layer` is the path behind
  * "layers." in the model or, if `file` has a number, in the block. */
 typedef struct {
     const char *file, *layer;
@@ -56,12 +56,12 @@ typedef struct {
     bool normalise, pooler;
 } wb__hub_config;
 
-/* Reads a file of JSON in a folder; the caller frees the root node. NULL with the error set. */
+/* Reads a file of JSON in a folder; the caller frees the root node.  NULL with the error set. */
 wb__json *wb__hub_json(const char *folder, const char *name);
-/* Reads FOLDER/config.json. Returns 0 or an error code. */
+/* Reads FOLDER/config.json.  Returns 0 or an error code. */
 int wb__hub_config_read(const char *folder, wb__hub_config *c);
 /* Reads modules.json, and sets *base to the folder of the model itself, which the caller frees, and
- * the pooling of c. Returns 0 or an error code. */
+ * the pooling of c.  Returns 0 or an error code. */
 int wb__hub_sentences_read(const char *folder, char **base, wb__hub_config *c);
 /* Whether a name in a file of the folder is the name of a file or folder in it. */
 bool wb__hub_is_plain(const char *name);
@@ -76,7 +76,7 @@ typedef struct {
     bool *used;                         /* of each entry */
 } wb__hub_weights;
 
-/* Reads the headers, and maps the values. Returns 0 or an error code; the caller frees the weights
+/* Reads the headers, and maps the values.  Returns 0 or an error code; the caller frees the weights
  * with wb__hub_weights_free in both cases. */
 int wb__hub_weights_read(const char *folder, wb__hub_weights *w);
 void wb__hub_weights_free(wb__hub_weights *w);
@@ -95,7 +95,7 @@ typedef struct {
 typedef struct { int n, capacity; wb__hub_parameter *rows; } wb__hub_parameters;
 
 /* Lists the parameters of the model of c, finds each in the weights, and sets *dtype to their
- * dtype. Returns 0 or an error code, with all differences in the message. */
+ * dtype.  Returns 0 or an error code, with all differences in the message. */
 int wb__hub_match(const char *folder, const wb__hub_config *c, wb__hub_weights *w,
                   wb__hub_parameters *out, wb_dtype *dtype);
 void wb__hub_parameters_free(wb__hub_parameters *p);

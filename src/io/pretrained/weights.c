@@ -38,7 +38,7 @@ static int weights_add_file(const char *folder, const char *name, wb__hub_weight
 }
 
 /* Reads the files of the index, and checks that each tensor is in the file that the index has for
- * it, and no other one. Returns 0 or an error code. */
+ * it, and no other one.  Returns 0 or an error code. */
 static int weights_read_index(const char *folder, wb__hub_weights *w)
 {
     enum { FILES_MOST = 1000 };
@@ -217,7 +217,7 @@ static void weights_report(findings *f, const char *format, ...)
     va_end(list);
 }
 
-/* Returns the index of the tensor of a parameter; -1: none. Files of older models name the tensors
+/* Returns the index of the tensor of a parameter; -1: none.  Files of older models name the tensors
  * of a norm "gamma" and "beta". */
 static int weights_index_of(const wb__hub_weights *w, const wb__hub_config *c,
                             const wb__hub_parameter *p)

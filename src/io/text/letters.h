@@ -5,7 +5,7 @@
 #include "base/base.h"
 
 /* A character, and the bytes [begin, end) of the original text that it comes from; a character put
- * before a text has those of the first one. While a text is decoded, c may be WB__RAW + a
+ * before a text has those of the first one.  While a text is decoded, c may be WB__RAW + a
  * byte. */
 typedef struct { uint32_t c, begin, end; } wb__letter;
 typedef struct { wb__letter *at; int n, capacity; } wb__letters;
@@ -16,7 +16,7 @@ enum {
     WB__LETTERS_MOST = 1 << 26          /* characters of a text, at every step */
 };
 
-/* Makes room for n more letters. False, with the error set: out of memory, or too many. */
+/* Makes room for n more letters.  False, with the error set: out of memory, or too many. */
 bool wb__letters_room(wb__letters *l, int n);
 static inline bool wb__letters_add(wb__letters *l, wb__letter x)
 {
@@ -35,12 +35,12 @@ static inline bool wb__letters_begin(const wb__letter *at, int n, const wb__lett
 /* Adds a text as it is in the vocabulary or in a file, with offsets 0. */
 bool wb__letters_text(wb__letters *l, const char *text);
 
-/* Adds n bytes of UTF-8 with their offsets. Each longest part that begins like a character and is
+/* Adds n bytes of UTF-8 with their offsets.  Each longest part that begins like a character and is
  * none becomes U+FFFD, as in Python's bytes.decode("utf-8", "replace"). */
 bool wb__letters_read(wb__letters *l, const char *text, size_t n);
 
 /* The length of such a part at `at`, which does not begin with a character, where `most` bytes, at
- * least 1, may be read. Sets *open if further bytes could make it a character. */
+ * least 1, may be read.  Sets *open if further bytes could make it a character. */
 int wb__utf8_broken(const char *at, size_t most, bool *open);
 
 /* The character of n bytes at `at`; n is the result of wb__utf8. */

@@ -16,7 +16,7 @@ static bool text_load_is_file(const char *path)
     return wb__os_look(path, true, &about) && about.kind != WB__OS_FOLDER;
 }
 
-/* The path of a file beside another one. The caller frees it. */
+/* The path of a file beside another one.  The caller frees it. */
 static char *text_load_beside(const char *path, const char *name)
 {
     const char *slash = strrchr(path, '/');
@@ -59,7 +59,7 @@ static int read_vocab_json(wb_tokenizer *t, const wb__json *vocabulary)
     return status;
 }
 
-/* Reads a file by its contents: lines, an object of tokens and their ids, or another object. The
+/* Reads a file by its contents: lines, an object of tokens and their ids, or another object.  The
  * vocabulary of GPT-2 has a token "model", too. */
 static int text_load_read_file(wb_tokenizer *t)
 {
@@ -91,7 +91,7 @@ static int read_sentences(wb_tokenizer *t)
     return status;
 }
 
-/* The file of a folder that describes its tokenizer, or the path itself. The caller frees it. */
+/* The file of a folder that describes its tokenizer, or the path itself.  The caller frees it. */
 static char *text_load_file_of(const char *path)
 {
     static const char *const names[] = {"tokenizer.json", "vocab.txt", "vocab.json"};

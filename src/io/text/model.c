@@ -73,7 +73,7 @@ static int32_t letter_token(const wb_tokenizer *t, uint32_t c, bool first, bool 
     return node ? t->vocabulary.values[node] : -1;
 }
 
-/* The letter as tokens of its bytes. Sets *known to false if a byte has no token. The bytes are
+/* The letter as tokens of its bytes.  Sets *known to false if a byte has no token.  The bytes are
  * those of the letter alone: with a prefix or suffix no byte tokens are used. */
 static bool add_byte_tokens(const wb_tokenizer *t, wb__text_work *w, int at, bool *known)
 {
@@ -85,8 +85,8 @@ static bool add_byte_tokens(const wb_tokenizer *t, wb__text_work *w, int at, boo
     return true;
 }
 
-/* Makes symbols of all letters. Letters that no token has become the unknown token, one for each or
- * one for all neighbours; without an unknown token they are left out. */
+/* Makes symbols of all letters.  Letters that no token has become the unknown token, one for each
+ * or one for all neighbours; without an unknown token they are left out. */
 static bool make_symbols(const wb_tokenizer *t, wb__text_work *w, wb__piece s)
 {
     int unknown_from = -1, unknown_to = -1;
@@ -154,8 +154,8 @@ int wb__merges_add(wb_tokenizer *t, const char *a, const char *b, int64_t rank)
 
 /* ---- byte pair encoding: the queue of candidates --------------------------------------------- */
 
-/* A candidate is a symbol that a merge may join with the symbol behind it. Candidates of one merge
- * that are added from left to right form a list; the heap has the first candidate of each list. So
+/* A candidate is a symbol that a merge may join with the symbol behind it.  Candidates of one merge
+ * that are added from left to right form a list; the heap has the first candidate of each list.  So
  * the heap stays small where a text repeats few pairs, however long it is. */
 
 /* Lower ranks come first, and of equal ones the symbol further left. */
@@ -224,7 +224,7 @@ static bool text_model_consider(const wb_tokenizer *t, wb__text_work *w, int at)
 }
 
 /* Merges until no merge applies: each merge removes a symbol and adds at most two candidates, so a
- * word of n letters takes at most O(n log n). A symbol that was merged into its left neighbour has
+ * word of n letters takes at most O(n log n).  A symbol that was merged into its left neighbour has
  * id -1. */
 static bool merge_all(const wb_tokenizer *t, wb__text_work *w)
 {

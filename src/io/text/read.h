@@ -4,21 +4,21 @@
 
 #include "io/text/tokenizer.h"
 
-/* A file that is being read. `status` is 0 or the code of the first failure. */
+/* A file that is being read.  `status` is 0 or the code of the first failure. */
 typedef struct {
     wb_tokenizer *t;
     const char *what;                   /* the part that is read, such as "normalizer" */
     int status;
 } wb__part_reader;
 
-/* Fails with WB_ERROR_FORMAT, or WB_ERROR_UNSUPPORTED, "file: part: message". The first failure
- * stays. Returns its code. */
+/* Fails with WB_ERROR_FORMAT, or WB_ERROR_UNSUPPORTED, "file: part: message".  The first failure
+ * stays.  Returns its code. */
 int wb__part_bad(wb__part_reader *r, const char *format, ...) WB__PRINTF(2, 3);
 int wb__part_unknown(wb__part_reader *r, const char *format, ...) WB__PRINTF(2, 3);
 
 /* An error for each member of the object whose key is not in `keys`, which blanks separate. */
 void wb__part_keys(wb__part_reader *r, const wb__json *object, const char *keys);
-/* Members by key. A member that is missing or null is the default; of another kind an error. The
+/* Members by key.  A member that is missing or null is the default; of another kind an error.  The
  * text is valid as long as the JSON. */
 bool wb__part_bool(wb__part_reader *r, const wb__json *o, const char *key, bool by_default);
 int64_t wb__part_integer(wb__part_reader *r, const wb__json *o, const char *key,
@@ -48,7 +48,7 @@ void wb__bert_pieces(wb__part_reader *r);
 void wb__bert_steps(wb__part_reader *r, bool clean, bool ideographs, bool accents, bool lowercase);
 void wb__byte_steps(wb__part_reader *r, bool prefix_space, bool pattern);
 /* Add the templates of a single text and of a pair: without special tokens, or with those of BERT
- * or RoBERTa. ids: those of the first token and of the separator. */
+ * or RoBERTa.  ids: those of the first token and of the separator. */
 void wb__template_plain(wb__part_reader *r);
 void wb__template_bert(wb__part_reader *r, const int32_t ids[2]);
 void wb__template_roberta(wb__part_reader *r, const int32_t ids[2]);

@@ -58,7 +58,7 @@ static void text_json_add_special(wb__part_reader *r, wb__template *to, const wb
     }
 }
 
-/* Reads a list of {"SpecialToken": {"id", "type_id"}} and {"Sequence": {"id", "type_id"}}. Each of
+/* Reads a list of {"SpecialToken": {"id", "type_id"}} and {"Sequence": {"id", "type_id"}}.  Each of
  * the `texts` texts occurs once. */
 static void text_json_read_list(wb__part_reader *r, wb__template *to, const wb__json *list,
                                 int texts, const wb__json *specials)
@@ -253,7 +253,7 @@ static void read_wordpiece(wb__part_reader *r, const wb__json *p)
     text_json_read_unknown(r, p, "[UNK]", true);
 }
 
-/* A merge is "a b" or ["a", "b"]. The text of the first form is split in place. */
+/* A merge is "a b" or ["a", "b"].  The text of the first form is split in place. */
 static void read_merge(wb__part_reader *r, const wb__json *merge, int64_t rank)
 {
     const wb__json *part, *parts[2] = {NULL, NULL};

@@ -121,7 +121,7 @@ static const char *one_character(wb__part_reader *r, const wb__json *o, const ch
     return text;
 }
 
-/* The text of {"String": "..."}. A {"Regex": "..."} is an error, unless `regex` is given. */
+/* The text of {"String": "..."}.  A {"Regex": "..."} is an error, unless `regex` is given. */
 static const char *pattern_of(wb__part_reader *r, const wb__json *o, const char **regex)
 {
     const wb__json *pattern = wb__json_get(o, "pattern");
@@ -142,7 +142,7 @@ static void text_parts_bare(wb__part_reader *r, const wb__json *p) { wb__part_ke
 typedef struct { const char *type; void (*read)(wb__part_reader *r,
                                                 const wb__json *p); } text_parts_reader;
 
-/* Reads a part by the function of its type. A Sequence has its parts in a list, `list`, and is
+/* Reads a part by the function of its type.  A Sequence has its parts in a list, `list`, and is
  * walked without recursion: a Sequence in a Sequence is an error. */
 static void text_parts_read_part(wb__part_reader *r, const wb__json *part, const char *list,
                                  size_t n, const text_parts_reader *readers)

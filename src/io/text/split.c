@@ -1,4 +1,4 @@
-/* Steps that split a text into pieces, and change the letters of pieces. Added tokens, which are
+/* Steps that split a text into pieces, and change the letters of pieces.  Added tokens, which are
  * pieces with an id, stay as they are. */
 #include "io/text/tokenizer.h"
 #include "io/text/unicode.h"
@@ -24,7 +24,7 @@ static bool is_border(wb__delimiters b, bool left, bool right)
     }
 }
 
-/* Whether a delimiter begins at letter i: a character of the step's classes, or its text. Sets *n
+/* Whether a delimiter begins at letter i: a character of the step's classes, or its text.  Sets *n
  * to its length, or to 1. */
 static bool is_delimiter(const wb__text_step *step, const wb__letter *at, int i, int end, int *n)
 {
@@ -106,7 +106,7 @@ static int text_split_run_of(const wb__letter *at, int i, int end, text_split_ki
     return i;
 }
 
-/* The length of 's, 't, 're, 've, 'm, 'll or 'd at i; 0: none. With `any_case` also in capitals,
+/* The length of 's, 't, 're, 've, 'm, 'll or 'd at i; 0: none.  With `any_case` also in capitals,
  * and with U+017F, whose upper case is S. */
 static int text_split_contraction(const wb__letter *at, int i, int end, bool any_case)
 {

@@ -57,7 +57,7 @@ static void tokenizer_cut(const wb_tokenizer *t, wb__token *at, int64_t have, in
     if (t->cut_left && n < have) memmove(at, at + have - n, (size_t)n * sizeof *at);
 }
 
-/* Cuts a row to `most` tokens, special ones not counted. Of a pair the longer text is cut to the
+/* Cuts a row to `most` tokens, special ones not counted.  Of a pair the longer text is cut to the
  * shorter one's length, and then both to equal lengths, the second one longer by one if `most` is
  * odd; or one text alone. */
 static int truncate_row(const wb_tokenizer *t, tokenizer_row *r, int64_t most)

@@ -54,7 +54,7 @@ typedef struct {
 } wb__text_step;
 typedef struct { wb__text_step *at; int n, capacity; } wb__text_steps;
 
-/* Adds a step; NULL: out of memory. Valid until the next call. */
+/* Adds a step; NULL: out of memory.  Valid until the next call. */
 wb__text_step *wb__steps_add(wb__text_steps *s, wb__text_step_kind kind, int first, int second);
 void wb__steps_free(wb__text_steps *s);
 
@@ -118,12 +118,12 @@ struct wb_tokenizer {
 
 /* Returns an empty tokenizer of the current scope. */
 wb_tokenizer *wb__tokenizer_new(const char *path);
-/* Adds a token of the model, or an added one. A token that is there with the same id is the same;
- * its `special` is added. Errors name file and token: another id, or an id above 2^30. */
+/* Adds a token of the model, or an added one.  A token that is there with the same id is the same;
+ * its `special` is added.  Errors name file and token: another id, or an id above 2^30. */
 int wb__tokenizer_token(wb_tokenizer *t, const char *text, int64_t id, bool added, bool special);
 /* The id of a token of the model or of an added one; -1: none. */
 int32_t wb__token_named(const wb_tokenizer *t, const char *text);
-/* Adds an added token, which the vocabulary has, to the finder of normalised or raw text. Called
+/* Adds an added token, which the vocabulary has, to the finder of normalised or raw text.  Called
  * after the normalisers are known. */
 int wb__tokenizer_add(wb_tokenizer *t, const char *text, wb__added a, bool normalised);
 /* Adds a merge of BPE. */
@@ -140,7 +140,7 @@ int wb__letter_byte(uint32_t c);
 
 /* ---- readers of files ------------------------------------------------------------------------ */
 
-/* tokenizer.json, from its root; vocab.txt; vocab.json and merges.txt. `settings` is the root of
+/* tokenizer.json, from its root; vocab.txt; vocab.json and merges.txt.  `settings` is the root of
  * tokenizer_config.json, or NULL. */
 int wb__read_tokenizer_json(wb_tokenizer *t, const wb__json *root);
 int wb__read_vocab_txt(wb_tokenizer *t, char *text, int64_t bytes, const wb__json *settings);
@@ -175,7 +175,7 @@ static inline bool wb__tokens_add(wb__tokens *l, wb__token x)
 /* Memory that is reused from text to text. */
 typedef struct { int32_t id, previous, next, begin, end; } wb__symbol;
 /* A merge that may join the symbol `at` with the symbol behind it, and the index of the next
- * candidate of the list; 0: there is none. merge is NULL when the candidate has been removed. */
+ * candidate of the list; 0: there is none.  merge is NULL when the candidate has been removed. */
 typedef struct { const wb__hashed *merge; int32_t at, next; } wb__candidate;
 /* The first candidate of a list, with the rank of its merge and its symbol `at` */
 typedef struct { uint32_t rank; int32_t at, candidate; } wb__list_head;
@@ -207,7 +207,7 @@ bool wb__tokenize(const wb_tokenizer *t, wb__text_work *w, const char *text, wb_
 
 /* ---- decoding -------------------------------------------------------------------------------- */
 
-/* Text that is made token by token. `bytes` has the first `n` bytes of a character whose rest
+/* Text that is made token by token.  `bytes` has the first `n` bytes of a character whose rest
  * follows. */
 typedef struct {
     bool keep_special, begun;

@@ -15,8 +15,8 @@ typedef struct {
 
 enum { WB__TRIE_NODES = 1 << 24 };      /* the most nodes */
 
-/* Returns the address of the value of a key of n bytes, -1 if the key is new. Valid until the next
- * call. NULL, with the error set: out of memory, or too many nodes. */
+/* Returns the address of the value of a key of n bytes, -1 if the key is new.  Valid until the next
+ * call.  NULL, with the error set: out of memory, or too many nodes. */
 int32_t *wb__trie_at(wb__trie *t, const char *key, size_t n);
 void wb__trie_free(wb__trie *t);
 

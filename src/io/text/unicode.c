@@ -54,8 +54,8 @@ static bool in_ranges(uint32_t c, const unicode_range *r, size_t n)
     return false;
 }
 
-/* The ranges of Hugging Face's BertNormalizer. U+2B820 to U+2B91F are missing there too, and models
- * are trained with that. */
+/* The ranges of Hugging Face's BertNormalizer.  U+2B820 to U+2B91F are missing there too, and
+ * models are trained with that. */
 static bool is_ideograph(uint32_t c)
 {
     static const unicode_range cjk[] = {
@@ -118,7 +118,7 @@ static bool unicode_decompose(const wb__letters *in, bool compatibility, wb__let
 }
 
 /* Sorts n letters that are no starters by their combining class; letters of a class keep their
- * order. `to` has room for them. Counting makes it linear, also in a hostile text of marks. */
+ * order.  `to` has room for them.  Counting makes it linear, also in a hostile text of marks. */
 static void sort_marks(wb__letter *marks, int n, wb__letter *to)
 {
     int place[257] = {0};

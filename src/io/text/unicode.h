@@ -1,5 +1,5 @@
-/* Properties of characters, by the library utf8proc. Without it (WB_HAVE_UTF8PROC) no tokenizer can
- * be loaded. */
+/* Properties of characters, by the library utf8proc.  Without it (WB_HAVE_UTF8PROC) no tokenizer
+ * can be loaded. */
 #ifndef WB__UNICODE_H
 #define WB__UNICODE_H
 
@@ -23,7 +23,7 @@ int wb__unicode_classes(uint32_t c);
 uint32_t wb__unicode_lower(uint32_t c);
 
 /* The normal forms of Unicode: decomposed, or decomposed and then composed; canonical, or with
- * compatibility (the forms with K). Writes the letters of `in` in that form to `out`. */
+ * compatibility (the forms with K).  Writes the letters of `in` in that form to `out`. */
 bool wb__unicode_normal(const wb__letters *in, bool compose, bool compatibility,
                         wb__letters *out);
 

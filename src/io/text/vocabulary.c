@@ -72,7 +72,7 @@ wb_tokenizer *wb__tokenizer_new(const char *path)
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
 /* The token as an error message shows it: at most its first 60 bytes, without control
- * characters. The caller frees it. */
+ * characters.  The caller frees it. */
 static char *vocabulary_shown(const char *token)
 {
     wb__text t = {0};

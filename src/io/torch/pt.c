@@ -1,11 +1,11 @@
-/* Reads PyTorch's files with libzip. Their members are not compressed.
+/* Reads PyTorch's files with libzip.  Their members are not compressed.
  *
  * Several tensors may be views of one storage, also with strides of 0, and a list may refer to the
- * same part many times, so a small file may describe many large tensors. The parts, with those that
- * are met again, are at most as many as the pickle has bytes, and PT_LEAST_VISITS. What the tensors
- * take beyond a small multiple of the file counts against the limit of wb_set_unpack_limit: their
- * elements, and WB__TENSOR_TAKES bytes and a name for each. All this is known before any value is
- * read.
+ * same part many times, so a small file may describe many large tensors.  The parts, with those
+ * that are met again, are at most as many as the pickle has bytes, and PT_LEAST_VISITS.  What the
+ * tensors take beyond a small multiple of the file counts against the limit of wb_set_unpack_limit:
+ * their elements, and WB__TENSOR_TAKES bytes and a name for each.  All this is known before any
+ * value is read.
  *
  * The tensors of a storage are read one after the other, so each storage is read once. */
 #include "io/torch/pt.h"
@@ -69,7 +69,7 @@ typedef struct {
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* Reads a member of the folder into a block of wb__alloc_aligned. NULL: failed. */
+/* Reads a member of the folder into a block of wb__alloc_aligned.  NULL: failed. */
 static char *pt_member(pt_archive *a, const char *name, int length, int64_t *bytes)
 {
     char path[600];
@@ -120,7 +120,7 @@ static const wb__pickle_value *pt_item(const pt_archive *a, const wb__pickle_val
 }
 
 /* Sets *dense to whether the elements are one after the other, and *last to the offset of the last
- * one in the storage. False: the tensor is impossible. */
+ * one in the storage.  False: the tensor is impossible. */
 static bool pt_strides_of(const pt_archive *a, const wb__pickle_value *v, const wb__entry *e,
                           int64_t *strides, bool *dense, int64_t *last)
 {
@@ -164,7 +164,7 @@ static int64_t pt_width_of(const view *v, const wb__entry *e)
     return v->narrow ? wb__narrow_bytes(v->narrow) : (int64_t)wb__dtype_size(e->dtype);
 }
 
-/* Sets the dtype of an entry. A class of storages is named like its dtype, "FloatStorage". */
+/* Sets the dtype of an entry.  A class of storages is named like its dtype, "FloatStorage". */
 static void pt_set_type(const pt_archive *a, const wb__pickle_value *v, wb__entry *e,
                         wb__narrow_int *narrow)
 {
