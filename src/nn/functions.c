@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The table functions_own_functions below also lists the one-operand operations of ops.def. */
+/* FUNCTIONS_LIST has the functions that are not operations of ops.def with one operand. */
 #define FUNCTIONS_LIST(X)                                                                       \
     X(identity) X(softmax) X(logsoftmax) X(glu) X(rrelu) X(flatten) X(transpose)               \
     WB__COMPOSED_ACTIVATIONS(X)

@@ -35,7 +35,7 @@ enum { WB__OUTPUTS = 16 };      /* the most outputs of a layer */
 typedef struct wb__layer_type wb__layer_type;
 
 /* Bytes that the options of a layer and of its copies share, such as a graph of ONNX.  `made` is
- * what the layer type made of them, or NULL, and `drop` frees it. */
+ * the object that the layer type made of the bytes, or NULL; `drop` frees it. */
 typedef struct {
     _Atomic uint32_t refs;
     size_t n;
@@ -68,8 +68,8 @@ typedef struct {
 typedef struct {
     const wb__torch_child *children;
     int n_children;
-    /* If not NULL, Weber's names of children may end with _l1, _l2, ... or _reverse, as may
-     * PyTorch's, which have this suffix, "_l0", where Weber's have no _l. */
+    /* If not NULL, the names of children may end with _l1, _l2, ... or _reverse, in Weber and in
+     * PyTorch.  A child without _l<number> in Weber has `suffix`, "_l0", in PyTorch. */
     const char *suffix;
     /* The weights of the first 3 children are one tensor in_proj_weight in PyTorch, and the biases
      * are one tensor in_proj_bias. */
@@ -77,7 +77,8 @@ typedef struct {
     bool counts_batches;        /* PyTorch has num_batches_tracked, unless .track_stats is
                                    false */
     bool inner_activation;      /* in PyTorch the layer itself applies the activation */
-    bool numbered;              /* PyTorch numbers the inner layers and counts activations too */
+    bool numbered;              /* PyTorch numbers the inner layers, and gives activations that are
+                                   options in Weber a number of their own */
 } wb__torch_kind;
 
 struct wb__layer_type {
@@ -100,13 +101,13 @@ struct wb__layer_type {
     wb_layer *(*make)(const void *options);
     wb_layer *(*assemble)(const void *options, int n, const char *const *names,
                           wb_layer *const *layers);
-    bool without_inputs;                /* it may be called without inputs */
-    /* Whether the layer has a constant of this name and value, which is no child.  A file of state
-     * may have it too.  NULL: it has none. */
+    bool without_inputs;                /* the layer may be called without inputs */
+    /* Whether the layer has a constant of this name and value.  A constant is no child, but a file
+     * of PyTorch's state may contain it.  NULL: the layers have no constants. */
     bool (*has_constant)(const wb_layer *layer, const char *name, wb_dtype dtype, size_t bytes,
                          const void *value);
-    /* A container that has one layer, calls it in a way of its own, and is printed and summarised
-     * as one layer. */
+    /* The layer is a container of one layer that does more than call it, and is printed and
+     * summarised as one layer. */
     bool one_row;
     /* data that only this type uses, such as the cell_kind of a recurrent layer (recurrent.c) */
     const void *detail;
@@ -178,21 +179,21 @@ int wb__container_layers(const wb_layer *l, wb__child **layers);
 /* If l was made by wb_named, returns the layer inside l and sets *name to the given name.
  * Otherwise returns l and sets *name to NULL.  `name` may be NULL. */
 wb_layer *wb__layer_unnamed(wb_layer *l, const char **name);
-/* If l is a WeightNorm, returns a layer that computes as l and has no WeightNorm around it, in the
+/* If l is a WeightNorm, returns a layer with the same results and without WeightNorms, in the
  * current scope; else l.  NULL with the error set. */
 wb_layer *wb__with_weights(wb_layer *l);
 /* If l is a WeightNorm, returns the name of the tensor that it normalises, and sets *base to the
  * layer with this tensor, and *i to its index there.  Otherwise returns NULL. */
 const char *wb__normed_child(const wb_layer *l, const wb_layer **base, int *i);
-/* Whether `owner` is a WeightNorm that normalises the tensor `child`, or has such a one inside. */
+/* Whether `owner` is a WeightNorm that normalises the tensor `child`, or contains such a one. */
 bool wb__is_normed(const wb_layer *owner, const char *child);
 /* Returns a copy of l, in the current scope, that shares all children but child i, which is
  * `object`.  NULL with the error set, also if object is NULL. */
 wb_layer *wb__layer_with(wb_layer *l, int i, void *object);
-/* Whether a path is below one of the paths, or like one of the patterns, that blanks separate
- * (wb_add_lora_options). */
+/* Whether a path is below one of the paths, or matches one of the patterns with '*', in a list that
+ * is separated by blanks (wb_add_lora_options). */
 bool wb__path_matches(const char *patterns, const char *path);
-/* Whether each of the patterns in an option is that of a layer of the model; NULL has none.
+/* Whether each of the patterns in an option matches a layer of the model.  NULL has no patterns.
  * Otherwise sets the error. */
 bool wb__each_matches(const char *option, const char *patterns, void *model);
 /* The children of a Quantized. */
@@ -200,15 +201,15 @@ enum { WB__QUANTISED_LAYER, WB__QUANTISED_SCALE, WB__QUANTISED_LIKE };
 /* Whether l is a quantised layer (quantised.c) or a LoRA (lora.c). */
 bool wb__is_quantised(const void *l);
 bool wb__is_lora(const void *l);
-/* dense.c: the result of a Dense, also of a quantised one, before its activation, which *f becomes.
- * NULL with the error set, also if l is another layer. */
+/* dense.c: returns x·weightᵀ + bias of a Dense, which may be quantised, and sets *f to its
+ * activation.  NULL with the error set, also if l is another layer. */
 wb_tensor *wb__dense_linear(wb_layer *l, wb_tensor *x, wb_function *f);
-/* lora.c: the tensor of a Dense, also of a quantised or adapted one, whose dtype and device the
- * results have. */
+/* lora.c: returns the tensor of a Dense that has the dtype and device of its results.  The Dense
+ * may be quantised or adapted. */
 wb_tensor *wb__dense_typed(const wb_layer *l);
-/* As wb__dense_linear for an Embedding: rows of the weight (embedding.c). */
+/* embedding.c: as wb__dense_linear, returns the rows x of the weight of an Embedding. */
 wb_tensor *wb__embedding_rows(wb_layer *l, wb_tensor *x);
-/* Returns y, the rows x of Embedding l, without a gradient where x is the padding. */
+/* Returns y, the rows x of Embedding l.  Rows of the padding get no gradient. */
 wb_tensor *wb__without_padding(const wb_layer *l, wb_tensor *x, wb_tensor *y);
 /* Makes a LoRA from its rank, alpha and dropout (lora.c); freezes the layer. */
 wb_layer *wb__lora_empty(wb_layer *layer, int64_t rank, double alpha, double dropout);
@@ -230,9 +231,9 @@ void wb__parameters_limit(int64_t bytes);
 /* An initialiser that leaves the elements unset, for parameters that are overwritten next. */
 wb_tensor *wb__init_empty(wb_dtype dtype, int ndim, const int64_t *dims);
 
-/* Reads the option .shape, a list of positive sizes, which the macros pass as *passed. */
+/* Reads the option .shape, a list of positive sizes; *passed comes from the macro. */
 bool wb__read_shape(const char *what, const wb__given *g, int64_t *shape, const int64_t **passed);
-/* Prints the sizes of such a list, "2, 3". */
+/* Prints the sizes of such a shape, as in "2, 3". */
 void wb__print_shape(const int64_t *shape, wb__text *t);
 /* Sets *dtype to f32 if it is WB_DTYPE_DEFAULT.  False, with the error set, if *dtype is not
  * floating. */

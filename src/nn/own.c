@@ -21,7 +21,7 @@ typedef struct own_type {
 static own_type *own_layer_registry;
 static wb__mutex own_layer_lock = WB__MUTEX_INIT;
 
-/* The layer of a struct that this thread is calling, innermost; NULL: none. */
+/* The layer of a struct that this thread is calling, the innermost one; NULL: none. */
 static _Thread_local wb_layer *own_layer_calling;
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -94,7 +94,7 @@ static const wb__option_kind own_layer_kinds[] = {
     [WB_FIELD_BOOL] = WB__OPTION_BOOL, [WB_FIELD_FUNCTION] = WB__OPTION_FUNCTION,
     [WB_FIELD_CONNECTION] = WB__OPTION_CONNECTION};
 
-/* Whether the option, of a layer of a struct, is a field of an unsigned type. */
+/* Whether option o of l, a layer of a struct, is a field of an unsigned type. */
 static bool is_unsigned(const wb_layer *l, const wb__option *o)
 {
     const wb_struct_type *of = wb__own_struct(l->type);
@@ -187,9 +187,9 @@ static own_type *own_layer_new_type(const wb_struct_type *of)
     return own;
 }
 
-/* Returns the type of this struct, which is registered if it is not yet.  A header that is included
- * in two files declares its struct twice, and each layer calls the function that it was made with.
- * NULL: no memory. */
+/* Returns the type of this struct, and registers it if it is not yet registered.  A header that is
+ * included in two files declares its struct twice, and each layer calls the function that it was
+ * made with.  NULL: no memory. */
 static own_type *find_or_add(const wb_struct_type *of)
 {
     own_type **end = &own_layer_registry;
@@ -198,25 +198,22 @@ static own_type *find_or_add(const wb_struct_type *of)
     return *end;
 }
 
-/* Returns the registered type of a struct, which is registered if it is not yet.  NULL with the
- * error set. */
+/* Returns the registered type of a struct after checking the struct.  NULL with the error set. */
 static own_type *own_layer_registered(const char *what, const wb_struct_type *of)
 {
     if (!wb__struct_type_is_whole(what, of)) return NULL;
     const wb__layer_type *other = wb__layer_type_named(of->name);
     if (other && other->call_many != own_layer_call)
-        return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "%s: a layer of the library is named %s: give the struct another name",
-                             what, of->name);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: a layer of the library is named %s: give the "
+                             "struct another name", what, of->name);
     wb__mutex_lock(&own_layer_lock);
     own_type *own = own_layer_find(of->name);
     const bool fits = !own || own_layer_same_type(own->of, of);
     if (fits) own = find_or_add(of);
     wb__mutex_unlock(&own_layer_lock);
     if (fits) return own;
-    return wb__fail_null(WB_ERROR_ARGUMENT,
-                         "%s: another struct is named %s: give one of them another name", what,
-                         of->name);
+    return wb__fail_null(WB_ERROR_ARGUMENT, "%s: another struct is named %s: give one of them "
+                         "another name", what, of->name);
 }
 
 int wb_name_struct_typed(const wb_struct_type *type)

@@ -1,6 +1,6 @@
-/* Quantized: a Dense or Embedding with an i8 weight.  Its child "layer" is the layer, whose weight
- * is i8; "scale" has an f32 for each row; "like" is one number, whose dtype is that of the layer's
- * results, as the weight's dtype is in other layers.  wb_quantize makes them. */
+/* Quantized: a Dense or Embedding with an i8 weight.  Its child "layer" is the layer with this
+ * weight; "scale" has an f32 for each row; "like" has one number, whose dtype is that of the
+ * results, as the weight's dtype is in other layers.  wb_quantize makes Quantized layers. */
 #include "nn/layer.h"
 
 #include "weber/adapt.h"
@@ -60,7 +60,7 @@ static wb_layer *quantised_make(wb_layer *layer, wb_tensor *q, wb_tensor *scale,
                ? l : NULL;
 }
 
-/* Makes a layer whose values are loaded later. */
+/* Makes a Quantized whose values a file will provide. */
 static wb_layer *quantised_assemble(const void *options, int n, const char *const *names,
                                     wb_layer *const *layers)
 {
@@ -91,11 +91,12 @@ const wb__layer_type wb__quantised_type = {
 
 /* A weight that was quantised. */
 typedef struct { const wb_tensor *w; wb_tensor *q, *scale, *like; } quantised_done;
+/* The walk of wb_quantize through a model. */
 typedef struct {
-    const char *layers;
-    int n, capacity, replaced;
+    const char *layers;                 /* patterns of paths, or NULL */
+    int n, capacity, replaced;          /* replaced: number of quantised layers */
     quantised_done *done;
-    wb__pointer_map normed;             /* the layers inside WeightNorms */
+    wb__pointer_map normed;             /* layers inside a WeightNorm, which stay as they are */
 } quantisation;
 
 /* Whether all scales, [n], are finite.  Otherwise sets the error. */

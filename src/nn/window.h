@@ -30,7 +30,7 @@ bool wb__window_fits(const char *what, const wb_tensor *x, const int64_t *list, 
 
 /* Prints "(2, 3)". */
 void wb__print_window(const int64_t *list, wb__text *t);
-/* Prints nothing if all numbers are `unless`, else the label and one number if all are equal. */
+/* Prints nothing if all numbers are `unless`; else the label and the numbers, equal ones once. */
 void wb__print_axes(const char *label, const int64_t *list, int64_t unless, wb__text *t);
 /* Prints the padding; `pad` is a list with the start and the end of each axis. */
 void wb__print_pad(const int64_t *pad, wb__text *t);
