@@ -327,10 +327,9 @@ WB_API wb_status wb_error_code(void);
  *
  * The library puts the layer's path in the model or the observation's number before the message:
  * "layers.1.inner: blend: ...".  The message may quote wb_error(), and then ends in the name of the
- * quoted message's page; one above 8191 bytes is cut off.
- * A function of the program whose other results are positive numbers, such as a layer with several
- * outputs or .next of a stream, returns `wb_fail(...), -1`.  A code that is no error
- * counts as WB_ERROR_ARGUMENT. */
+ * quoted message's page; one above 8191 bytes is cut off.  A function of the program whose other
+ * results are positive numbers, such as a layer with several outputs or .next of a stream, returns
+ * `wb_fail(...), -1`.  A code that is no error counts as WB_ERROR_ARGUMENT. */
 WB_API int wb_fail(wb_status code, const char *format, ...) WB_PRINTF_(2, 3);
 /** Forgets this thread's latest failure. */
 WB_API void wb_clear_error(void);

@@ -62,11 +62,10 @@ typedef struct {
 WB_API wb_dataset *wb_dataset_from(const wb_dataset_source *source);
 
 /** A dataset of images and labels in two IDX files, the format of MNIST, FashionMNIST, KMNIST and
- * EMNIST, plain or gzip.  Images u8
- * [N,H,W] become x f32 [N,1,H,W] in [0, 1]; integer labels [N] become y i32 [N].  The dataset is on
- * the CPU.  Errors, which name the file, the position and the reason: a file that cannot be read,
- * is damaged or too short, or has other shapes or dtypes; numbers of images and labels that
- * differ. */
+ * EMNIST, plain or gzip.  Images u8 [N,H,W] become x f32 [N,1,H,W] in [0, 1]; integer labels [N]
+ * become y i32 [N].  The dataset is on the CPU.  Errors, which name the file, the position and the
+ * reason: a file that cannot be read, is damaged or too short, or has other shapes or dtypes;
+ * numbers of images and labels that differ. */
 WB_API wb_dataset *wb_load_idx(const char *images, const char *labels);
 /** The array in an IDX file, plain or gzip, in its dtype and shape, on the CPU; 16-bit integers
  * become i32.  Errors: a file that cannot be read, is damaged, too short or too long; more than 8

@@ -142,10 +142,9 @@ WB_API const wb_device *wb_default_device(void);
  *              those of matrix products on processors with AVX512-BF16; sums are in f32
  * For products of f32 numbers drawn from a normal distribution, the error relative to the result
  * (root mean squares, k = 64 to 16384) is at most 6e-7 on the CPU, and 2.4e-3 if operands are
- * rounded.
- * The setting applies to the whole process, to evaluations and recordings after the call.  Before
- * the first call it is the environment variable WEBER_MATMUL_PRECISION, else "highest".  Other
- * dtypes are not affected: f16 and bf16 are summed in f32, f64 in f64.
+ * rounded.  The setting applies to the whole process, to evaluations and recordings after the call.
+ * Before the first call it is the environment variable WEBER_MATMUL_PRECISION, else "highest".
+ * Other dtypes are not affected: f16 and bf16 are summed in f32, f64 in f64.
  *
  * With each setting the CPU may compute f32 convolutions by Winograd's algorithm, unless the
  * environment variable WEBER_WINOGRAD is 0 (docs/site/guide/performance.md).

@@ -162,11 +162,10 @@ WB_API wb_dataset *wb_distributed_dataset(wb_dataset *d);
 WB_OPTIONS(wb_DistributedOptimizer_options);
 /** A rule that replaces gradients by their mean over the ranks, before `rule`:
  * wb_DistributedOptimizer(wb_Adam()).  The losses are averaged with them: if the mean loss is not
- * finite, the update fails on all ranks.  Gradients travel in buckets of at most .bucket bytes,
- * as soon as the last gradient of a bucket is computed.
- * wb_update is collective, and an error if the ranks have gradients of different parameters, as
- * after wb_freeze on one of them, or different options.  Without connected ranks `rule` gets the
- * gradients of this process.
+ * finite, the update fails on all ranks.  Gradients travel in buckets of at most .bucket bytes, as
+ * soon as the last gradient of a bucket is computed.  wb_update is collective, and an error if the
+ * ranks have gradients of different parameters, as after wb_freeze on one of them, or different
+ * options.  Without connected ranks `rule` gets the gradients of this process.
  *
  * .shard divides the state over the ranks that are connected when wb_setup is called: each rank has
  * moments, and masters of mixed precision, of its part of each parameter only.  Functions that save

@@ -192,10 +192,9 @@ WB_API wb_tensor *wb_sort_with(wb_tensor *x, int axis, const wb_sort_options *o)
     OPT(bool, smallest, false)              /* the k least elements, the least first */
 WB_OPTIONS(wb_topk_options);
 /** The k greatest elements along an axis, the greatest first: wb_topk(x, k, axis, &index).  Sets
- * *index to their indices, i32, unless `index` is NULL.  x has any dtype but
- * bool; the result has size k along the axis, and the gradient reaches the chosen elements.  The
- * cost is that of sorting the whole axis.  Error: k is negative or above
- * the size of the axis; *index is then NULL. */
+ * *index to their indices, i32, unless `index` is NULL.  x has any dtype but bool; the result has
+ * size k along the axis, and the gradient reaches the chosen elements.  The cost is that of sorting
+ * the whole axis.  Error: k is negative or above the size of the axis; *index is then NULL. */
 WB_API wb_tensor *wb_topk_with(wb_tensor *x, int64_t k, int axis, wb_tensor **index,
                                const wb_topk_options *o);
 /** Options of wb_searchsorted. */

@@ -330,9 +330,8 @@ WB_OPTIONS(wb_WeightNorm_options);
  * name can be inside, a struct of WB_LAYER too, and another WeightNorm for another tensor; a
  * WeightNorm of a cell goes to wb_cell_step and wb_Recurrence.  In PyTorch's files the tensors are
  * parametrizations.weight.original0 (g) and .original1 (v); Flux's BSON files cannot have them.
- * wb_remove_weight_norms takes it away.  (Salimans &
- * Kingma 2016)  Errors: the layer has no such floating tensor, or it has a WeightNorm;
- * .dim out of range; .dim and .whole. */
+ * wb_remove_weight_norms takes it away.  (Salimans & Kingma 2016)  Errors: the layer has no such
+ * floating tensor, or it has a WeightNorm; .dim out of range; .dim and .whole. */
 WB_API wb_layer *wb_WeightNorm_with(wb_layer *layer, const wb_WeightNorm_options *o);
 
 /** Options of wb_MultiHeadAttention.  k_in, v_in, qk_dim, v_dim and out: 0 means `dim`. */

@@ -74,13 +74,12 @@ WB_API wb_tensor *wb_identity_init(wb_dtype dtype, int ndim, const int64_t *dims
  * The numbers are computed in f64; `dtype` is floating.  (Saxe et al. 2014)  Errors: one
  * dimension; inside wb_compile. */
 WB_API wb_tensor *wb_orthogonal(wb_dtype dtype, int ndim, const int64_t *dims);
-/** The initializer `of` with a gain a, as Flux's: wb_glorot_uniform is uniform on [-r, r] with
- * r = a sqrt(6 / (fan_in + fan_out)), wb_glorot_normal has the standard deviation
- * a sqrt(2 / (fan_in + fan_out)), wb_kaiming_uniform r = a sqrt(3 / fan_in), wb_kaiming_normal
- * a / sqrt(fan_in), wb_lecun_normal a sqrt(1 / fan_in), cut off at the same values;
- * wb_identity_init and wb_orthogonal are multiplied by a.  The gain of the functions above is
- * sqrt(2) for the two Kaiming functions, else 1.  Errors: another initializer; the gain is not
- * finite. */
+/** The initializer `of` with a gain a, as Flux's: wb_glorot_uniform is uniform on [-r, r] with r =
+ * a sqrt(6 / (fan_in + fan_out)), wb_glorot_normal has the standard deviation a sqrt(2 / (fan_in +
+ * fan_out)), wb_kaiming_uniform r = a sqrt(3 / fan_in), wb_kaiming_normal a / sqrt(fan_in),
+ * wb_lecun_normal a sqrt(1 / fan_in), cut off at the same values; wb_identity_init and
+ * wb_orthogonal are multiplied by a.  The gain of the functions above is sqrt(2) for the two
+ * Kaiming functions, else 1.  Errors: another initializer; the gain is not finite. */
 WB_API wb_tensor *wb_init_gain(wb_initializer of, double gain, wb_dtype dtype, int ndim,
                                const int64_t *dims);
 /** Defines, at file scope, a static function `name` that is the initializer `of` with a gain:

@@ -461,10 +461,9 @@ WB_API wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const w
 /** Transposed convolution: the gradient of wb_conv with respect to its x, plus b.
  *   x [N, C, H, W]   w [C, K/groups, kh, kw]   b [K] or WB_NONE   y [N, K, H', W']
  *   H' = (H - 1) stride - top - bottom + (kh - 1) dilation + 1 + outpad
- * x and w may have one or three axes of space, as in wb_conv.
- * wb_conv has the same output size for several input sizes; .outpad selects one of these.  .outpad
- * adds rows below and columns to the right, fewer than the stride.  Errors: H' or W' is below 1;
- * .groups does not divide C. */
+ * x and w may have one or three axes of space, as in wb_conv.  wb_conv has the same output size for
+ * several input sizes; .outpad selects one of these.  .outpad adds rows below and columns to the
+ * right, fewer than the stride.  Errors: H' or W' is below 1; .groups does not divide C. */
 WB_API wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
                                          const wb_conv_options *o);
 
@@ -509,9 +508,8 @@ WB_API wb_tensor *wb_softmax_over(wb_tensor *x, int axis);
 /** wb_logsoftmax over any one axis. */
 WB_API wb_tensor *wb_logsoftmax_over(wb_tensor *x, int axis);
 
-/** a sigmoid(b), where a is the first half of x along the last axis, and b the second:
- * [..., 2 n] -> [..., n].  Error: x has no axis, or the axis has an odd size.  (Dauphin et al.
- * 2017) */
+/** a sigmoid(b), where a is the first half of x along the last axis, and b the second: [..., 2 n]
+ * -> [..., n].  Error: x has no axis, or the axis has an odd size.  (Dauphin et al.  2017) */
 WB_API wb_tensor *wb_glu(wb_tensor *x);
 /** wb_glu over any one axis. */
 WB_API wb_tensor *wb_glu_over(wb_tensor *x, int axis);

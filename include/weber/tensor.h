@@ -427,10 +427,9 @@ typedef struct {
 typedef int (*wb_host_function)(int n, const wb_host_array *inputs, const wb_host_array *output,
                                 void *ctx);
 /** An operation that a C function of the program computes on the CPU, as a step of the plan: it
- * runs whenever the result is evaluated, also when wb_compile replays it.  The result has the
- * given dtype and shape.  `ctx` must live as long as the result, plans with it and compiled
- * functions.  f must give the same result for the same inputs.  Each pair of f and ctx has a
- * plan of its own.
+ * runs whenever the result is evaluated, also when wb_compile replays it.  The result has the given
+ * dtype and shape.  `ctx` must live as long as the result, plans with it and compiled functions.  f
+ * must give the same result for the same inputs.  Each pair of f and ctx has a plan of its own.
  *
  * It has no gradient; wb_custom_gradient gives it one.  If f fails (wb_fail), so does the
  * evaluation, with that code; WB_ERROR_NUMBER and WB_ERROR_UNSUPPORTED, by which a plan knows a

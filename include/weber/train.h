@@ -127,10 +127,9 @@ WB_API wb_rule *wb_AdaMax_with(const wb_Rule_options *o);
  * PyTorch differs: its b1 grows from step to step, and it has no factor b2 below the root.
  * (Dozat 2016) */
 WB_API wb_rule *wb_NAdam_with(const wb_Rule_options *o);
-/** With m and v as in Adam, but without bias corrections: w <- max(w, v);
- * x <- x - eta m / (sqrt(w) + eps): wb_AMSGrad(eta).  m, v and w start at eps.  Defaults as Adam.
- * PyTorch's Adam with amsgrad=True differs: it has the bias corrections, and starts at 0.
- * (Reddi et al. 2018) */
+/** With m and v as in Adam, but without bias corrections: w <- max(w, v); x <- x - eta m / (sqrt(w)
+ * + eps): wb_AMSGrad(eta).  m, v and w start at eps.  Defaults as Adam.  PyTorch's Adam with
+ * amsgrad=True differs: it has the bias corrections, and starts at 0.  (Reddi et al. 2018) */
 WB_API wb_rule *wb_AMSGrad_with(const wb_Rule_options *o);
 /** v <- v + g²;  x <- x - eta g / (sqrt(v) + eps): wb_AdaGrad(eta).  v starts at eps.  Defaults:
  * eta 0.1, eps 1e-8.  PyTorch has the same formula; its defaults differ: eta 0.01, eps 1e-10, and v
@@ -186,9 +185,8 @@ WB_API wb_rule *wb_Adafactor_with(const wb_Rule_options *o);
  * the matrix u by about 1: u / max(|u|, eps), then 5 times u <- 3.4445 u + (-4.775 u u^T + 2.0315
  * (u u^T)²) u, in f32 (PyTorch: in bf16).  A parameter of more than two dimensions is the matrix of
  * its first dimension and all others together; with fewer than two dimensions O(u) is u /
- * max(rms(u), eps), whose elements have the root mean square 1.
- * Defaults: eta 0.001, rho 0.95, eps 1e-7, lambda 0.1, as in PyTorch, which takes matrices only.
- * (Jordan et al. 2024) */
+ * max(rms(u), eps), whose elements have the root mean square 1.  Defaults: eta 0.001, rho 0.95, eps
+ * 1e-7, lambda 0.1, as in PyTorch, which takes matrices only.  (Jordan et al. 2024) */
 WB_API wb_rule *wb_Muon_with(const wb_Rule_options *o);
 
 /** What a rule of the program's own gets for one parameter in one update.  x, g and the states have
@@ -493,8 +491,7 @@ typedef double (*wb_epoch_metric)(wb_layer *model, int epoch, void *ctx);
     ARG(int, epochs, 1)                     /* 0 or more */
 WB_OPTIONS(wb_train_options);
 /** Trains a model, a layer or tree: computes loss, gradient and update for each batch.
- * wb_train(loss, model, loader, state, .epochs = 5, .progress = true).  Returns 0 or an error
- * code.
+ * wb_train(loss, model, loader, state, .epochs = 5, .progress = true).  Returns 0 or an error code.
  *
  * An update is executed only if the loss is finite (with ClipNorm: if the norm of the gradients is
  * finite).  A loss that is not finite ends the training with WB_ERROR_NUMBER ("loss is NaN on batch

@@ -41,8 +41,7 @@ WB_OPTIONS(wb_upsample_options);
  *                         default of PyTorch
  * f16 and bf16 are summed in f32.  An element that is NaN or infinite makes all elements along the
  * interpolated axes NaN.  Errors: both .scale and .sizes, or none; numbers below 1; another number
- * of axes; an axis of size 0; .align_corners = false with
- * WB_UPSAMPLE_NEAREST. */
+ * of axes; an axis of size 0; .align_corners = false with WB_UPSAMPLE_NEAREST. */
 WB_API wb_tensor *wb_upsample_with(wb_tensor *x, const wb_upsample_options *o);
 #ifndef __cplusplus
 #define wb_upsample(x, ...) \

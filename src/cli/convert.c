@@ -45,8 +45,7 @@ static int find_formats(conversion *c)
     const int take = WB__HAS_MODELS | WB__WRITES_TENSORS | WB__WRITES_ARRAYS;
     if (!c->from) wb__format_fail(c->in);
     else if (c->to == WB__FORMAT_ONNX)
-        wb__fail(WB_ERROR_ARGUMENT,
-                 "%s: an ONNX file needs example inputs, which a program has: "
+        wb__fail(WB_ERROR_ARGUMENT, "%s: an ONNX file needs example inputs, which a program has: "
                  "wb_save(path, model, .inputs = {x})", c->out);
     else if (!(wb__formats[c->to].flags & take))
         wb__fail(WB_ERROR_ARGUMENT, "%s: its ending must be one of %s", c->out,
@@ -94,8 +93,7 @@ static wb_tensor *convert_tensor_of(const wb__entry *e)
     void *block;
     const void *values = wb__entry_values(e, &block);
     if (!values && e->bytes) return NULL;
-    const bool in_place =
-        e->bytes && !block && (uintptr_t)values % wb__dtype_size(e->dtype) == 0;
+    const bool in_place = e->bytes && !block && (uintptr_t)values % wb__dtype_size(e->dtype) == 0;
     if (in_place)
         return wb_borrow((void *)(uintptr_t)values, e->dtype, e->ndim, e->dims, NULL, NULL);
     wb_tensor *x = wb_from(values, e->dtype, e->ndim, e->dims);
@@ -121,9 +119,8 @@ static int save_one(const conversion *c, const wb__table *t)
     if (!e && c->tensor)
         wb__fail(WB_ERROR_ARGUMENT, "%s: holds no tensor \"%s\"", c->in, c->tensor);
     if (!e && !c->tensor)
-        wb__fail(WB_ERROR_ARGUMENT,
-                 "%s: an NPY file holds one array, and %s has %d: choose one with --tensor NAME",
-                 c->out, c->in, t->n);
+        wb__fail(WB_ERROR_ARGUMENT, "%s: an NPY file holds one array, and %s has %d: choose one "
+                 "with --tensor NAME", c->out, c->in, t->n);
     if (!e) return -1;
     wb__table one = *t;
     one.n = 1;

@@ -84,11 +84,10 @@ static void doctor_speed_compare(double microseconds)
         printf("\n");
         return;
     }
-    printf(": slower than usual.  Look at\n"
-           "    - other processes that keep the processor busy (top)\n"
-           "    - the quota of a cgroup or a virtual machine, and the clock rate\n"
-           "    - the build type above: Release\n"
-           "    - variables above: WEBER_ISA, WEBER_EAGER, WEBER_DEBUG, WEBER_ONEDNN\n");
+    printf(": slower than usual.  Look at\n    - other processes that keep the processor busy "
+           "(top)\n    - the quota of a cgroup or a virtual machine, and the clock rate\n    - the "
+           "build type above: Release\n    - variables above: WEBER_ISA, WEBER_EAGER, WEBER_DEBUG, "
+           "WEBER_ONEDNN\n");
 }
 
 int wb__cli_time_training(bool *threads_are_slow)

@@ -242,8 +242,7 @@ static bool launch_is_over(const launch_process *p)
     return (p->ended || !p->pid) && p->out.file < 0 && p->err.file < 0;
 }
 
-/* Begins the next stages whose time has come.  Returns the seconds until the next one; -1:
- * none. */
+/* Begins the next stages whose time has come.  Returns the seconds until the next one; -1: none. */
 static double next_stages(launch_job *l)
 {
     double soonest = -1;

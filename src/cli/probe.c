@@ -36,9 +36,8 @@ static const char *probe_size_text(int64_t bytes, char text[32])
 static void probe_put_memory(FILE *to, int i, const wb_device_memory *m)
 {
     char all[32], free[32], used[32], cached[32], line[256];
-    snprintf(line, sizeof line,
-             "%d: memory %s in all, %s free, %s used by this process, %s cached", i,
-             probe_size_text(m->total, all), probe_size_text(m->free, free),
+    snprintf(line, sizeof line, "%d: memory %s in all, %s free, %s used by this process, %s cached",
+             i, probe_size_text(m->total, all), probe_size_text(m->free, free),
              probe_size_text(m->used, used), probe_size_text(m->cached, cached));
     probe_put_lines(to, "part", line);
 }

@@ -168,8 +168,8 @@ static int show_parts(const char *path)
     if (wb__st_load(path, false, &table)) return wb__cli_print_error();
     wb__json *note = json_note(&table, "weber");
     show_add_head(&t, path, "a model, safetensors", &table);
-    wb__text_add(&t, "It has parts of the program that saved it; wb_load needs these declared"
-                     " (weber explain W0604).\n");
+    wb__text_add(&t, "It has parts of the program that saved it; wb_load needs these declared "
+                 "(weber explain W0604).\n");
     show_add_parts(&t, wb__json_get(note, "model"), 0);
     wb__free(note);
     if (table.n) show_add_table(&t, &table);

@@ -85,9 +85,8 @@ bool wb__is_dataset(const wb_dataset *d, const char *what)
 static int64_t field_bytes(const char *what, const char *name, const wb__field *f)
 {
     if (f->ndim < 0 || f->ndim >= WB_MAX_DIMS || !wb__dtype_size(f->dtype)) {
-        wb__fail(WB_ERROR_SHAPE,
-                 "%s: %s has %d dimensions and dtype %s; with the batch axis there may be %d", what,
-                 name, f->ndim, wb_dtype_name(f->dtype), WB_MAX_DIMS);
+        wb__fail(WB_ERROR_SHAPE, "%s: %s has %d dimensions and dtype %s; with the batch axis there "
+                 "may be %d", what, name, f->ndim, wb_dtype_name(f->dtype), WB_MAX_DIMS);
         return -1;
     }
     int64_t size = 1;
@@ -114,11 +113,10 @@ static bool take_array(const char *what, wb_dataset *d, int k, wb_tensor *x)
     if (!x) return false;
     if (k > DATASET_X && x->device != d->device) {
         const char *name = field_name(d, k), *first = field_name(d, DATASET_X);
-        wb__fail(WB_ERROR_DEVICE,
-                 "%s: %s is on %s:%d and %s on %s:%d: move one to the other, as in "
-                 "%s = wb_to(%s, wb_device_of(%s))",
-                 what, first, d->device->backend->tag, d->device->ordinal, name,
-                 x->device->backend->tag, x->device->ordinal, name, name, first);
+        wb__fail(WB_ERROR_DEVICE, "%s: %s is on %s:%d and %s on %s:%d: move one to the other, as "
+                 "in %s = wb_to(%s, wb_device_of(%s))", what, first, d->device->backend->tag,
+                 d->device->ordinal, name, x->device->backend->tag, x->device->ordinal, name, name,
+                 first);
         return false;
     }
     d->device = x->device;
@@ -154,10 +152,9 @@ wb_dataset *wb__dataset_of_arrays(const char *what, int n, wb_tensor *const *x,
         if (k == DATASET_Y && wb_is_none(x[k])) continue;
         if (!wb__operand(what, x[k])) return NULL;
         if (wb_ndim(x[k]) > 0 && wb_dim(x[DATASET_X], 0) == wb_dim(x[k], 0)) continue;
-        return wb__fail_null(WB_ERROR_SHAPE,
-                             "%s: %s %s and %s %s do not have observations along a first axis of "
-                             "the same length", what, first, wb_describe(x[DATASET_X]), name,
-                             wb_describe(x[k]));
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: %s %s and %s %s do not have observations along a "
+                             "first axis of the same length", what, first,
+                             wb_describe(x[DATASET_X]), name, wb_describe(x[k]));
     }
     wb_dataset *d = wb__object_new(&wb__dataset_class, sizeof *d);
     if (!d) return NULL;
@@ -245,11 +242,10 @@ static bool dataset_check_source(const wb_dataset_source *s)
         if (s->next && s->restart && !s->get && !s->get_all && !s->n && s->n_more >= 0 &&
             s->n_more <= WB_BATCH_MORE)
             return true;
-        wb__fail(WB_ERROR_ARGUMENT,
-                 "dataset_from: %s%s%s, %lld observations, %d further fields: a stream has .next "
-                 "and .restart, without .get, .get_all and .n", s->next ? ".next " : "",
-                 s->restart ? ".restart" : "", s->get || s->get_all ? " and .get or .get_all" : "",
-                 (long long)s->n, s->n_more);
+        wb__fail(WB_ERROR_ARGUMENT, "dataset_from: %s%s%s, %lld observations, %d further fields: a "
+                 "stream has .next and .restart, without .get, .get_all and .n",
+                 s->next ? ".next " : "", s->restart ? ".restart" : "",
+                 s->get || s->get_all ? " and .get or .get_all" : "", (long long)s->n, s->n_more);
         return false;
     }
     if (!s->get != !s->get_all && s->n >= 0 && s->n_more >= 0 && s->n_more <= WB_BATCH_MORE &&
@@ -457,8 +453,7 @@ static wb_tensor *dataset_whole(wb_dataset *d, int k, wb__public f)
     int status = wb__dataset_all(d, &batch);
     wb_tensor *result = status ? NULL : *wb__batch_at(&batch, k);
     if (!status && !result)
-        wb__fail(WB_ERROR_ARGUMENT, "%s: the maps leave no such tensor",
-                 wb__public_name(f));
+        wb__fail(WB_ERROR_ARGUMENT, "%s: the maps leave no such tensor", wb__public_name(f));
     if (result) result = wb_object_keep(result);
     return wb_scope_close(s) ? NULL : result;
 }

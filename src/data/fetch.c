@@ -346,10 +346,9 @@ static int fetch_store_row(const wb_batch *one, int64_t i, const wb_batch *out)
     for (int k = 0; k < wb__batch_fields(one); k++) {
         const wb_tensor *x = *wb__batch_at(&from, k), *y = *wb__batch_at(&to, k);
         if (!fetch_same_row(x, y))
-            return wb__fail(WB_ERROR_SHAPE,
-                            "mapobs_each: its function made %s, but the first observation of the "
-                            "batch has shape, dtype and device of a row of %s", wb_describe(x),
-                            wb_describe(y));
+            return wb__fail(WB_ERROR_SHAPE, "mapobs_each: its function made %s, but the first "
+                            "observation of the batch has shape, dtype and device of a row of %s",
+                            wb_describe(x), wb_describe(y));
         const int64_t bytes = wb_is_none(x) ? 0 : fetch_row_bytes(x);
         if (bytes && wb__copy_bytes(y->storage->device, y->storage->data,
                                     (size_t)(y->offset + i * bytes), x->storage->device,

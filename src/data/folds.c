@@ -50,10 +50,9 @@ static int folds_split_sizes(int64_t n, int n_at, const double *at, int64_t *siz
         double f = k && left ? at[k] * (double)n / (double)left : at[k];
         if (!left) f = 0;
         if (!(at[k] >= 0 && f <= 1 + 1e-9))
-            return wb__fail(WB_ERROR_ARGUMENT,
-                            "splitobs: part %d is %g of %lld observations, of which %lld are left; "
-                            "the parts must be in [0, 1] and add up to 1 at most", k, at[k],
-                            (long long)n, (long long)left);
+            return wb__fail(WB_ERROR_ARGUMENT, "splitobs: part %d is %g of %lld observations, of "
+                            "which %lld are left; the parts must be in [0, 1] and add up to 1 at "
+                            "most", k, at[k], (long long)n, (long long)left);
         sizes[k] = (int64_t)nearbyint(WB__MIN(f, 1) * (double)left);
         left -= sizes[k];
     }
@@ -168,14 +167,12 @@ static int folds_splitobs(const char *what, wb_dataset *d, int n, const double *
     if (!wb__read_options(what, wb_splitobs_options, &o, given, NULL) || !wb__is_dataset(d, what))
         return wb__error_or(WB_ERROR_ARGUMENT);
     if (!fits)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "%s: %d sizes; there are 1 to %d, and a place for one more", what, n,
-                        WB_SPLIT_PARTS - 1);
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: %d sizes; there are 1 to %d, and a place for one "
+                        "more", what, n, WB_SPLIT_PARTS - 1);
     for (int k = 0; k < n; k++) {
         if (o.counts && sizes[k] != nearbyint(sizes[k]))
-            return wb__fail(WB_ERROR_ARGUMENT,
-                            "%s: part %d has %g observations; with .counts the sizes are whole "
-                            "numbers, without it fractions", what, k, sizes[k]);
+            return wb__fail(WB_ERROR_ARGUMENT, "%s: part %d has %g observations; with .counts the "
+                            "sizes are whole numbers, without it fractions", what, k, sizes[k]);
         at[k] = o.counts ? (d->n ? sizes[k] / (double)d->n : sizes[k] > 0) : sizes[k];
     }
     const int status = folds_split_parts(d, n, at, parts, &o);
@@ -283,10 +280,9 @@ static int fold_by(const char *what, wb_dataset *d, int64_t k, int64_t i, wb_dat
     if (status) return status;
     for (int64_t j = 0; !status && j < g.groups; j++)
         if (folds_size_of(&g, j) < k)
-            status = wb__fail(WB_ERROR_ARGUMENT,
-                              "%s: the label of observation %lld occurs %lld times; with "
-                              ".stratified each label occurs at least k = %lld times", what,
-                              (long long)g.index[g.start[j]], (long long)folds_size_of(&g, j),
+            status = wb__fail(WB_ERROR_ARGUMENT, "%s: the label of observation %lld occurs %lld "
+                              "times; with .stratified each label occurs at least k = %lld times",
+                              what, (long long)g.index[g.start[j]], (long long)folds_size_of(&g, j),
                               (long long)k);
     if (!status) status = make_fold(d, &g, k, i, train, validation);
     wb__group_free(&g);

@@ -65,9 +65,8 @@ int wb__group_labels(const char *what, wb_tensor *labels, int64_t n, wb__groupin
     const int ndim = wb_ndim(labels);
     if (ndim < 0) return wb_error_code();
     if (ndim < 1 || wb_dim(labels, 0) != n || wb_size(labels) != n)
-        return wb__fail(WB_ERROR_SHAPE,
-                        "%s: labels %s for %lld observations; they are one number for each "
-                        "observation, such as wb_onecold of one-hot labels", what,
+        return wb__fail(WB_ERROR_SHAPE, "%s: labels %s for %lld observations; they are one number "
+                        "for each observation, such as wb_onecold of one-hot labels", what,
                         wb_describe(labels), (long long)n);
     const void *data = wb_data(labels);
     int64_t *keys = data ? wb__alloc((size_t)n * sizeof *keys + 1) : NULL;

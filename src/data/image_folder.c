@@ -100,8 +100,7 @@ static int image_folder_find_all(const char *path, image_folder *f)
         const int64_t first = f->files.n;
         status = folder ? image_folder_find(folder, false, &f->files) : WB_ERROR_MEMORY;
         wb__free(folder);
-        int32_t *label =
-            status ? NULL : wb__realloc(f->label, (size_t)f->files.n * sizeof *label);
+        int32_t *label = status ? NULL : wb__realloc(f->label, (size_t)f->files.n * sizeof *label);
         if (!status && !label) status = WB_ERROR_MEMORY;
         if (label) f->label = label;
         for (int64_t i = first; !status && i < f->files.n; i++) f->label[i] = (int32_t)k;

@@ -124,9 +124,8 @@ static int loader_check(const wb_dataloader_options *o, const wb_dataset *d)
         const wb__field *f = &root->field[xy];
         if (!f->present || f->bytes / (int64_t)wb__dtype_size(f->dtype) <= UINT32_MAX / most)
             continue;
-        return wb__fail(WB_ERROR_SHAPE,
-                        "dataloader: a batch of %lld would have 2^32 elements or more",
-                        (long long)most);
+        return wb__fail(WB_ERROR_SHAPE, "dataloader: a batch of %lld would have 2^32 elements or "
+                        "more", (long long)most);
     }
     return 0;
 }

@@ -94,9 +94,8 @@ static int observations_visit_chunk(wb_dataset *d, int64_t first, int64_t n, vis
         if (!wb_is_none(*x) && !(*x = wb__tensor_to(*x, &wb__cpu, WB_DTYPE_KEEP)))
             return wb_error_code();
         if (!wb_is_none(*x) && (wb_ndim(*x) < 1 || wb_dim(*x, 0) != n))
-            return wb__fail(WB_ERROR_SHAPE,
-                            "a map of wb_mapobs made %s of %lld observations: no observation can "
-                            "be looked at alone", wb_describe(*x), (long long)n);
+            return wb__fail(WB_ERROR_SHAPE, "a map of wb_mapobs made %s of %lld observations: no "
+                            "observation can be looked at alone", wb_describe(*x), (long long)n);
     }
     for (int64_t i = 0; i < n; i++) {
         const int status = observations_visit_row(&all, i, first + i, visit, ctx);

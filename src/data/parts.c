@@ -49,8 +49,7 @@ static wb_dataset *join_arrays(int n, wb_dataset *const *parts, const wb_dataset
         x[k] = root->field[k].present ? wb_concat_array(0, n, all + k * n) : WB_NONE;
         ok = x[k] != NULL;
     }
-    wb_dataset *d =
-        ok ? wb__dataset_of_arrays("joinobs", root->n_fields, x, root->names) : NULL;
+    wb_dataset *d = ok ? wb__dataset_of_arrays("joinobs", root->n_fields, x, root->names) : NULL;
     wb__free(all);
     if (d) d = wb_object_keep(d);
     return s && wb_scope_close(s) ? NULL : d;

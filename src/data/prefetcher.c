@@ -196,8 +196,7 @@ static void prefetcher_prepare(wb__prefetcher *f, int64_t *index, int64_t number
     wb__prefetched fetched = {.index = number};
     const wb__prefetcher *outer = prefetcher_preparing;
     const wb__modes modes = wb__modes_now();
-    const wb__rng_state was =
-        wb__rng_exchange((wb__rng_state){f->key, (uint64_t)number << 32});
+    const wb__rng_state was = wb__rng_exchange((wb__rng_state){f->key, (uint64_t)number << 32});
     prefetcher_preparing = f;
     wb__modes_take(f->modes);
     const int status = prefetcher_fetch(f, index, &fetched, parallel);
@@ -427,8 +426,7 @@ wb__prefetcher *wb__prefetcher_new(const wb_dataset *d, const wb_dataloader_opti
     f->ctx = o->collate_ctx;
     f->target = *target;
     f->on_host = wb__dataset_on_host(d);
-    f->finished_tensors =
-        o->collate || target->device || !f->on_host || wb__dataset_mapped(d);
+    f->finished_tensors = o->collate || target->device || !f->on_host || wb__dataset_mapped(d);
     f->drop_last = o->drop_last;
     f->batchsize = batchsize;
     f->ahead = ahead;

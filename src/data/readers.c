@@ -142,9 +142,8 @@ static int check_csv(const wb_load_csv_options *o, const wb__given *g)
     if (!wb__expect("load_csv: .like", o->like, &wb__columns_class)) return wb_error_code();
     if (o->label != INT32_MIN || o->label_name || o->label_dtype || o->header > 0 || o->skip ||
         o->one_hot || o->numbered || o->missing || o->missing_texts)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "load_csv: options beside .like, which has them already; only .separator "
-                        "and .columns may be there");
+        return wb__fail(WB_ERROR_ARGUMENT, "load_csv: options beside .like, which has them "
+                        "already; only .separator and .columns may be there");
     return 0;
 }
 

@@ -47,9 +47,8 @@ int wb__stream_begin(wb__stream *s, uint64_t key, int64_t epoch, int64_t skip)
     if (available) root->reader = s;
     wb__data_unlock();
     if (!available)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "loader: another loader is reading this stream: end its epoch first "
-                        "(wb_loader_stop)");
+        return wb__fail(WB_ERROR_ARGUMENT, "loader: another loader is reading this stream: end its "
+                        "epoch first (wb_loader_stop)");
     s->begun = s->ended = false;
     s->count = s->number = 0;
     s->epoch = epoch;

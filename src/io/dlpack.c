@@ -76,10 +76,9 @@ static lent *dlpack_lend(const wb_tensor *x)
     wb__storage *s = x->storage;
     const wb__backend *backend = s->device->backend;
     if (!backend->host_visible && !backend->share)
-        return wb__fail_null(WB_ERROR_UNSUPPORTED,
-                             "to_dlpack: %s:%d has no memory that other libraries know; move it "
-                             "first (wb_cpu)",
-                             backend->tag, s->device->ordinal);
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "to_dlpack: %s:%d has no memory that other "
+                             "libraries know; move it first (wb_cpu)", backend->tag,
+                             s->device->ordinal);
     if (!backend->host_visible && backend->wait(s->device)) return NULL;
     lent *l = wb__alloc_zero(1, sizeof *l);
     if (!l) return NULL;
@@ -213,15 +212,13 @@ static int dlpack_check(const wb__dl_tensor *t, incoming *in)
     const int kind = t->device.kind;
     if (kind != WB__DL_CPU && kind != WB__DL_PINNED && kind != WB__DL_PINNED_2 &&
         !(in->device = dlpack_device_of(&t->device)))
-        return wb__fail(WB_ERROR_DEVICE,
-                        "from_dlpack: memory of a device of DLPack's kind %d, number %d: no "
-                        "backend that is loaded takes it: load its backend (wb_using); where a "
-                        "GPU's memory has no addresses, copy it to the CPU there",
-                        kind, t->device.ordinal);
+        return wb__fail(WB_ERROR_DEVICE, "from_dlpack: memory of a device of DLPack's kind %d, "
+                        "number %d: no backend that is loaded takes it: load its backend "
+                        "(wb_using); where a GPU's memory has no addresses, copy it to the CPU "
+                        "there", kind, t->device.ordinal);
     if (in->device && !in->row_major)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "from_dlpack: strides in memory of %s:%d: make it contiguous there first",
-                        in->device->backend->tag, in->device->ordinal);
+        return wb__fail(WB_ERROR_ARGUMENT, "from_dlpack: strides in memory of %s:%d: make it "
+                        "contiguous there first", in->device->backend->tag, in->device->ordinal);
     in->data = in->size ? (char *)t->data + t->byte_offset : NULL;
     in->aligned = (uintptr_t)in->data % (in->device ? (size_t)ALIGNMENT : in->each) == 0;
     return 0;
@@ -328,9 +325,8 @@ wb_tensor *wb_from_dlpack(struct DLManagedTensorVersioned *m)
 {
     if (WB__NULL(m)) return NULL;
     if (m->version.major != WB__DL_MAJOR)
-        return wb__fail_null(WB_ERROR_UNSUPPORTED,
-                             "from_dlpack: version %u.%u of DLPack; %d is understood",
-                             m->version.major, m->version.minor, WB__DL_MAJOR);
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "from_dlpack: version %u.%u of DLPack; %d is "
+                             "understood", m->version.major, m->version.minor, WB__DL_MAJOR);
     return dlpack_take_tensor(&m->tensor, (owner){.versioned = m});
 }
 

@@ -85,8 +85,7 @@ static bool protobuf_read_value(wb__wire *w, wb__wire_field *f)
     }
     return wb__wire_fail(w, f->at, "field %u has kind %d, which is %s", f->number, (int)f->kind,
                          (int)f->kind == 3 || (int)f->kind == 4 ? "a group; groups are not read"
-                                                          : "none of protobuf's"),
-           false;
+                                                          : "none of protobuf's"), false;
 }
 
 bool wb__wire_next(wb__wire *w, wb__wire_field *f)

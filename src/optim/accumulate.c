@@ -12,10 +12,9 @@ int wb__sums_whole(const char *what, const wb_opt_state *s)
 {
     const int64_t n = s->counts->accumulated, k = s->rule->accumulate;
     if (!n) return 0;
-    return wb__fail(WB_ERROR_ARGUMENT,
-                    "%s: the state is in the middle of an accumulation: %lld of %lld batches are "
-                    "accumulated: call wb_update for %lld more first", what, (long long)n,
-                    (long long)k, (long long)(k - n));
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: the state is in the middle of an accumulation: %lld of "
+                    "%lld batches are accumulated: call wb_update for %lld more first", what,
+                    (long long)n, (long long)k, (long long)(k - n));
 }
 
 int wb__sums_new(wb_opt_state *s)

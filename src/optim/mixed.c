@@ -60,8 +60,7 @@ static int mixed_collect(const wb__leaf *leaf, void *ctx)
 
 static int narrow_all(narrowing *w, void *model)
 {
-    int status =
-        wb__walk("setup", model, NULL, WB__TRAINABLE | WB__DISTINCT, mixed_collect, w);
+    int status = wb__walk("setup", model, NULL, WB__TRAINABLE | WB__DISTINCT, mixed_collect, w);
     if (!status && w->n_narrow) status = wb_eval_array(w->n_narrow, w->narrow);
     for (int i = 0; !status && i < w->n_narrow; i++)
         if (!(w->narrow[i] = wb__as_constant(w->narrow[i]))) status = WB_ERROR_MEMORY;

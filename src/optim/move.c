@@ -128,11 +128,10 @@ const wb_device *wb__opt_device(void *state)
         const wb_device *a = wb__slot_variable(s, first)->device;
         const wb_device *b = wb__slot_variable(s, slot)->device;
         if (a != b)
-            return wb__fail_null(WB_ERROR_DEVICE,
-                                 "Objects are on different devices: the state of \"%s\" is on "
-                                 "%s:%d and that of \"%s\" on %s:%d; wb_to moves all of it to one",
-                                 first->path, a->backend->tag, a->ordinal, slot->path,
-                                 b->backend->tag, b->ordinal);
+            return wb__fail_null(WB_ERROR_DEVICE, "Objects are on different devices: the state of "
+                                 "\"%s\" is on %s:%d and that of \"%s\" on %s:%d; wb_to moves all "
+                                 "of it to one", first->path, a->backend->tag, a->ordinal,
+                                 slot->path, b->backend->tag, b->ordinal);
     }
     return first ? wb__slot_variable(s, first)->device : &wb__cpu;
 }

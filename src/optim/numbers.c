@@ -65,8 +65,7 @@ int wb__literals(wb_opt_state *s, int p, int slot, wb_dtype dtype, wb_tensor *t,
     for (int i = 0; i < n; i++)
         if (!(out[i] = wb__argument(numbers[i], dtype))) return WB_ERROR_MEMORY;
     const numbering context = {s, p, slot};
-    const int status =
-        wb__on_replay(&(wb__replay){.n = n, .literals = out, .before = numbers_renew,
+    const int status = wb__on_replay(&(wb__replay){.n = n, .literals = out, .before = numbers_renew,
                                     .context = &context, .bytes = sizeof context, .holds = s});
     if (!status && t && kind->own) out[n - 1] = t;
     if (!status && t && kind->counted && !kind->counted(out, t)) return WB_ERROR_MEMORY;

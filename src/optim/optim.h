@@ -154,10 +154,9 @@ static inline wb_dtype wb__moment_dtype(wb_dtype parameter)
 static inline int wb__rule_moments(const wb_opt_state *s) { return s->n_moments - (s->mixed != 0); }
 
 /* The square of a norm: sum(x^2), and sum((2^-80 x)^2) for the case that the first overflows, which
- * it does where |x| > 2^64, in f64 2^512.  The second does not in f32; in f64 it does where
- * |x| > 2^592.  NULL: of nothing.  wb__squares_add adds those of x; false: failed.
- * wb__norm_of returns the norm or, if `inverse`, 1 / norm; wb__norm_finite a tensor that is finite
- * if the norm is. */
+ * it does where |x| > 2^64, in f64 2^512.  The second does not in f32; in f64 it does where |x| >
+ * 2^592.  NULL: of nothing.  wb__squares_add adds those of x; false: failed.  wb__norm_of returns
+ * the norm or, if `inverse`, 1 / norm; wb__norm_finite a tensor that is finite if the norm is. */
 typedef struct { wb_tensor *plain, *shrunk; } wb__squares;
 bool wb__squares_add(wb__squares *sum, wb_tensor *x);
 wb_tensor *wb__norm_of(wb__squares s, bool inverse);

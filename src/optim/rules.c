@@ -67,8 +67,7 @@ bool wb__rule_read(const char *what, const char *rule, wb_Rule_options *o,
         const int numbers = of_pair(f, 0) ? wb__numbers_given(&g, f->option) : -1;
         if (numbers == 0 || numbers > 2)
             return wb__fail(WB_ERROR_ARGUMENT, "%s: .%s has %d numbers; it has two, as in .beta = "
-                            "{0.9, 0.999}", what, f->option, numbers),
-                   false;
+                            "{0.9, 0.999}", what, f->option, numbers), false;
         if (numbers == 1) *wb__rule_number(o, i + 1) = WB_DEFAULT;      /* {b1} */
     }
     return take_by_place(what, o, rule ? rules_by_place(rule) : ETA);
@@ -214,9 +213,8 @@ wb_rule *wb_OptimizerChain_array(int n, wb_rule *const *rules)
     for (int i = 0; i < n; i++) {
         if (WB__NULL(rules[i])) return NULL;
         if (!wb__is(rules[i], &wb__rule_class))
-            return wb__fail_null(WB_ERROR_ARGUMENT,
-                                 "OptimizerChain: element %d is a %s, not a rule", i,
-                                 wb__kind(rules[i]));
+            return wb__fail_null(WB_ERROR_ARGUMENT, "OptimizerChain: element %d is a %s, not a "
+                                 "rule", i, wb__kind(rules[i]));
         total += rules[i]->n;
     }
     wb_rule *r = wb__rule_new(total);

@@ -103,9 +103,8 @@ static int opt_state_add_leaf(const wb__leaf *leaf, void *ctx)
     building *m = ctx;
     wb_opt_state *s = m->state;
     if (leaf->x->op != WB__OP_variable)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "setup: \"%s\" is %s, not a variable: make it one with wb_variable",
-                        leaf->path, wb_describe(leaf->x));
+        return wb__fail(WB_ERROR_ARGUMENT, "setup: \"%s\" is %s, not a variable: make it one with "
+                        "wb_variable", leaf->path, wb_describe(leaf->x));
     void **known = wb__pointer_map_at(&m->seen, leaf->x);
     if (!known || !wb__reserve(&s->paths, &m->path_capacity, s->n_paths + 1, sizeof *s->paths))
         return WB_ERROR_MEMORY;

@@ -42,9 +42,8 @@ typedef struct {
 
 static int update_differs(const update *u, const wb__leaf *leaf)
 {
-    return wb__fail(WB_ERROR_ARGUMENT,
-                    "%s: the state was made for another model: \"%s\", %s, is not where it was",
-                    u->what, leaf->path, wb_describe(leaf->x));
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: the state was made for another model: \"%s\", %s, is "
+                    "not where it was", u->what, leaf->path, wb_describe(leaf->x));
 }
 
 #define PLACE(x) (x)->device->backend->tag, (x)->device->ordinal
@@ -54,10 +53,9 @@ static int check_moments(const update *u, const wb__leaf *leaf, const wb__slot *
     for (int k = 0; k <= u->state->n_moments; k++) {
         const wb_tensor *x = k < u->state->n_moments ? slot->moments[k] : slot->sum;
         if (x && x->device != leaf->x->device)
-            return wb__fail(WB_ERROR_DEVICE,
-                            "%s: the state of \"%s\" is on %s:%d, the parameter on %s:%d: move the "
-                            "state, as in state = wb_to(state, wb_device_of(model))",
-                            u->what, leaf->path, PLACE(x), PLACE(leaf->x));
+            return wb__fail(WB_ERROR_DEVICE, "%s: the state of \"%s\" is on %s:%d, the parameter "
+                            "on %s:%d: move the state, as in state = wb_to(state, "
+                            "wb_device_of(model))", u->what, leaf->path, PLACE(x), PLACE(leaf->x));
     }
     return 0;
 }
@@ -82,10 +80,9 @@ static int update_add_gradient(const update *u, const wb__leaf *leaf, wb__slot *
                         wb__is(g, &wb__tensor_class) ? wb_describe(g) : "not a tensor");
     w->last = g;
     if (g->device && g->device != leaf->x->device)
-        return wb__fail(WB_ERROR_DEVICE,
-                        "%s: the gradient of \"%s\" is on %s:%d, the parameter on %s:%d: move the "
-                        "gradients, as in grads = wb_to(grads, wb_device_of(model))",
-                        u->what, leaf->path, PLACE(g), PLACE(leaf->x));
+        return wb__fail(WB_ERROR_DEVICE, "%s: the gradient of \"%s\" is on %s:%d, the parameter on "
+                        "%s:%d: move the gradients, as in grads = wb_to(grads, "
+                        "wb_device_of(model))", u->what, leaf->path, PLACE(g), PLACE(leaf->x));
     const bool scaled = u->state->scaling[WB__SCALE] != NULL && !takes_means(u->state);
     if (scaled && !(w->bad = wb__scaling_count(w->bad, g))) return WB_ERROR_MEMORY;
     const wb_dtype dtype = wb__moment_dtype(slot->dtype);
@@ -333,9 +330,8 @@ static int update_compute(update *u, void *model, wb_tree *grads)
     int status = wb__ranks_check(u->what, s);
     if (!status) status = wb__walk(u->what, model, grads, WB__TRAINABLE, update_visit_leaf, u);
     if (!status && u->leaf != s->n_paths)
-        status = wb__fail(WB_ERROR_ARGUMENT,
-                          "%s: the state was made for another model, which had \"%s\"", u->what,
-                          s->paths[u->leaf].path);
+        status = wb__fail(WB_ERROR_ARGUMENT, "%s: the state was made for another model, which had "
+                          "\"%s\"", u->what, s->paths[u->leaf].path);
     if (!status) status = check_scaled(u);
     if (!status) status = update_accumulate(u, grads);
     if (status || u->adds) return status ? wb__error_or(status) : 0;

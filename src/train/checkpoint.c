@@ -259,9 +259,8 @@ static int checkpoint_check_mixed(const restoring *r, const wb_opt_state *s)
     const char *mixed = wb__json_text(wb__json_get(r->note, "mixed"));
     const char *own = s->mixed ? wb_dtype_name(s->mixed) : "none", *its = mixed ? mixed : "none";
     if (strcmp(own, its))
-        return wb__fail(WB_ERROR_FORMAT,
-                        "%s: the checkpoint's state was set up with .mixed %s, this one with %s",
-                        r->path, its, own);
+        return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint's state was set up with .mixed %s, "
+                        "this one with %s", r->path, its, own);
     for (int i = 0; i < WB__SCALING && s->scaling[i]; i++)
         if (!checkpoint_fits(scaling_of(r, i), WB_F32, s->scaling[i]->ndim, s->scaling[i]->dims))
             return checkpoint_wrong(r, "scale is missing or does not fit");
@@ -288,9 +287,8 @@ static int checkpoint_check_state(const restoring *r, const wb_opt_state *s)
             int ndim;
             wb__moment_shape(s, slot, k, &ndim, dims);
             if (!checkpoint_fits(moment_of(r, slot, k), wb__moment_dtype(slot->dtype), ndim, dims))
-                return wb__fail(WB_ERROR_FORMAT,
-                                "%s: the checkpoint's moments of \"%s\" are missing or do not fit",
-                                r->path, slot->path);
+                return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint's moments of \"%s\" are "
+                                "missing or do not fit", r->path, slot->path);
         }
     }
     return 0;
@@ -400,9 +398,8 @@ static int checkpoint_open(restoring *r, wb__checkpoint_about *about)
     if (!r->note) return checkpoint_wrong(r, "note is not JSON");
     const int64_t version = wb__json_integer(wb__json_get(r->note, "version"));
     if (version < 1 || version > WB__CHECKPOINT_VERSION)
-        return wb__fail(WB_ERROR_FORMAT,
-                        "%s: the checkpoint is of version %lld; up to %d are known", r->path,
-                        (long long)version, WB__CHECKPOINT_VERSION);
+        return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint is of version %lld; up to %d are "
+                        "known", r->path, (long long)version, WB__CHECKPOINT_VERSION);
     if (version > 1 && !r->file.summed) return checkpoint_wrong(r, "checksums are gone");
     if (!checkpoint_read_words(wb__json_get(r->note, "random"), 2, r->random))
         return checkpoint_wrong(r, "random counters are wrong");

@@ -111,9 +111,7 @@ int wb__on_two_devices(void *of, const wb_batch *batch)
     snprintf(message, sizeof message, "%s", wb_error());
     const wb_device *model = wb_object_device(of), *data = wb_object_device(batch->x);
     if (!model || !data || model == data) return wb__fail(code, "%s", message);
-    return wb__fail(code,
-                    "%s\nthe model is on %s:%d, the loader's batches on %s:%d: move the loader, as "
-                    "in data = wb_to(data, wb_device_of(model))",
-                    message, model->backend->tag, model->ordinal, data->backend->tag,
-                    data->ordinal);
+    return wb__fail(code, "%s\nthe model is on %s:%d, the loader's batches on %s:%d: move the "
+                    "loader, as in data = wb_to(data, wb_device_of(model))", message,
+                    model->backend->tag, model->ordinal, data->backend->tag, data->ordinal);
 }

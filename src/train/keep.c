@@ -322,8 +322,7 @@ int wb__check_saving(const wb_train_options *o)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "train: .checkpoint and .folder: one of both keeps what is saved");
     if (o->resume && !o->checkpoint && !o->folder)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "train: .resume needs .checkpoint or .folder");
+        return wb__fail(WB_ERROR_ARGUMENT, "train: .resume needs .checkpoint or .folder");
     if ((o->keep_best || (o->higher && !o->stop && !o->reduce)) && !o->folder)
         return wb__fail(WB_ERROR_ARGUMENT, "train: .%s needs .folder",
                         o->keep_best ? "keep_best" : "higher");

@@ -144,12 +144,10 @@ int wb_save_curves(const char *path, const char *title, const char *x_label, con
             return wb__fail(WB_ERROR_ARGUMENT, "save_curves: series %d has no points to read", s);
     wb__text picture = {0}, *to = &picture;
     axis x = svg_axis_of(n_series, series, false), y = svg_axis_of(n_series, series, true);
-    wb__text_add(to,
-                 "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
-                 "height=\"%d\" "
-                 "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n"
-                 "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n",
-                 SVG_WIDTH, HEIGHT, SVG_WIDTH, HEIGHT, SVG_WIDTH, HEIGHT);
+    wb__text_add(to, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
+                 "height=\"%d\" font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n<rect "
+                 "width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", SVG_WIDTH, HEIGHT, SVG_WIDTH,
+                 HEIGHT, SVG_WIDTH, HEIGHT);
     svg_text(to, LEFT, 24, "font-size=\"16\"", title);
     svg_text(to, (LEFT + SVG_WIDTH - RIGHT) / 2.0, HEIGHT - 14, "text-anchor=\"middle\"", x_label);
     svg_text(to, 8, TOP - 10, "text-anchor=\"start\"", y_label);

@@ -546,9 +546,8 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
         return wb_error_code();
     if (t.o.epochs < 0) return wb__fail(WB_ERROR_ARGUMENT, "train: %d epochs", t.o.epochs);
     if (!wb_loader_length(data))
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "train: the loader has no batches: the dataset is empty, or shorter than a "
-                        "batch with .drop_last");
+        return wb__fail(WB_ERROR_ARGUMENT, "train: the loader has no batches: the dataset is "
+                        "empty, or shorter than a batch with .drop_last");
     for (int i = 0; i < t.o.epochs; i++) {
         if (t.o.losses) t.o.losses[i] = NAN;
         if (t.o.metrics) t.o.metrics[i] = NAN;

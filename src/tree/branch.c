@@ -170,10 +170,8 @@ static wb_tree *branch_tree_of(const char *what, int n, const char *const *names
                                                            "train = wb_gpu(train)" : "");
         if (!names) continue;
         if (!names[i] || !names[i][0] || strchr(names[i], '.'))
-            return wb__fail_null(
-                WB_ERROR_ARGUMENT,
-                "%s: element %d has the name \"%s\"; it must not be empty or hold a dot", what, i,
-                names[i] ? names[i] : "");
+            return wb__fail_null(WB_ERROR_ARGUMENT, "%s: element %d has the name \"%s\"; it must "
+                                 "not be empty or hold a dot", what, i, names[i] ? names[i] : "");
     }
     wb_tree *t = wb__tree_new(n);
     bool ok = t != NULL;
@@ -229,8 +227,7 @@ wb__child *wb__child_at(const char *what, void *object, const char *path, wb__br
     for (;;) {
         if (!wb__is_branch(object))
             return wb__fail_null(WB_ERROR_ARGUMENT, "%s: \"%.*s\" is a %s and has no parts", what,
-                                 (int)(name > path ? name - path - 1 : 0), path,
-                                 wb__kind(object));
+                                 (int)(name > path ? name - path - 1 : 0), path, wb__kind(object));
         wb__branch *node = object;
         wb__branch_used(node);
         if (of) *of = node;

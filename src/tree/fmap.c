@@ -134,8 +134,7 @@ static wb__child *fmap_tensor_at(const char *what, wb_layer *layer, const char *
     if (wb__is(child->object, &wb__tensor_class) && !wb_is_none(child->object)) return child;
     return wb__fail_null(WB_ERROR_ARGUMENT, "%s: \"%s\" is %s%s, not a tensor", what, path,
                          wb_is_none(child->object) ? "" : "a ",
-                         wb_is_none(child->object) ? "none"
-                                                   : wb__kind(child->object));
+                         wb_is_none(child->object) ? "none" : wb__kind(child->object));
 }
 
 static bool fmap_alike(const char *what, const char *path, const wb_tensor *old, const wb_tensor *x)
@@ -143,10 +142,8 @@ static bool fmap_alike(const char *what, const char *path, const wb_tensor *old,
     const wb_device *from = wb__device_of(x), *to = wb__device_of(old);
     if (wb__same_dims(old, x) && old->dtype == x->dtype && from == to) return true;
     if (from != to) {
-        wb__fail(WB_ERROR_DEVICE,
-                 "%s: \"%s\" is %s, got %s of another device: move it first, as in "
-                 "wb_to(x, device)",
-                 what, path, wb_describe(old), wb_describe(x));
+        wb__fail(WB_ERROR_DEVICE, "%s: \"%s\" is %s, got %s of another device: move it first, as "
+                 "in wb_to(x, device)", what, path, wb_describe(old), wb_describe(x));
         return false;
     }
     wb__fail(old->dtype == x->dtype ? WB_ERROR_SHAPE : WB_ERROR_DTYPE, "%s: \"%s\" is %s, got %s",

@@ -172,8 +172,7 @@ static void *map_object(void *object, const tree_map *m, bool in_layer)
 wb_tree *wb__tree_map(void *object, wb__leaf_result f, void *ctx)
 {
     if (!wb__is_branch(object))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "a %s is not a tree",
-                             wb__kind(object));
+        return wb__fail_null(WB_ERROR_ARGUMENT, "a %s is not a tree", wb__kind(object));
     if (wb__is(object, &wb__tree_class) && ((wb_tree *)object)->is_opaque) return wb__tree_new(0);
     return map_object(object, &(tree_map){f, ctx}, false);
 }

@@ -50,9 +50,8 @@ static int csv_add_words(const csv_named *n, const wb__cells *list, wb__cell f, 
     if (!k) return wb_error_code();
     const bool label = k->role == WB__LABEL;
     if (k->role == WB__LEFT_OUT || k->words || (label && (one_hot || n->t->c->label_numbers)))
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "%s: %s names column %lld \"%.60s\", which is %s", n->t->cells.path,
-                        n->option, (long long)(k - n->t->c->column) + 1, k->name,
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: %s names column %lld \"%.60s\", which is %s",
+                        n->t->cells.path, n->option, (long long)(k - n->t->c->column) + 1, k->name,
                         k->words ? "named twice" : label ? "the label" : "left out");
     k->words = wb__alloc_zero(1, sizeof *k->words);
     if (!k->words) return WB_ERROR_MEMORY;

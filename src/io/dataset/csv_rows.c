@@ -52,8 +52,8 @@ static void csv_rows_explain(const wb__csv *t, const wb__column *k, wb__cell f, 
     const char *name = k->name ? k->name : "*";
     *to = 0;
     if (!t->c->header && !t->lines && !row_has_number(t))
-        snprintf(to, bytes, ", nor is another cell of the line; a line of names? then "
-                            ".header = true");
+        snprintf(to, bytes, ", nor is another cell of the line; a line of names? then .header = "
+                 "true");
     else if (other == ',' && count == 1)
         snprintf(to, bytes, "; a number has a decimal point, not a comma");
     else if (other)
@@ -62,7 +62,7 @@ static void csv_rows_explain(const wb__csv *t, const wb__column *k, wb__cell f, 
         snprintf(to, bytes, "; the column has numbers in the file of .like");
     else if (k->role == WB__FEATURE)
         snprintf(to, bytes, "; .one_hot = \"%.60s\" makes columns of 0 and 1 of the words of a "
-                            "column, .numbered numbers them%s", name,
+                 "column, .numbered numbers them%s", name,
                  k->name ? ", .skip leaves the column out" : "");
 }
 
@@ -246,8 +246,7 @@ static bool reserve_row(wb__csv *t)
     wb__csv_value *x = wb__realloc(t->x, (size_t)(rows * t->features) * bytes);
     if (!x) return false;
     t->x = x;
-    wb__csv_value *y =
-        t->labels ? wb__realloc(t->y, (size_t)(rows * t->labels) * bytes) : t->y;
+    wb__csv_value *y = t->labels ? wb__realloc(t->y, (size_t)(rows * t->labels) * bytes) : t->y;
     if (t->labels && !y) return false;
     t->y = y;
     t->capacity = rows;

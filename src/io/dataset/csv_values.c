@@ -208,9 +208,8 @@ static int check_classes(const wb__csv *t)
     const wb__cell f = t->fraction.cell;
     double value = 0;
     wb__cell_number(f, &value);
-    return wb__fail(WB_ERROR_FORMAT,
-                    "%s: byte %lld (line %lld): the label \"%.*s\" is not a class, a whole number"
-                    "%s; .label_dtype = WB_F32 makes numbers of labels",
+    return wb__fail(WB_ERROR_FORMAT, "%s: byte %lld (line %lld): the label \"%.*s\" is not a "
+                    "class, a whole number%s; .label_dtype = WB_F32 makes numbers of labels",
                     t->cells.path, (long long)(f.text - t->cells.text), (long long)t->fraction.line,
                     WB__MIN(f.length, 60), f.text,
                     value == trunc(value) ? " of up to 2147483647" : "");

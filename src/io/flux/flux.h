@@ -11,10 +11,9 @@
 wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *o);
 
 /* Makes the table of all arrays of one variable, with Weber's paths as names.  A list of parameters
- * gives a table that is `nameless`.  `key` chooses the variable as in wb__jl_variable (value.h),
- * or is wb__all_variables (table.h).
- * Values stay in the mapping, which must outlive the table; out->mapping is not set.  Returns 0 or
- * an error code; on failure *out is empty. */
+ * gives a table that is `nameless`.  `key` chooses the variable as in wb__jl_variable (value.h), or
+ * is wb__all_variables (table.h).  Values stay in the mapping, which must outlive the table;
+ * out->mapping is not set.  Returns 0 or an error code; on failure *out is empty. */
 int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out);
 
 /* The entries of a nameless table are a model's parameters, in the order of Flux.params.  Gives

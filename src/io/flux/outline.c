@@ -19,9 +19,7 @@ static int64_t outline_bytes_in(wb__bson_file *f, const wb__jl *v, int depth)
     wb__jl_array a;
     int64_t sum = 0;
     if (depth > WB__JL_MAX_DEPTH)
-        return wb__bson_fail(f, v->at, "parts are nested deeper than %d",
-                             WB__JL_MAX_DEPTH),
-               0;
+        return wb__bson_fail(f, v->at, "parts are nested deeper than %d", WB__JL_MAX_DEPTH), 0;
     if (wb__jl_array_of(f, v, &a)) return a.bytes;
     if (!wb__jl_may_hold_arrays(v)) return 0;
     wb__jl_fields w;

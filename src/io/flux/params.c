@@ -118,11 +118,8 @@ static int flux_params_name_all(wb__table *t, const char *path, flux_params_orde
         wb__entry *e = &t->entries[at++];
         if (p->state) {
             if (!status && !flux_params_zero(e))
-                status =
-                    wb__fail(WB_ERROR_FORMAT,
-                             "%s: array %d is a learned initial state: make the recurrent layer "
-                             "with .initial_state",
-                             path, at - 1);
+                status = wb__fail(WB_ERROR_FORMAT, "%s: array %d is a learned initial state: make "
+                                  "the recurrent layer with .initial_state", path, at - 1);
             wb__entry_drop(e);
             continue;
         }
@@ -150,9 +147,8 @@ int wb__flux_name_params(wb__table *t, const char *path, void *model)
     if (wb__is_branch(model)) flux_params_collect(&o, model, "");
     int status = o.status, plain = o.n - o.n_states;
     if (!status && t->n != plain && t->n != o.n)
-        status = wb__fail(WB_ERROR_FORMAT,
-                          "%s: a list of %d arrays without names; the model has %d parameters",
-                          path, t->n, plain);
+        status = wb__fail(WB_ERROR_FORMAT, "%s: a list of %d arrays without names; the model has "
+                          "%d parameters", path, t->n, plain);
     if (!status) status = flux_params_name_all(t, path, &o, t->n != plain);
     for (int i = 0; i < o.n; i++) wb__free(o.list[i].path);
     wb__free(o.list);

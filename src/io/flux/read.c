@@ -413,8 +413,7 @@ static wb_layer *flux_read_no_layer(wb__flux_reader *r, const char *name, const 
 
 static wb_layer *from_variable(wb__flux_reader *r, const char *name, const wb__jl *v)
 {
-    bool layer =
-        v->kind == WB__JL_FUNCTION || v->kind == WB__JL_CLOSURE || v->kind == WB__JL_GPU ||
+    bool layer = v->kind == WB__JL_FUNCTION || v->kind == WB__JL_CLOSURE || v->kind == WB__JL_GPU ||
         (v->kind == WB__JL_STRUCT && !wb__jl_named_tuple(v) && strcmp(wb__jl_last(v), "Params"));
     if (r->f.status) return NULL;
     if (!layer) return flux_read_no_layer(r, name, v);
@@ -427,11 +426,9 @@ static wb_layer *from_variable(wb__flux_reader *r, const char *name, const wb__j
     bool one = r->n_unknown == 1;
     wb__text list = {0};
     const char *inner = wb__jl_layer(v) ? "" : layers_in(r, name, v, &list);
-    r->f.status = wb__fail(
-        WB_ERROR_FORMAT,
-        "%s: %d part%s of \"%s\" %s unknown here; .substitute can give layers:%s%s",
-        r->f.map->path, r->n_unknown, one ? "" : "s", name, one ? "is" : "are",
-        r->unknown.text ? r->unknown.text : "", inner);
+    r->f.status = wb__fail(WB_ERROR_FORMAT, "%s: %d part%s of \"%s\" %s unknown here; .substitute "
+                           "can give layers:%s%s", r->f.map->path, r->n_unknown, one ? "" : "s",
+                           name, one ? "is" : "are", r->unknown.text ? r->unknown.text : "", inner);
     wb__free(list.text);
     return NULL;
 }

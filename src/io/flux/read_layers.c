@@ -167,8 +167,7 @@ static bool flux_layer_of_space(wb__flux_reader *r, const wb__jl *value, const c
     for (int i = 0; i < n; i++) {
         if (given[i] < least)
             return wb__flux_reason(r, least ? "its %s is not positive" : "its %s is negative",
-                                   field),
-                   false;
+                                   field), false;
         sizes[n - 1 - i] = given[i];
     }
     wb_ints_set(out, n, sizes);

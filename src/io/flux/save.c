@@ -149,15 +149,11 @@ static int flux_save_check(const char *path, const wb_save_options *o, wb__flux_
     s->version_text = o->flux ? o->flux : "0.16";
     s->version = flux_save_version_of(s->version_text);
     if (!s->version)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "save: .flux is \"%s\"; known are \"0.%d\" to \"0.%d\", also with a patch: "
-                        "\"0.16.10\"",
-                        s->version_text, OLDEST, NEWEST);
+        return wb__fail(WB_ERROR_ARGUMENT, "save: .flux is \"%s\"; known are \"0.%d\" to \"0.%d\", "
+                        "also with a patch: \"0.16.10\"", s->version_text, OLDEST, NEWEST);
     if (!s->structs && s->version < LOADMODEL)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "save: Flux %s has no loadmodel! yet, which came with 0.13: save the "
-                        "layers themselves, with .structs = true",
-                        s->version_text);
+        return wb__fail(WB_ERROR_ARGUMENT, "save: Flux %s has no loadmodel! yet, which came with "
+                        "0.13: save the layers themselves, with .structs = true", s->version_text);
     if (!*key || !wb__is_utf8(key) || !strcmp(key, "_backrefs") ||
         (!strcmp(key, "weber") && !o->structs))
         return wb__fail(WB_ERROR_ARGUMENT, "save: \"%s\" is no key for %s", key, path);
@@ -180,10 +176,8 @@ static wb__doc *flux_save_document(wb__flux_saver *s, void *model, const char *k
 static int flux_save_write(const char *path, const wb__doc *d)
 {
     if (wb__doc_size(d) > WB__DOC_MAX)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "save: %s would have %lld bytes; BSON has room for 2 GiB less one: save to "
-                        ".safetensors",
-                        path, (long long)wb__doc_size(d));
+        return wb__fail(WB_ERROR_ARGUMENT, "save: %s would have %lld bytes; BSON has room for 2 "
+                        "GiB less one: save to .safetensors", path, (long long)wb__doc_size(d));
     wb__writer *w = wb__writer_open(path);
     if (!w) return wb_error_code();
     int status = wb__doc_write(d, w);
@@ -203,9 +197,8 @@ static int flux_save(wb__flux_saver *s, const char *path, void *model, const cha
     if (s->wrong.failed || s->path.failed || (!d && !s->n_wrong))
         return wb__fail(WB_ERROR_MEMORY, NULL);
     if (s->n_wrong)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "save: %s: Flux %s has no such (.safetensors holds any model):%s", path,
-                        s->version_text, s->wrong.text);
+        return wb__fail(WB_ERROR_ARGUMENT, "save: %s: Flux %s has no such (.safetensors holds any "
+                        "model):%s", path, s->version_text, s->wrong.text);
     return flux_save_write(path, d);
 }
 

@@ -164,8 +164,7 @@ static int visit_fields(filling *x, const wb__jl *v)
     wb__jl_fields w;
     const char *type = flux_table_like(&r->f, v);
     if (r->depth >= WB__JL_MAX_DEPTH)
-        return wb__bson_fail(&r->f, v->at, "parts are nested deeper than %d",
-                             WB__JL_MAX_DEPTH);
+        return wb__bson_fail(&r->f, v->at, "parts are nested deeper than %d", WB__JL_MAX_DEPTH);
     if (v->shared && !wb__bson_spend(&r->f, v->items.bytes)) return r->f.status;
     r->depth++;
     bool recurrent = false;

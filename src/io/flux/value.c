@@ -502,11 +502,9 @@ void wb__jl_type_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size)
 
 int wb__jl_gpu_fail(wb__bson_file *f, const wb__jl *v, const char *path)
 {
-    return wb__bson_fail(
-        f, NULL,
-        "\"%s\" is a %s: the model was saved from a GPU's memory, and its values are not in the "
-        "file. In Julia, save it again after model = cpu(model)",
-        path, v->name);
+    return wb__bson_fail(f, NULL, "\"%s\" is a %s: the model was saved from a GPU's memory, and "
+                         "its values are not in the file. In Julia, save it again after model = "
+                         "cpu(model)", path, v->name);
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */

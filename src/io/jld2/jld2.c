@@ -62,9 +62,8 @@ static bool jld2_enter(jld2_reading *r, const char *name, size_t *back)
         return !jld2_fail(r, "its parts are nested too deep, or their names are too long");
     /* a reference has 8 bytes, and a part at least the half of one */
     if (++r->visits > WB__MIN(VISITS, r->m->bytes / 4 + JLD2_LEAST_VISITS))
-        return !jld2_fail(r,
-                          "it refers to the same parts so often that they unfold to many times the "
-                          "file, or has too many parts");
+        return !jld2_fail(r, "it refers to the same parts so often that they unfold to many times "
+                          "the file, or has too many parts");
     if (*name) snprintf(r->path + *back, room, "%s%s", *back ? "." : "", name);
     for (char *c = r->path + *back + (*back > 0); *c; c++)
         if (*c == '.') *c = '_';

@@ -132,11 +132,9 @@ static void report_misfit(load_state_matching *m, const wb__name_row *l, const w
     file_name second;
     char part[40] = "";
     if (l->x->op != WB__OP_variable) {
-        load_state_report(
-            m,
-            "\"%.200s\"%s, %s, is a constant in the model: wb_variable makes what can be loaded "
-            "into",
-            l->path, second_name(l, &second), wb_describe(l->x));
+        load_state_report(m, "\"%.200s\"%s, %s, is a constant in the model: wb_variable makes what "
+                          "can be loaded into", l->path, second_name(l, &second),
+                          wb_describe(l->x));
         return;
     }
     if (l->parts > 1) snprintf(part, sizeof part, "one of %d parts of ", l->parts);
@@ -345,8 +343,7 @@ const char *wb__entry_describe(const wb__entry *e)
     }
     text[0] = '[';
     for (int d = 0; d < e->ndim; d++)
-        n += (size_t)snprintf(text + n, bytes - n, d ? ",%lld" : "%lld",
-                              (long long)e->dims[d]);
+        n += (size_t)snprintf(text + n, bytes - n, d ? ",%lld" : "%lld", (long long)e->dims[d]);
     snprintf(text + n, bytes - n, "] %s", e->dtype ? wb_dtype_name(e->dtype) : e->type);
     return text;
 }
@@ -497,11 +494,9 @@ static int check_ties(load_state_matching *m, void *model)
                       *b = load_state_values_of(m, l, &blocks[1]);
         if (!a || !b) status = WB_ERROR_MEMORY;
         else if (memcmp(a, b, load_state_bytes_of(l->x)))
-            load_state_report(
-                m,
-                "\"%.200s\" and \"%.200s\" are one tensor in the model and have different "
-                "values in the file (\"%.200s\" and \"%.200s\")",
-                first->path, l->path, first->name, l->name);
+            load_state_report(m, "\"%.200s\" and \"%.200s\" are one tensor in the model and have "
+                              "different values in the file (\"%.200s\" and \"%.200s\")",
+                              first->path, l->path, first->name, l->name);
         wb__free(blocks[0]);
         wb__free(blocks[1]);
     }

@@ -93,8 +93,7 @@ static int lora_file_save(const char *path, void *model)
     char *note = lora_file_note_of(&s);
     if (!status && !note) status = wb__error_or(WB_ERROR_MEMORY);
     if (!status)
-        status = wb__saving_write(
-            &s.list, path, 2,
+        status = wb__saving_write(&s.list, path, 2,
             (wb__note[]){{"format", "weber"}, {(char *)(uintptr_t)lora_file_note_name, note}});
     wb__saving_free(&s.list);
     wb__free(note);

@@ -47,8 +47,7 @@ int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tenso
     char *full = wb__printf("%s%s", prefix, name);
     if (!full) return WB_ERROR_MEMORY;
     const int64_t bytes = x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype);
-    l->tensors[l->n++] =
-        (wb__st_out){full, (wb_dtype)x->dtype, x->ndim, x->dims, bytes, x, NULL};
+    l->tensors[l->n++] = (wb__st_out){full, (wb_dtype)x->dtype, x->ndim, x->dims, bytes, x, NULL};
     return 0;
 }
 
@@ -186,19 +185,17 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
     if (!wb__read_options("load_state", wb_load_state_options, &o, given, NULL))
         return wb_error_code();
     if (o.n_rename < 0 || (o.rename && !o.n_rename))
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "load_state: .n_rename is %d; it is the number of rows of .rename",
-                        o.n_rename);
+        return wb__fail(WB_ERROR_ARGUMENT, "load_state: .n_rename is %d; it is the number of rows "
+                        "of .rename", o.n_rename);
     if ((unsigned)o.names > WB_NAMES_TORCH)
         return wb__fail(WB_ERROR_ARGUMENT, "load_state: .names is %d", (int)o.names);
     for (int i = 0; i < o.n_rename; i++)
         if (!o.rename || !o.rename[i].file || !o.rename[i].model)
             return wb__fail(WB_ERROR_ARGUMENT, "load_state: row %d of .rename lacks a name", i);
         else if (ends_in_star(o.rename[i].file) != ends_in_star(o.rename[i].model))
-            return wb__fail(WB_ERROR_ARGUMENT,
-                            "load_state: row %d of .rename, \"%.200s\" to \"%.200s\", has a '*' at "
-                            "the end of one side alone",
-                            i, o.rename[i].file, o.rename[i].model);
+            return wb__fail(WB_ERROR_ARGUMENT, "load_state: row %d of .rename, \"%.200s\" to "
+                            "\"%.200s\", has a '*' at the end of one side alone", i,
+                            o.rename[i].file, o.rename[i].model);
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
     wb__table file;
     int status = wb__table_load(path, o.key, true, &file);
@@ -206,9 +203,8 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
     const wb__state_load how = {.path = path, .prefix = o.prefix, .names = o.names,
                                 .lenient = o.lenient, .n_rename = o.n_rename, .rename = o.rename};
     if (file.nameless && (o.n_rename || (o.prefix && *o.prefix)))
-        status = wb__fail(WB_ERROR_ARGUMENT,
-                          "%s: holds a list of values, which have no names for .%s", path,
-                          o.n_rename ? "rename" : "prefix");
+        status = wb__fail(WB_ERROR_ARGUMENT, "%s: holds a list of values, which have no names for "
+                          ".%s", path, o.n_rename ? "rename" : "prefix");
     if (!status) status = wb__flux_name_params(&file, path, model);
     if (!status) status = wb__load_values(&file, &how, model);
     wb__table_free(&file);
@@ -272,10 +268,9 @@ static void *model_of_tensors(const char *path, wb__table *file, bool tree)
     const char *structure = wb__table_note(file, "weber");
     if (structure) return wb__model_from(path, structure, file, tree);
     if (wb__table_note(file, "weber_checkpoint"))
-        return wb__fail_null(WB_ERROR_FORMAT,
-                             "%s: is a checkpoint, which describes no model: make the model and "
-                             "use wb_load_checkpoint, or wb_load_state with .prefix = \"model.\"",
-                             path);
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: is a checkpoint, which describes no model: make "
+                             "the model and use wb_load_checkpoint, or wb_load_state with .prefix "
+                             "= \"model.\"", path);
     if (wb__table_note(file, "weber_lora"))
         return wb__fail_null(WB_ERROR_FORMAT, "%s: has adapters alone: wb_load_lora puts them into "
                              "the model that they adapt", path);

@@ -179,9 +179,8 @@ static int structure_read_option(const char *file, const wb__layer_type *type, c
     const char *name = structure_is_named(o) ? wb__json_text(value) : NULL;
     if (name && wb__option_named(o, at, name)) return 0;
     if (name)
-        return wb__fail(WB_ERROR_FORMAT,
-                        "%s: no %s is named \"%.200s\": name it with wb_name_%s first", file,
-                        structure_kind_of(o), name, structure_kind_of(o));
+        return wb__fail(WB_ERROR_FORMAT, "%s: no %s is named \"%.200s\": name it with wb_name_%s "
+                        "first", file, structure_kind_of(o), name, structure_kind_of(o));
     return structure_read_value(o, at, value) ? 0 : structure_wrong(file, type, o->name);
 }
 

@@ -60,10 +60,8 @@ static int npz_damaged(npz_member *f, zip_error_t *e)
 
 static int over_limit(const npz_archive *a)
 {
-    return wb__fail(WB_ERROR_FORMAT,
-                    "%s: more than %lld bytes when decompressed: the limit of "
-                    "wb_set_unpack_limit",
-                    a->m->path, (long long)wb__unpack_limit());
+    return wb__fail(WB_ERROR_FORMAT, "%s: more than %lld bytes when decompressed: the limit of "
+                    "wb_set_unpack_limit", a->m->path, (long long)wb__unpack_limit());
 }
 
 /* Reads up to n bytes.  Returns the number of bytes read, which is less than n only at the end of
@@ -109,9 +107,8 @@ static int npz_read_array(npz_member *f, bool values, wb__entry *e)
     }
     if (wb__npy_bytes(&h) != s.left) {
         char reason[160];
-        snprintf(reason, sizeof reason,
-                 "it ends after %lld of the %lld bytes of elements, or goes on",
-                 (long long)s.left, (long long)wb__npy_bytes(&h));
+        snprintf(reason, sizeof reason, "it ends after %lld of the %lld bytes of elements, or goes "
+                 "on", (long long)s.left, (long long)wb__npy_bytes(&h));
         return member_fail(f, s.offset, reason);
     }
     if (!values) return 0;
@@ -195,10 +192,8 @@ static int read_members(npz_archive *a, bool values, wb__table *out)
         if (zip_stat_index(a->zip, (zip_uint64_t)i, 0, &s))
             return wb__zip_fail(a->m, zip_get_error(a->zip));
         if ((s.valid & all) != all || s.comp_size > (uint64_t)a->m->bytes - held)
-            return wb__fail(WB_ERROR_FORMAT,
-                            "%s: member %lld: it claims bytes that the file has not, or that "
-                            "others have",
-                            a->m->path, (long long)i);
+            return wb__fail(WB_ERROR_FORMAT, "%s: member %lld: it claims bytes that the file has "
+                            "not, or that others have", a->m->path, (long long)i);
         held += s.comp_size;
         int status = npz_read_member(a, (uint64_t)i, &s, values, out);
         if (status) return status;

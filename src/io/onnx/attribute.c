@@ -85,9 +85,8 @@ static int onnx_attr_check_type(onnx_attr_reading *x)
         return onnx_attr_fail(x, WB_ERROR_FORMAT, "it has type %lld, which is none of ONNX's",
                               (long long)x->type);
     if (x->seen & ~(1u << x->type))
-        return onnx_attr_fail(x, WB_ERROR_FORMAT,
-                              "its type is %s, and it has a value of another type",
-                              onnx_attr_type_names[x->type]);
+        return onnx_attr_fail(x, WB_ERROR_FORMAT, "its type is %s, and it has a value of another "
+                              "type", onnx_attr_type_names[x->type]);
     if (x->type == WB__ONNX_IS_SPARSE || x->type == WB__ONNX_IS_SPARSES)
         return onnx_attr_fail(x, WB_ERROR_UNSUPPORTED,
                               "a sparse tensor (SparseTensorProto), which is not " "read");
@@ -205,9 +204,8 @@ static int read_either(onnx_attr_reading *x, bool is_default, wb__onnx_attr *to,
 static int read_referred(onnx_attr_reading *x, wb__onnx_attr *to, bool *none)
 {
     if (!x->scope)
-        return onnx_attr_fail(x, WB_ERROR_FORMAT,
-                              "it refers to attribute \"%.*s\" of a function, and is in " "none",
-                              (int)WB__MIN(x->ref.n, 100), x->ref.at);
+        return onnx_attr_fail(x, WB_ERROR_FORMAT, "it refers to attribute \"%.*s\" of a function, "
+                              "and is in none", (int)WB__MIN(x->ref.n, 100), x->ref.at);
     int status = read_either(x, false, to, none);
     if (!status && *none) status = read_either(x, true, to, none);
     if (status || *none) return status;

@@ -124,8 +124,8 @@ static int onnx_external_open_file(wb__onnx_reader *r, const onnx_external_place
     if (!found) return onnx_external_fail(r, p, "it is not there; it belongs beside the model");
     const size_t n = strcmp(r->folder, "/") ? strlen(r->folder) : 0;
     if (strncmp(real, r->folder, n) != 0 || real[n] != '/')
-        return onnx_external_fail(
-            r, p, "a link leads out of the model's folder: copy the file into the folder");
+        return onnx_external_fail(r, p, "a link leads out of the model's folder: copy the file "
+                                  "into the folder");
     return map_file(r, p, real);
 }
 

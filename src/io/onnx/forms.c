@@ -118,11 +118,9 @@ static int forms_check_value(const wb__onnx_model *m, const wb__onnx_node *n,
 {
     char known[160];
     if (a->type != row->type)
-        return onnx_form_fail(m, n, 0,
-                              "its attribute '%.100s' is of type %s, which in %s of opset %lld is "
-                              "of type %s",
-                              a->name, wb__onnx_attr_type_name(a->type), n->op, (long long)n->opset,
-                              wb__onnx_attr_type_name(row->type));
+        return onnx_form_fail(m, n, 0, "its attribute '%.100s' is of type %s, which in %s of opset "
+                              "%lld is of type %s", a->name, wb__onnx_attr_type_name(a->type),
+                              n->op, (long long)n->opset, wb__onnx_attr_type_name(row->type));
     if (!row->words || wb__onnx_word_in(row->words, a->s) >= 0) return 0;
     wb__list_words(known, sizeof known, row->words);
     return onnx_form_fail(m, n, 0, "its attribute '%.100s' is \"%.60s\"; it is %s", a->name, a->s,
@@ -137,10 +135,9 @@ static int check_given(const wb__onnx_model *m, const wb__onnx_node *n)
         const wb__onnx_attr_row *row = wb__onnx_attr_row_of(n->operator, a->name, n->opset);
         if (wb__begins(a->name, "__")) continue;
         if (!row || !wb__onnx_in_opset(row, n->opset))
-            return onnx_form_fail(
-                m, n, row ? WB__MAX(row->from, n->operator->ports[0].since) : 0,
-                "has the attribute '%.100s', which %s of opset %lld does not have", a->name, n->op,
-                (long long)n->opset);
+            return onnx_form_fail(m, n, row ? WB__MAX(row->from, n->operator->ports[0].since) : 0,
+                                  "has the attribute '%.100s', which %s of opset %lld does not "
+                                  "have", a->name, n->op, (long long)n->opset);
         status = forms_check_value(m, n, a, row);
     }
     return status;
@@ -164,10 +161,9 @@ static int onnx_form_check_type(const wb__onnx_model *m, const wb__onnx_graph *g
     for (size_t i = 0; v && v->type && i < WB__COUNT(names); i++) {
         const wb__onnx_attr *a = attribute_of(n, names[i]);
         if (a && a->type == WB__ONNX_IS_INT && a->i && a->i != (int64_t)v->type)
-            return onnx_form_fail(m, n, 0,
-                                  "its attribute '%s' says that \"%.200s\" is %s, and the graph "
-                                  "that it is %s",
-                                  names[i], v->name, wb__onnx_type_name(wb__onnx_type_of(a->i)),
+            return onnx_form_fail(m, n, 0, "its attribute '%s' says that \"%.200s\" is %s, and the "
+                                  "graph that it is %s", names[i], v->name,
+                                  wb__onnx_type_name(wb__onnx_type_of(a->i)),
                                   wb__onnx_type_name(v->type));
     }
     return 0;

@@ -200,8 +200,7 @@ int wb__onnx_read_opset(wb__onnx_reader *r, wb__wire in, wb__opsets *to)
     }
     if (!is_new && to->versions[i] != version)
         return wb__onnx_fail(r, WB_ERROR_FORMAT, "uses versions %lld and %lld of \"%.100s\"",
-                             (long long)to->versions[i], (long long)version,
-                             to->domains.list[i]);
+                             (long long)to->versions[i], (long long)version, to->domains.list[i]);
     to->versions[i] = version;
     return 0;
 }
@@ -215,10 +214,9 @@ int wb__onnx_check_opset(const wb__onnx_reader *r, const wb__opsets *s, int64_t 
         return wb__onnx_fail(r, WB_ERROR_UNSUPPORTED, "uses version %lld of %s; versions up to %d "
                              "are read", (long long)s->versions[ml], WB__ONNX_ML, LAST_ML);
     if (i < 0 || (*opset >= FIRST_OPSET && *opset <= LAST_OPSET)) return 0;
-    return wb__onnx_fail(r, WB_ERROR_UNSUPPORTED,
-                         "uses opset %lld; opsets %d to %d are read: convert the file, for example "
-                         "with onnx.version_converter, or export it with opset 17",
-                         (long long)*opset, FIRST_OPSET, LAST_OPSET);
+    return wb__onnx_fail(r, WB_ERROR_UNSUPPORTED, "uses opset %lld; opsets %d to %d are read: "
+                         "convert the file, for example with onnx.version_converter, or export it "
+                         "with opset 17", (long long)*opset, FIRST_OPSET, LAST_OPSET);
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */

@@ -57,8 +57,7 @@ static bool onnx_params_find_uses(onnx_params_uses *u)
         if (of->reads_sizes) use = 0;
         for (int k = 0; k < n->n_in; k++)
             if (n->in[k] >= 0)
-                onnx_params_add_use(
-                    u, n->in[k],
+                onnx_params_add_use(u, n->in[k],
                     READ | (k < 32 && of->constants >> k & 1 ? ONNX_PARAMS_NUMBERS : use));
         if (!onnx_params_find_inner(u, n)) return false;
     }

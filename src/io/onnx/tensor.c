@@ -120,10 +120,8 @@ static int onnx_tensor_find_size(onnx_tensor_reading *x)
     for (int i = 0; i < x->t->ndim; i++) {
         const int64_t dim = x->t->dims[i];
         if (dim && size > INT64_MAX / 16 / dim)
-            return onnx_tensor_fail(x, WB_ERROR_FORMAT,
-                                    "has %lld times %lld elements or more, which no "
-                                    "address can count",
-                                    (long long)size, (long long)dim);
+            return onnx_tensor_fail(x, WB_ERROR_FORMAT, "has %lld times %lld elements or more, "
+                                    "which no address can count", (long long)size, (long long)dim);
         size *= WB__MAX(dim, 1);
         x->t->size *= dim;
     }
@@ -150,14 +148,11 @@ static int64_t onnx_tensor_put_numbers(onnx_tensor_reading *x, wb__wire *list, i
     for (; wb__wire_number(list, onnx_tensor_kind_of(x->field), &value); n++) {
         const int32_t low = (int32_t)(uint32_t)value;
         if (x->field == TENSOR_INT32S && (low < row->least || low > row->most))
-            return onnx_tensor_fail(x, WB_ERROR_FORMAT,
-                                    "element %lld of int32_data is %d, and the type is %s",
-                                    (long long)n, (int)low, row->name), -1;
+            return onnx_tensor_fail(x, WB_ERROR_FORMAT, "element %lld of int32_data is %d, and the "
+                                    "type is %s", (long long)n, (int)low, row->name), -1;
         if (x->t->type == WB__ONNX_UINT32 && value > UINT32_MAX)
-            return onnx_tensor_fail(x, WB_ERROR_FORMAT,
-                                    "element %lld of uint64_data is %llu, and the type is "
-                                    "uint32",
-                                    (long long)n, (unsigned long long)value),
+            return onnx_tensor_fail(x, WB_ERROR_FORMAT, "element %lld of uint64_data is %llu, and "
+                                    "the type is uint32", (long long)n, (unsigned long long)value),
                    -1;
         for (int i = 0; i < width; i++) to[n * width + i] = (uint8_t)(value >> (8 * i));
     }
@@ -283,9 +278,8 @@ static int onnx_tensor_read_fields(onnx_tensor_reading *x)
 static int take_raw(onnx_tensor_reading *x, int64_t bytes)
 {
     if ((int64_t)x->raw.n != bytes)
-        return onnx_tensor_fail(x, WB_ERROR_FORMAT,
-                                "has %zu bytes; its shape and type %s need %lld", x->raw.n,
-                                wb__onnx_type_name(x->t->type), (long long)bytes);
+        return onnx_tensor_fail(x, WB_ERROR_FORMAT, "has %zu bytes; its shape and type %s need "
+                                "%lld", x->raw.n, wb__onnx_type_name(x->t->type), (long long)bytes);
     x->t->data = bytes ? x->raw.at : NULL;
     return 0;
 }
@@ -305,9 +299,8 @@ static int onnx_tensor_take_values(onnx_tensor_reading *x, bool bare)
 {
     const int64_t bytes = wb__onnx_tensor_bytes(x->t);
     if ((x->external || x->has_raw) && bytes < 0)
-        return onnx_tensor_fail(x, WB_ERROR_FORMAT,
-                                "has type %s, whose values are in string_data only",
-                                wb__onnx_type_name(x->t->type));
+        return onnx_tensor_fail(x, WB_ERROR_FORMAT, "has type %s, whose values are in string_data "
+                                "only", wb__onnx_type_name(x->t->type));
     if (x->external) return wb__onnx_external(x->r, x->in, bytes, x->t);
     if (x->has_raw && x->field)
         return onnx_tensor_fail(x, WB_ERROR_FORMAT, "has raw_data and values in field %d",

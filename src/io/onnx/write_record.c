@@ -26,8 +26,7 @@ static void onnx_record_note_call(wb__observer *o, const wb_layer *l, int n,
         if (!x) w->status = (int)wb_error_code();
         list[i] = x ? wb__ref(x) : NULL;
     }
-    w->calls[w->n_calls++] =
-        (wb__export_layer_call){(wb_layer *)(uintptr_t)l, n, n_out, list};
+    w->calls[w->n_calls++] = (wb__export_layer_call){(wb_layer *)(uintptr_t)l, n, n_out, list};
 }
 
 static int onnx_record_call_failed(wb__exporter *w, int r, int code, bool recorded)

@@ -46,9 +46,8 @@ static int safetensors_set_values(const wb__mapping *m, wb__table *st)
         wb__entry *t = &st->entries[i];
         end = t->begin + t->bytes;
         if (end > contents)
-            return wb__map_fail(m, begin + t->begin,
-                                "the file ends after %lld of the %lld bytes of the tensor "
-                                "\"%.200s\"",
+            return wb__map_fail(m, begin + t->begin, "the file ends after %lld of the %lld bytes "
+                                "of the tensor \"%.200s\"",
                                 (long long)WB__MAX(contents - t->begin, 0), (long long)t->bytes,
                                 t->name);
         t->data = m->data + begin + t->begin;

@@ -5,8 +5,7 @@
 #include "base/base.h"
 
 /* A character, and the bytes [begin, end) of the original text that it comes from; a character put
- * before a text has those of the first one.  While a text is decoded, c may be WB__RAW + a
- * byte. */
+ * before a text has those of the first one.  While a text is decoded, c may be WB__RAW + a byte. */
 typedef struct { uint32_t c, begin, end; } wb__letter;
 typedef struct { wb__letter *at; int n, capacity; } wb__letters;
 

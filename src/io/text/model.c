@@ -141,8 +141,7 @@ int wb__merges_add(wb_tokenizer *t, const char *a, const char *b, int64_t rank)
     if (!both) return WB_ERROR_MEMORY;
     const int32_t x = wb__trie_value(&t->vocabulary, a), y = wb__trie_value(&t->vocabulary, b),
                   id = wb__trie_value(&t->vocabulary, both);
-    const int status =
-        x < 0 || y < 0 || id < 0 ? text_model_unknown_part(t, a, b,
+    const int status = x < 0 || y < 0 || id < 0 ? text_model_unknown_part(t, a, b,
                                                            x < 0 ? a : y < 0 ? b : both) : 0;
     wb__free(both);
     if (status) return status;

@@ -280,8 +280,7 @@ static void text_parts_read_words(wb__part_reader *r, const wb__json *p)
 static void read_punctuation(wb__part_reader *r, const wb__json *p)
 {
     wb__part_keys(r, p, "type behavior");
-    text_parts_split_at(
-        r, WB__IS_PUNCTUATION,
+    text_parts_split_at(r, WB__IS_PUNCTUATION,
         (wb__delimiters)wb__part_choice(r, p, "behavior", WB__ISOLATED, text_parts_behaviors));
 }
 
