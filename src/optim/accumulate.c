@@ -62,12 +62,12 @@ int wb__sums_add(wb_opt_state *s, bool applies, wb_tensor **const *g, wb_tensor 
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-/* A recorded update: whether it applies the sums; and for each slot whether the batch had a
- * gradient, and whether an earlier batch had added one to the sum. */
+/* A recorded update for replays: whether it applies the sums; and for each slot whether the batch
+ * had a gradient, and whether an earlier batch had added one to the sum. */
 typedef struct { bool gradient, summed; } recorded_slot;
 typedef struct { wb_opt_state *state; bool applies; recorded_slot slot[]; } accumulate_counting;
 
-/* Counts an update, which *write makes (wb__journal).  Returns 0 or an error code. */
+/* Counts an update whose pending write is *write (wb__journal).  Returns 0 or an error code. */
 static int accumulate_count(const accumulate_counting *c, wb_tensor *const *write)
 {
     wb__opt_counts *s = c->state->counts;
@@ -86,8 +86,8 @@ static int accumulate_count(const accumulate_counting *c, wb_tensor *const *writ
 static int count_again(void *context) { return accumulate_count(context,
                                                                 &wb__this_thread()->late.guard); }
 
-/* If a recorded update applies the sums, and its batch had no gradient for a slot, it uses the sum
- * of the slot only if an earlier batch had added to it. */
+/* Whether a recorded update can be replayed.  If it applies the sums and its batch had no gradient
+ * for a slot, it uses the slot's sum exactly if an earlier batch had added to the sum. */
 static wb__fit accumulate_fits(const void *context)
 {
     const accumulate_counting *c = context;

@@ -141,7 +141,7 @@ static bool adamw(wb__rule_step *s, wb_tensor *const *number)
     return adam(s, number) && (s->g = wb_add(s->g, wb_mul(s->x, number[6]))) != NULL;
 }
 
-/* The third moment is the term of the step before. */
+/* The third moment is the term of the update before. */
 static bool oadam(wb__rule_step *s, wb_tensor *const *number)
 {
     if (!adam(s, number)) return false;

@@ -43,7 +43,7 @@ typedef struct {
     wb_tensor **narrow;                 /* x[0 .. n_narrow) converted to `dtype` */
 } narrowing;
 
-/* Adds a parameter to w->x.  The parameters that must be converted come first in w->x. */
+/* Adds a parameter to w->x.  Parameters that must be converted are the first ones in w->x. */
 static int mixed_collect(const wb__leaf *leaf, void *ctx)
 {
     narrowing *w = ctx;
@@ -177,7 +177,7 @@ bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb_tensor *
     return good;
 }
 
-/* Returns g / scale as f32, or zeros if step->ok is false. */
+/* Returns g / scale as f32; zeros if step->ok is false. */
 wb_tensor *wb__scaling_undo(const wb__scaling_step *step, wb_tensor *g)
 {
     return wb_mul(wb__as(wb_where(step->ok, g, wb_scalar(0)), WB_F32), step->inverse);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Returns the dtype that wb_to gives the slot's parameter; 0, with the error set, if device d lacks
- * this dtype.  `there` is whether the slot is on d already. */
+ * this dtype.  `there` is whether the slot is already on d. */
 static wb_dtype dtype_there(const wb__slot *slot, bool there, const wb_device *d,
                             wb_dtype requested)
 {

@@ -1,5 +1,5 @@
-/* The numbers of a rule for the next step of a parameter: those of the rule, or of the parameter
- * alone, with the eta of its schedule. */
+/* The numbers of a rule for the next update of a parameter: the rule's own, or those that wb_adjust
+ * gave to the parameter alone, with the eta of its schedule. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -43,7 +43,7 @@ bool wb__schedules_fit(const wb_opt_state *s)
     return true;
 }
 
-/* Data for the replays of a recorded wb_update. */
+/* The context of numbers_renew, for replays of a recorded wb_update. */
 typedef struct { wb_opt_state *state; int part, slot; } numbering;
 
 static void numbers_renew(void *context, double *numbers)

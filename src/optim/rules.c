@@ -24,14 +24,14 @@ const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS] = {
     {"gamma[1]", "gamma", offsetof(wb_Rule_options, gamma) + sizeof(double)},
 };
 
-/* Whether the field is number `at` of an option with two numbers. */
+/* Whether the field is element `at` of an option with two numbers. */
 static bool of_pair(const wb__rule_field *f, int at)
 {
     const size_t n = strlen(f->option);
     return f->name[n] == '[' && f->name[n + 1] == '0' + at;
 }
 
-/* The index of the number that the rule takes by place: eta, unless WB_RULES_ has another. */
+/* Returns the index of the number that the rule takes by place: eta, or as WB_RULES_ has it. */
 static int rules_by_place(const char *rule)
 {
     size_t at = offsetof(wb_Rule_options, eta);
@@ -43,7 +43,7 @@ static int rules_by_place(const char *rule)
     return i;
 }
 
-/* Gives the number by place, if there is one, to the rule's number `i`. */
+/* Assigns the number by place, if the program gave one, to the rule's number `i`. */
 static bool take_by_place(const char *what, wb_Rule_options *o, int i)
 {
     if (o->number == WB_DEFAULT) return true;
@@ -129,7 +129,7 @@ wb_rule *wb__rule_new(int n)
     return NULL;
 }
 
-/* Fails since a rule has not the number i that was given.  Names the numbers that it has. */
+/* Fails because the rule has no number i, which the program gave.  Names the rule's numbers. */
 static wb_rule *rules_fail_number(const wb__rule_kind *kind, int i, double value)
 {
     char list[100] = "";

@@ -203,7 +203,7 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-/* Adds the numbers that the slot alone has, and its schedule. */
+/* Adds the slot's own numbers, which wb_adjust_at has set, and its schedule. */
 static void opt_state_print_own(const wb_opt_state *s, const wb__slot *slot, wb__text *t)
 {
     for (int p = 0; slot->own && p < s->rule->n; p++)

@@ -19,21 +19,21 @@ typedef struct {
     wb_tensor *value;                   /* new value of x */
 } update_work;
 
+/* A wb_update while it builds its graphs. */
 typedef struct {
     const char *what;
     wb_opt_state *state;
     bool last;                          /* it applies the sums even if batches are missing */
-    bool adds;                          /* it only adds gradients to the sums */
+    bool adds;                          /* the update only adds its gradients to the sums */
     update_work *works;                 /* the block that also has the next three arrays */
-    wb_tensor **next;                   /* the `next` arrays of all works */
+    wb_tensor **next;                   /* memory for works[i].next of all works */
     wb_tensor ***g;                     /* the address of works[i].g, or of works[i].value */
     wb_tensor **sums;   /* new values of the sums of the slots and of the losses (wb__sums_add) */
-    int leaf;
+    int leaf;                           /* index of the model's leaf that is visited */
     wb__scaling_step scaling;           /* ok is NULL without loss scaling */
-    wb_tensor *norm;                    /* finite if the norm of all gradients is; NULL if not
-                                           needed */
+    wb_tensor *norm;                    /* finite if the norm of all gradients is, or NULL */
     wb_tensor *loss;                    /* mean over the ranks and the accumulated batches; NULL:
-                                           the loss of the gradients is used */
+                                           use the loss of the gradients */
     int64_t batches;                    /* number of batches of each rank in the means */
     wb_tensor *before;                  /* the last operation of the ranks, or NULL */
 } update;
@@ -111,11 +111,11 @@ static int update_visit_leaf(const wb__leaf *leaf, void *ctx)
 
 /* ---- the rule -------------------------------------------------------------------------------- */
 
-/* What a recorded update does to the step count of a slot.  STEPPED and STEPPED_ALIKE increment the
- * count.  STEPPED_ALIKE means that the previous slot with an increment had the same count while the
- * update was recorded. */
+/* What replays of an update do to the step count of a slot.  STEPPED and STEPPED_ALIKE increment
+ * the count; STEPPED_ALIKE means that while the update was recorded, the previous slot with an
+ * increment had the same count. */
 typedef enum { NOT_STEPPED, STEPPED, STEPPED_ALIKE } stepping;
-/* Data for the replays of a recorded wb_update. */
+/* The context of the functions that replays of a recorded wb_update call. */
 typedef struct {
     wb_opt_state *state;
     int64_t agreed;
@@ -123,7 +123,7 @@ typedef struct {
     uint8_t stepped[];
 } update_counting;
 
-/* Adds 1 to a count with `write` (wb__journal).  Returns 0 or an error code. */
+/* Adds 1 to a count; `write` is the update's pending write (wb__journal).  0 or an error code. */
 static int update_add_one(wb__opt_counts *counts, int64_t *count, wb_tensor *write)
 {
     const int status = wb__journal(write, counts, count, sizeof *count);
@@ -162,8 +162,8 @@ static wb__fit update_steps_fit(const void *context)
     return WB__FITS;
 }
 
-/* Returns the square of the norm of the gradients of all parameters together; its fields are NULL
- * where that failed, or there is no gradient. */
+/* Returns the square of the norm of all parameters' gradients together; its fields are NULL if that
+ * failed or there is no gradient. */
 static wb__squares squared_norm(const update *u)
 {
     wb__squares sum = {NULL, NULL};
@@ -189,7 +189,7 @@ static wb_tensor *norm_factor(update *u, int p, int slot)
     return wb_minimum(wb_mul(wb__norm_of(sum, true), omega), wb_scalar(1));
 }
 
-/* Whether the next steps of two slots use the same numbers. */
+/* Whether the next updates of two slots use the same numbers. */
 static bool update_steps_alike(const wb_opt_state *s, int p, int a, int b)
 {
     return wb__next_step(s, a) == wb__next_step(s, b) && wb__slots_alike(s, p, a, b);
@@ -468,7 +468,7 @@ static wb_tensor *guard_of(const update *u, const wb_tree *grads, const char **w
     return u->norm ? u->norm : u->loss ? u->loss : loss_of(grads);
 }
 
-/* Counts the steps and the accumulated batches. */
+/* Counts the update, its steps and the accumulated batches. */
 static int update_count(update *u)
 {
     int status = 0;
@@ -489,8 +489,8 @@ static int record_update(wb_opt_state *state, void *model, wb_tree *grads, bool 
     const char *what = NULL;
     wb_tensor *guard = status ? NULL : guard_of(&u, grads, &what);
     if (guard) status = wb__guard_pending(guard, what);
-    /* A rank that fails gives the others a loss that is not finite, and takes part in no further
-     * update: they must know before they begin one. */
+    /* A rank whose update fails gives the others a loss that is not finite, and takes part in no
+     * further update.  The others must know before they begin one. */
     if (is_distributed(state)) wb__this_thread()->guard_at_once = true;
     if (!status) status = update_record_state(&u);
     for (int i = 0; !status && i < state->n; i++)

@@ -12,8 +12,8 @@
 
 /* ---- a loss that is not finite --------------------------------------------------------------- */
 
-/* Writes to `text` what the first element of x that is not finite is, and its index: "NaN at
- * [3,5]".  False: there is none, or x cannot be read. */
+/* Writes the first element of x that is not finite, and its index, to `text`: "NaN at [3,5]".
+ * False: all are finite, or x cannot be read. */
 static bool failures_find(wb_tensor *x, char *text, size_t bytes)
 {
     enum { BLOCK = 512 };
@@ -54,7 +54,7 @@ static int find_parameter(const wb__leaf *leaf, void *cause)
     return -1;
 }
 
-/* Writes the cause to `text`, of CAUSE bytes. */
+/* Writes the cause of a loss that is not finite to `text`, which has CAUSE bytes. */
 static void find_cause(void *model, const wb_batch *batch, char *text)
 {
     char found[CAUSE / 2];

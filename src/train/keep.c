@@ -17,9 +17,10 @@
 
 typedef struct { char *path; wb__checkpoint_about about; } keep_file;
 
+/* The checkpoints in a folder that have one name. */
 typedef struct {
     const char *folder, *name;
-    keep_file *files;                   /* sorted by `collect`: the newest first */
+    keep_file *files;                   /* keep_collect sorts them: the newest first */
     int n, capacity;
     bool report;                        /* whether unreadable files are reported in the log */
 } keep_state;

@@ -47,7 +47,7 @@ static void note_put_words(wb__json_out *out, const char *key, int n, const uint
     wb__json_close(out, ']');
 }
 
-/* `own` has the numbers of a slot; NULL: those of the rule are written. */
+/* Writes the rule with the numbers `own` of a slot; NULL: with the rule's numbers. */
 static void put_rule(wb__json_out *out, const wb_rule *rule, const wb_Rule_options *own)
 {
     wb__json_put_key(out, "rule");
@@ -83,7 +83,7 @@ static void put_slots(wb__json_out *out, const wb_opt_state *s)
     wb__json_close(out, ']');
 }
 
-/* The count of a watched number and its score, if it has one: "stop": ["2", "0.0125"]. */
+/* Writes the count of a watched number and its score, if there is one: "stop": ["2", "0.0125"]. */
 static void put_watch(wb__json_out *out, const char *key, const wb_watch *w)
 {
     char count[24], score[40];

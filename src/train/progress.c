@@ -21,15 +21,15 @@ static const double redraw_after = 0.1, line_after = 10;        /* seconds */
 typedef struct {
     char name[24];
     wb_tensor *held;                /* latest tensor, not read yet (reference) */
-    double last, sum;
-    int64_t n;
+    double last, sum;               /* of the values read so far */
+    int64_t n;                      /* number of values in `sum` */
 } progress_metric;
 
 struct wb_progress {
     wb__object object;
     char title[64];
-    int64_t steps, total;           /* total 0: unknown */
-    double begun, shown;
+    int64_t steps, total;           /* steps done; steps in all, 0: unknown */
+    double begun, shown;            /* times of the begin and of the last drawing (wb__now) */
     bool terminal, utf8, ended;
     int n_metrics;
     progress_metric metrics[METRICS];

@@ -23,8 +23,8 @@ static double round_step(double span)
     return power * (digit < 1.5 ? 1 : digit < 3.5 ? 2 : digit < 7.5 ? 5 : 10);
 }
 
-/* Returns the range of all finite points, or [0, 1] if there are none.  If all points have the same
- * value, the range is widened.  A vertical axis begins and ends at multiples of its step. */
+/* Returns the axis for the range of all finite points, or [0, 1] if there are none.  An empty range
+ * is widened.  A vertical axis begins and ends at multiples of its step. */
 static axis svg_axis_of(int n_series, const wb_series *series, bool vertical)
 {
     double low = INFINITY, high = -INFINITY;

@@ -5,7 +5,7 @@
 #include "optim/optim.h"
 #include "tree/tree.h"
 
-/* Returns the result l of the program's loss function if it is one floating number, else NULL with
+/* Returns l, the result of the program's loss function, if it is a floating scalar, else NULL with
  * the error set. */
 static wb_tensor *checked_loss(const char *what, wb_tensor *l)
 {
