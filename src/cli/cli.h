@@ -31,9 +31,9 @@ int wb__cli_devices(int n, char **arguments, const char *self);
 /* explain.c: `weber explain [PAGE|MESSAGE|WORDS]`. */
 int wb__cli_explain(int n, char **words);
 
-/* installed.c: writes to `path` where a file is that is installed with this program, in the folder
- * of programs or of libraries; false: it is not there.  `self` is argv[0]; `name` may have folders,
- * as "pkgconfig/weber.pc". */
+/* installed.c: writes the path of a file that is installed with this program, in the folder of
+ * programs or of libraries, to `path`; false: the file is not there.  `self` is argv[0]; `name` may
+ * have folders, as in "pkgconfig/weber.pc". */
 bool wb__cli_installed(const char *self, const char *name, char *path, size_t size);
 
 /* new.c: `weber new [--cxx] NAME`. */
@@ -42,8 +42,8 @@ int wb__cli_new(int n, char **words, const char *self);
 /* doctor.c: `weber doctor`. */
 int wb__cli_doctor(int n, char **words, const char *self);
 
-/* nearest.c: the first of the names, which end with NULL, that differs least from `name`; NULL: all
- * differ in more than `most` characters. */
+/* nearest.c: returns the name in `known`, a list that ends with NULL, that differs least from
+ * `name`; NULL: all differ in more than `most` characters. */
 const char *wb__cli_nearest(const char *name, const char *const *known, int most);
 
 /* launch.c: `weber launch -np N PROGRAM ...`. */
@@ -57,8 +57,8 @@ int wb__cli_probe(const char *backend);
 /* doctor_library.c: opens a library in this process and prints "+", or the message. */
 int wb__cli_open(const char *path);
 
-/* The result of a probing process.  `state` is the result in words, or how the process ended if it
- * gave no answer. */
+/* The result of a probing process.  `state` is the result in words, or how the process ended
+ * without an answer. */
 typedef struct {
     bool answered, loaded, works;
     char state[64];                     /* such as "works", "crashed (...)" */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The arguments of the command. */
 typedef struct {
     const char *in, *out, *key, *tensor;
     wb__format from, to;

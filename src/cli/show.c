@@ -12,7 +12,7 @@
 
 /* A model with more bytes than this is shown as a list of its tensors. */
 #define BUILT_MOST ((int64_t)1 << 30)
-enum { SHOW_DEEPEST = 64 };             /* parts in parts that are listed */
+enum { SHOW_DEEPEST = 64 };             /* levels of nested layers that are listed */
 
 /* Prints the error message, with control characters as escapes, because messages quote text from
  * files. */
@@ -160,7 +160,8 @@ static void show_add_parts(wb__text *t, const wb__json *node, int depth)
         WB__JSON_EACH(parts, part, i) show_add_parts(t, part, depth + 1);
 }
 
-/* Shows a model with structs or functions of the program, which this program cannot build. */
+/* Lists the layers of a model that this command cannot build, since it has structs or functions of
+ * a program. */
 static int show_parts(const char *path)
 {
     wb__text t = {0};

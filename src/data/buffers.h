@@ -10,7 +10,7 @@ typedef struct wb__buffer_pool wb__buffer_pool;
 /* The memory of one batch. */
 typedef struct wb__batch_buffer {
     wb__buffer_pool *pool;
-    void **data;                        /* of each field; aligned to 64 bytes */
+    void **data;                        /* the memory of each field; aligned to 64 bytes */
     int holders;                        /* number of tensors that use the buffer */
     struct wb__batch_buffer *next;      /* in the list of unused buffers */
 } wb__batch_buffer;

@@ -17,7 +17,7 @@ static const int64_t most_shuffled = UINT32_MAX;
 static void dataset_destroy(void *object)
 {
     wb_dataset *d = object;
-    wb__unref(d->under);
+    wb__unref(d->below);
     for (int k = 0; k < d->n_fields; k++) wb__unref(d->tensor[k]);
     for (int k = 0; k < d->n_parts; k++) wb__unref(d->parts[k]);
     wb__free(d->parts);
@@ -101,9 +101,8 @@ static int64_t field_bytes(const char *what, const char *name, const wb__field *
     return size * (int64_t)wb__dtype_size(f->dtype);
 }
 
-/* Stores x in the dataset and takes a reference.  Instead of a variable, which may change, stores a
- * copy.  Instead of a tensor with inputs, stores a tensor on the same memory, so that the inputs
- * can be freed. */
+/* Stores x in the dataset and takes a reference.  Stores a copy of a variable, which may change,
+ * and of a tensor with inputs a tensor on the same memory, so that the inputs can be freed. */
 static bool take_array(const char *what, wb_dataset *d, int k, wb_tensor *x)
 {
     wb__field *f = &d->field[k];
@@ -322,19 +321,19 @@ wb_dataset *wb__dataset_like(const wb_dataset *root, wb__data_kind kind, int n_p
 
 /* ---- views and maps -------------------------------------------------------------------------- */
 
-wb_dataset *wb__dataset_over(wb_dataset *under, wb__data_kind kind, int64_t n)
+wb_dataset *wb__dataset_over(wb_dataset *below, wb__data_kind kind, int64_t n)
 {
     wb_dataset *d = wb__object_new(&wb__dataset_class, sizeof *d);
     if (!d) return NULL;
     d->kind = kind;
     d->n = n;
-    d->under = wb__ref(under);
+    d->below = wb__ref(below);
     return d;
 }
 
-wb_dataset *wb__dataset_ordered(wb_dataset *under, int64_t n, uint32_t *order)
+wb_dataset *wb__dataset_ordered(wb_dataset *below, int64_t n, uint32_t *order)
 {
-    wb_dataset *view = order ? wb__dataset_over(under, WB__DATA_VIEW, n) : NULL;
+    wb_dataset *view = order ? wb__dataset_over(below, WB__DATA_VIEW, n) : NULL;
     if (view) view->order = order;
     else wb__free(order);
     return view;
@@ -381,7 +380,7 @@ static wb_dataset *dataset_map(const char *what, wb_dataset *d, wb_collate f, vo
     if (!mapped) return NULL;
     mapped->map = f;
     mapped->ctx = ctx;
-    mapped->each = each;
+    mapped->maps_single = each;
     return mapped;
 }
 
@@ -440,7 +439,7 @@ int wb__dataset_all(const wb_dataset *d, wb_batch *batch)
     return status;
 }
 
-/* Returns field k of all observations, for the public function f. */
+/* Returns field k of all observations for f, the public function that was called. */
 static wb_tensor *dataset_whole(wb_dataset *d, int k, wb__public f)
 {
     const wb_dataset *root = wb__dataset_root(d);
@@ -469,8 +468,8 @@ wb_tensor *wb_dataset_y(wb_dataset *d)
     return wb__is_dataset(d, "dataset_y") ? dataset_whole(d, DATASET_Y, WB__OF_wb_dataset_y) : NULL;
 }
 
-/* Returns the field of this name, of n fields, of which the first n_named have names; -1 with the
- * error set.  Fields without names are x, y, 2, 3, ... */
+/* Returns the index of the field with this name among n fields, of which the first n_named have
+ * names; -1 with the error set.  Fields without names are called x, y, 2, 3, ... */
 static int field_named(const char *what, int n, int n_named, const char *const *names,
                        const char *name)
 {
@@ -494,7 +493,7 @@ static int field_named(const char *what, int n, int n_named, const char *const *
     return wb__fail(WB_ERROR_ARGUMENT, "%s: no \"%s\": there is %s", what, name, list), -1;
 }
 
-/* Returns the number of names; 0: there are none. */
+/* Returns the length of a list of names that ends with NULL; 0 if `names` is NULL. */
 static int n_names(const char *const *names)
 {
     int n = 0;

@@ -91,7 +91,7 @@ int wb__group_dataset(const char *what, wb_dataset *d, wb_tensor *labels, wb__gr
 
 /* ---- of tensors ------------------------------------------------------------------------------ */
 
-/* The elements of x at the first observation of each group. */
+/* Returns the elements of x at the first observation of each group. */
 static wb_tensor *data_groups_values_of(wb_tensor *x, const wb__grouping *g)
 {
     const size_t bytes = wb__dtype_size(wb_dtype_of(x));

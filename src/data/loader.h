@@ -5,8 +5,8 @@
 
 #include "base/base.h"
 
-/* The words of a loader's state.  The options of the loader matter only within an epoch; UINT64_MAX
- * is an option that an older checkpoint does not have. */
+/* The words of a loader's state.  Options of the loader matter only inside an epoch.  UINT64_MAX
+ * means an option that a checkpoint of an older version does not have. */
 enum {
     WB__LOADER_SEED, WB__LOADER_EPOCH,      /* number of completed epochs */
     WB__LOADER_POSITION,                    /* number of batches returned in the current epoch */

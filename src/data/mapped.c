@@ -9,10 +9,11 @@
 enum { MAPPED_X, MAPPED_Y };
 static const int64_t mapped_most_elements = (int64_t)1 << 31;
 
+/* A file whose contents are observations of equal size. */
 typedef struct {
     wb_raw_file file;
     int64_t row;                        /* bytes of one observation */
-    int64_t elements, n;
+    int64_t elements, n;                /* elements of one observation; observations */
 } raw;
 
 /* Reads the description and finds the number of observations.  Returns 0 or an error code. */
@@ -44,7 +45,7 @@ static int mapped_measure(const wb_raw_file *given, raw *r)
                     r->file.path, (long long)r->file.offset, (long long)bytes, (long long)r->row);
 }
 
-/* The tensor of observations first .. first + n - 1, which owns a mapping of the file. */
+/* Returns observations first .. first + n - 1 as a tensor, which owns a mapping of the file. */
 static wb_tensor *mapped_rows_of(const raw *r, int64_t first, int64_t n)
 {
     wb__mapping *m = wb__map_raw(r->file.path);

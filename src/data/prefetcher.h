@@ -8,13 +8,13 @@
 
 #include "data/buffers.h"
 
-/* A prefetched batch.  If `ended` is true, there is none: the epoch has ended.  If `code` is not 0,
- * preparing the batch failed, and `message` is the error message, which the prefetcher owns.
+/* A prefetched batch.  If `ended` is true, the epoch has ended without a batch.  If `code` is not
+ * 0, preparing the batch has failed, and `message` is the error message, which the prefetcher owns.
  * Otherwise the batch is either a filled `buffer` or the evaluated tensors of `batch`, each with a
  * reference.  Tensors are used if the dataset has a map or is not on the CPU, or if the loader has
  * a collate function or a target device. */
 typedef struct {
-    int64_t n, index;
+    int64_t n, index;                   /* number of observations; number of the batch */
     wb__batch_buffer *buffer;
     wb_batch batch;
     bool ended;
@@ -42,10 +42,10 @@ wb__prefetcher *wb__prefetcher_new(const wb_dataset *d, const wb_dataloader_opti
 /* Joins the threads and frees the prefetcher.  f may be NULL. */
 void wb__prefetcher_free(wb__prefetcher *f);
 
-/* An epoch: its batches first .. last-1.  `order` lists its observations; batch i begins with
- * observation order[i*batchsize].  If `order` is NULL, the observations are in the order of the
- * dataset.  The random numbers that maps draw depend on the seed, the number of the epoch, the rank
- * of a share, and the number of the batch. */
+/* An epoch, of which the batches first .. last-1 are prepared.  `order` has the indices of its
+ * observations; batch i begins with observation order[i*batchsize].  If `order` is NULL, the
+ * observations are in the order of the dataset.  Random numbers of maps depend on seed, number,
+ * rank of a share, and the number of the batch. */
 typedef struct {
     const uint32_t *order;
     int64_t first, last;

@@ -49,7 +49,7 @@ static wb_dataset *idx_dataset(const char *images, const char *labels)
     return wb_dataset_of(x, y);
 }
 
-/* Closes the scope and keeps only the dataset d.  NULL: d is NULL, or closing failed. */
+/* Closes the scope, keeps only the dataset d and returns it; NULL if d is NULL or closing fails. */
 static wb_dataset *close_keeping(wb_scope *s, wb_dataset *d)
 {
     if (d) d = wb_object_keep(d);
@@ -122,7 +122,7 @@ wb_dataset *wb_load_cifar10(int n, const char *const *paths)
     return s ? close_keeping(s, cifar_dataset(n, paths)) : NULL;
 }
 
-/* Checks options that exclude each other. */
+/* Checks that no options are given that exclude each other. */
 static int check_csv(const wb_load_csv_options *o, const wb__given *g)
 {
     if (!o->separator)
@@ -147,7 +147,7 @@ static int check_csv(const wb_load_csv_options *o, const wb__given *g)
     return 0;
 }
 
-/* Makes the dataset and, unless o->columns is NULL, the columns, in the current scope. */
+/* Makes the dataset and, if o->columns is not NULL, the columns, in the current scope. */
 static wb_dataset *csv_dataset(const char *path, const wb_load_csv_options *o)
 {
     wb_scope *s = wb_scope_open();

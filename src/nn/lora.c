@@ -324,7 +324,7 @@ static wb_tensor *lora_sum_of(const wb_layer *l, merging *t)
     wb_tensor *weight = lora_weight_of(wb__layer_child(l, LORA_LAYER));
     const lora_options *o = l->options;
     const lora_merged m = {weight, wb__layer_child(l, LORA_A), wb__layer_child(l, LORA_B),
-                      o->alpha / (double)o->rank, NULL};
+                           o->alpha / (double)o->rank, NULL};
     for (int i = 0; i < t->n; i++) {
         const lora_merged *other = &t->done[i];
         if (other->weight == m.weight && other->a == m.a && other->b == m.b &&

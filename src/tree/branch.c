@@ -144,7 +144,7 @@ wb_tree *wb__tree_new(int n)
     return NULL;
 }
 
-/* Whether wb_to accepts the object although it cannot be in a tuple. */
+/* Whether wb_to accepts the object, although no tuple can have it as an element. */
 static bool moves_alone(const void *object)
 {
     return wb__is(object, &wb__loader_class) || wb__is(object, &wb__dataset_class) ||
@@ -318,8 +318,8 @@ const char *wb_child_name(void *object, int i)
 
 /* ---- patterns of paths ----------------------------------------------------------------------- */
 
-/* Whether the text is like the pattern of n characters, in which '*' is any text. */
-static bool is_like(const char *text, const char *pattern, size_t n)
+/* Whether the text matches the pattern of n characters, in which '*' matches any text. */
+static bool branch_matches_pattern(const char *text, const char *pattern, size_t n)
 {
     const char *star = NULL, *at = NULL, *end = pattern + n;
     while (*text) {
@@ -338,8 +338,8 @@ static bool is_like(const char *text, const char *pattern, size_t n)
     return pattern == end;
 }
 
-bool wb__path_is_below(const char *path, const char *of, size_t n)
+bool wb__path_is_below(const char *path, const char *start, size_t n)
 {
-    if (memchr(of, '*', n)) return is_like(path, of, n);
-    return !n || (!strncmp(path, of, n) && (!path[n] || path[n] == '.'));
+    if (memchr(start, '*', n)) return branch_matches_pattern(path, start, n);
+    return !n || (!strncmp(path, start, n) && (!path[n] || path[n] == '.'));
 }

@@ -4,12 +4,13 @@
 
 #include <string.h>
 
+/* The arguments and the state of a wb__fmap. */
 typedef struct {
     wb_leaf_function f;
     void *ctx;
-    bool plain;                             /* results for variables stay as they are */
-    void *(*replace)(void *branch, const char *path, void *ctx);
-    wb__pointer_map seen;
+    bool plain;                             /* results for variables need not be variables */
+    void *(*replace)(void *branch, const char *path, void *ctx);    /* of branches, or NULL */
+    wb__pointer_map seen;                   /* object -> its result */
     wb__text path;
 } mapping;
 
@@ -153,7 +154,8 @@ static bool fmap_alike(const char *what, const char *path, const wb_tensor *old,
 
 wb__mutex wb__replacing = WB__MUTEX_INIT;
 
-/* Claims the old tensor, which another thread may train.  Returns 0 or an error code. */
+/* Replaces child->object by x.  Claims the old tensor first, which another thread may train.
+ * Returns 0 or an error code. */
 static int fmap_replace(const char *what, wb__branch *of, wb__child *child, wb_tensor *x)
 {
     wb_tensor *old = child->object, *v = old->op == WB__OP_variable ? old : NULL;

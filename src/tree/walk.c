@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+/* The arguments and the state of a wb__walk. */
 typedef struct {
     const char *what;
     unsigned which;
@@ -65,7 +66,7 @@ static int walk_descend(walk_state *w, void *object, void *other, bool in_layer)
     wb__branch_used(node);
     const size_t length = w->path.length;
     const bool named = !(w->which & WB__NAMELESS);
-    bool layer = in_layer || node->kind->layer; /* in a layer's trees too: a chain's `layers` */
+    bool layer = in_layer || node->kind->layer; /* a tree inside a layer counts as the layer */
     for (int i = 0; i < node->n; i++) {
         void *matched;
         int status = walk_matching(w, node, i, other, &matched);
