@@ -145,8 +145,8 @@ static void end_owner(const owner *o)
 typedef struct {
     const wb__dl_tensor *t;
     wb_dtype dtype;
-    size_t each;                        /* bytes of an element */
-    int64_t size;
+    size_t each;                        /* bytes of one element */
+    int64_t size;                       /* number of elements */
     const wb_device *device;            /* NULL: host memory */
     char *data;                         /* the first element */
     bool row_major, aligned;
@@ -286,7 +286,7 @@ static wb_tensor *dlpack_adopted(const incoming *in, hold *h)
         wb_object_free(x);
         return copy;
     }
-    h->owner = (owner){NULL, NULL};         /* the caller keeps the struct */
+    h->owner = (owner){NULL, NULL};         /* on failure the caller keeps the struct */
     wb_object_free(x);
     return NULL;
 }

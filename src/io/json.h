@@ -28,14 +28,14 @@ typedef struct {
  * included.  The reader does not recurse.  A repeated key is an error. */
 wb__json *wb__json_read(const char *text, const char **reason);
 
-/* wb__json_of: the same for a text of `bytes` bytes, which a final 0 follows, of the file `path`.
- * wb__json_file: the same for the whole file, of at most 64 MiB.  NULL with the error set, which
- * names the file. */
+/* wb__json_of: the same for a text of `bytes` bytes of the file `path`, which a final 0 follows.
+ * wb__json_file: the same for the whole file, of at most 64 MiB.  Both return NULL with the error
+ * set, which names the file. */
 wb__json *wb__json_of(const char *path, const char *text, int64_t bytes);
 wb__json *wb__json_file(const char *path);
 
 /* Accessors.  For NULL and for nodes of another kind they return NULL, false or 0.  wb__json_get
- * also returns NULL if no member has the key. */
+ * returns NULL, too, if no member has the key. */
 const wb__json *wb__json_get(const wb__json *object, const char *key);
 const char *wb__json_text(const wb__json *v);
 bool wb__json_is(const wb__json *v, wb__json_kind kind);
@@ -54,8 +54,8 @@ const wb__json *wb__json_after(const wb__json *v, bool inside);
 const char *wb__json_key(const wb__json *member);
 
 /* Decodes a text from *at, behind its opening quote, up to the closing quote or `end`, and moves
- * *at there.  Writes the bytes to `to`, at most as many as were read, and returns their number.  On
- * an error it returns -1, with the reason in *reason and the position of the error in *at. */
+ * *at there.  Writes the bytes to `to`, at most as many as were read, and returns their number.
+ * Returns -1 on an error, with the reason in *reason and the position of the error in *at. */
 int64_t wb__json_characters(const char **at, const char *end, char *to, const char **reason);
 
 /* Sorts the list and returns a text that occurs in it more than once; NULL if all texts differ. */

@@ -48,9 +48,9 @@ void wb__bson_close(wb__bson_file *f);
 /* An iterator over the elements of a document or array, in order:
  *     for (wb__bson_walk w = wb__bson_walk_of(doc); wb__bson_next(f, &w);) use(w.key, w.value); */
 typedef struct {
-    wb__bson of, value;
+    wb__bson of, value;         /* the document; the element that wb__bson_next has found */
     const char *key;
-    uint32_t next;
+    uint32_t next;              /* offset of the next element in `of` */
 } wb__bson_walk;
 wb__bson_walk wb__bson_walk_of(wb__bson doc);
 bool wb__bson_next(wb__bson_file *f, wb__bson_walk *w);

@@ -14,7 +14,7 @@ enum { WB__FLUX_FIELDS = 12 };
  * of their kinds.  Below, A -> B means that A in Julia becomes B in Weber.  Sizes in () are
  * Julia's, sizes in [] or {} Weber's. */
 typedef enum {
-    WB__FIELD_NONE,             /* neither child nor option */
+    WB__FIELD_NONE,             /* becomes neither a child nor an option */
     WB__FIELD_TANH,             /* a function -> an activation; tanh -> NULL */
     WB__FIELD_FIRST_FUNCTION,   /* as WB__FIELD_FUNCTION, but visited before the arrays */
     /* children */
@@ -64,13 +64,13 @@ typedef struct {
     const char *name;                   /* Flux's newest name: "weight" (formerly W) */
     const char *weber;                   /* Weber's name of the child or option */
     wb__flux_field_kind kind;
-    const char *written;                /* name in named tuples, if different: "b" */
+    const char *written;                /* its name in named tuples, if that is not `name`: "b" */
     /* of a bias: the first version that writes a missing bias as `false` and not as zeros */
     int since;
     double by_default;                   /* the default of a number */
 } wb__flux_field;
 
-/* Versions are minor*100 + patch of 0.minor.patch: 1612 is 0.16.12. */
+/* A struct of Flux.  Versions are minor*100 + patch of 0.minor.patch: 1612 is 0.16.12. */
 typedef struct {
     const char *type;                   /* last part of the type's name: "Conv" */
     /* Weber's layer for the struct; NULL: Weber has none.  For a struct with a cell, the type of
@@ -89,13 +89,13 @@ typedef struct {
  * type. */
 extern const wb__flux_struct wb__flux_structs[];
 
-/* Returns the newest layout of a type with n_fields fields; NULL: none. */
+/* Returns the newest layout of a type with n_fields fields; NULL if there is none. */
 const wb__flux_struct *wb__flux_struct_by_count(const char *type, int n_fields);
 /* Returns the layout of a type in a version; NULL: that version does not have the type. */
 const wb__flux_struct *wb__flux_struct_of(const char *type, int version);
 /* Returns the newest layout of a type; NULL: no version has the type. */
 const wb__flux_struct *wb__flux_struct_named(const char *type);
-/* Whether wb__flux_structs has the type, and the newest layout of the type has fields. */
+/* Whether the type is in wb__flux_structs with fields in its newest layout. */
 bool wb__flux_struct_known(const char *type);
 /* Returns the index of a field in s->fields; -1: none. */
 int wb__flux_field_at(const wb__flux_struct *s, const char *name);
@@ -128,11 +128,11 @@ typedef struct {
 /* Each list ends with a row without path. */
 extern const wb__flux_name wb__flux_functions[], wb__flux_connections[];
 
-/* Finds the row of a function or connection by its name in Weber; NULL: Flux's `version` has none.
- * n is the number of arrays that a connection joins. */
+/* Finds the row of a function or connection by its name in Weber; NULL if Flux's `version` lacks
+ * it.  n is the number of arrays that a connection joins. */
 const wb__flux_name *wb__flux_name_weber(const wb__flux_name *rows, const char *weber, int n,
                                         int version);
-/* Finds the row of a function by its name in Julia without the module, such as "σ"; NULL: none. */
+/* Finds the row of a function by its name in Julia without the module, such as "σ", or NULL. */
 const wb__flux_name *wb__flux_name_julia(const wb__flux_name *rows, const char *julia);
 
 /* The values of an option, of the kinds WB__FIELD_PAD_MODE and WB__FIELD_REDUCTION, and what Julia

@@ -21,20 +21,20 @@ int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out);
  * messages.  Returns 0 or an error code. */
 int wb__flux_name_params(wb__table *t, const char *path, void *model);
 
-/* A variable of a file, or a part of a variable. */
+/* A row of the outline: a variable of a file, or a part of a variable. */
 typedef struct {
-    int depth;                          /* variables: 0 */
+    int depth;                          /* 0 for variables */
     const char *path;                   /* "model.layers.0.weight" */
     const char *name;                   /* last part of the path: "weight" */
     const char *type;                   /* "Chain", "Array{Float32,2}", "closure #3#4" */
-    /* a number, bool, string or symbol as text; of a layer: its activation, "relu"; else NULL */
+    /* the text of a number, bool, string or symbol; the activation of a layer, "relu"; else NULL */
     const char *value;
     enum { WB__FLUX_VALUE, WB__FLUX_ARRAY, WB__FLUX_LAYER, WB__FLUX_LIST, WB__FLUX_UNKNOWN } kind;
     int fields;                         /* number of fields of a layer, list or unknown part */
     wb_dtype dtype;                     /* of arrays; 0: a dtype that Weber lacks */
     int ndim;
-    int64_t dims[WB_MAX_DIMS];          /* row-major: Julia's, reversed */
-    int64_t bytes;                      /* of the values; for a list or layer, of all its arrays */
+    int64_t dims[WB_MAX_DIMS];          /* row-major: Julia's dimensions in reverse order */
+    int64_t bytes;                      /* of the values of an array, or of all arrays inside */
 } wb__flux_row;
 /* Calls `row` for each variable of a file and for the parts of the variables.  A part comes after
  * the part that contains it.  Options of layers, and numbers and strings in lists, are left out.

@@ -10,8 +10,8 @@
 /* A parameter of the model.  order.list has the parameters in the order of Flux.params. */
 typedef struct {
     char *path;
-    bool transposed;            /* (out, in) or (out, in1, in2) in Julia */
-    bool state;                 /* an initial state that Weber's layer lacks; path is NULL */
+    bool transposed;            /* the array is (out, in) or (out, in1, in2) in Julia */
+    bool state;                 /* an initial state, which Weber's layer lacks; path is NULL */
 } expected;
 
 typedef struct {
@@ -73,7 +73,7 @@ static void collect_child(flux_params_order *o, const wb__flux_struct *row, cons
     wb__free(full);
 }
 
-/* Collects a layer's parameters in Flux's order.  The bias of such a norm comes before its scale.
+/* Collects a layer's parameters in Flux's order.  The bias of a norm comes before its scale.
  * The initial states of a recurrent layer come last, even if Weber's layer has none. */
 static void flux_params_collect(flux_params_order *o, void *object, const char *path)
 {

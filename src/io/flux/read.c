@@ -125,7 +125,7 @@ static void flux_read_note_unknown(wb__flux_reader *r, const char *type, int n, 
                  reason ? ": " : "", reason ? reason : "");
 }
 
-/* Returns l.  If l is NULL, memory was short, and r->f.status is set to WB_ERROR_MEMORY. */
+/* Returns l.  If l is NULL for lack of memory, sets r->f.status to WB_ERROR_MEMORY. */
 static wb_layer *flux_read_made(wb__flux_reader *r, wb_layer *l)
 {
     if (!l && !r->f.status) r->f.status = WB_ERROR_MEMORY;
@@ -142,7 +142,7 @@ WB__PROGRAM_CALL(substitute_call, substitute_run, wb_layer *,
                  const wb_load_options *o; const wb_unknown *part;,
                  c->o->substitute(c->part, c->o->ctx))
 
-/* Sets *l to the layer of the program, or to NULL if it gives none.  False: it has thrown. */
+/* Sets *l to the layer that .substitute gives, or to NULL.  False: it has thrown an exception. */
 static bool substitute(const wb__flux_reader *r, const wb_unknown *part, wb_layer **l)
 {
     substitute_call c = {r->o, part, NULL};
@@ -367,7 +367,7 @@ wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
 /* ---- files ----------------------------------------------------------------------------------- */
 
 /* Loads a file that wb_save wrote without .structs, with the structure of the model. */
-static wb_layer *by_structure(const wb__mapping *m, const char *key)
+static wb_layer *flux_read_by_structure(const wb__mapping *m, const char *key)
 {
     wb__table values = {0};
     if (wb__flux_table(m, key, &values)) return NULL;
@@ -411,7 +411,7 @@ static wb_layer *flux_read_no_layer(wb__flux_reader *r, const char *name, const 
     return NULL;
 }
 
-static wb_layer *from_variable(wb__flux_reader *r, const char *name, const wb__jl *v)
+static wb_layer *flux_read_variable(wb__flux_reader *r, const char *name, const wb__jl *v)
 {
     bool layer = v->kind == WB__JL_FUNCTION || v->kind == WB__JL_CLOSURE || v->kind == WB__JL_GPU ||
         (v->kind == WB__JL_STRUCT && !wb__jl_named_tuple(v) && strcmp(wb__jl_last(v), "Params"));
@@ -448,11 +448,11 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
         text = wb__bson_get(&r->f, r->f.root, "weber");
         wb__jl v = wb__jl_variable(&r->f, o.key, name, sizeof name);
         bool state = v.kind == WB__JL_DICT || v.kind == WB__JL_TUPLE || wb__jl_named_tuple(&v);
-        /* `text` describes a whole variable, so a part of a variable is read without `text`. */
+        /* `text` is the structure of a whole variable, so a part is read without it. */
         state &= wb__bson_get(&r->f, r->f.root, name).kind != WB__BSON_ABSENT;
         if (r->f.status) text.kind = WB__BSON_ABSENT;
         else if (text.kind != WB__BSON_STRING || !state)
-            text.kind = WB__BSON_ABSENT, l = from_variable(r, name, &v);
+            text.kind = WB__BSON_ABSENT, l = flux_read_variable(r, name, &v);
     }
     wb__bson_close(&r->f);
     wb__pointer_map_free(&r->layers);
@@ -460,5 +460,5 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
     wb__free(r->unknown.text);
     if (r->f.status) l = NULL;
     wb__free(r);
-    return text.kind == WB__BSON_STRING ? by_structure(m, o.key) : l;
+    return text.kind == WB__BSON_STRING ? flux_read_by_structure(m, o.key) : l;
 }

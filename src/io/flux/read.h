@@ -7,13 +7,14 @@
 #include "io/flux/value.h"
 #include "nn/layer.h"
 
+/* A file of Flux while it is read. */
 typedef struct {
     wb__bson_file f;
     const wb_load_options *o;
     /* maps from the address of a shared object in the file to its layer or tensor */
     wb__pointer_map layers, arrays;
     const char *variable;       /* the variable with the model: "model" */
-    char path[2048];            /* of the part being read */
+    char path[2048];            /* the path of the part that is being read */
     size_t path_length;
     int depth;
     /* number of channels of the images that the last layer returned, or 1 if the number is unknown;
@@ -31,8 +32,8 @@ bool wb__flux_enter(wb__flux_reader *r, const char *name, size_t *back);
 void wb__flux_leave(wb__flux_reader *r, size_t back);
 
 /* Reads a value as a layer; NULL with the error set.  wb__flux_unknown returns the layer that
- * .substitute gives for an unknown part.  Without such a layer it returns a placeholder and records
- * the part, and loading fails at the end. */
+ * .substitute gives for an unknown part.  Without such a layer it returns a placeholder and notes
+ * the part, so that loading fails at the end. */
 wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v);
 wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v);
 
@@ -50,7 +51,7 @@ bool wb__flux_join_gates(wb__flux_reader *r, const wb__jl_array *gates, const wb
 /* Whether Weber has a layer for the type of this struct.  Weber's layer may lack options of the
  * type. */
 bool wb__flux_known(const wb__jl *v);
-/* Sets `reason`; returns NULL. */
+/* Sets r->reason to the text.  Returns NULL. */
 void *wb__flux_reason(wb__flux_reader *r, const char *format, ...) WB__PRINTF(2, 3);
 
 /* Return Weber's function or connection for the function v of Julia.  NULL: Weber has none, or

@@ -210,7 +210,7 @@ int wb__flux_save(const char *path, void *model, const wb_save_options *o)
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
     char *structure = o->structs ? NULL : wb__structure_text(model);
     if (!o->structs && !structure) status = wb_error_code();
-    wb_scope *scope = status ? NULL : wb_scope_open();      /* of the computed tensors */
+    wb_scope *scope = status ? NULL : wb_scope_open();      /* owns the computed tensors */
     if (!status && !scope) status = wb_error_code();
     if (!status) status = flux_save(&s, path, model, o->key ? o->key : "model", structure);
     wb_scope_close(scope);

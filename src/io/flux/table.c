@@ -9,11 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A table while it is filled. */
 typedef struct {
     wb__flux_reader *r;
     wb__table *t;
     bool zeros;                 /* initial states of zeros are included */
-    int64_t repeated;           /* bytes of arrays that are met through a reference */
+    int64_t repeated;           /* bytes of arrays that were reached through a reference */
 } filling;
 
 /* Returns the name of a type of Flux whose fields become the same children as the fields of v.
@@ -35,7 +36,7 @@ static bool flux_table_is_cell(const char *type) { return type && strstr(type, "
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
-/* Counts an array that is there once and named several times: each name becomes a tensor. */
+/* Counts the bytes of an array that is named several times: each name becomes a tensor. */
 static int count_repeated(filling *x, const wb__jl_array *a)
 {
     const int64_t limit = wb__unpack_limit();
@@ -68,7 +69,7 @@ static int flux_table_add(filling *x, const wb__jl_array *found, const wb__flux_
     if (kind == WB__FIELD_MATRIX && (a.dtype || a.narrow)) wb__jl_transpose(&a);
     if (count_repeated(x, &a)) return r->f.status;
     if (kind == WB__FIELD_DEPTHWISE && a.ndim == 4 && a.count) {
-        a.dims[0] *= a.dims[1];     /* as the kernel of a grouped convolution */
+        a.dims[0] *= a.dims[1];     /* the shape of a grouped convolution's kernel */
         a.dims[1] = 1;
     }
     if (!a.count || (a.ndim == 2 && (a.dims[0] == 1 || a.dims[1] == 1))) a.transposed = false;
@@ -90,7 +91,7 @@ static int flux_table_add(filling *x, const wb__jl_array *found, const wb__flux_
     return a.narrow ? r->f.status = flux_table_widen(e, &a) : 0;
 }
 
-/* Adds the weight of the hidden state of a GRUv3, whose first array is the field v of `of`. */
+/* Adds the weight of the hidden state of a GRUv3, whose first array is v, a field of `of`. */
 static int flux_table_add_gates(filling *x, const wb__jl *of, const wb__jl *v, const char *name)
 {
     wb__flux_reader *r = x->r;
@@ -254,7 +255,7 @@ static void visit_variable(filling *x, const char *key)
     if (!f->status) flux_table_visit_part(x, &v, NULL, alone ? name : "");
 }
 
-/* Lists the arrays of all variables, whose names begin their names. */
+/* Lists the arrays of all variables.  The names begin with the name of the variable. */
 static void visit_variables(filling *x)
 {
     char name[WB__JL_NAME];
@@ -264,7 +265,7 @@ static void visit_variables(filling *x)
         if (wb__jl_may_hold_arrays(&v)) flux_table_visit_part(x, &v, NULL, name);
 }
 
-/* The note of the structure of the model, as in other files that wb_save wrote. */
+/* Adds the note with the structure of the model, as in other files that wb_save writes. */
 static int note_structure(wb__table *t, wb__bson structure)
 {
     char *text = wb__alloc((size_t)structure.bytes + 1);

@@ -1,4 +1,4 @@
-/* The variables of a BSON file: which of them is meant by a key, or without one. */
+/* The variables of a BSON file: which of them a key means, or is preferred without a key. */
 #include "io/flux/value.h"
 
 #include <stdio.h>
@@ -38,7 +38,7 @@ static wb__jl layer_within(wb__bson_file *f, wb__jl v, char *name, size_t size)
     return v;
 }
 
-/* The variables of a file, for messages: their names, how many there are, and how many of them hold
+/* The variables of a file, for messages: their names, their number, and how many of them hold
  * arrays or layers. */
 typedef struct { char names[400]; size_t used; int n, n_holding; } variables;
 

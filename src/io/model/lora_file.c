@@ -19,7 +19,7 @@ static const char lora_file_note_name[] = "weber_lora";
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-/* The file that is being made. */
+/* A file while it is made. */
 typedef struct {
     void *model;
     wb__saving list;
@@ -27,7 +27,7 @@ typedef struct {
     wb__ties ties;
 } saving;
 
-/* Writes rank, alpha and dropout of a LoRA.  Its path is the first n bytes of `path`. */
+/* Writes rank, alpha and dropout of the LoRA whose path is the first n bytes of `path`. */
 static void lora_file_put_numbers(wb__json_out *out, const wb_layer *l, const char *path, int n)
 {
     int64_t rank;
@@ -50,7 +50,7 @@ static void lora_file_put_numbers(wb__json_out *out, const wb_layer *l, const ch
     wb__free(key);
 }
 
-/* Adds a tensor that is a factor of a LoRA, frozen or not, or that is trained. */
+/* Adds a tensor if it is a factor of a LoRA, frozen or not, or is trained. */
 static int lora_file_add_leaf(const wb__leaf *leaf, void *ctx)
 {
     saving *s = ctx;
@@ -117,13 +117,13 @@ typedef struct {
     const char *path;
     wb__table file;
     wb__json *root;
-    int n_layers;                       /* of the file that were found */
-    wb__pointer_map inside;             /* layers that were adapted */
-    wb__pointer_map trained;            /* tensors that are in the file by their path */
+    int n_layers;                       /* how many layers of the file were found in the model */
+    wb__pointer_map inside;             /* the layers inside the new adapters */
+    wb__pointer_map trained;            /* tensors of the model that the file has by their paths */
 } loading;
 
-/* Reads rank, alpha and dropout of a layer, the last two into `number`.  False with the error set:
- * they are wrong. */
+/* Reads rank, alpha and dropout of a layer, the last two into `number`.  False, with the error set,
+ * if they are wrong. */
 static bool lora_file_read_numbers(const loading *t, const char *layer, const wb__json *at,
                                    int64_t *rank, double *number)
 {
@@ -164,8 +164,8 @@ static void *lora_file_adapt(void *branch, const char *path, void *ctx)
     return wb__pointer_map_put(&t->inside, branch, 0) ? made : NULL;
 }
 
-/* Ties tensors as in the file, and compares: each layer and tensor of the file must be in the
- * model, with the same shape and dtype.  False with the error set. */
+/* Ties tensors as they are tied in the file, and checks that each layer and tensor of the file is
+ * in the model, with the same shape and dtype.  False with the error set. */
 static bool tie_and_compare(loading *t, void *model)
 {
     const wb__json *layers = wb__json_get(t->root, "layers"), *at = NULL;
@@ -200,7 +200,7 @@ static int lora_file_freeze_others(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-/* Copies the values of the file to the model, which they fit, and freezes the rest. */
+/* Copies the values of the file to the model, which was checked, and freezes other tensors. */
 static bool lora_file_load_values(loading *t, void *model)
 {
     for (int i = 0; i < t->file.n; i++) {

@@ -11,13 +11,14 @@
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
+/* The context of model_file_gather. */
 typedef struct {
     const char *prefix;
     wb__saving *list;
 } gathering;
 
-/* Context of model_file_put_part.  Values are copied from their device to the file in parts, so
- * that no second copy of a model is needed. */
+/* The context of model_file_put_part.  Values are copied from their device to the file in parts of
+ * elements of `each` bytes, so that no second copy of a model is needed. */
 typedef struct { wb__writer *w; size_t each; } model_file_putting;
 
 static int model_file_put_part(const void *part, int64_t n, void *ctx)
@@ -108,8 +109,8 @@ static int model_file_add_torch(wb__saving *list, void *model)
     return status;
 }
 
-/* `model` is not a model, and the error is set.  If `path` is an object, the two were swapped,
- * which the error then names.  Returns its code. */
+/* Sets the error that `model` is not a model.  If `path` is an object, the two arguments were
+ * swapped, and the message names that.  Returns its code. */
 static int model_file_swapped(const char *what, const char *path, const void *model)
 {
     if (!model || !wb__is_object(path)) return wb__error_or(WB_ERROR_ARGUMENT);
@@ -155,7 +156,7 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
     if (format == WB__FORMAT_ONNX) return wb__onnx_save(path, model, &o, &g);
     if ((unsigned)o.names > WB_NAMES_TORCH)
         return wb__fail(WB_ERROR_ARGUMENT, "save: .names is %d", (int)o.names);
-    wb_scope *scope = wb_scope_open();      /* of the computed tensors */
+    wb_scope *scope = wb_scope_open();      /* owns the computed tensors */
     if (!scope) return wb_error_code();
     wb__saving list = {0};
     bool torch = o.names == WB_NAMES_TORCH;
@@ -263,7 +264,7 @@ void *wb__model_from(const char *path, const char *structure, wb__table *file, b
     return model && !wb__load_values(file, &how, model) ? model : NULL;
 }
 
-static void *model_of_tensors(const char *path, wb__table *file, bool tree)
+static void *model_file_of_tensors(const char *path, wb__table *file, bool tree)
 {
     const char *structure = wb__table_note(file, "weber");
     if (structure) return wb__model_from(path, structure, file, tree);
@@ -307,7 +308,7 @@ wb_layer *wb_load_with(const char *path, const wb_load_options *given)
         wb__map_ahead(m, m->data, m->bytes);
         model = format->load(m, &o);
     } else if (!wb__table_of(m, o.key, true, &file)) {
-        model = model_of_tensors(path, &file, false);
+        model = model_file_of_tensors(path, &file, false);
     }
     if (file.mapping) wb__table_free(&file);
     else wb__unmap(m);
@@ -323,7 +324,7 @@ wb_tree *wb_load_tree(const char *path)
     wb_tree *tree = NULL;
     wb__table file = {0};
     if (!wb__table_of(m, wb__all_variables, true, &file))
-        tree = model_of_tensors(path, &file, true);
+        tree = model_file_of_tensors(path, &file, true);
     if (file.mapping) wb__table_free(&file);
     else wb__unmap(m);
     return tree;

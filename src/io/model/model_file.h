@@ -16,7 +16,7 @@ int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tenso
 int wb__saving_add_model(wb__saving *l, const char *prefix, void *model);
 int wb__saving_write(wb__saving *l, const char *path, int n_notes, const wb__note *notes);
 void wb__saving_free(wb__saving *l);
-/* Writes the list, which are the tensors of the model, and the model's structure. */
+/* Writes the list, which has the tensors of the model, and the model's structure. */
 int wb__saving_write_model(const char *path, void *model, wb__saving *list, bool torch);
 
 /* Builds a model from the text `structure` (structure.h) and loads the model's values from the

@@ -23,14 +23,14 @@ typedef enum {
 } wb__name_kind;
 
 typedef struct {
-    char *name, *path;          /* in the file; in the model */
+    char *name, *path;          /* the name in the file, and the path in the model */
     wb_tensor *x;
     wb__name_kind kind;
     /* x is block `part` of the file's tensor, which has `parts` equal blocks along axis 0 */
     int part, parts;
     /* kind WB__NAME_ADDED: number of last elements of the file's tensor that must be 0 */
     int64_t zeros;
-    /* a second name for the tensor of an earlier row; used only for loading */
+    /* another name of the tensor of an earlier row, which is used only for loading */
     bool other;
 } wb__name_row;
 
@@ -45,8 +45,8 @@ int wb__name_map_torch(void *model, bool numbered, wb__name_map *out);
 void wb__name_map_free(wb__name_map *l);
 
 /* Returns PyTorch's name for a path in the model: "layers.2.running_mean" gives "2.running_mean".
- * If the model has only the beginning of the path, the rest is kept.  `numbered` is as above.  The
- * caller frees the name; NULL: out of memory. */
+ * If the model has only the beginning of the path, the rest is kept.  `numbered` is as in
+ * wb__name_map_torch.  The caller frees the name; NULL: out of memory. */
 char *wb__torch_name(void *model, const char *path, bool numbered);
 
 #endif

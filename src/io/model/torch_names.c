@@ -49,8 +49,8 @@ static const wb__torch_kind *torch_names_kind_of(const wb_layer *l)
     return l && l->type->torch ? l->type->torch : &same_names;
 }
 
-/* Returns the end of the name `child`, behind the name of its row; NULL: they differ.  The end is
- * "" or, in a layer whose kind has a suffix, such as "_l1_reverse". */
+/* If the name `child` is `row` and an end, returns the end; else NULL.  The end is "", or such as
+ * "_l1_reverse" in a layer whose kind has a suffix. */
 static const char *torch_names_end_of(const wb__torch_kind *kind, const char *row,
                                       const char *child)
 {
@@ -61,7 +61,7 @@ static const char *torch_names_end_of(const wb__torch_kind *kind, const char *ro
     return !*end || of_pass ? end : NULL;
 }
 
-/* Returns the row of a child that has another name in PyTorch; NULL: it has the same name. */
+/* Returns the row of a child that has another name in PyTorch; NULL if it has the same name. */
 static const wb__torch_child *torch_names_child(const wb_layer *l, const char *child)
 {
     const wb__torch_kind *kind = torch_names_kind_of(l);
@@ -89,7 +89,7 @@ static char *torch_names_join_row(const wb_layer *l, const char *prefix,
     return full;
 }
 
-/* Whether the activation of the layer is a separate module behind it in PyTorch's Sequential. */
+/* Whether PyTorch's Sequential has the layer's activation as a separate module behind the layer. */
 static bool has_module_behind(void *object)
 {
     if (!wb__is(object, &wb__layer_class)) return false;
@@ -108,7 +108,7 @@ static bool has_module_behind(void *object)
 
 typedef struct { wb__name_map *out; bool numbered; } torch_names_walk;
 
-/* torch_names_name_child, without WeightNorm. */
+/* Does the same as torch_names_name_child for a layer outside of any WeightNorm. */
 static char *torch_names_plain_child(const torch_names_walk *w, const wb_layer *owner,
                                      const wb__branch *node, int i, const char *name)
 {
@@ -168,7 +168,7 @@ static int add_second(torch_names_walk *w, const wb_layer *l, const wb__child *c
     return row ? 0 : WB_ERROR_MEMORY;
 }
 
-/* Returns the owner of what is inside l. */
+/* Returns the owner of the children of l, where `owner` is that of l. */
 static const wb_layer *owner_inside(const wb_layer *owner, const wb_layer *l)
 {
     const wb_layer *base;
@@ -198,7 +198,7 @@ static int torch_names_visit_child(torch_names_walk *w, const wb_layer *owner,
     return status;
 }
 
-/* Whether the weights or biases of the first three projections of an attention have one shape. */
+/* Whether the weights or the biases of an attention's first three projections have one shape. */
 static bool torch_names_one_shape(const wb_layer *l, const char *what)
 {
     const wb_tensor *x[3];
@@ -254,7 +254,7 @@ static int torch_names_visit_count(torch_names_walk *w, const wb_layer *l, const
     return row ? 0 : WB_ERROR_MEMORY;
 }
 
-/* Whether PyTorch has the three projections of the attention as one. */
+/* Whether PyTorch has the three projections of the attention as one tensor. */
 static bool is_joined(const wb_layer *l)
 {
     bool joined = torch_names_kind_of(l)->joined;

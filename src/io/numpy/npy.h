@@ -5,14 +5,14 @@
 #include "base/map.h"
 #include "io/table.h"
 
+/* The array that a header describes.  */
 typedef struct {
-    /* 0: Weber lacks the dtype of the elements, or the array is too large */
-    wb_dtype dtype;
+    wb_dtype dtype;                     /* 0: Weber lacks the dtype, or the array is too large */
     char type[16];                      /* NumPy's name: "<f4" */
     uint8_t width;                      /* bytes of an element in the file; set if dtype is not 0 */
-    wb__narrow_int narrow;                  /* dtype has more bytes than `width` */
+    wb__narrow_int narrow;              /* how integers that dtype widens are stored */
     bool fortran;                       /* column-major */
-    int axes;                           /* if above WB_MAX_DIMS: their number */
+    int axes;                           /* their number, if it is above WB_MAX_DIMS */
     int ndim;
     int64_t dims[WB_MAX_DIMS], size;
 } wb__npy;
@@ -37,7 +37,7 @@ int wb__npy_header(wb__npy_source *s, bool any, wb__npy *h);
  * error set.  They are row-major and have the dtype h->dtype.  The block grows as bytes arrive, so
  * a wrong shape in the header allocates little more than the source has. */
 void *wb__npy_values(wb__npy_source *s, const wb__npy *h);
-/* Bytes of the elements in the file. */
+/* The number of bytes that the elements take in the file. */
 static inline int64_t wb__npy_bytes(const wb__npy *h) { return h->size * h->width; }
 void wb__npy_describe(const wb__npy *h, wb__entry *e);
 

@@ -27,6 +27,7 @@ static int npz_read_archive(wb__mapping *m, bool values, wb__table *out)
 
 enum { FIRST_BLOCK = 1 << 20 };
 
+/* An archive while it is read. */
 typedef struct {
     wb__mapping *m;
     zip_t *zip;
@@ -37,7 +38,7 @@ typedef struct {
     npz_archive *a;
     const char *name;
     zip_file_t *file;
-    int64_t offset, size;               /* size: from the directory */
+    int64_t offset, size;               /* bytes read so far; size in the archive's directory */
     bool compressed;
 } npz_member;
 
@@ -82,7 +83,7 @@ static int64_t member_read(void *ctx, void *to, int64_t n)
     return done;
 }
 
-/* Checks that no bytes follow.  libzip compares the checksum when it reaches the end. */
+/* Checks that the member has no further bytes.  libzip compares the checksum at the end. */
 static int member_end(npz_member *f)
 {
     char more;
@@ -161,11 +162,11 @@ static int npz_read_member(npz_archive *a, uint64_t i, const zip_stat_t *s, bool
 
 /* ---- the archive ----------------------------------------------------------------------------- */
 
-/* Checks the sizes that the directory has, before the first member is read.  A size that no
- * compression could reach is wrong, which reading shows. */
+/* Checks the sizes in the archive's directory before the first member is read.  A size that no
+ * compression could reach is left to the reader, which finds that it is wrong. */
 static int npz_check_sizes(const npz_archive *a)
 {
-    enum { RATIO = 1032, MORE = 1000 };             /* of deflate */
+    enum { RATIO = 1032, MORE = 1000 };             /* the most that deflate compresses */
     const uint64_t limit = (uint64_t)wb__unpack_limit();
     uint64_t all = 0;
     for (int64_t i = 0, n = zip_get_num_entries(a->zip, 0); i < n; i++) {

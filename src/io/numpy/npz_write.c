@@ -27,11 +27,12 @@ enum {
     FIRST_DAY = 1 << 5 | 1              /* 1 January 1980, so that equal values give equal files */
 };
 
+/* A file of the archive. */
 typedef struct {
     const char *name;
     wb_tensor *x;
     uint32_t crc;
-    uint64_t bytes, at;
+    uint64_t bytes, at;                 /* size of the NPY file; offset of its local header */
 } npz_write_member;
 
 /* ---- little-endian numbers ------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-/* Layers of a container that is being made; `failed` if one could not be made. */
+/* The layers of a container that is being made; `failed` if one of them could not be made. */
 typedef struct { wb_layer **layers; int n; bool failed; } layer_list;
 
 static void pretrained_add(layer_list *list, const char *name, wb_layer *layer)
@@ -113,7 +113,7 @@ static int pretrained_put_values(wb_layer *model, const wb__hub_parameter *p)
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 
-/* Sets what the output needs.  Returns 0 or an error code. */
+/* Sets the head and the pooling of c for the requested output.  Returns 0 or an error code. */
 static int set_output(const char *folder, int64_t output, wb__hub_config *c)
 {
     c->pooler = output == WB_PRETRAINED_POOLED;

@@ -32,8 +32,8 @@ static void put_digits(char *to, uint32_t sum)
     for (int i = 0; i < DIGITS; i++) to[i] = "0123456789abcdef"[sum >> (28 - 4 * i) & 15];
 }
 
-/* Returns the offset, in a header, of the digits of the note, and sets *digits to their number.
- * Returns 0 if the header does not begin with the note. */
+/* Returns the offset of the note's digits in the header, and sets *digits to their number.  Returns
+ * 0 if the header does not begin with the note. */
 static size_t digits_at(const char *header, size_t length, size_t *digits)
 {
     const size_t at = sizeof checksums_front - 1;

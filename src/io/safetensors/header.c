@@ -50,11 +50,12 @@ const char *wb__st_dtype_name(wb_dtype dtype)
 
 /* ---- JSON tokens ----------------------------------------------------------------------------- */
 
+/* A header while it is read. */
 typedef struct {
     const wb__mapping *m;
     const uint8_t *text;
     int64_t n, at;
-    wb__text key, word;                 /* the last key and the last text */
+    wb__text key, word;                 /* the key, and the text, that were read last */
 } scanner;
 
 static int64_t file_offset(int64_t at) { return WB__ST_HEADER_BEGINS + at; }

@@ -57,7 +57,7 @@ static int safetensors_set_values(const wb__mapping *m, wb__table *st)
                         (long long)(contents - end));
 }
 
-/* Widens integers that Weber lacks.  Until here an entry has the bytes of the file. */
+/* Widens integers of dtypes that Weber lacks.  Before, an entry has the file's bytes and size. */
 static int widen_all(wb__table *st)
 {
     for (int i = 0; i < st->n; i++) {
@@ -105,7 +105,7 @@ int wb__st_load(const char *path, bool values, wb__table *out)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Sorts wider dtypes first, so that all values are aligned; equal widths by name. */
+/* Compares tensors: wider dtypes come first, which aligns all values; equal widths by name. */
 static int by_width(const void *a, const void *b)
 {
     const wb__st_out *x = a, *y = b;

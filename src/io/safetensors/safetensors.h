@@ -18,8 +18,7 @@
  * the mapped file.  With `values` false only the header is read and checked.  Returns 0 or an error
  * code; on failure *out is empty. */
 int wb__st_load(const char *path, bool values, wb__table *out);
-/* As wb__st_load, for a mapped file.  On success the table owns the mapping, on failure the
- * caller. */
+/* wb__st_load of a mapped file.  On success the table owns the mapping, on failure the caller. */
 int wb__st_table(wb__mapping *m, bool values, wb__table *out);
 
 enum { WB__ST_HEADER_BEGINS = 8 };      /* offset of the header in the file */
@@ -35,14 +34,15 @@ const char *wb__st_dtype_name(wb_dtype dtype);
 
 /* Writes all bytes of a tensor to w.  `data` is wb__st_out.data.  Returns 0 or an error code. */
 typedef int (*wb__st_put)(wb__writer *w, const void *data);
+/* A tensor to be written. */
 typedef struct {
     char *name;
     wb_dtype dtype;
     int ndim;
     const int64_t *dims;
     int64_t bytes;
-    const void *data;
-    wb__st_put put;                     /* writes this tensor; NULL: the `put` of all writes it */
+    const void *data;                   /* the argument of `put` */
+    wb__st_put put;                     /* writes this tensor; NULL: the function for all does */
 } wb__st_out;
 /* Sorts `tensors` and writes them to a file by calls of `put`.  If `put` is NULL, the `data` of
  * each tensor points to the bytes, row-major.  Returns 0 or an error code; on failure the file at
