@@ -1,11 +1,11 @@
-/* TensorProto.  Values that are in the file as they are in memory stay there: raw_data, float_data
- * and double_data in one packed list.  Others are copied into the arena, little-endian. */
+/* Reads TensorProto.  raw_data, and float_data and double_data in one packed list, stay in the
+ * file's memory.  Other values are copied into the arena, little-endian. */
 #include "io/onnx/read.h"
 
 #include <stdio.h>
 
-/* bits: of an element, 0: not fixed; field: that of the values, 0: raw_data only; least, most: of
- * the numbers in int32_data */
+/* A type.  bits: of an element, 0 if not fixed; field: the field of the values, 0: raw_data only;
+ * least, most: bounds of the numbers in int32_data. */
 typedef struct {
     const char *name;
     uint8_t bits, field;
@@ -70,15 +70,15 @@ int64_t wb__onnx_tensor_bytes(const wb__onnx_tensor *t)
 
 /* ---- dimensions ------------------------------------------------------------------------------ */
 
-/* A tensor that is being read */
+/* A tensor while it is read. */
 typedef struct {
     wb__onnx_reader *r;
     wb__wire in;                        /* the message from its beginning */
     wb__onnx_tensor *t;
     wb__span raw, name;
     bool has_raw, external;
-    int field;                          /* of the typed values, or 0 */
-    int64_t n_numbers;                  /* elements of the typed values */
+    int field;                          /* the field of typed values, or 0 */
+    int64_t n_numbers;                  /* number of the typed values */
 } onnx_tensor_reading;
 
 static int onnx_tensor_fail(const onnx_tensor_reading *x, int code, const char *format, ...)
@@ -111,8 +111,8 @@ static void onnx_tensor_read_dims(onnx_tensor_reading *x, wb__wire *in, const wb
     if (list.status) in->status = list.status;
 }
 
-/* The elements of a tensor, and those without dimensions of 0, fit into 63 bits with the 16 bytes
- * of the largest type. */
+/* Sets the number of elements.  It must fit into 63 bits with the 16 bytes of the largest type,
+ * also if dimensions of 0 are counted as 1. */
 static int onnx_tensor_find_size(onnx_tensor_reading *x)
 {
     int64_t size = 1;
@@ -159,7 +159,7 @@ static int64_t onnx_tensor_put_numbers(onnx_tensor_reading *x, wb__wire *list, i
     return list->status ? -1 : n;
 }
 
-/* Copies the numbers of all fields. */
+/* Copies the numbers of all fields into the arena. */
 static int onnx_tensor_copy_numbers(onnx_tensor_reading *x, int width)
 {
     wb__wire in = x->in, list;
@@ -178,7 +178,7 @@ static int onnx_tensor_copy_numbers(onnx_tensor_reading *x, int width)
     return in.status;
 }
 
-/* Texts become a list of pointers. */
+/* Copies texts, as a list of pointers. */
 static int copy_texts(onnx_tensor_reading *x)
 {
     wb__wire in = x->in;
@@ -194,7 +194,7 @@ static int copy_texts(onnx_tensor_reading *x)
     return in.status;
 }
 
-/* A packed list of all floats or doubles is used where it is. */
+/* Whether all floats or doubles are in one packed list; then sets the data to this list. */
 static bool onnx_tensor_in_place(onnx_tensor_reading *x)
 {
     wb__wire in = x->in;
@@ -236,7 +236,7 @@ static void onnx_tensor_count_values(onnx_tensor_reading *x, wb__wire *in, const
     } else {
         if (!wb__wire_list(in, f, onnx_tensor_kind_of((int)f->number), &list)) return;
         x->n_numbers += wb__wire_count(&list, onnx_tensor_kind_of((int)f->number));
-        if (!f->n) return;              /* an empty list of another type than the values' */
+        if (!f->n) return;              /* an empty list of a type that the tensor does not have */
     }
     if (x->field && x->field != (int)f->number)
         wb__wire_fail(in, f->at, "a tensor has values in fields %d and %d", x->field,
@@ -284,7 +284,7 @@ static int take_raw(onnx_tensor_reading *x, int64_t bytes)
     return 0;
 }
 
-/* A bool of another value than 0 and 1 would be true in one operation and not in another. */
+/* Checks that bools are 0 or 1: others would be true in one operation and not in another. */
 static int check_bools(const onnx_tensor_reading *x)
 {
     const uint8_t *data = x->t->data;
