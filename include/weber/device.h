@@ -56,7 +56,7 @@ typedef struct { int n; const wb_device *const *device; } wb_device_list;
 /** The devices of a backend.  The list is empty if the backend was not started or is not
  * functional, or, with the error set, if there is no such backend. */
 WB_API wb_device_list wb_devices(const char *backend);
-/** Prints the devices of a backend to standard output: "CUDA: 2 devices:", "0. NVIDIA H200", ...;
+/** Prints the devices of a backend to standard output: "CUDA: 2 devices:", "0.  NVIDIA H200", ...;
  * or "CUDA: 0 devices". */
 WB_API void wb_show_devices(const char *backend);
 
@@ -186,7 +186,7 @@ WB_API int wb_set_gpu_backend(const char *backend);
 
 /** Options of wb_to and wb_gpu. */
 #define wb_to_options_(OPT, ARG)                                                                   \
-    /* of floating tensors; WB_DTYPE_KEEP: no change; by default f64 becomes f32 on a GPU */       \
+    /* dtype of floating tensors; WB_DTYPE_KEEP: no change; default: f64 becomes f32 on a GPU */   \
     ARG(wb_dtype, dtype, WB_DTYPE_DEFAULT)
 WB_OPTIONS(wb_to_options);
 /** A copy of x on a device: wb_to(x, device); x itself if it is on that device already and .dtype
@@ -206,10 +206,10 @@ WB_OPTIONS(wb_to_options);
  * NULL; out of memory; WB_DTYPE_KEEP and a device without f64; .dtype is not floating; another kind
  * of object; the call is in a function that wb_compile records. */
 WB_API void *wb_object_to(void *x, const wb_device *d, const wb_to_options *o);
-/** wb_to(x, wb_gpu_device()).  The macro wb_gpu(x) calls this function.  Without a GPU the result
- * is x itself, without an error; a message is logged once. */
+/** wb_to(x, wb_gpu_device()), which the macro wb_gpu(x) calls.  Without a GPU the result is x
+ * itself, without an error, and a message is logged once. */
 WB_API void *wb_object_gpu(void *x, const wb_to_options *o);
-/** wb_to(x, wb_cpu_device()).  The macro wb_cpu(x) calls this function. */
+/** wb_to(x, wb_cpu_device()), which the macro wb_cpu(x) calls. */
 WB_API void *wb_object_cpu(void *x);
 /** wb_object_to for all tensors of a batch; n and index do not change.  On failure x of the result
  * is NULL. */
@@ -219,10 +219,10 @@ WB_API wb_batch wb_batch_gpu(wb_batch b, const wb_to_options *o);
 /** wb_object_cpu for x and y of a batch.  On failure x of the result is NULL. */
 WB_API wb_batch wb_batch_cpu(wb_batch b);
 
-/** The device of x.  The macro wb_device_of(x) calls this function.  x is an object that wb_to
- * takes, but not a batch.  An object without tensors is on the CPU; a loader is on the device of
- * its batches.  NULL: x has tensors on several devices (the error names two of them), or is another
- * kind of object. */
+/** The device of x, which the macro wb_device_of(x) calls.  x is an object that wb_to takes, but
+ * not a batch.  An object without tensors is on the CPU; a loader is on the device of its batches.
+ * NULL: x has tensors on several devices (the error names two of them), or is another kind of
+ * object. */
 WB_API const wb_device *wb_object_device(void *x);
 
 /* wb_to, wb_gpu and wb_cpu return the type of their argument; wb_tensor_to, wb_layer_gpu, ... are

@@ -105,7 +105,7 @@ WB_API int wb_distributed_barrier(void);
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/** How tensors of several ranks are reduced to one, element by element. */
+/** How the tensors of several ranks are reduced to one tensor, element by element. */
 typedef enum { WB_RANKS_SUM = 1, WB_RANKS_MEAN, WB_RANKS_MIN, WB_RANKS_MAX } wb_ranks_reduction;
 
 /* The functions below are collective.  x has the same shape and dtype on all ranks.  Reductions
@@ -156,8 +156,8 @@ WB_API wb_dataset *wb_distributed_dataset(wb_dataset *d);
 
 /** Options of wb_DistributedOptimizer. */
 #define wb_DistributedOptimizer_options_(OPT, ARG)                                                 \
-    OPT(int64_t, bucket, 25000000)          /* bytes */                                            \
-    OPT(int64_t, accumulate, 1)             /* one step for the mean of so many batches */         \
+    OPT(int64_t, bucket, 25000000)          /* the most bytes of a bucket */                       \
+    OPT(int64_t, accumulate, 1)             /* number of batches for one update */                 \
     OPT(bool, shard, false)                 /* divides the state over the ranks */
 WB_OPTIONS(wb_DistributedOptimizer_options);
 /** A rule that replaces gradients by their mean over the ranks, before `rule`:

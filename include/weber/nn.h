@@ -96,7 +96,7 @@ WB_API wb_tensor *wb_init_gain(wb_initializer of, double gain, wb_dtype dtype, i
  * another number of dimensions; sparsity is not from 0 to 1. */
 WB_API wb_tensor *wb_sparse_init(double sparsity, double std, wb_dtype dtype, int ndim,
                                  const int64_t *dims);
-/** Zeros, of any dtype. */
+/** Zeros of any dtype. */
 WB_API wb_tensor *wb_init_zeros(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Ones, of any dtype. */
 WB_API wb_tensor *wb_init_ones(wb_dtype dtype, int ndim, const int64_t *dims);

@@ -31,7 +31,7 @@ typedef struct {
     size_t size;
     int n_fields;
     const wb_field *fields;
-    wb_struct_call call;                    /* NULL: the struct is no layer (WB_FUNCTOR) */
+    wb_struct_call call;                    /* the layer's function; NULL: only a WB_FUNCTOR */
 } wb_struct_type;
 
 /** A struct of the program as a layer:

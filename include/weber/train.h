@@ -15,7 +15,7 @@
 /** An option with two numbers, such as .beta: {b1, b2}, or {b1} with the rule's default b2. */
 #ifndef __cplusplus
 typedef double wb_pair[2];
-/** The default of a wb_pair: that of the rule. */
+/** The default of a wb_pair: the rule's own default. */
 #define WB_DEFAULT_PAIR {WB_DEFAULT, WB_DEFAULT}
 #else
 #define WB_DEFAULT_PAIR {}
@@ -195,9 +195,9 @@ WB_API wb_rule *wb_Muon_with(const wb_Rule_options *o);
  * are NULL. */
 typedef struct wb_rule_step {
     wb_tensor *x, *g;                       /* the parameter, and its gradient */
-    wb_tensor *state[3];                    /* before the update */
-    wb_tensor *next[3];                     /* after it: `apply` sets one for each state */
-    wb_tensor *t;                           /* the number of the update, from 1 */
+    wb_tensor *state[3];                    /* the states before the update */
+    wb_tensor *next[3];                     /* the states after it; `apply` sets .states of them */
+    wb_tensor *t;                           /* the number of this update, from 1 */
     wb_tensor *eta, *rho, *beta[2], *eps, *lambda, *delta, *omega, *ell[2], *gamma[2];
 } wb_rule_step;
 
@@ -218,11 +218,11 @@ typedef struct wb_rule_step {
 typedef struct wb_rule_type {
     const char *name;
     wb_tensor *(*apply)(wb_rule_step *s, void *ctx);
-    int states;                             /* 0 to 3 */
+    int states;                             /* number of states of a parameter, 0 to 3 */
     double start[3];                        /* the value of all elements of a state at first */
     bool whole;                             /* apply needs whole parameters, not only elements */
     void *ctx;                              /* for apply; must live as long as the program */
-    /* defaults of the numbers that the rule has, not 0; 0: it does not have this number */
+    /* defaults of the numbers that the rule has, which are not 0; 0: the rule lacks the number */
     double eta, rho, beta[2], eps, lambda, delta, omega, ell[2], gamma[2];
     double reserved_[8];                    /* 0: for numbers of later versions */
 } wb_rule_type;
@@ -234,7 +234,7 @@ WB_API wb_rule *wb_CustomRule_with(const wb_rule_type *type, const wb_Rule_optio
 
 /** Options of wb_setup. */
 #define wb_setup_options_(OPT, ARG)                                                                \
-    OPT(bool, unguarded, false)             /* updates are made even if the loss is not finite */  \
+    OPT(bool, unguarded, false)             /* makes updates even if the loss is not finite */     \
     OPT(wb_schedule *, schedule, NULL)      /* as wb_set_schedule for all parameters */            \
     ARG(wb_dtype, mixed, WB_DTYPE_DEFAULT)  /* WB_BF16 or WB_F16; default: no mixed precision */
 WB_OPTIONS(wb_setup_options);
@@ -383,7 +383,7 @@ WB_API int wb_copy(void *to, void *from);
 WB_API void *wb_object_average_of(void *model);
 /** Options of wb_average. */
 #define wb_average_options_(OPT, ARG)                                                              \
-    OPT(int64_t, count, 0)                  /* number of models in the mean; 0: .decay counts */   \
+    OPT(int64_t, count, 0)                  /* number of models in the mean; 0: .decay is used */  \
     ARG(double, decay, WB_DEFAULT)          /* from 0 to 1; default: 0.999 */
 WB_OPTIONS(wb_average_options);
 /** a <- decay a + (1 - decay) x for each parameter x of a model and a of its average:
@@ -411,13 +411,13 @@ WB_API int wb_average_with(void *average, void *model, const wb_average_options 
 /** A watched number, such as the loss on held-out data after each epoch.  The program sets the
  * first three fields, and the others are 0 at first: wb_watch watch = {.wait = 3}. */
 typedef struct wb_watch {
-    int wait;                               /* so many calls in a row without improvement end it */
-    double min_dist;                        /* by how much the number must change; 0: equal is no
-                                               worse */
+    int wait;                               /* the number of calls in a row that end the waiting */
+    double min_dist;                        /* by how much the number must change; 0: an equal
+                                               number is no worse */
     bool higher;                            /* higher numbers are better */
     int count;                              /* such calls in a row until now */
     bool begun;                             /* `score` is set: NaN is no best score */
-    double score;                           /* the best, or for wb_plateau the last number */
+    double score;                           /* the best score, or the last one for wb_plateau */
 } wb_watch;
 /** Whether the last .wait calls were all `bad`, as in Flux.patience.  This function and the three
  * below return false, with the error set, if their first argument is NULL. */
@@ -467,15 +467,15 @@ typedef double (*wb_epoch_metric)(wb_layer *model, int epoch, void *ctx);
     OPT(wb_after_batch, each, NULL)                                                                \
     OPT(const char *, checkpoint, NULL)     /* a file, written after each epoch */                 \
     OPT(const char *, folder, NULL)         /* or a folder, for wb_keep_checkpoint; not both */    \
-    OPT(const char *, name, NULL)           /* of the checkpoints, as in wb_checkpoint */          \
+    OPT(const char *, name, NULL)           /* name of the checkpoints, as in wb_checkpoint */     \
     OPT(int, keep_last, 3)                  /* number of checkpoints to keep; negative: all */     \
-    OPT(bool, keep_best, false)             /* also keeps the one with the best metric */          \
+    OPT(bool, keep_best, false)             /* also keeps the checkpoint of the best metric */     \
     OPT(bool, higher, false)                /* the best metric is the highest, not the lowest */   \
     OPT(bool, resume, false)                /* continues from the checkpoint, if there is one */   \
     OPT(wb_schedule *, schedule, NULL)      /* as wb_set_schedule for all parameters */            \
-    /* of wb_average_of(model): wb_average after updates */                                        \
+    /* the result of wb_average_of(model), which wb_average updates after each update */           \
     OPT(void *, average, NULL)                                                                     \
-    OPT(double, decay, 0.999)               /* of the average */                                   \
+    OPT(double, decay, 0.999)               /* the decay of .average */                            \
     /* Ends the training, with success, after the epoch in which wb_early_stopping of the metric is
      * true.  Its .higher is the option .higher. */                                                \
     OPT(wb_watch *, stop, NULL)                                                                    \

@@ -181,7 +181,8 @@ static int onnx_graph_read_input(wb__onnx_building *b, wb__wire in, int *inputs)
     if (status) return status;
     const int i = onnx_graph_define(b, name, &is_new);
     if (i < 0) return wb_error_code();
-    if (!is_new && b->g->values[i].initializer) return onnx_graph_read_again(b, type, &b->g->values[i]);
+    if (!is_new && b->g->values[i].initializer)
+        return onnx_graph_read_again(b, type, &b->g->values[i]);
     if (!is_new)
         return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "two inputs are named \"%.200s\"",
                              b->g->values[i].name);
