@@ -27,7 +27,7 @@ typedef struct {
 
 /* A thread that prepares batches. */
 typedef struct {
-    wb__prefetcher *of;
+    wb__prefetcher *of;                 /* the prefetcher that it belongs to */
     bool started, alive;                /* started: the thread must be joined */
     wb__os_thread thread;
     int64_t *index;                     /* observation indices of one batch */

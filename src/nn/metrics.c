@@ -8,7 +8,7 @@
 
 /* One call of a metric of classes. */
 typedef struct {
-    const char *what;
+    const char *what;           /* the name of the metric, for messages */
     wb_metric_options o;
     wb_tensor *yhat, *y;        /* classes, i32, of one shape */
     wb_tensor *kept;            /* elements that count, bool, broadcasts to the shape; NULL: all */

@@ -12,7 +12,7 @@
  * indices of the fields that are children. */
 typedef struct own_type {
     wb__layer_type type;                /* its detail is this own_type */
-    const wb_struct_type *of;
+    const wb_struct_type *of;           /* the description of the program's struct */
     wb__option *rows;
     int *objects, n_objects;
     struct own_type *next;

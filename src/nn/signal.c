@@ -52,7 +52,7 @@ enum { SIGNAL_PARTS = 16 };             /* the most slices of which frames are c
 typedef enum { STFT, ISTFT, SPECTROGRAM } transform_kind;
 
 typedef struct {
-    const char *what;
+    const char *what;                   /* the name of the function, for messages */
     wb_stft_options o;
     double power;
     int64_t n, hop, frequencies;        /* elements of a frame; from frame to frame; results */

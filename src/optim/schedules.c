@@ -85,6 +85,7 @@ static double schedule_cycle(const double *k, double t)
                    : schedule_between(k[1], k[3], schedule_falling(t - 1 - up, down));
 }
 
+/* The further arguments of KIND_OF are n, positive, at. */
 #define KIND_OF(name, ...) name = {"Schedule" #name, __VA_ARGS__}
 static const schedule_kind
     KIND_OF(Constant, 1, 0, schedule_constant), KIND_OF(Step, 2, 0, NULL),

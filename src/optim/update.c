@@ -21,7 +21,7 @@ typedef struct {
 
 /* A wb_update while it builds its graphs. */
 typedef struct {
-    const char *what;
+    const char *what;                   /* the name of the function, for messages */
     wb_opt_state *state;
     bool last;                          /* it applies the sums even if batches are missing */
     bool adds;                          /* the update only adds its gradients to the sums */

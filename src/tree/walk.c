@@ -6,8 +6,8 @@
 
 /* The arguments and the state of a wb__walk. */
 typedef struct {
-    const char *what;
-    unsigned which;
+    const char *what;           /* the name of the function, for messages */
+    unsigned which;             /* WB__TRAINABLE, WB__DISTINCT, ... */
     wb__leaf_visit f;
     void *ctx;
     wb__text path;

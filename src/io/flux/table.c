@@ -177,8 +177,7 @@ static int visit_fields(filling *x, const wb__jl *v)
         const wb__flux_field *field = wb__flux_child_field(type, w.name);
         bool inside = cell || (field && field->kind == WB__FIELD_AFFINE);
         const char *name = inside ? "" : field ? field->weber : w.name;
-        if (field && field->kind == WB__FIELD_LAST_GATE) continue;  /* flux_table_add_gates adds
-                                                                     * it */
+        if (field && field->kind == WB__FIELD_LAST_GATE) continue;  /* see flux_table_add_gates */
         if (wb__begins(name, "initial_")) flux_table_visit_state(x, &w.value, name);
         else if (field && field->kind == WB__FIELD_GATES)
             flux_table_add_gates(x, v, &w.value, name);

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOAD_STATE_LINES_MOST = 50, LOAD_STATE_LIST_MOST = 7000 }; /* limits of an error's list:
-                                                                   * lines, bytes */
+/* The most lines and bytes of an error's list. */
+enum { LOAD_STATE_LINES_MOST = 50, LOAD_STATE_LIST_MOST = 7000 };
 
 /* A tensor of the file.  The rows of the name map find the tensor by `name`, its name in the file
  * without .prefix.  If .rename applies, `name` is instead the name that the new path has in the

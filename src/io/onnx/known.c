@@ -122,8 +122,7 @@ void wb__trace_give(wb__onnx_state *s, wb__onnx_trace *t)
     wb__mutex_lock(&s->lock);
     int to = -1;
     for (int i = 0; i < WB__ONNX_TRACES; i++)
-        if (s->traces[i] && onnx_known_same_key(s->traces[i], t)) to = i; /* another thread's
-                                                                           * call */
+        if (s->traces[i] && onnx_known_same_key(s->traces[i], t)) to = i;
         else if (!s->traces[i] && to < 0) to = i;
     if (to < 0) {
         to = s->next_trace;

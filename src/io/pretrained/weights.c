@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WEIGHTS_LINES_MOST = 50, WEIGHTS_LIST_MOST = 7000 }; /* limits of an error's list: lines,
-                                                             * bytes */
+/* The most lines and bytes of an error's list. */
+enum { WEIGHTS_LINES_MOST = 50, WEIGHTS_LIST_MOST = 7000 };
 enum { WEIGHTS_NAME_MOST = 160 }; /* bytes; more than a parameter's name with a prefix has */
 #define ONE_FILE "model.safetensors"
 #define INDEX "model.safetensors.index.json"
