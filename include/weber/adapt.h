@@ -1,4 +1,4 @@
-/* Weber, chapter 4: models of others made smaller and made to fit: i8 weights for inference, and
+/* Weber, chapter 4: existing models made smaller and adapted: i8 weights for inference, and
  * low-rank adapters. */
 #ifndef WEBER_ADAPT_H
 #define WEBER_ADAPT_H

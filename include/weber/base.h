@@ -129,7 +129,7 @@ enum {
 #else
 #define WB_C_HALF_(X)
 #endif
-/* g++ before 13 has the macro where gcc has the type, and the type on x86 only. */
+/* Before version 13 g++ lacks _Float16 where gcc has it, and then has it on x86 only. */
 #if defined(__GNUG__) && !defined(__clang__) && !defined(__x86_64__) && __GNUC__ < 13
 #undef WB_C_HALF_
 #define WB_C_HALF_(X)
@@ -140,7 +140,7 @@ enum {
 #undef WB_C_ROW_OF_
     WB_C_ROWS_
 };
-/* A row and its dtypes in one number; -1: another type, which may have any dtype. */
+/* A row and its dtypes in one number; -1 for any other type, which may have any dtype. */
 enum {
 #define WB_C_TYPE_OF_(name, type, dtypes) WB_C_##name##_ = WB_C_ROW_##name##_ << 16 | (dtypes),
     WB_C_TYPES_(WB_C_TYPE_OF_)
@@ -181,9 +181,10 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);
 #include "weber/each.h"
 #define WB_REQUIRED(missing) missing
 #define WB_DEFAULT (-2.0e-300)      /* of an option that is a number: its default */
-/* A guard that no argument has overwritten; plus its length, the first number of a wb_ints. */
+/* The value of a guard that no argument has overwritten, and, plus its length, of a list's first
+ * number (wb_ints). */
 #define WB_MARK_ 0x57420000
-/* How a struct of options was made: the first character of .given. */
+/* The compiler that made a struct of options: the first character of .given. */
 #define WB_GCC_MADE_ "="
 #define WB_CLANG_MADE_ "~"
 #define WB_CXX_MADE_ "*"
@@ -192,9 +193,9 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);
 /** Declares the struct of options T, whose rows are the list T_. */
 #define WB_OPTIONS(T) WB_OPTIONS_WITH_(T, )
 #ifndef __cplusplus
-/* Behind each OPT is a guard, which an argument by place after one by name would set.  To that of
- * clang no number and no pointer converts.  That of gcc is a pointer with a mark, which 0 and NULL
- * would remove: the library looks at it. */
+/* Behind each OPT is a guard.  An argument by place after one by name would initialise it.  clang's
+ * guard has a type to which no number or pointer converts.  gcc's is a pointer with a mark, which
+ * an argument 0 or NULL would remove: the library checks it. */
 #ifdef __clang__
 #define WB_MADE_ WB_CLANG_MADE_
 typedef _Atomic(struct { const void *an_option_by_place_follows_one_by_name; }) wb_guard_;
@@ -297,8 +298,7 @@ WB_API void wb_ints_set(int64_t *list, int n, const int64_t *values);
     X(UNSUPPORTED, "not supported here")                                               \
     X(INTERNAL,    "a defect of the library")
 
-/** WB_OK, which is 0, and WB_ERROR_MEMORY, WB_ERROR_SHAPE, ...: what "0 or an error code" means in
- * these comments. */
+/** WB_OK, which is 0, WB_ERROR_MEMORY, WB_ERROR_SHAPE, ...: the codes in "0 or an error code". */
 typedef enum {
     WB_OK = 0,
 #define WB_ERROR_ENUM(NAME, text) WB_ERROR_##NAME,
@@ -327,10 +327,9 @@ WB_API wb_status wb_error_code(void);
  *
  * The library puts the layer's path in the model or the observation's number before the message:
  * "layers.1.inner: blend: ...".  The message may quote wb_error(), and then ends in the name of the
- * quoted message's page; one above 8191 bytes is cut off.
- * A function of the program whose other results are positive numbers, such as a layer with several
- * outputs or .next of a stream, returns `wb_fail(...), -1`.  A code that is no error
- * counts as WB_ERROR_ARGUMENT. */
+ * quoted message's page; one above 8191 bytes is cut off.  A function of the program whose other
+ * results are positive numbers, such as a layer with several outputs or .next of a stream, returns
+ * `wb_fail(...), -1`.  A code that is no error counts as WB_ERROR_ARGUMENT. */
 WB_API int wb_fail(wb_status code, const char *format, ...) WB_PRINTF_(2, 3);
 /** Forgets this thread's latest failure. */
 WB_API void wb_clear_error(void);
@@ -412,9 +411,9 @@ typedef enum { WB_LOG_DEBUG, WB_LOG_INFO, WB_LOG_WARN, WB_LOG_ERROR } wb_log_lev
  * evaluate tensors: an evaluation may be under way. */
 typedef void (*wb_log_handler)(wb_log_level level, const char *text, void *context);
 
-/** Sets the receiver of all messages of the process; `context` must live as long as it is the
- * receiver.  Without a receiver (`handler` NULL, or before the first call) messages go to standard
- * error: one line as "[ Info: text", several lines in a frame. */
+/** Sets the receiver of all messages of the process.  `context` must live as long as `handler` is
+ * the receiver.  Without a receiver (`handler` NULL, or before the first call) messages go to
+ * standard error: one line as "[ Info: text", several lines in a frame. */
 WB_API void wb_set_log(wb_log_handler handler, void *context);
 
 /* ---- memory and threads ---------------------------------------------------------------------- */
@@ -433,7 +432,7 @@ typedef struct {
  * the first call of the library: once the library holds memory, the call changes nothing, and
  * wb_error has the reason.  Any thread may call `reallocate`. */
 WB_API void wb_set_allocator(const wb_allocator *allocator);
-/** Host memory that the library holds now, in bytes. */
+/** The host memory that the library holds now, in bytes. */
 WB_API int64_t wb_memory_used(void);
 /** The most host memory that the library held so far, in bytes. */
 WB_API int64_t wb_memory_peak(void);
@@ -444,7 +443,7 @@ WB_API int64_t wb_memory_peak(void);
  * the process may use.  All threads of an evaluation round, and flush small numbers to zero, as the
  * calling thread does at that moment. */
 WB_API int wb_set_threads(int n);
-/** How many threads of the CPU an evaluation may use. */
+/** The number of CPU threads that an evaluation may use. */
 WB_API int wb_threads(void);
 
 /** Seeds the random numbers of this thread: wb_rand, wb_randn, initial values of layers, dropout,
@@ -453,16 +452,16 @@ WB_API void wb_seed(uint64_t seed);
 
 /* ---- exceptions of C++ ----------------------------------------------------------------------- */
 
-/** How the library calls functions of a C++ program.  `call` runs f(arg), and returns NULL, or what
- * f has thrown, with its text.  `again` throws that; `drop` frees it. */
+/** How the library calls functions of a C++ program.  `call` runs f(arg), and returns NULL, or the
+ * exception that f has thrown, with its text.  `again` throws it once more; `drop` frees it. */
 typedef struct wb_catcher_ {
     void *(*call)(void (*f)(void *arg), void *arg, char *text, size_t bytes);
     void (*again)(void *thrown);
     void (*drop)(void *thrown);
     struct wb_catcher_ *next;
 } wb_catcher_;
-/** Adds a catcher, which stays the caller's, or removes it; cxx.h calls it for each file of a
- * program. */
+/** Adds a catcher, which the caller goes on owning, or removes it.  cxx.h calls it for each file of
+ * a program. */
 WB_API void wb_catch_(wb_catcher_ *catcher, bool adds);
 
 #ifdef __cplusplus

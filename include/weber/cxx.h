@@ -123,7 +123,7 @@ inline wb_tensor *wb_truncated_normal(double mean, double std, double low, doubl
         },
         dims...);
 }
-/* The number of the type T in WB_C_TYPES_; -1: another. */
+/* The number of the type T in WB_C_TYPES_; -1 for a type that is not there. */
 template <class T> constexpr int wb_c_type_ = -1;
 #define WB_C_TYPE_(name, type, dtypes) \
     template <> inline constexpr int wb_c_type_<type> = WB_C_##name##_;
@@ -134,7 +134,7 @@ template <class T> constexpr bool wb_data_fit_(wb_dtype dtype)
 {
     return wb_c_type_<wb_element_<T>> >> dtype & 1;
 }
-/* clang refuses a call whose dtype does not fit; gcc if it optimises; elsewhere the call fails. */
+/* If a dtype does not fit, clang refuses the call, as gcc does if it optimises; else it fails. */
 #if defined(__clang__)
 #define WB_FITS_ __attribute__((diagnose_if(!wb_data_fit_<T>(dtype),                            \
                      "the data have another type than the dtype", "error")))

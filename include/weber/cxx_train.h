@@ -4,7 +4,7 @@
 
 #include "weber/cxx.h"
 
-/* A number by place is that of WB_RULES_, as in C. */
+/* The number by place is the one that WB_RULES_ names, as in C. */
 #define WB_RULE_(Name, number)                                                                  \
     inline wb_rule *wb_##Name(wb_Rule_options o = {}) { return wb_##Name##_with(&o); }          \
     template <class N>                                                                          \

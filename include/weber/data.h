@@ -17,18 +17,18 @@ extern "C" {
 WB_API wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y);
 /** A dataset of up to 8 tensors by name or place: wb_dataset_of_tree(wb_tuple(ids, lengths,
  * labels)), or a tree of wb_named_tuple, or a tree of these, whose tensors are named by their
- * paths, "a.mask". Observation i is row i of every tensor.  The first tensor is x of a batch, the
+ * paths, "a.mask".  Observation i is row i of every tensor.  The first tensor is x of a batch, the
  * second y (WB_NONE if there is one tensor); wb_batch_get finds all by name.  Errors: as
  * wb_dataset_of; a tree with no tensor, with more than 8, or with a layer. */
 WB_API wb_dataset *wb_dataset_of_tree(wb_tree *arrays);
 
-enum { WB_BATCH_MORE = 6 };             /* tensors of a batch beside x and y */
+enum { WB_BATCH_MORE = 6 };             /* the most tensors of a batch besides x and y */
 /** Describes a dataset whose observations a function of the program fills in.  Observations with
  * numbers 0 .. n-1 have .get or .get_all.  A stream gives one observation after the other and has
  * no known length; it has .next and .restart in place of these, and no .n. */
 typedef struct {
     size_t size;                    /* sizeof(wb_dataset_source) */
-    int64_t n;                      /* observations */
+    int64_t n;                      /* number of observations */
     wb_dtype x_dtype, y_dtype;      /* 0 means f32; if y_dtype and y_ndim are 0, there is no y */
     int x_ndim, y_ndim;             /* dimensions of one observation, without the batch axis */
     int64_t x_dims[WB_MAX_DIMS], y_dims[WB_MAX_DIMS];
@@ -62,11 +62,10 @@ typedef struct {
 WB_API wb_dataset *wb_dataset_from(const wb_dataset_source *source);
 
 /** A dataset of images and labels in two IDX files, the format of MNIST, FashionMNIST, KMNIST and
- * EMNIST, plain or gzip.  Images u8
- * [N,H,W] become x f32 [N,1,H,W] in [0, 1]; integer labels [N] become y i32 [N].  The dataset is on
- * the CPU.  Errors, which name the file, the position and the reason: a file that cannot be read,
- * is damaged or too short, or has other shapes or dtypes; numbers of images and labels that
- * differ. */
+ * EMNIST, plain or gzip.  Images u8 [N,H,W] become x f32 [N,1,H,W] in [0, 1]; integer labels [N]
+ * become y i32 [N].  The dataset is on the CPU.  Errors, which name the file, the position and the
+ * reason: a file that cannot be read, is damaged or too short, or has other shapes or dtypes;
+ * numbers of images and labels that differ. */
 WB_API wb_dataset *wb_load_idx(const char *images, const char *labels);
 /** The array in an IDX file, plain or gzip, in its dtype and shape, on the CPU; 16-bit integers
  * become i32.  Errors: a file that cannot be read, is damaged, too short or too long; more than 8
@@ -82,8 +81,8 @@ typedef enum {
     WB_MISSING_MEDIAN,
     WB_MISSING_DROP                         /* leaves the row out */
 } wb_missing;
-/** The cells that have no value, beside an empty one.  With a text that is a number each cell of
- * that number has none: with "-999" also -999.0. */
+/** The texts of cells that have no value, as empty cells have none.  If a text is a number, each
+ * cell with that number has none: with "-999" also -999.0. */
 #define WB_MISSING_TEXTS "NA,N/A,NaN,nan,NAN,NULL,null,None,?"
 
 /** Options of wb_load_csv.  Columns are named as in the first line, and names separated by commas:
@@ -100,7 +99,7 @@ typedef enum {
     OPT(const char *, numbered, NULL)       /* columns of words that become their numbers */       \
     OPT(wb_missing, missing, WB_MISSING_ERROR)                                                     \
     OPT(const char *, missing_texts, NULL)  /* default: WB_MISSING_TEXTS */                        \
-    /* set to the columns of the file; to NULL on failure, but beside .like not changed by one */  \
+    /* set to the columns of the file; on failure to NULL, but with .like it is not changed */     \
     OPT(wb_columns **, columns, NULL)                                                              \
     OPT(wb_columns *, like, NULL)           /* reads a file as another one was read */             \
     OPT(char, separator, ',')                                                                      \
@@ -139,13 +138,13 @@ WB_API wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options 
     WB_CALL_WITH_(wb_load_csv_with((path), WB_GET_(wb_load_csv_options, __VA_ARGS__)))
 #endif
 
-/** How many columns x has; -1 on failure. */
+/** The number of columns of x; -1 on failure. */
 WB_API int64_t wb_columns_count(const wb_columns *c);
 /** The name of the column of the file that column k of x is from, "" without a line of names.  The
  * columns of 0 and 1 of one column of words have the same name and follow each other.  Owned by
  * `c`.  NULL: no such column. */
 WB_API const char *wb_columns_name(const wb_columns *c, int64_t k);
-/** How many words a column of the file has, 0 if it has numbers: wb_columns_words(c, "colour").
+/** The number of words of a column of the file, 0 if it has numbers: wb_columns_words(c, "colour").
  * Without a name (NULL) the column is the first label: the number of classes.  -1 on failure. */
 WB_API int64_t wb_columns_words(const wb_columns *c, const char *name);
 /** The word with number i of a column of the file; without a name (NULL) the name of class i.
@@ -163,9 +162,9 @@ WB_API int64_t wb_dataset_length(const wb_dataset *d);
 /** x of all observations as one tensor, on the dataset's device.  The functions of wb_mapobs are
  * applied to all observations as one batch.  NULL: such a function failed, or out of memory. */
 WB_API wb_tensor *wb_dataset_x(wb_dataset *d);
-/** y of all observations, as wb_dataset_x; WB_NONE if there is none. */
+/** y of all observations, like wb_dataset_x; WB_NONE if there is none. */
 WB_API wb_tensor *wb_dataset_y(wb_dataset *d);
-/** The tensor of this name of all observations, as wb_dataset_x; the names are those of
+/** The tensor of this name of all observations, like wb_dataset_x.  The names are those of
  * wb_batch_get.  NULL: no such name. */
 WB_API wb_tensor *wb_dataset_get(wb_dataset *d, const char *name);
 
@@ -175,7 +174,7 @@ enum { WB_SPLIT_PARTS = 16 };
     OPT(bool, counts, false)                /* a size is a number of observations */               \
     OPT(bool, shuffle, false)               /* observations are drawn at random (wb_seed) */       \
     OPT(bool, stratified, false)            /* each label has the same share in all parts */       \
-    OPT(wb_tensor *, labels, NULL)          /* of .stratified, which it implies; default: y */
+    OPT(wb_tensor *, labels, NULL)          /* labels for .stratified, then true; default: y */
 WB_OPTIONS(wb_splitobs_options);
 /** Splits a dataset of n observations, wb_splitobs(d, 0.8, &train, &test, .shuffle = true): `first`
  * gets n · at, rounded half to even, `second` the rest.  The parts share the dataset's memory.
@@ -250,11 +249,11 @@ WB_API wb_dataset *wb_mapobs_each(wb_dataset *d, wb_collate f, void *ctx);
 /** Options of wb_dataloader. */
 #define wb_dataloader_options_(OPT, ARG)                                                           \
     OPT(bool, drop_last, false)             /* leaves out a last batch that is too short */        \
-    /* of .shuffle and of random numbers in maps; default: drawn at random (wb_seed) */            \
+    /* seed of .shuffle and of random numbers in maps; default: drawn at random (wb_seed) */       \
     OPT(uint64_t, seed, UINT64_MAX)                                                                \
     OPT(int, ahead, 2)                      /* batches prepared in the background, 0 to 1024 */    \
     OPT(int, workers, 1)                    /* threads that prepare them, 1 to 64 */               \
-    OPT(int64_t, buffer, 0)                 /* of .shuffle of a stream: observations in memory */  \
+    OPT(int64_t, buffer, 0)                 /* a stream's .shuffle: observations in memory */      \
     OPT(wb_collate, collate, NULL)          /* changes each batch, after wb_mapobs */              \
     /* passed to .collate; must live as long as the loader and the loaders wb_to makes of it */    \
     OPT(void *, collate_ctx, NULL)                                                                 \
@@ -310,8 +309,8 @@ WB_API wb_batch wb_loader_begin(wb_loader *l);
 /** WB_EACH_BATCH(b, loader) { ... b.x ... b.y ... } loops over the batches of one epoch.  break and
  * return are allowed; the batch then stays open until the next loop or wb_loader_stop, which frees
  * it and what the program made after it.  The argument `loader` is evaluated once.  Loops over one
- * loader do not nest. After the loop wb_loader_status returns 0, or the error that ended the epoch.
- * */
+ * loader do not nest.  After the loop wb_loader_status returns 0, or the error that ended the
+ * epoch. */
 #define WB_EACH_BATCH(b, loader)                                                            \
     for (wb_each_batch_ b##_wb = {(loader), false}; !b##_wb.done; b##_wb.done = true)       \
         for (wb_batch b = wb_loader_begin(b##_wb.from); wb_loader_next(b##_wb.from, &b);)

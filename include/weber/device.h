@@ -56,7 +56,7 @@ typedef struct { int n; const wb_device *const *device; } wb_device_list;
 /** The devices of a backend.  The list is empty if the backend was not started or is not
  * functional, or, with the error set, if there is no such backend. */
 WB_API wb_device_list wb_devices(const char *backend);
-/** Prints the devices of a backend to standard output: "CUDA: 2 devices:", "0. NVIDIA H200", ...;
+/** Prints the devices of a backend to standard output: "CUDA: 2 devices:", "0.  NVIDIA H200", ...;
  * or "CUDA: 0 devices". */
 WB_API void wb_show_devices(const char *backend);
 
@@ -142,10 +142,9 @@ WB_API const wb_device *wb_default_device(void);
  *              those of matrix products on processors with AVX512-BF16; sums are in f32
  * For products of f32 numbers drawn from a normal distribution, the error relative to the result
  * (root mean squares, k = 64 to 16384) is at most 6e-7 on the CPU, and 2.4e-3 if operands are
- * rounded.
- * The setting applies to the whole process, to evaluations and recordings after the call.  Before
- * the first call it is the environment variable WEBER_MATMUL_PRECISION, else "highest".  Other
- * dtypes are not affected: f16 and bf16 are summed in f32, f64 in f64.
+ * rounded.  The setting applies to the whole process, to evaluations and recordings after the call.
+ * Before the first call it is the environment variable WEBER_MATMUL_PRECISION, else "highest".
+ * Other dtypes are not affected: f16 and bf16 are summed in f32, f64 in f64.
  *
  * With each setting the CPU may compute f32 convolutions by Winograd's algorithm, unless the
  * environment variable WEBER_WINOGRAD is 0 (docs/site/guide/performance.md).
@@ -187,7 +186,7 @@ WB_API int wb_set_gpu_backend(const char *backend);
 
 /** Options of wb_to and wb_gpu. */
 #define wb_to_options_(OPT, ARG)                                                                   \
-    /* of floating tensors; WB_DTYPE_KEEP: no change; by default f64 becomes f32 on a GPU */       \
+    /* dtype of floating tensors; WB_DTYPE_KEEP: no change; default: f64 becomes f32 on a GPU */   \
     ARG(wb_dtype, dtype, WB_DTYPE_DEFAULT)
 WB_OPTIONS(wb_to_options);
 /** A copy of x on a device: wb_to(x, device); x itself if it is on that device already and .dtype
@@ -207,10 +206,10 @@ WB_OPTIONS(wb_to_options);
  * NULL; out of memory; WB_DTYPE_KEEP and a device without f64; .dtype is not floating; another kind
  * of object; the call is in a function that wb_compile records. */
 WB_API void *wb_object_to(void *x, const wb_device *d, const wb_to_options *o);
-/** wb_to(x, wb_gpu_device()).  The macro wb_gpu(x) calls this function.  Without a GPU the result
- * is x itself, without an error; a message is logged once. */
+/** wb_to(x, wb_gpu_device()), which the macro wb_gpu(x) calls.  Without a GPU the result is x
+ * itself, without an error, and a message is logged once. */
 WB_API void *wb_object_gpu(void *x, const wb_to_options *o);
-/** wb_to(x, wb_cpu_device()).  The macro wb_cpu(x) calls this function. */
+/** wb_to(x, wb_cpu_device()), which the macro wb_cpu(x) calls. */
 WB_API void *wb_object_cpu(void *x);
 /** wb_object_to for all tensors of a batch; n and index do not change.  On failure x of the result
  * is NULL. */
@@ -220,10 +219,10 @@ WB_API wb_batch wb_batch_gpu(wb_batch b, const wb_to_options *o);
 /** wb_object_cpu for x and y of a batch.  On failure x of the result is NULL. */
 WB_API wb_batch wb_batch_cpu(wb_batch b);
 
-/** The device of x.  The macro wb_device_of(x) calls this function.  x is an object that wb_to
- * takes, but not a batch.  An object without tensors is on the CPU; a loader is on the device of
- * its batches.  NULL: x has tensors on several devices (the error names two of them), or is another
- * kind of object. */
+/** The device of x, which the macro wb_device_of(x) calls.  x is an object that wb_to takes, but
+ * not a batch.  An object without tensors is on the CPU; a loader is on the device of its batches.
+ * NULL: x has tensors on several devices (the error names two of them), or is another kind of
+ * object. */
 WB_API const wb_device *wb_object_device(void *x);
 
 /* wb_to, wb_gpu and wb_cpu return the type of their argument; wb_tensor_to, wb_layer_gpu, ... are

@@ -105,7 +105,7 @@ WB_API int wb_distributed_barrier(void);
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/** How tensors of several ranks are reduced to one, element by element. */
+/** How the tensors of several ranks are reduced to one tensor, element by element. */
 typedef enum { WB_RANKS_SUM = 1, WB_RANKS_MEAN, WB_RANKS_MIN, WB_RANKS_MAX } wb_ranks_reduction;
 
 /* The functions below are collective.  x has the same shape and dtype on all ranks.  Reductions
@@ -156,17 +156,16 @@ WB_API wb_dataset *wb_distributed_dataset(wb_dataset *d);
 
 /** Options of wb_DistributedOptimizer. */
 #define wb_DistributedOptimizer_options_(OPT, ARG)                                                 \
-    OPT(int64_t, bucket, 25000000)          /* bytes */                                            \
-    OPT(int64_t, accumulate, 1)             /* one step for the mean of so many batches */         \
+    OPT(int64_t, bucket, 25000000)          /* the most bytes of a bucket */                       \
+    OPT(int64_t, accumulate, 1)             /* number of batches for one update */                 \
     OPT(bool, shard, false)                 /* divides the state over the ranks */
 WB_OPTIONS(wb_DistributedOptimizer_options);
 /** A rule that replaces gradients by their mean over the ranks, before `rule`:
  * wb_DistributedOptimizer(wb_Adam()).  The losses are averaged with them: if the mean loss is not
- * finite, the update fails on all ranks.  Gradients travel in buckets of at most .bucket bytes,
- * as soon as the last gradient of a bucket is computed.
- * wb_update is collective, and an error if the ranks have gradients of different parameters, as
- * after wb_freeze on one of them, or different options.  Without connected ranks `rule` gets the
- * gradients of this process.
+ * finite, the update fails on all ranks.  Gradients travel in buckets of at most .bucket bytes, as
+ * soon as the last gradient of a bucket is computed.  wb_update is collective, and an error if the
+ * ranks have gradients of different parameters, as after wb_freeze on one of them, or different
+ * options.  Without connected ranks `rule` gets the gradients of this process.
  *
  * .shard divides the state over the ranks that are connected when wb_setup is called: each rank has
  * moments, and masters of mixed precision, of its part of each parameter only.  Functions that save

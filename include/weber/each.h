@@ -3,8 +3,8 @@
 #ifndef WEBER_EACH_H
 #define WEBER_EACH_H
 
-/* Compilers print no line for each macro of this file that a wrong argument passed through.  Their
- * messages about the arguments themselves, warnings too, stay. */
+/* This pragma keeps compilers from printing a line for each macro of this file that a wrong
+ * argument passed through.  Their messages about the arguments, warnings too, stay. */
 #if defined(__GNUC__)
 #pragma GCC system_header
 #endif
@@ -85,8 +85,8 @@
         _Pragma("GCC diagnostic pop") 0;                                                    \
     })))
 
-/* A layer of x, for wb_Chain and others: x itself, or the layer of a function.  With another x the
- * assertion fails, and the value is a layer all the same, so that macros around it add no error. */
+/* The layer for an argument x of wb_Chain and others: x itself, or the layer of a function.  Other
+ * arguments fail the assertion; their value is a layer, so that macros around it add no error. */
 #define WB_LAYER_(x) WB_ONCE_(WB_LAYER_OF_, x, )
 #define WB_LAYER_OF_(x, _)                                                                  \
     _Static_assert(_Generic(x, wb_layer *: 1, void *: 1, wb_function: 1, default: 0),       \
@@ -95,7 +95,7 @@
         (_Generic(x, wb_layer *: x, void *: x, wb_function: x, default: (void *)0))
 #define WB_LAYER_ROW_(x) WB_LAYER_(x),
 #define WB_LAYERS_(...) (wb_layer *[]){WB_EACH_(WB_LAYER_ROW_, __VA_ARGS__)}
-/* The first argument of wb_named. */
+/* The first argument of wb_named, which must be a text. */
 #define WB_NAME_(x) WB_ONCE_(WB_NAME_OF_, x, )
 #define WB_NAME_OF_(x, _)                                                                   \
     _Static_assert(_Generic(x, char *: 1, const char *: 1, void *: 1, default: 0),          \

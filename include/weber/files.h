@@ -11,7 +11,7 @@ enum { WB_MAX_LIST = 16 };
 #ifndef __cplusplus
 typedef wb_tensor *wb_tensor_list[WB_MAX_LIST];
 typedef const char *wb_text_list[WB_MAX_LIST];
-/** The default of these lists. */
+/** The default of such a list: no elements. */
 #define WB_NO_LIST {NULL}
 #else
 #define WB_NO_LIST {}
@@ -71,7 +71,7 @@ typedef enum { WB_NAMES_AUTO, WB_NAMES_WEBER, WB_NAMES_TORCH } wb_names;
 /** Options of wb_save. */
 #define wb_save_options_(OPT, ARG)                                                                 \
     OPT(wb_names, names, WB_NAMES_AUTO)                                                            \
-    /* BSON: name of the Julia variable; default "model" */                                        \
+    /* BSON: the name of the Julia variable; default "model" */                                    \
     OPT(const char *, key, NULL)                                                                   \
     /* BSON: the version of Flux that will read the file, "0.9" to "0.16".  Default: "0.16". */    \
     OPT(const char *, flux, NULL)                                                                  \
@@ -286,19 +286,19 @@ WB_API wb_tensor *wb_from_dlpack_unversioned(struct DLManagedTensor *m);
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-/** What a checkpoint saves and restores.  What is NULL is left out.  `model` is a layer or tree.
- * The struct holds no references; the caller owns `name`, which distinguishes the checkpoints of
- * several trainings. */
+/** The objects that a checkpoint saves and restores.  Objects that are NULL are left out.  `model`
+ * is a layer or tree.  The struct holds no references; the caller owns `name`, which distinguishes
+ * the checkpoints of several trainings. */
 typedef struct {
     void *model;
     wb_opt_state *state;
-    wb_loader *loader;              /* only its position and order are saved */
+    wb_loader *loader;              /* only its position and its order are saved */
     int64_t epoch;
     const char *name;               /* 1 to 100 letters, digits, _ - . (no . in front); or NULL */
     double metric;                  /* valid if has_metric is set */
     bool has_metric;
-    void *average;                  /* of wb_average_of, or NULL */
-    wb_watch *stop, *reduce;        /* counts of wb_train's options, or NULL */
+    void *average;                  /* the result of wb_average_of, or NULL */
+    wb_watch *stop, *reduce;        /* options of wb_train, whose counts are saved; or NULL */
     void *reserved_[8];             /* NULL: for fields of later versions */
 } wb_checkpoint;
 /** Saves model, optimiser state, loader and the state of this thread's random numbers in one
@@ -317,7 +317,7 @@ WB_API int wb_load_checkpoint(const char *path, wb_checkpoint *c);
 
 /** Options of wb_keep_checkpoint. */
 #define wb_keep_checkpoint_options_(OPT, ARG)                                                      \
-    OPT(bool, best, false)                  /* also keeps the one with the best metric */          \
+    OPT(bool, best, false)                  /* also keeps the checkpoint with the best metric */   \
     OPT(bool, higher, false)                /* the best metric is the highest, not the lowest */   \
     ARG(int, last, 3)                       /* number of checkpoints to keep; negative: all */
 WB_OPTIONS(wb_keep_checkpoint_options);

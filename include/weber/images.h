@@ -25,7 +25,7 @@ extern "C" {
     OPT(bool, exif, true)                   /* turns the image upright; false: pixels as stored */
 WB_OPTIONS(wb_load_image_options);
 /** The image in a PNG or JPEG file, u8 [C, H, W], on the CPU: wb_load_image("a.png", .channels =
- * 3). RGB becomes grey as 0.299 R + 0.587 G + 0.114 B, rounded; grey becomes RGB with three equal
+ * 3).  RGB becomes grey as 0.299 R + 0.587 G + 0.114 B, rounded; grey becomes RGB with three equal
  * channels; alpha is left out, or added as 255.  16 bits become 8, and libpng converts colours to
  * sRGB where the file names another gamma.
  *
@@ -61,11 +61,11 @@ WB_API wb_tensor *wb_resize_image(wb_tensor *image, int64_t height, int64_t widt
 
 /** Options of wb_load_images. */
 #define wb_load_images_options_(OPT, ARG)                                                          \
-    /* with .width: sizes to which images are resized; 0: */                                       \
+    /* with .width: the size to which all images are resized; 0: all have the size of the first */ \
     OPT(int64_t, height, 0)                                                                        \
-    OPT(int64_t, width, 0)                  /* those of the first image, which all have */         \
-    OPT(int, channels, 3)                   /* as of wb_load_image, 1 to 4 */                      \
-    OPT(bool, exif, true)                   /* as of wb_load_image */
+    OPT(int64_t, width, 0)                  /* see .height */                                      \
+    OPT(int, channels, 3)                   /* 1 to 4, with the meanings of wb_load_image */       \
+    OPT(bool, exif, true)                   /* turns images upright; false: pixels as stored */
 WB_OPTIONS(wb_load_images_options);
 /** A dataset of the images in a folder that has a folder for each class, such as photos/cat/1.png:
  * wb_load_images("photos", .height = 224, .width = 224).  x is f32 [C, H, W] in [0, 1], y the

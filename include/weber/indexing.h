@@ -52,7 +52,7 @@ WB_API wb_tensor *wb_set_slice(wb_tensor *x, int axis, int64_t start, int64_t st
 
 /** Options of wb_split. */
 #define wb_split_options_(OPT, ARG)                                                                \
-    OPT(const int64_t *, sizes, NULL)       /* of the n slices; default: equal ones */
+    OPT(const int64_t *, sizes, NULL)       /* sizes of the n slices; default: equal ones */
 WB_OPTIONS(wb_split_options);
 /** Sets parts[0 .. n-1] to n slices along an axis, in order: wb_split(x, 1, 3, parts),
  * wb_split(x, 1, 2, parts, .sizes = (int64_t[]){1, 3}).  Returns 0 or an error code; then all parts
@@ -98,9 +98,9 @@ WB_OPTIONS(wb_take_options);
  * :], and wb_take(x, index, axis) replaces an axis of x by the axes of `index`.  Any dtype.
  * (index_select of PyTorch, also for an index with several axes) */
 WB_API wb_tensor *wb_take_with(wb_tensor *x, wb_tensor *index, const wb_take_options *o);
-/** Elements by an index of their own along an axis: y[.., i, ..] = x[.., index[.., i, ..], ..]. x
+/** Elements by an index of their own along an axis: y[.., i, ..] = x[.., index[.., i, ..], ..].  x
  * and `index` have the same number of axes; along all but `axis` their sizes broadcast.  Any
- * dtype. (gather and take_along_dim of PyTorch; unlike in gather, sizes along other axes are
+ * dtype.  (gather and take_along_dim of PyTorch; unlike in gather, sizes along other axes are
  * equal or 1)  Error: sizes that do not fit. */
 WB_API wb_tensor *wb_take_along(wb_tensor *x, wb_tensor *index, int axis);
 
@@ -108,12 +108,12 @@ WB_API wb_tensor *wb_take_along(wb_tensor *x, wb_tensor *index, int axis);
 typedef enum {
     WB_SCATTER_ADD = 0, WB_SCATTER_MUL, WB_SCATTER_MAX, WB_SCATTER_MIN,
     WB_SCATTER_MEAN,                        /* floating only */
-    WB_SCATTER_SET                          /* the last replaces the element of x */
+    WB_SCATTER_SET                          /* the last one replaces the element of x */
 } wb_scatter_reduce;
 /** Options of wb_scatter and wb_scatter_along. */
 #define wb_scatter_options_(OPT, ARG)                                                              \
     OPT(wb_scatter_reduce, reduce, WB_SCATTER_ADD)                                                 \
-    OPT(bool, exclude_self, false)          /* x is not combined where an index names it */
+    OPT(bool, exclude_self, false)          /* elements of x that an index names do not count */
 WB_OPTIONS(wb_scatter_options);
 /** x with rows combined into it: y[k, ...] combines x[k, ...] and all rows[i..., ...] with
  * index[i...] = k, in the order of i: wb_scatter(x, index, rows, .reduce = WB_SCATTER_MAX).
@@ -174,12 +174,12 @@ WB_API wb_tensor *wb_nan_to_num_with(wb_tensor *x, const wb_nan_to_num_options *
 
 /* ---- order: any dtype but bool --------------------------------------------------------------- */
 
-/* NaN is the greatest, 0 and -0 are equal.  Sorting is stable, in both directions: equal elements
- * keep their order. */
+/* In this order NaN is the greatest, and 0 and -0 are equal.  Sorting is stable in both directions:
+ * equal elements keep their order. */
 
 /** Options of wb_sort and wb_argsort. */
 #define wb_sort_options_(OPT, ARG)                                                                 \
-    OPT(bool, descending, false)            /* the greatest first */
+    OPT(bool, descending, false)            /* the greatest element comes first */
 WB_OPTIONS(wb_sort_options);
 /** The indices that sort x along an axis, i32, in x's shape: wb_take_along(x, wb_argsort(x, axis),
  * axis) is sorted.  No gradient.  Error: an axis of more than 2^31 elements. */
@@ -189,18 +189,17 @@ WB_API wb_tensor *wb_sort_with(wb_tensor *x, int axis, const wb_sort_options *o)
 
 /** Options of wb_topk. */
 #define wb_topk_options_(OPT, ARG)                                                                 \
-    OPT(bool, smallest, false)              /* the k least elements, the least first */
+    OPT(bool, smallest, false)              /* the k least elements, the least one first */
 WB_OPTIONS(wb_topk_options);
 /** The k greatest elements along an axis, the greatest first: wb_topk(x, k, axis, &index).  Sets
- * *index to their indices, i32, unless `index` is NULL.  x has any dtype but
- * bool; the result has size k along the axis, and the gradient reaches the chosen elements.  The
- * cost is that of sorting the whole axis.  Error: k is negative or above
- * the size of the axis; *index is then NULL. */
+ * *index to their indices, i32, unless `index` is NULL.  x has any dtype but bool; the result has
+ * size k along the axis, and the gradient reaches the chosen elements.  The cost is that of sorting
+ * the whole axis.  Error: k is negative or above the size of the axis; *index is then NULL. */
 WB_API wb_tensor *wb_topk_with(wb_tensor *x, int64_t k, int axis, wb_tensor **index,
                                const wb_topk_options *o);
 /** Options of wb_searchsorted. */
 #define wb_searchsorted_options_(OPT, ARG)                                                         \
-    OPT(bool, right, false)                 /* behind equal elements, not before them */
+    OPT(bool, right, false)                 /* places are behind equal elements, not before them */
 WB_OPTIONS(wb_searchsorted_options);
 /** The places at which elements of x would be put into ascending numbers, i32, in x's shape:
  * wb_searchsorted(sorted, x).  The place is the number of elements of `sorted` that are less than

@@ -38,7 +38,7 @@ WB_API wb_layer *wb_Dense_with(const wb_Dense_options *o);
     OPT(wb_ints, stride, WB_INTS(1))                                                               \
     /* also {top, bottom, left, right}: two for each axis */                                       \
     OPT(wb_ints, pad, WB_INTS(0))                                                                  \
-    OPT(int64_t, pad_mode, WB_PAD_CONSTANT) /* a wb_pad_mode: what x is padded with */             \
+    OPT(int64_t, pad_mode, WB_PAD_CONSTANT) /* a wb_pad_mode: the elements of the padding */       \
     OPT(wb_ints, dilation, WB_INTS(1))                                                             \
     OPT(int64_t, groups, 1)                 /* divides `in` and `out` */                           \
     OPT(wb_ints, outpad, WB_INTS(0))        /* of wb_ConvTranspose only */                         \
@@ -146,8 +146,8 @@ WB_API wb_layer *wb_AlphaDropout_with(const wb_AlphaDropout_options *o);
 
 /** Options of wb_BatchNorm. */
 #define wb_BatchNorm_options_(OPT, ARG)                                                            \
-    OPT(bool, affine, true)                 /* with scale and bias */                              \
-    OPT(bool, track_stats, true)            /* with mean and var; see wb_BatchNorm */              \
+    OPT(bool, affine, true)                 /* the layer has scale and bias */                     \
+    OPT(bool, track_stats, true)            /* the layer has mean and var; see wb_BatchNorm */     \
     OPT(double, eps, 1e-5)                                                                         \
     OPT(double, momentum, 0.1)                                                                     \
     OPT(wb_dtype, dtype, WB_F32)                                                                   \
@@ -167,8 +167,8 @@ WB_API wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *o);
 
 /** Options of wb_InstanceNorm. */
 #define wb_InstanceNorm_options_(OPT, ARG)                                                         \
-    OPT(bool, affine, false)                /* with scale and bias */                              \
-    OPT(bool, track_stats, false)           /* with mean and var */                                \
+    OPT(bool, affine, false)                /* the layer has scale and bias */                     \
+    OPT(bool, track_stats, false)           /* the layer has mean and var */                       \
     OPT(double, eps, 1e-5)                                                                         \
     OPT(double, momentum, 0.1)                                                                     \
     OPT(wb_dtype, dtype, WB_F32)                                                                   \
@@ -185,7 +185,7 @@ WB_API wb_layer *wb_InstanceNorm_with(const wb_InstanceNorm_options *o);
 
 /** Options of wb_GroupNorm. */
 #define wb_GroupNorm_options_(OPT, ARG)                                                            \
-    OPT(bool, affine, true)                 /* with scale and bias */                              \
+    OPT(bool, affine, true)                 /* has scale and bias */                               \
     OPT(double, eps, 1e-5)                                                                         \
     OPT(wb_dtype, dtype, WB_F32)                                                                   \
     ARG(int64_t, channels, WB_REQUIRED(0)) ARG(int64_t, groups, WB_REQUIRED(0))                    \
@@ -199,10 +199,10 @@ WB_API wb_layer *wb_GroupNorm_with(const wb_GroupNorm_options *o);
 
 /** Options of wb_LayerNorm. */
 #define wb_LayerNorm_options_(OPT, ARG)                                                            \
-    OPT(bool, affine, true)                 /* with scale and bias */                              \
+    OPT(bool, affine, true)                 /* has scale and bias */                               \
     OPT(double, eps, 1e-5)                                                                         \
     OPT(wb_dtype, dtype, WB_F32)                                                                   \
-    OPT(bool, bias, true)                   /* with .affine: whether there is a bias */           \
+    OPT(bool, bias, true)                   /* with .affine: the layer has a bias */               \
     ARG(wb_ints, shape, WB_REQUIRED(WB_EMPTY)) /* {features} or {H, W}, at most 4 sizes */         \
     ARG(const int64_t *, sizes_, NULL)      /* the macros pass the shape here */                   \
     ARG(wb_function, activation, NULL)
@@ -214,7 +214,7 @@ WB_API wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *o);
 
 /** Options of wb_RMSNorm. */
 #define wb_RMSNorm_options_(OPT, ARG)                                                              \
-    OPT(bool, affine, true)                 /* with scale */                                       \
+    OPT(bool, affine, true)                 /* the layer has a scale */                            \
     OPT(double, eps, WB_DEFAULT)            /* default: the machine epsilon of x's dtype */        \
     OPT(wb_dtype, dtype, WB_F32)                                                                   \
     ARG(wb_ints, shape, WB_REQUIRED(WB_EMPTY)) /* {features} or {H, W}, at most 4 sizes */         \
@@ -258,7 +258,7 @@ WB_API wb_layer *wb_Bilinear_with(const wb_Bilinear_options *o);
 
 /** Options of wb_PixelShuffle. */
 #define wb_PixelShuffle_options_(OPT, ARG)                                                         \
-    ARG(int64_t, r, WB_REQUIRED(0))         /* the factor of each size */
+    ARG(int64_t, r, WB_REQUIRED(0))         /* the factor by which each size grows */
 WB_OPTIONS(wb_PixelShuffle_options);
 /** wb_pixel_shuffle as a layer: wb_PixelShuffle(r). */
 WB_API wb_layer *wb_PixelShuffle_with(const wb_PixelShuffle_options *o);
@@ -268,7 +268,7 @@ WB_API wb_layer *wb_PixelShuffle_with(const wb_PixelShuffle_options *o);
     OPT(wb_ints, scale, WB_EMPTY)           /* {s}, or a factor for each axis of space */          \
     OPT(wb_ints, sizes, WB_EMPTY)           /* {n}, or the new size of each axis of space */       \
     OPT(int64_t, mode, WB_UPSAMPLE_NEAREST)                                                        \
-    OPT(bool, align_corners, true)          /* as of wb_upsample */
+    OPT(bool, align_corners, true)          /* see wb_upsample */
 WB_OPTIONS(wb_Upsample_options);
 /** wb_upsample as a layer: wb_Upsample(.scale = {2}, .mode = WB_UPSAMPLE_LINEAR). */
 WB_API wb_layer *wb_Upsample_with(const wb_Upsample_options *o);
@@ -317,7 +317,7 @@ WB_API wb_layer *wb_EmbeddingBag_with(const wb_EmbeddingBag_options *o);
     /* axis of the weight that keeps its size in g; a negative one counts from the last axis */    \
     OPT(int64_t, dim, 0)                                                                           \
     OPT(bool, whole, false)                 /* one norm of the whole weight: PyTorch's dim=None */ \
-    ARG(const char *, name, "weight")       /* of the tensor in the layer */
+    ARG(const char *, name, "weight")       /* the name of the tensor in the layer */
 WB_OPTIONS(wb_WeightNorm_options);
 /** A layer whose weight is computed from a direction v and lengths g, which are trained in its
  * place: wb_WeightNorm(wb_Dense(4, 8)), wb_WeightNorm(wb_GRUCell(4, 8), "weight_hidden").
@@ -330,14 +330,13 @@ WB_OPTIONS(wb_WeightNorm_options);
  * name can be inside, a struct of WB_LAYER too, and another WeightNorm for another tensor; a
  * WeightNorm of a cell goes to wb_cell_step and wb_Recurrence.  In PyTorch's files the tensors are
  * parametrizations.weight.original0 (g) and .original1 (v); Flux's BSON files cannot have them.
- * wb_remove_weight_norms takes it away.  (Salimans &
- * Kingma 2016)  Errors: the layer has no such floating tensor, or it has a WeightNorm;
- * .dim out of range; .dim and .whole. */
+ * wb_remove_weight_norms takes it away.  (Salimans & Kingma 2016)  Errors: the layer has no such
+ * floating tensor, or it has a WeightNorm; .dim out of range; .dim and .whole. */
 WB_API wb_layer *wb_WeightNorm_with(wb_layer *layer, const wb_WeightNorm_options *o);
 
 /** Options of wb_MultiHeadAttention.  k_in, v_in, qk_dim, v_dim and out: 0 means `dim`. */
 #define wb_MultiHeadAttention_options_(OPT, ARG)                                                   \
-    OPT(bool, causal, false)                /* a query sees no later key */                        \
+    OPT(bool, causal, false)                /* a query attends to no key at a later position */    \
     OPT(bool, bias, false)                  /* the projections have biases, as PyTorch's have */   \
     OPT(double, dropout, 0)                 /* of attention weights, in train mode; below 1 */     \
     OPT(wb_initializer, init, wb_glorot_uniform)                                                   \
@@ -348,7 +347,7 @@ WB_API wb_layer *wb_WeightNorm_with(wb_layer *layer, const wb_WeightNorm_options
     OPT(int64_t, qk_dim, 0)                 /* features of all heads of q */                       \
     OPT(int64_t, v_dim, 0)                  /* features of all heads before out_proj */            \
     OPT(int64_t, out, 0)                    /* features of y */                                    \
-    OPT(bool, weights, false)               /* the call gives the attention weights too */         \
+    OPT(bool, weights, false)               /* the call also returns the attention weights */      \
     /* base of wb_rotary for q and k, such as 10000; 0: no rotation */                             \
     OPT(double, rotary, 0)                                                                         \
     ARG(int64_t, dim, WB_REQUIRED(0))       /* features of q */                                    \
@@ -401,8 +400,8 @@ WB_API wb_tree *wb_attention_cache(wb_layer *model, int64_t batch, int64_t lengt
  * rows of an Embedding that looks up wb_positions; self-attention without .causal. */
 WB_API wb_tensor *wb_call_cached_array(wb_layer *model, wb_tree *cache, int n,
                                        wb_tensor *const *inputs);
-/** 0, 1, ..., n-1 as i32 [n], the positions of n steps.  Inside a call of wb_call_cached they begin
- * at the cache's position, so that a model with learned positions works with a cache too:
+/** 0, 1, ..., n-1 as i32 [n], the positions of n time steps.  Inside a call of wb_call_cached they
+ * begin at the cache's position, so that a model with learned positions works with a cache, too:
  * wb_call(table, wb_positions(wb_dim(x, 1))). */
 WB_API wb_tensor *wb_positions(int64_t n);
 #ifndef __cplusplus

@@ -47,7 +47,7 @@ WB_API wb_tensor *wb_determinant(wb_tensor *x);
  * are determined up to a common sign.  (svd of PyTorch with full_matrices=False)  Returns 0 or an
  * error code; then all three are NULL.  The gradient divides by s_j² - s_i², and, unless x is
  * square, by s: it is infinite or NaN where singular values are equal, or 0.  It makes sense for
- * losses that do not depend on the signs. Error: x has NaN or infinity. */
+ * losses that do not depend on the signs.  Error: x has NaN or infinity. */
 WB_API int wb_svd(wb_tensor *x, wb_tensor **u, wb_tensor **s, wb_tensor **vt);
 
 /** x = q·r with orthonormal columns of q and an upper triangle r, where k = min(m, n).

@@ -26,9 +26,8 @@ WB_API wb_logger *wb_logger_open(const char *folder);
  * of events has them in f32, the CSV file in f64.  The time is that of the call, in seconds since
  * 1970.  Numbers reach the files within about 5 seconds and a further call, or at wb_logger_flush,
  * wb_logger_close, the end of the process by exit, and before a fork: a child writes what it logs
- * itself.  Several threads may use one log.
- * Returns 0 or an error code.  Errors: `tag` is empty, is not UTF-8 or has more than 1023 bytes;
- * the log is closed; a file cannot be written. */
+ * itself.  Several threads may use one log.  Returns 0 or an error code.  Errors: `tag` is empty,
+ * is not UTF-8 or has more than 1023 bytes; the log is closed; a file cannot be written. */
 WB_API int wb_log_scalar(wb_logger *log, const char *tag, double value, int64_t step);
 /** Hands what was written to the system, so that other processes can read it.  Returns 0 or an
  * error code.  Errors: the log is closed; a file cannot be written. */

@@ -35,8 +35,8 @@ extern "C" {
 
 /** What a loss returns: a tensor without dimensions, or all values. */
 typedef enum {
-    WB_AGG_MEAN,                            /* the mean over elements or rows; of none: NaN */
-    WB_AGG_SUM,                             /* the sum; of none: 0 */
+    WB_AGG_MEAN,                            /* the mean over elements or rows; NaN without any */
+    WB_AGG_SUM,                             /* the sum; 0 without any */
     WB_AGG_UNREDUCED                        /* the values, in the shape of yhat or of its rows */
 } wb_agg;
 
@@ -54,8 +54,8 @@ typedef enum {
     /* weights [classes] of the dtype of yhat, or f32 if yhat is f16 or bf16; WB_NONE: none */     \
     OPT(wb_tensor *, weight, NULL)                                                                 \
     OPT(int64_t, ignore_index, INT64_MIN)   /* the class number to ignore; default: none */        \
-    OPT(wb_tensor *, sample_weight, NULL)   /* of the dtypes of .weight; WB_NONE: none */          \
-    OPT(wb_tensor *, mask, NULL)            /* bool; WB_NONE: none */
+    OPT(wb_tensor *, sample_weight, NULL)   /* of a dtype that .weight may have; WB_NONE: none */  \
+    OPT(wb_tensor *, mask, NULL)            /* bool, true where values count; WB_NONE: none */
 WB_OPTIONS(wb_loss_options);
 
 /** (yhat - y)². */
@@ -293,9 +293,9 @@ WB_API wb_tensor *wb_label_smoothing_with(wb_tensor *y, double alpha,
 #define wb_metric_options_(OPT, ARG)                                                               \
     OPT(wb_agg, agg, WB_AGG_MEAN)           /* of wb_f1 and wb_iou */                              \
     OPT(int, dims, -1)                      /* the axis of the scores of the classes */            \
-    OPT(int64_t, classes, 0)                /* their number, where yhat has class numbers */       \
+    OPT(int64_t, classes, 0)                /* number of classes, if yhat has class numbers */     \
     OPT(int64_t, ignore_index, INT64_MIN)   /* the class number to ignore; default: none */        \
-    OPT(wb_tensor *, mask, NULL)            /* bool, as that of losses */
+    OPT(wb_tensor *, mask, NULL)            /* bool, as the option .mask of losses */
 WB_OPTIONS(wb_metric_options);
 /** The confusion table: how many elements of class i of y have class j in yhat, i32
  * [classes, classes], with i in the rows: wb_confusion(scores, y).  (confusion_matrix of
@@ -311,7 +311,7 @@ WB_API wb_tensor *wb_confusion(wb_tensor *yhat, wb_tensor *y);
  * WB_AGG_MEAN is the mean over the classes that yhat or y have (average="macro" of scikit-learn's
  * f1_score), or, where yhat is bool, the value of the class true (average="binary").
  * WB_AGG_UNREDUCED gives the values [classes], NaN for a class that neither has.  Of no elements
- * the mean is NaN. All values are NaN if a score is, other than of elements that do not count.
+ * the mean is NaN.  All values are NaN if a score is, other than of elements that do not count.
  * Errors: those of wb_confusion; .agg = WB_AGG_SUM. */
 WB_API wb_tensor *wb_f1_with(wb_tensor *yhat, wb_tensor *y, const wb_metric_options *o);
 /** wb_f1 as a function value. */

@@ -72,9 +72,8 @@ WB_API void wb_summary_array(wb_layer *layer, int n, wb_tensor *const *inputs);
 WB_API int wb_profile_begin(void);
 /** Ends the measurement, and returns a table of the kernels with their calls, milliseconds and
  * shares of the time, the most expensive first; the caller frees it with wb_free_text.  `trace`, if
- * not NULL, is a file that gets all calls in the JSON format of Chrome's tracing
- * (chrome://tracing, Perfetto).  NULL: the measurement has not begun, or the file cannot be
- * written. */
+ * not NULL, is a file that gets all calls in the JSON format of Chrome's tracing (chrome://tracing,
+ * Perfetto).  NULL: the measurement has not begun, or the file cannot be written. */
 WB_API char *wb_profile_end(const char *trace);
 
 #ifdef __cplusplus

@@ -74,13 +74,12 @@ WB_API wb_tensor *wb_identity_init(wb_dtype dtype, int ndim, const int64_t *dims
  * The numbers are computed in f64; `dtype` is floating.  (Saxe et al. 2014)  Errors: one
  * dimension; inside wb_compile. */
 WB_API wb_tensor *wb_orthogonal(wb_dtype dtype, int ndim, const int64_t *dims);
-/** The initializer `of` with a gain a, as Flux's: wb_glorot_uniform is uniform on [-r, r] with
- * r = a sqrt(6 / (fan_in + fan_out)), wb_glorot_normal has the standard deviation
- * a sqrt(2 / (fan_in + fan_out)), wb_kaiming_uniform r = a sqrt(3 / fan_in), wb_kaiming_normal
- * a / sqrt(fan_in), wb_lecun_normal a sqrt(1 / fan_in), cut off at the same values;
- * wb_identity_init and wb_orthogonal are multiplied by a.  The gain of the functions above is
- * sqrt(2) for the two Kaiming functions, else 1.  Errors: another initializer; the gain is not
- * finite. */
+/** The initializer `of` with a gain a, as Flux's: wb_glorot_uniform is uniform on [-r, r] with r =
+ * a sqrt(6 / (fan_in + fan_out)), wb_glorot_normal has the standard deviation a sqrt(2 / (fan_in +
+ * fan_out)), wb_kaiming_uniform r = a sqrt(3 / fan_in), wb_kaiming_normal a / sqrt(fan_in),
+ * wb_lecun_normal a sqrt(1 / fan_in), cut off at the same values; wb_identity_init and
+ * wb_orthogonal are multiplied by a.  The gain of the functions above is sqrt(2) for the two
+ * Kaiming functions, else 1.  Errors: another initializer; the gain is not finite. */
 WB_API wb_tensor *wb_init_gain(wb_initializer of, double gain, wb_dtype dtype, int ndim,
                                const int64_t *dims);
 /** Defines, at file scope, a static function `name` that is the initializer `of` with a gain:
@@ -97,7 +96,7 @@ WB_API wb_tensor *wb_init_gain(wb_initializer of, double gain, wb_dtype dtype, i
  * another number of dimensions; sparsity is not from 0 to 1. */
 WB_API wb_tensor *wb_sparse_init(double sparsity, double std, wb_dtype dtype, int ndim,
                                  const int64_t *dims);
-/** Zeros, of any dtype. */
+/** Zeros of any dtype. */
 WB_API wb_tensor *wb_init_zeros(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Ones, of any dtype. */
 WB_API wb_tensor *wb_init_ones(wb_dtype dtype, int ndim, const int64_t *dims);
@@ -130,7 +129,7 @@ WB_API wb_layer *wb_Parallel_array(wb_connection connection, int n, wb_layer *co
  * this function is an error. */
 WB_API wb_tensor *wb_separate(wb_tensor *x, wb_tensor *y);
 /** y_0 = layer_0(x_0), y_i = layer_i(connection(y_{i-1}, x_i)): wb_PairwiseFusion(connection, a,
- * b). Its results are y_0, y_1, ... (wb_call_outputs), at most 16.  One input counts as every x_i.
+ * b).  Its results are y_0, y_1, ... (wb_call_outputs), at most 16.  One input counts as every x_i.
  * Parameters are named "layers.0.weight".  Errors: no layers; a call with another number of
  * inputs. */
 WB_API wb_layer *wb_PairwiseFusion_array(wb_connection connection, int n, wb_layer *const *layers);

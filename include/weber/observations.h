@@ -41,8 +41,8 @@ typedef int (*wb_obs_test)(wb_batch observation, void *ctx);
  * in order, in this call.  Error: f fails. */
 WB_API wb_dataset *wb_filterobs(wb_dataset *d, wb_obs_test f, void *ctx);
 
-/** Sets *label to the group of one observation, which is as for wb_obs_test.  Returns 0, or an
- * error code. */
+/** Sets *label to the group of one observation, which it gets as a wb_obs_test does.  Returns 0 or
+ * an error code. */
 typedef int (*wb_obs_group)(wb_batch observation, int64_t *label, void *ctx);
 /** Divides the observations into groups with equal labels: f makes the label; without f (NULL) the
  * integer y is the label.  The groups are in ascending order of their labels, the observations of a
@@ -81,7 +81,7 @@ WB_API int wb_splitobs_array_with(wb_dataset *d, int n, const double *at, wb_dat
 /** Options of wb_kfolds. */
 #define wb_kfolds_options_(OPT, ARG)                                                               \
     OPT(bool, stratified, false)            /* each label has the same share in all folds */       \
-    OPT(wb_tensor *, labels, NULL)          /* of .stratified, which it implies; default: y */
+    OPT(wb_tensor *, labels, NULL)          /* labels for .stratified, then true; default: y */
 WB_OPTIONS(wb_kfolds_options);
 /** Fold i of k for cross-validation, i from 0: wb_kfolds(d, 5, i, &train, &validation).  The
  * observations are divided into k consecutive folds; the first n mod k of them have one observation
@@ -100,8 +100,8 @@ WB_API int wb_leavepout(wb_dataset *d, int64_t p, int64_t i, wb_dataset **train,
 
 /** Options of wb_timeseries_kfolds. */
 #define wb_timeseries_kfolds_options_(OPT, ARG)                                                    \
-    OPT(int64_t, gap, 0)                    /* observations between train and validation */        \
-    OPT(int64_t, max_train_size, 0)         /* the last ones only; 0: all */
+    OPT(int64_t, gap, 0)                    /* observations left out before validation */          \
+    OPT(int64_t, max_train_size, 0)         /* train has at most its last so many; 0: all */
 WB_OPTIONS(wb_timeseries_kfolds_options);
 /** Fold i of k of a series in the order of time, i from 0.  The last k · floor(n / (k+1))
  * observations are k consecutive folds of the same size; `validation` is fold i, and `train` the
@@ -116,8 +116,8 @@ WB_API int wb_timeseries_kfolds_with(wb_dataset *d, int64_t k, int64_t i, wb_dat
 /** Options of wb_oversample and wb_undersample. */
 #define wb_resample_options_(OPT, ARG)                                                             \
     OPT(wb_tensor *, labels, NULL)          /* one number for each observation; default: y */      \
-    OPT(double, fraction, 1)                /* of wb_oversample */                                 \
-    /* false: the order of d; repeated ones at the end, by label */                                \
+    OPT(double, fraction, 1)                /* of wb_oversample: see there */                      \
+    /* false: the observations stay in the order of d; those that are repeated follow, by label */ \
     OPT(bool, shuffle, true)
 WB_OPTIONS(wb_resample_options);
 /** All observations, and repeated ones of the labels that occur too rarely, so that each label

@@ -242,7 +242,7 @@ static inline wb_tensor *wb_natural_(uint64_t x)
     OPT(bool, keep, false)                  /* the reduced axes stay, with size 1 */               \
     /* default: all; a negative axis counts from the end */                                        \
     OPT(wb_ints, axes, WB_EMPTY)                                                                   \
-    OPT(double, correction, 0)              /* of wb_variance and wb_std only */                   \
+    OPT(double, correction, 0)              /* of wb_variance and wb_std: subtracted from n */     \
     /* wb_sum(x, 0, -1): the axes by position */                                                   \
     ARG(int64_t, a1_, INT64_MIN) ARG(int64_t, a2_, INT64_MIN) ARG(int64_t, a3_, INT64_MIN)         \
     ARG(int64_t, a4_, INT64_MIN) ARG(int64_t, a5_, INT64_MIN) ARG(int64_t, a6_, INT64_MIN)         \
@@ -322,7 +322,7 @@ WB_API wb_tensor *wb_argmin(wb_tensor *x, int axis);
 
 /** Options of wb_cumsum. */
 #define wb_cumsum_options_(OPT, ARG)                                                               \
-    OPT(bool, exclusive, false)             /* y[i] without x[i], so that the first sum is 0 */    \
+    OPT(bool, exclusive, false)             /* y[i] is the sum before x[i]; y[0] is 0 */           \
     OPT(bool, reverse, false)               /* sums from the end: y[i] = x[i] + ... + x[n-1] */
 WB_OPTIONS(wb_cumsum_options);
 /** Cumulative sums along an axis, y[i] = x[0] + ... + x[i], in x's dtype.  Any dtype but bool.
@@ -444,8 +444,8 @@ WB_API wb_tensor *wb_linear(wb_tensor *x, wb_tensor *w, wb_tensor *b);
     /* also {top, bottom, left, right}: two for each axis */                                       \
     OPT(wb_ints, pad, WB_INTS(0))                                                                  \
     OPT(wb_ints, dilation, WB_INTS(1))                                                             \
-    OPT(int64_t, groups, 1)                 /* divides the numbers of channels C and K */          \
-    OPT(wb_ints, outpad, WB_INTS(0))        /* of wb_conv_transpose only */
+    OPT(int64_t, groups, 1)                 /* number of groups of channels; divides C and K */    \
+    OPT(wb_ints, outpad, WB_INTS(0))        /* of wb_conv_transpose: see there */
 WB_OPTIONS(wb_conv_options);
 /** Cross-correlation over the axes of space: wb_conv(x, w, b, .pad = {1}).
  *   x [N, C, H, W]   w [K, C/groups, kh, kw]   b [K] or WB_NONE   y [N, K, H', W']
@@ -461,10 +461,9 @@ WB_API wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const w
 /** Transposed convolution: the gradient of wb_conv with respect to its x, plus b.
  *   x [N, C, H, W]   w [C, K/groups, kh, kw]   b [K] or WB_NONE   y [N, K, H', W']
  *   H' = (H - 1) stride - top - bottom + (kh - 1) dilation + 1 + outpad
- * x and w may have one or three axes of space, as in wb_conv.
- * wb_conv has the same output size for several input sizes; .outpad selects one of these.  .outpad
- * adds rows below and columns to the right, fewer than the stride.  Errors: H' or W' is below 1;
- * .groups does not divide C. */
+ * x and w may have one or three axes of space, as in wb_conv.  wb_conv has the same output size for
+ * several input sizes; .outpad selects one of these.  .outpad adds rows below and columns to the
+ * right, fewer than the stride.  Errors: H' or W' is below 1; .groups does not divide C. */
 WB_API wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
                                          const wb_conv_options *o);
 
@@ -509,9 +508,8 @@ WB_API wb_tensor *wb_softmax_over(wb_tensor *x, int axis);
 /** wb_logsoftmax over any one axis. */
 WB_API wb_tensor *wb_logsoftmax_over(wb_tensor *x, int axis);
 
-/** a sigmoid(b), where a is the first half of x along the last axis, and b the second:
- * [..., 2 n] -> [..., n].  Error: x has no axis, or the axis has an odd size.  (Dauphin et al.
- * 2017) */
+/** a sigmoid(b), where a is the first half of x along the last axis, and b the second: [..., 2 n]
+ * -> [..., n].  Error: x has no axis, or the axis has an odd size.  (Dauphin et al.  2017) */
 WB_API wb_tensor *wb_glu(wb_tensor *x);
 /** wb_glu over any one axis. */
 WB_API wb_tensor *wb_glu_over(wb_tensor *x, int axis);

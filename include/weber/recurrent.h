@@ -11,15 +11,15 @@ extern "C" {
 /** Options of recurrent layers and cells. */
 #define wb_Recurrent_options_(OPT, ARG)                                                            \
     OPT(bool, bias, true)                                                                          \
-    OPT(bool, last, false)                  /* only the last step's output; not for cells */       \
+    OPT(bool, last, false)                  /* returns only the last output; not for cells */      \
     OPT(wb_initializer, init, wb_glorot_uniform)                                                   \
     OPT(wb_dtype, dtype, WB_F32)                                                                   \
     OPT(bool, hidden_bias, false)           /* for a GRU with a bias: adds bias_hidden [3 out] */  \
-    /* adds initial_hidden, in an LSTM also initial_cell */                                        \
+    /* the layer has parameters initial_hidden and, if it is an LSTM, initial_cell */              \
     OPT(bool, initial_state, false)                                                                \
-    OPT(bool, return_state, false)          /* gives the last states too; not for cells */         \
-    OPT(int64_t, layers, 1)                 /* one behind the other; not for cells */              \
-    OPT(bool, bidirectional, false)         /* a second direction, from the last step; as above */ \
+    OPT(bool, return_state, false)          /* returns the last states too; not for cells */       \
+    OPT(int64_t, layers, 1)                 /* layers, one behind the other; not for cells */      \
+    OPT(bool, bidirectional, false)         /* also runs from the last step; not for cells */      \
     ARG(int64_t, in, WB_REQUIRED(0)) ARG(int64_t, out, WB_REQUIRED(0))                             \
     ARG(wb_function, activation, NULL)      /* for an RNN only; NULL: wb_tanh */
 WB_OPTIONS(wb_Recurrent_options);
@@ -27,9 +27,9 @@ WB_OPTIONS(wb_Recurrent_options);
  *   x [N, T, in]   y [N, T, out]: the states h' of all steps; with .last [N, out], the last one
  *   weight_input [gates out, in]   weight_hidden [gates out, out]   bias [gates out]
  * weight_input has `out` rows for each gate, in the order of the formula: an RNN has 1 gate, an
- * LSTM 4, a GRU 3.  In the formula x and h are the vectors of one step. The state before step 1 is
+ * LSTM 4, a GRU 3.  In the formula x and h are the vectors of one step.  The state before step 1 is
  * that of the call, wb_call(layer, x, h) with h [N, out], for an LSTM wb_call(layer, x, h, c); else
- * the parameter initial_hidden [out] with .initial_state; else zeros. With .return_state the layer
+ * the parameter initial_hidden [out] with .initial_state; else zeros.  With .return_state the layer
  * gives several tensors (wb_call_outputs): y and the last state h, of an LSTM h and c, which a
  * later call takes to go on where this one ended.
  *
@@ -69,7 +69,7 @@ WB_API wb_layer *wb_LSTMCell_with(const wb_Recurrent_options *o);
 /** One step of a GRU: wb_call(cell, x, h) returns the new h.  Without h, the state is 0 or, with
  * .initial_state, the parameter initial_hidden. */
 WB_API wb_layer *wb_GRUCell_with(const wb_Recurrent_options *o);
-/** One step of a GRUv3, as of a GRU. */
+/** One step of a GRUv3, with the calls of wb_GRUCell. */
 WB_API wb_layer *wb_GRUv3Cell_with(const wb_Recurrent_options *o);
 /** One step of a cell: replaces the tensors in `states` by the new states, which belong to the
  * current scope.  n_states is 2 (h and c) for an LSTM, else 1 (h).  A state that is WB_NONE or NULL
@@ -87,9 +87,9 @@ WB_API int wb_initial_states(wb_layer *layer, int64_t batch, int n_states, wb_te
 
 /** Options of wb_Recurrence. */
 #define wb_Recurrence_options_(OPT, ARG)                                                           \
-    OPT(bool, last, false)                  /* only the last step's output */                      \
-    OPT(bool, reverse, false)               /* from the last step to the first one */              \
-    OPT(bool, return_state, false)          /* gives the last states too */
+    OPT(bool, last, false)                  /* returns only the output of the last step */         \
+    OPT(bool, reverse, false)               /* runs from the last step to the first one */         \
+    OPT(bool, return_state, false)          /* returns the last states too */
 WB_OPTIONS(wb_Recurrence_options);
 /** Runs a cell over sequences: wb_Recurrence(cell), wb_Recurrence(cell, .return_state = true).
  *   x [N, T, ...]   y [N, T, ...]: the outputs of all steps; with .last [N, ...], the last one

@@ -27,7 +27,7 @@ extern "C" {
  * wb_ScheduleOneCycle; a value that is not finite. */
 WB_API double wb_schedule_at(wb_schedule *s, double t);
 
-/** `value` in each step. */
+/** The number `value` in each step. */
 WB_API wb_schedule *wb_ScheduleConstant(double value);
 /** start decay^i, where i is the number of stages that ended before t: wb_ScheduleStep(start,
  * decay, ...).  With one size all stages have it; with several, the stages have these, and the one
@@ -60,7 +60,7 @@ WB_API wb_schedule *wb_ScheduleSinDecay2(double range0, double range1, double pe
 WB_API wb_schedule *wb_ScheduleSinExp(double range0, double range1, double period, double decay);
 /** Options of wb_ScheduleCosAnneal. */
 #define wb_ScheduleCosAnneal_options_(OPT, ARG)                                                    \
-    OPT(bool, restart, true)                /* false: it rises again after a period */
+    OPT(bool, restart, true)                /* each period begins anew; false: it rises again */
 WB_OPTIONS(wb_ScheduleCosAnneal_options);
 /** w(t) = (1 + cos(pi u / period)) / 2, with u = (t - 1) mod period, or u = t - 1 without .restart:
  * wb_ScheduleCosAnneal(range0, range1, period).  w is 1 in step 1.  (Loshchilov & Hutter 2017) */

@@ -20,7 +20,7 @@ WB_API wb_tensor *wb_load_wav(const char *path, int *rate);
 
 /** Options of wb_hann_window and wb_hamming_window. */
 #define wb_window_options_(OPT, ARG)                                                               \
-    OPT(bool, symmetric, false)             /* m = n - 1, not n: not periodic */                   \
+    OPT(bool, symmetric, false)             /* m is n - 1 instead of n: not periodic */            \
     OPT(double, alpha, WB_DEFAULT)          /* of wb_hamming_window; default 0.54 */               \
     OPT(double, beta, WB_DEFAULT)           /* of wb_hamming_window; default 0.46 */
 WB_OPTIONS(wb_window_options);
@@ -33,13 +33,13 @@ WB_API wb_tensor *wb_hamming_window_with(int64_t n, wb_dtype dtype, const wb_win
 
 /** Options of wb_stft, wb_istft and wb_spectrogram: wb_stft(x, .n_fft = 512, .window = w). */
 #define wb_stft_options_(OPT, ARG)                                                                 \
-    OPT(int64_t, n_fft, WB_REQUIRED(0))     /* elements of a frame, 1 or more */                   \
-    OPT(int64_t, hop_length, 0)             /* of frames; default: n_fft / 4, at least 1 */        \
+    OPT(int64_t, n_fft, WB_REQUIRED(0))     /* number of elements of a frame, 1 or more */         \
+    OPT(int64_t, hop_length, 0)             /* from frame to frame; default: n_fft / 4, min.  1 */ \
     /* [n], n <= n_fft, of x's dtype, with zeros on both sides if n < n_fft; default: ones */      \
     OPT(wb_tensor *, window, NULL)                                                                 \
     OPT(bool, center, true)                 /* x is padded on both sides */                        \
     OPT(bool, normalized, false)            /* the transform is multiplied with n_fft^-1/2 */      \
-    OPT(int64_t, length, 0)                 /* of wb_istft: L; default: as many as there are */    \
+    OPT(int64_t, length, 0)                 /* of wb_istft: L; default: all that frames cover */   \
     OPT(int64_t, pad, 0)                    /* of wb_spectrogram: zeros on both sides of x */      \
     OPT(double, power, WB_DEFAULT)          /* of wb_spectrogram; default 2 */                     \
     /* of wb_spectrogram: divides by the norm of .window */                                        \

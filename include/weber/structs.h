@@ -31,7 +31,7 @@ typedef struct {
     size_t size;
     int n_fields;
     const wb_field *fields;
-    wb_struct_call call;                    /* NULL: the struct is no layer (WB_FUNCTOR) */
+    wb_struct_call call;                    /* the layer's function; NULL: only a WB_FUNCTOR */
 } wb_struct_type;
 
 /** A struct of the program as a layer:
@@ -65,8 +65,7 @@ typedef struct {
  * It sets the reason of a failure of its own with wb_fail; wb_in_trainmode() returns the mode.
  *
  * Errors of wb_layer_of: a field is NULL, or no object of the library; a struct with other fields,
- * or a layer of the library, has the name.  A call that gives an object that is no tensor
- * fails. */
+ * or a layer of the library, has the name.  A call that gives an object that is no tensor fails. */
 WB_API wb_layer *wb_layer_typed(const wb_struct_type *type, const void *value);
 
 /** Registers a struct of WB_LAYER or WB_FUNCTOR by its name, so that wb_load knows it, for the

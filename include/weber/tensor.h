@@ -35,7 +35,7 @@ WB_API wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t 
 /** wb_from of data of a C type: a number of WB_C_TYPES_, or -1.  The macro and C++ call it. */
 WB_API wb_tensor *wb_from_typed_(const void *data, wb_dtype dtype, int ndim, const int64_t *dims,
                            int type);
-/** wb_borrow of such data. */
+/** wb_borrow of data of a C type, like wb_from_typed_. */
 WB_API wb_tensor *wb_borrow_typed_(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
                              void (*release)(void *data, void *context), void *context, int type);
 #ifndef __cplusplus
@@ -77,7 +77,7 @@ WB_API wb_tensor *wb_borrow_typed_(void *data, wb_dtype dtype, int ndim, const i
 extern const wb_dtype wb_fits_;             /* these two are not defined: only their types count */
 extern const struct wb_data_has_another_type { int none; } wb_fits_not_;
 #define WB_C_CASE_(name, type, dtypes) type *: WB_C_##name##_, const type *: WB_C_##name##_,
-/* A pointer of the type T; if it points to arrays, or pointers, what it points to. */
+/* A pointer of type T; if T points to arrays or pointers, a pointer to their elements. */
 #define WB_ELEMENT_(T)                                                                      \
     WB_DECAY_(__builtin_choose_expr(__builtin_classify_type(WB_AT_(T)) == 5, WB_AT_(T), *(T *)0))
 #define WB_DECAY_(x) (1 ? x : x)            /* an array as a pointer */
@@ -164,13 +164,14 @@ WB_API wb_tensor *wb_linspace(double first, double last, int64_t n, wb_dtype dty
 /** The identity matrix, [n,n], of any dtype.  Errors as wb_from. */
 WB_API wb_tensor *wb_eye(int64_t n, wb_dtype dtype);
 
-/* The next three have the shape, the dtype and the device of x, whose values do not count. */
+/* The next three functions return tensors with the shape, dtype and device of x.  They do not read
+ * its values. */
 
 /** All elements are `value`, converted to x's dtype as by wb_full_array: wb_full_like(x, 0). */
 WB_API wb_tensor *wb_full_like(wb_tensor *x, double value);
-/** Random numbers as those of wb_rand_array.  Error: x is not floating. */
+/** Random numbers like those of wb_rand_array.  Error: x is not floating. */
 WB_API wb_tensor *wb_rand_like(wb_tensor *x);
-/** Random numbers as those of wb_randn_array.  Error: x is not floating. */
+/** Random numbers like those of wb_randn_array.  Error: x is not floating. */
 WB_API wb_tensor *wb_randn_like(wb_tensor *x);
 
 #ifndef __cplusplus
@@ -427,10 +428,9 @@ typedef struct {
 typedef int (*wb_host_function)(int n, const wb_host_array *inputs, const wb_host_array *output,
                                 void *ctx);
 /** An operation that a C function of the program computes on the CPU, as a step of the plan: it
- * runs whenever the result is evaluated, also when wb_compile replays it.  The result has the
- * given dtype and shape.  `ctx` must live as long as the result, plans with it and compiled
- * functions. f must give the same result for the same inputs.  Each pair of f and ctx has a
- * plan of its own.
+ * runs whenever the result is evaluated, also when wb_compile replays it.  The result has the given
+ * dtype and shape.  `ctx` must live as long as the result, plans with it and compiled functions.  f
+ * must give the same result for the same inputs.  Each pair of f and ctx has a plan of its own.
  *
  * It has no gradient; wb_custom_gradient gives it one.  If f fails (wb_fail), so does the
  * evaluation, with that code; WB_ERROR_NUMBER and WB_ERROR_UNSUPPORTED, by which a plan knows a

@@ -71,21 +71,21 @@ WB_OPTIONS(wb_encode_options);
 WB_API wb_tensor *wb_encode_with(const wb_tokenizer *t, const char *text,
                                  const wb_encode_options *o);
 
-/** Texts as tokens; all tensors are i32 on the default device.  ids is NULL after a failure. */
+/** Texts as tokens.  All tensors are i32 on the default device.  ids is NULL after a failure. */
 typedef struct {
     wb_tensor *ids;                         /* [N, T] */
     wb_tensor *mask;                        /* [N, T]: 1 for tokens, 0 for padding */
-    wb_tensor *types;                       /* [N, T]: 0, or 1 for the second text and what belongs
-                                               to it, where the model distinguishes them */
-    wb_tensor *offsets;                     /* [N, T, 2], as of wb_encode */
+    wb_tensor *types;                       /* [N, T]: 1 for the second text and its special
+                                               tokens, if the model distinguishes them, else 0 */
+    wb_tensor *offsets;                     /* [N, T, 2]: bytes, as .offsets of wb_encode */
 } wb_encoded;
 
 /** Options of wb_encode_batch. */
 #define wb_encode_batch_options_(OPT, ARG)                                                         \
     OPT(const char *const *, pairs, NULL)   /* the second text of each pair, N of them */          \
     OPT(bool, special, true)                /* with [CLS], [SEP] and the like */                   \
-    OPT(int64_t, most, 0)                   /* longer texts are cut to this number of tokens */    \
-    ARG(int64_t, length, 0)                 /* T: longer texts are cut, others padded */
+    OPT(int64_t, most, 0)                   /* the most tokens of a text, which is cut to them */  \
+    ARG(int64_t, length, 0)                 /* T: longer texts are cut, shorter ones padded */
 WB_OPTIONS(wb_encode_batch_options);
 /** The tokens of n texts: wb_encoded x = wb_encode_batch(t, 32, texts, .length = 128).  Rows are
  * padded to the longest one, or to .length.  Without .length and .most, truncation and padding of
@@ -104,7 +104,7 @@ WB_API wb_encoded wb_encode_batch_with(const wb_tokenizer *t, int64_t n, const c
 
 /** Options of wb_decode and wb_decoder_begin. */
 #define wb_decode_options_(OPT, ARG)                                                               \
-    OPT(bool, keep_special, false)          /* writes special tokens, which are left out else */
+    OPT(bool, keep_special, false)          /* writes special tokens; else they are left out */
 WB_OPTIONS(wb_decode_options);
 /** The text of tokens, i32 or i64 [T] (or another shape, read row by row), which the caller frees
  * with wb_free_text.  It ends at a token of a zero byte.  Bytes that are no UTF-8 become U+FFFD.
@@ -124,7 +124,7 @@ WB_API wb_decoder *wb_decoder_begin_with(const wb_tokenizer *t, const wb_decode_
  * It belongs to the decoder and is valid until the next call with it.  NULL: no token has the
  * id. */
 WB_API const char *wb_decoder_next(wb_decoder *d, int64_t id);
-/** The rest: U+FFFD if the last character is unfinished, else "".  The decoder begins again. */
+/** The rest: U+FFFD if the last character is unfinished, else "".  Then a new text begins. */
 WB_API const char *wb_decoder_end(wb_decoder *d);
 
 #ifndef __cplusplus

@@ -15,7 +15,7 @@
 /** An option with two numbers, such as .beta: {b1, b2}, or {b1} with the rule's default b2. */
 #ifndef __cplusplus
 typedef double wb_pair[2];
-/** The default of a wb_pair: that of the rule. */
+/** The default of a wb_pair: the rule's own default. */
 #define WB_DEFAULT_PAIR {WB_DEFAULT, WB_DEFAULT}
 #else
 #define WB_DEFAULT_PAIR {}
@@ -127,10 +127,9 @@ WB_API wb_rule *wb_AdaMax_with(const wb_Rule_options *o);
  * PyTorch differs: its b1 grows from step to step, and it has no factor b2 below the root.
  * (Dozat 2016) */
 WB_API wb_rule *wb_NAdam_with(const wb_Rule_options *o);
-/** With m and v as in Adam, but without bias corrections: w <- max(w, v);
- * x <- x - eta m / (sqrt(w) + eps): wb_AMSGrad(eta).  m, v and w start at eps.  Defaults as Adam.
- * PyTorch's Adam with amsgrad=True differs: it has the bias corrections, and starts at 0.
- * (Reddi et al. 2018) */
+/** With m and v as in Adam, but without bias corrections: w <- max(w, v); x <- x - eta m / (sqrt(w)
+ * + eps): wb_AMSGrad(eta).  m, v and w start at eps.  Defaults as Adam.  PyTorch's Adam with
+ * amsgrad=True differs: it has the bias corrections, and starts at 0.  (Reddi et al. 2018) */
 WB_API wb_rule *wb_AMSGrad_with(const wb_Rule_options *o);
 /** v <- v + g²;  x <- x - eta g / (sqrt(v) + eps): wb_AdaGrad(eta).  v starts at eps.  Defaults:
  * eta 0.1, eps 1e-8.  PyTorch has the same formula; its defaults differ: eta 0.01, eps 1e-10, and v
@@ -161,7 +160,7 @@ WB_API wb_rule *wb_OptimizerChain_array(int n, wb_rule *const *rules);
 /** wb_OptimizerChain(wb_AccumGrad(4), wb_Adam()): each n-th wb_update applies the other rules to
  * the mean of the last n gradients; the other calls change no parameter.  It is the .accumulate of
  * wb_DistributedOptimizer (distributed.h): the same sums, also in f16, and in any place of a chain
- * it acts first.  Error: n is below 1. Error of wb_setup: the chain has no other rule. */
+ * it acts first.  Error: n is below 1.  Error of wb_setup: the chain has no other rule. */
 WB_API wb_rule *wb_AccumGrad(int64_t n);
 
 /* The next three rules look at a whole parameter, not only at its elements, so a state cannot
@@ -186,9 +185,8 @@ WB_API wb_rule *wb_Adafactor_with(const wb_Rule_options *o);
  * the matrix u by about 1: u / max(|u|, eps), then 5 times u <- 3.4445 u + (-4.775 u u^T + 2.0315
  * (u u^T)²) u, in f32 (PyTorch: in bf16).  A parameter of more than two dimensions is the matrix of
  * its first dimension and all others together; with fewer than two dimensions O(u) is u /
- * max(rms(u), eps), whose elements have the root mean square 1.
- * Defaults: eta 0.001, rho 0.95, eps 1e-7, lambda 0.1, as in PyTorch, which takes matrices only.
- * (Jordan et al. 2024) */
+ * max(rms(u), eps), whose elements have the root mean square 1.  Defaults: eta 0.001, rho 0.95, eps
+ * 1e-7, lambda 0.1, as in PyTorch, which takes matrices only.  (Jordan et al. 2024) */
 WB_API wb_rule *wb_Muon_with(const wb_Rule_options *o);
 
 /** What a rule of the program's own gets for one parameter in one update.  x, g and the states have
@@ -197,9 +195,9 @@ WB_API wb_rule *wb_Muon_with(const wb_Rule_options *o);
  * are NULL. */
 typedef struct wb_rule_step {
     wb_tensor *x, *g;                       /* the parameter, and its gradient */
-    wb_tensor *state[3];                    /* before the update */
-    wb_tensor *next[3];                     /* after it: `apply` sets one for each state */
-    wb_tensor *t;                           /* the number of the update, from 1 */
+    wb_tensor *state[3];                    /* the states before the update */
+    wb_tensor *next[3];                     /* the states after it; `apply` sets .states of them */
+    wb_tensor *t;                           /* the number of this update, from 1 */
     wb_tensor *eta, *rho, *beta[2], *eps, *lambda, *delta, *omega, *ell[2], *gamma[2];
 } wb_rule_step;
 
@@ -220,11 +218,11 @@ typedef struct wb_rule_step {
 typedef struct wb_rule_type {
     const char *name;
     wb_tensor *(*apply)(wb_rule_step *s, void *ctx);
-    int states;                             /* 0 to 3 */
+    int states;                             /* number of states of a parameter, 0 to 3 */
     double start[3];                        /* the value of all elements of a state at first */
     bool whole;                             /* apply needs whole parameters, not only elements */
     void *ctx;                              /* for apply; must live as long as the program */
-    /* defaults of the numbers that the rule has, not 0; 0: it does not have this number */
+    /* defaults of the numbers that the rule has, which are not 0; 0: the rule lacks the number */
     double eta, rho, beta[2], eps, lambda, delta, omega, ell[2], gamma[2];
     double reserved_[8];                    /* 0: for numbers of later versions */
 } wb_rule_type;
@@ -236,7 +234,7 @@ WB_API wb_rule *wb_CustomRule_with(const wb_rule_type *type, const wb_Rule_optio
 
 /** Options of wb_setup. */
 #define wb_setup_options_(OPT, ARG)                                                                \
-    OPT(bool, unguarded, false)             /* updates are made even if the loss is not finite */  \
+    OPT(bool, unguarded, false)             /* makes updates even if the loss is not finite */     \
     OPT(wb_schedule *, schedule, NULL)      /* as wb_set_schedule for all parameters */            \
     ARG(wb_dtype, mixed, WB_DTYPE_DEFAULT)  /* WB_BF16 or WB_F16; default: no mixed precision */
 WB_OPTIONS(wb_setup_options);
@@ -301,7 +299,7 @@ WB_API int wb_adjust_with(wb_opt_state *state, const wb_Rule_options *o);
  * is that of a parameter, such as "layers.0.weight", or of what contains it, such as "layers.0";
  * the path "" means all parameters.  In a path with '*', this is any text: with wb_adjust_at(state,
  * "*.bias", .lambda = 0) biases have no weight decay.  A tied parameter has several paths.  A new
- * eta ends the schedule of these parameters.  Checkpoints save the numbers. All ranks must call it
+ * eta ends the schedule of these parameters.  Checkpoints save the numbers.  All ranks must call it
  * alike.  Returns 0 or an error code, and then nothing is changed.  Errors: those of wb_adjust; no
  * parameter is below the path; .omega, since the norm is that of all parameters together. */
 WB_API int wb_adjust_at_with(wb_opt_state *state, const char *path, const wb_Rule_options *o);
@@ -316,15 +314,15 @@ WB_API int wb_rule_number(wb_opt_state *state, const char *path, const char *nam
  * from 1, has the eta wb_schedule_at(schedule, t), until a wb_adjust of eta.  With .accumulate only
  * the updates that change parameters count; with .mixed = WB_F16 those that the device skips
  * count too.  The count, not the schedule, is part of checkpoints: a program that resumes gives
- * the schedule again. Learning rates are arguments of plans, and advance in a function of
+ * the schedule again.  Learning rates are arguments of plans, and advance in a function of
  * wb_compile.  If the schedule fails, so does wb_update, and nothing is updated.  Returns 0 or
  * an error code.  Errors: no parameter is below the path; no rule has an eta that is more than a
  * start (Rprop); the call is in a function that wb_compile records. */
 WB_API int wb_set_schedule(wb_opt_state *state, const char *path, wb_schedule *schedule);
 /** Freezes the parameters below a path of the model such as "layers.0", as in wb_adjust_at; the
  * path "" means all parameters.  Updates skip them, and gradients that only frozen parameters
- * need are not computed. A BatchNorm in train mode goes on updating its running statistics;
- * wb_testmode stops that. Returns 0 or an error code.  Error: no parameter is below the path. */
+ * need are not computed.  A BatchNorm in train mode goes on updating its running statistics;
+ * wb_testmode stops that.  Returns 0 or an error code.  Error: no parameter is below the path. */
 WB_API int wb_freeze(wb_opt_state *state, const char *path);
 /** Undoes wb_freeze for the parameters below a path.  Returns 0 or an error code, as wb_freeze. */
 WB_API int wb_thaw(wb_opt_state *state, const char *path);
@@ -385,7 +383,7 @@ WB_API int wb_copy(void *to, void *from);
 WB_API void *wb_object_average_of(void *model);
 /** Options of wb_average. */
 #define wb_average_options_(OPT, ARG)                                                              \
-    OPT(int64_t, count, 0)                  /* number of models in the mean; 0: .decay counts */   \
+    OPT(int64_t, count, 0)                  /* number of models in the mean; 0: .decay is used */  \
     ARG(double, decay, WB_DEFAULT)          /* from 0 to 1; default: 0.999 */
 WB_OPTIONS(wb_average_options);
 /** a <- decay a + (1 - decay) x for each parameter x of a model and a of its average:
@@ -413,13 +411,13 @@ WB_API int wb_average_with(void *average, void *model, const wb_average_options 
 /** A watched number, such as the loss on held-out data after each epoch.  The program sets the
  * first three fields, and the others are 0 at first: wb_watch watch = {.wait = 3}. */
 typedef struct wb_watch {
-    int wait;                               /* so many calls in a row without improvement end it */
-    double min_dist;                        /* by how much the number must change; 0: equal is no
-                                               worse */
+    int wait;                               /* the number of calls in a row that end the waiting */
+    double min_dist;                        /* by how much the number must change; 0: an equal
+                                               number is no worse */
     bool higher;                            /* higher numbers are better */
     int count;                              /* such calls in a row until now */
     bool begun;                             /* `score` is set: NaN is no best score */
-    double score;                           /* the best, or for wb_plateau the last number */
+    double score;                           /* the best score, or the last one for wb_plateau */
 } wb_watch;
 /** Whether the last .wait calls were all `bad`, as in Flux.patience.  This function and the three
  * below return false, with the error set, if their first argument is NULL. */
@@ -469,15 +467,15 @@ typedef double (*wb_epoch_metric)(wb_layer *model, int epoch, void *ctx);
     OPT(wb_after_batch, each, NULL)                                                                \
     OPT(const char *, checkpoint, NULL)     /* a file, written after each epoch */                 \
     OPT(const char *, folder, NULL)         /* or a folder, for wb_keep_checkpoint; not both */    \
-    OPT(const char *, name, NULL)           /* of the checkpoints, as in wb_checkpoint */          \
+    OPT(const char *, name, NULL)           /* name of the checkpoints, as in wb_checkpoint */     \
     OPT(int, keep_last, 3)                  /* number of checkpoints to keep; negative: all */     \
-    OPT(bool, keep_best, false)             /* also keeps the one with the best metric */          \
+    OPT(bool, keep_best, false)             /* also keeps the checkpoint of the best metric */     \
     OPT(bool, higher, false)                /* the best metric is the highest, not the lowest */   \
     OPT(bool, resume, false)                /* continues from the checkpoint, if there is one */   \
     OPT(wb_schedule *, schedule, NULL)      /* as wb_set_schedule for all parameters */            \
-    /* of wb_average_of(model): wb_average after updates */                                        \
+    /* the result of wb_average_of(model), which wb_average updates after each update */           \
     OPT(void *, average, NULL)                                                                     \
-    OPT(double, decay, 0.999)               /* of the average */                                   \
+    OPT(double, decay, 0.999)               /* the decay of .average */                            \
     /* Ends the training, with success, after the epoch in which wb_early_stopping of the metric is
      * true.  Its .higher is the option .higher. */                                                \
     OPT(wb_watch *, stop, NULL)                                                                    \
@@ -493,8 +491,7 @@ typedef double (*wb_epoch_metric)(wb_layer *model, int epoch, void *ctx);
     ARG(int, epochs, 1)                     /* 0 or more */
 WB_OPTIONS(wb_train_options);
 /** Trains a model, a layer or tree: computes loss, gradient and update for each batch.
- * wb_train(loss, model, loader, state, .epochs = 5, .progress = true).  Returns 0 or an error
- * code.
+ * wb_train(loss, model, loader, state, .epochs = 5, .progress = true).  Returns 0 or an error code.
  *
  * An update is executed only if the loss is finite (with ClipNorm: if the norm of the gradients is
  * finite).  A loss that is not finite ends the training with WB_ERROR_NUMBER ("loss is NaN on batch

@@ -41,8 +41,7 @@ WB_OPTIONS(wb_upsample_options);
  *                         default of PyTorch
  * f16 and bf16 are summed in f32.  An element that is NaN or infinite makes all elements along the
  * interpolated axes NaN.  Errors: both .scale and .sizes, or none; numbers below 1; another number
- * of axes; an axis of size 0; .align_corners = false with
- * WB_UPSAMPLE_NEAREST. */
+ * of axes; an axis of size 0; .align_corners = false with WB_UPSAMPLE_NEAREST. */
 WB_API wb_tensor *wb_upsample_with(wb_tensor *x, const wb_upsample_options *o);
 #ifndef __cplusplus
 #define wb_upsample(x, ...) \
@@ -55,7 +54,7 @@ WB_API wb_tensor *wb_upsample_with(wb_tensor *x, const wb_upsample_options *o);
     OPT(wb_ints, stride, WB_INTS(1))                                                               \
     OPT(wb_ints, pad, WB_INTS(0))           /* also {top, bottom, left, right} */                  \
     OPT(wb_ints, dilation, WB_INTS(1))                                                             \
-    OPT(wb_ints, sizes, WB_EMPTY)           /* of wb_fold only: {H, W} of its result */
+    OPT(wb_ints, sizes, WB_EMPTY)           /* of wb_fold: {H, W} of its result */
 WB_OPTIONS(wb_unfold_options);
 /** The windows of x as columns: wb_unfold(x, .window = {kh, kw}), [N, C, H, W] -> [N, C kh kw, L].
  * Floating.  Column l is the window at position l of the H' W' positions of wb_conv, row by row;
@@ -81,12 +80,12 @@ WB_API wb_tensor *wb_lpnormpool_with(wb_tensor *x, double p, const wb_pool_optio
 
 /** Options of wb_grid_sample and wb_imrotate. */
 #define wb_sample_options_(OPT, ARG)                                                               \
-    /* the nearest element, not the interpolation of four */                                       \
+    /* takes the nearest element instead of interpolating four */                                  \
     OPT(bool, nearest, false)                                                                      \
     /* of wb_grid_sample: positions outside move to the border; else elements outside are 0 */     \
     OPT(bool, border, false)                                                                       \
     OPT(bool, align_corners, true)          /* of wb_grid_sample: see there */                     \
-    /* of wb_imrotate: the point that stays, as indices; */                                        \
+    /* of wb_imrotate: the indices of the point that stays in its place */                         \
     OPT(double, row, WB_DEFAULT)                                                                   \
     OPT(double, column, WB_DEFAULT)         /* default: H / 2 and W / 2, rounded down */
 WB_OPTIONS(wb_sample_options);

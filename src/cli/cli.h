@@ -1,4 +1,4 @@
-/* The commands of the `weber` program. The function of a command returns the exit status of the
+/* The commands of the `weber` program.  The function of a command returns the exit status of the
  * program; after -1 main prints the usage. */
 #ifndef WB__CLI_H
 #define WB__CLI_H
@@ -11,7 +11,7 @@ int wb__cli_show(const char *path);
 /* Prints the library's error to standard error and returns 1. */
 int wb__cli_print_error(void);
 
-/* Whether a safetensors file written by Weber describes a layer. (A BSON file must be loaded to
+/* Whether a safetensors file written by Weber describes a layer.  (A BSON file must be loaded to
  * find out.) */
 bool wb__cli_describes_layer(const wb__table *table);
 
@@ -31,9 +31,9 @@ int wb__cli_devices(int n, char **arguments, const char *self);
 /* explain.c: `weber explain [PAGE|MESSAGE|WORDS]`. */
 int wb__cli_explain(int n, char **words);
 
-/* installed.c: writes to `path` where a file is that is installed with this program, in the folder
- * of programs or of libraries; false: it is not there.  `self` is argv[0]; `name` may have folders,
- * as "pkgconfig/weber.pc". */
+/* installed.c: writes the path of a file that is installed with this program, in the folder of
+ * programs or of libraries, to `path`; false: the file is not there.  `self` is argv[0]; `name` may
+ * have folders, as in "pkgconfig/weber.pc". */
 bool wb__cli_installed(const char *self, const char *name, char *path, size_t size);
 
 /* new.c: `weber new [--cxx] NAME`. */
@@ -42,8 +42,8 @@ int wb__cli_new(int n, char **words, const char *self);
 /* doctor.c: `weber doctor`. */
 int wb__cli_doctor(int n, char **words, const char *self);
 
-/* nearest.c: the first of the names, which end with NULL, that differs least from `name`; NULL: all
- * differ in more than `most` characters. */
+/* nearest.c: returns the name in `known`, a list that ends with NULL, that differs least from
+ * `name`; NULL: all differ in more than `most` characters. */
 const char *wb__cli_nearest(const char *name, const char *const *known, int most);
 
 /* launch.c: `weber launch -np N PROGRAM ...`. */
@@ -57,15 +57,15 @@ int wb__cli_probe(const char *backend);
 /* doctor_library.c: opens a library in this process and prints "+", or the message. */
 int wb__cli_open(const char *path);
 
-/* The result of a probing process. `state` is the result in words, or how the process ended if it
- * gave no answer. */
+/* The result of a probing process.  `state` is the result in words, or how the process ended
+ * without an answer. */
 typedef struct {
     bool answered, loaded, works;
     char state[64];                     /* such as "works", "crashed (...)" */
     char *devices, *libraries, *reason; /* a line for each item, or NULL; allocated */
 } wb__probe;
 /* Starts the program `self` as a probing process and reads its result into *p, for at most
- * `seconds`. With `noisy` the output of drivers is shown. The caller frees *p with
+ * `seconds`.  With `noisy` the output of drivers is shown.  The caller frees *p with
  * wb__probe_free. */
 void wb__cli_run_probe(wb__probe *p, const char *self, const char *backend, double seconds,
                        bool noisy);

@@ -1,6 +1,6 @@
-/* `weber convert IN OUT` converts a file. The ending of OUT chooses the format. A model in IN is
- * loaded and saved if OUT's format can hold models or --torch is given. Otherwise the tensors of IN
- * are copied under their names, from the mapped file. */
+/* `weber convert IN OUT` converts a file.  The ending of OUT chooses the format.  A model in IN is
+ * loaded and saved if OUT's format can hold models or --torch is given.  Otherwise the tensors of
+ * IN are copied under their names, from the mapped file. */
 #include "cli/cli.h"
 
 #include "io/formats.h"
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The arguments of the command. */
 typedef struct {
     const char *in, *out, *key, *tensor;
     wb__format from, to;
@@ -45,8 +46,7 @@ static int find_formats(conversion *c)
     const int take = WB__HAS_MODELS | WB__WRITES_TENSORS | WB__WRITES_ARRAYS;
     if (!c->from) wb__format_fail(c->in);
     else if (c->to == WB__FORMAT_ONNX)
-        wb__fail(WB_ERROR_ARGUMENT,
-                 "%s: an ONNX file needs example inputs, which a program has: "
+        wb__fail(WB_ERROR_ARGUMENT, "%s: an ONNX file needs example inputs, which a program has: "
                  "wb_save(path, model, .inputs = {x})", c->out);
     else if (!(wb__formats[c->to].flags & take))
         wb__fail(WB_ERROR_ARGUMENT, "%s: its ending must be one of %s", c->out,
@@ -74,7 +74,7 @@ static bool may_be_model(const conversion *c)
 }
 
 /* Returns 0 if the model was converted, 1 if no model could be loaded, and -1 if the model could
- * not be saved. The error is set for 1 and -1. */
+ * not be saved.  The error is set for 1 and -1. */
 static int convert_model(const conversion *c)
 {
     wb_layer *model = wb_load(c->in, .key = c->key);
@@ -86,16 +86,15 @@ static int convert_model(const conversion *c)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Makes a tensor of the values of an entry. The tensor borrows the memory of the mapped file if the
- * values are aligned there and need no decoding, else it has a copy. The table must outlive the
- * tensor. NULL with the error set. */
+/* Makes a tensor of the values of an entry.  The tensor borrows the memory of the mapped file if
+ * the values are aligned there and need no decoding, else it has a copy.  The table must outlive
+ * the tensor.  NULL with the error set. */
 static wb_tensor *convert_tensor_of(const wb__entry *e)
 {
     void *block;
     const void *values = wb__entry_values(e, &block);
     if (!values && e->bytes) return NULL;
-    const bool in_place =
-        e->bytes && !block && (uintptr_t)values % wb__dtype_size(e->dtype) == 0;
+    const bool in_place = e->bytes && !block && (uintptr_t)values % wb__dtype_size(e->dtype) == 0;
     if (in_place)
         return wb_borrow((void *)(uintptr_t)values, e->dtype, e->ndim, e->dims, NULL, NULL);
     wb_tensor *x = wb_from(values, e->dtype, e->ndim, e->dims);
@@ -121,9 +120,8 @@ static int save_one(const conversion *c, const wb__table *t)
     if (!e && c->tensor)
         wb__fail(WB_ERROR_ARGUMENT, "%s: holds no tensor \"%s\"", c->in, c->tensor);
     if (!e && !c->tensor)
-        wb__fail(WB_ERROR_ARGUMENT,
-                 "%s: an NPY file holds one array, and %s has %d: choose one with --tensor NAME",
-                 c->out, c->in, t->n);
+        wb__fail(WB_ERROR_ARGUMENT, "%s: an NPY file holds one array, and %s has %d: choose one "
+                 "with --tensor NAME", c->out, c->in, t->n);
     if (!e) return -1;
     wb__table one = *t;
     one.n = 1;
@@ -161,7 +159,7 @@ int wb__cli_convert(int n, char **words)
     conversion c = {.save = WB_OPTIONS_OF(wb_save_options)};
     if (convert_parse(&c, n, words)) return -1;
     if (find_formats(&c)) return 1;
-    /* --key names a top-level entry of a BSON file, both of IN and of OUT. A key with a dot is a
+    /* --key names a top-level entry of a BSON file, both of IN and of OUT.  A key with a dot is a
      * path inside a top-level entry of IN, and OUT then gets the default name. */
     c.save.key = c.key && !strchr(c.key, '.') ? c.key : NULL;
     int status = 1;

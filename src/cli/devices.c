@@ -16,7 +16,7 @@ static int devices_width_of(const wb__probe *p)
     return width;
 }
 
-/* Prints the lines of a text. The first line gets the prefix `first`, the other lines get the
+/* Prints the lines of a text.  The first line gets the prefix `first`, the other lines get the
  * prefix `others`. */
 static void devices_print_lines(const char *text, const char *first, const char *others)
 {

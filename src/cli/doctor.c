@@ -29,7 +29,7 @@ static int doctor_problems;
 
 /* ---- libraries ------------------------------------------------------------------------------- */
 
-/* The package of the library whose file the dynamic linker's message names; NULL: another one. */
+/* Returns the package of the library that the dynamic linker's message names; NULL: unknown. */
 static const char *package_of(const char *reason)
 {
     for (int i = 0; i < WB__PACKAGES; i++)
@@ -63,7 +63,7 @@ static void print_packages(bool opened)
     }
 }
 
-/* The formats of files, as in README.md. */
+/* Prints the formats of files, with the words of README.md. */
 static void print_formats(void)
 {
     printf("\nformats of files\n");
@@ -109,13 +109,14 @@ static void doctor_report_unknown(const char *name)
     const char *known[MOST + 1] = {0};
     for (int i = 0; i < MOST && (known[i] = wb__environment_name(i)); i++)
         if (!strcmp(name, known[i])) return;
-    /* more than 3 changes are another name */
+    /* a name that differs in more than 3 characters is another name */
     const char *nearest = wb__cli_nearest(name, known, 3);
     PROBLEM("Weber reads no variable %s%s%s\n", name, nearest ? "; perhaps it is " : "",
             nearest ? nearest : "");
 }
 
-/* The token is a secret, and the output of this command goes into reports. */
+/* Prints a variable of the environment.  WEBER_TOKEN is a secret, and the output of this command
+ * goes into reports, so its value is not printed. */
 static void print_variable(const char *name, const char *value)
 {
     wb__text clean = {0};
@@ -147,7 +148,7 @@ static void print_variables(void)
 
 /* ---- the processor --------------------------------------------------------------------------- */
 
-/* Writes the value of the first line of a file that begins with a word, behind its ':'. */
+/* Writes the rest of a file's first line that begins with `word`, behind its ':', to `to`. */
 static void doctor_read_line(const char *path, const char *word, char *to, size_t n)
 {
     char line[512];

@@ -1,6 +1,5 @@
-/* `weber doctor`: whether programs find what the installed libweber.so needs.  This program itself
- * is linked with the static library.  WB__SONAME is the soname of the other, which programs
- * load. */
+/* `weber doctor`: whether programs find the libraries that the installed libweber.so needs.  The
+ * command itself is linked with the static library.  WB__SONAME is the soname of the shared one. */
 #include "base/base.h"
 #include "base/os.h"
 #include "cli/cli.h"
@@ -15,12 +14,12 @@ typedef enum { LOADED, REFUSED, DOCTOR_LIBRARY_UNKNOWN } doctor_library_outcome;
 int wb__cli_open(const char *path)
 {
     fputs(wb__os_library_open(path, WB__OS_FOR_HANDLE) ? "+" : wb__os_library_reason(), stdout);
-    _Exit(fflush(stdout) != 0);         /* skips whatever the library does at exit */
+    _Exit(fflush(stdout) != 0);         /* skips the functions of the library that run at exit */
 }
 
-/* Loads the library in a process of its own, since it has the names that this program has, and a
+/* Loads the library in another process, since this one has functions of the same names, and a
  * library may crash while it is loaded.  The process prints "+", or the dynamic linker's message.
- * REFUSED, DOCTOR_LIBRARY_UNKNOWN: `reason` has the cause. */
+ * With the results REFUSED and DOCTOR_LIBRARY_UNKNOWN `reason` has the cause. */
 static doctor_library_outcome doctor_library_load(const char *self, const char *path, char *reason)
 {
     char program[WB__OS_PATH];

@@ -24,7 +24,7 @@ static const char doctor_program_lists
                                "add_executable(program program.c)\n"
                                "target_link_libraries(program weber::weber)\n";
 
-/* How far a script came: its exit status. */
+/* The exit status of a script: the step that failed. */
 enum { NO_COMPILER = 10, NO_TOOL, NOT_FOUND, NOT_COMPILED, NOT_RUN };
 static const char *const doctor_program_scripts[] = {
     "${CC:-cc} --version >/dev/null 2>&1 || exit 10\n"
@@ -41,7 +41,7 @@ static const char *const doctor_program_scripts[] = {
     "./program || exit 14\n"};
 static const char *const doctor_program_tools[] = {"pkg-config", "CMake"};
 
-/* What this command is installed with: "" where it is not there. */
+/* The pkg-config and CMake files that are installed with this command; "" if they are missing. */
 static char doctor_program_pc[WB__OS_PATH], doctor_program_cmake[WB__OS_PATH],
     doctor_program_library[WB__OS_PATH];
 static int doctor_program_problems;
@@ -60,7 +60,7 @@ bool wb__cli_capture(const char *const *words, const char *folder, bool errors, 
                                     .files = {0, ends[1], errors ? ends[1] : 2, -1}};
     const long child = wb__os_start(&s, &executed);
     wb__os_close(ends[1]);
-    do {                                /* what does not fit is read too */
+    do {                                /* reads all output, and keeps what fits into `text` */
         const bool fits = n < size - 1;
         got = wb__os_read(ends[0], fits ? text + n : rest, fits ? size - 1 - n : sizeof rest);
         if (fits && got > 0) n += (size_t)got;
@@ -70,7 +70,7 @@ bool wb__cli_capture(const char *const *words, const char *folder, bool errors, 
     return child && wb__os_wait(child, end);
 }
 
-/* Runs a script in a folder, which is its $1; `text` gets what it prints.  Returns its exit
+/* Runs a script in a folder, which is the script's $1.  `text` gets its output.  Returns its exit
  * status, or -1. */
 static int doctor_program_run(const char *folder, const char *script, char *text, size_t size)
 {
@@ -79,7 +79,7 @@ static int doctor_program_run(const char *folder, const char *script, char *text
     return wb__cli_capture(words, folder, true, text, size, &end) && !end.signal ? end.status : -1;
 }
 
-/* Prints the first lines of what a tool has printed. */
+/* Prints the first lines of a tool's output. */
 static void doctor_program_print_lines(const char *text)
 {
     for (int i = 0; i < 4 && *text; i++) {
@@ -96,7 +96,7 @@ static const char *doctor_program_folder_of(char *path)
     return path;
 }
 
-/* The tool does not find what is installed with this command. */
+/* Prints that the tool does not find this command's installed files, and the cure. */
 static void print_not_found(int tool)
 {
     doctor_program_problems++;
@@ -109,7 +109,7 @@ static void print_not_found(int tool)
                "    export PKG_CONFIG_PATH=%s\n", doctor_program_pc, doctor_program_pc);
 }
 
-/* The program does not compile, or does not run. */
+/* Prints why the program does not compile or run. */
 static void print_failure(int tool, int status, const char *text)
 {
     doctor_program_problems++;
@@ -130,7 +130,7 @@ static void print_failure(int tool, int status, const char *text)
                " above\n");
 }
 
-/* Whether there is a Weber to be compiled with. */
+/* Whether the tool finds a Weber, with which the program compiles and runs.  Prints what fails. */
 static bool doctor_program_check(int tool, const char *folder)
 {
     char text[4096];

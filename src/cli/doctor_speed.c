@@ -9,7 +9,7 @@
 enum { BATCH = 64, BATCHES = 16, DOCTOR_SPEED_MOST = 20000 };
 static const double warm_up = 0.1, doctor_speed_seconds = 0.4;
 
-/* Microseconds of a step on one thread that are usual for an instruction set: measured by this
+/* Usual microseconds of a training step on one thread, by instruction set: measured by this
  * program on an Intel Xeon with AVX-512, in a virtual machine, with WEBER_ONEDNN=0 and WEBER_ISA;
  * the least of five runs, rounded up.  bench/results/cpu-epyc-2.md has 648 us for an AMD EPYC with
  * AVX-512 and oneDNN.  Processors of one instruction set differ by about 2 times. */
@@ -57,7 +57,7 @@ static int doctor_speed_by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Trains for some time and sets *median to that of the steps, in seconds. */
+/* Trains for some time, and sets *median to the median time of a step, in seconds. */
 static int doctor_speed_train(doctor_speed_training *t, double *median)
 {
     static double times[DOCTOR_SPEED_MOST];
@@ -84,11 +84,10 @@ static void doctor_speed_compare(double microseconds)
         printf("\n");
         return;
     }
-    printf(": slower than usual.  Look at\n"
-           "    - other processes that keep the processor busy (top)\n"
-           "    - the quota of a cgroup or a virtual machine, and the clock rate\n"
-           "    - the build type above: Release\n"
-           "    - variables above: WEBER_ISA, WEBER_EAGER, WEBER_DEBUG, WEBER_ONEDNN\n");
+    printf(": slower than usual.  Look at\n    - other processes that keep the processor busy "
+           "(top)\n    - the quota of a cgroup or a virtual machine, and the clock rate\n    - the "
+           "build type above: Release\n    - variables above: WEBER_ISA, WEBER_EAGER, WEBER_DEBUG, "
+           "WEBER_ONEDNN\n");
 }
 
 int wb__cli_time_training(bool *threads_are_slow)

@@ -13,11 +13,11 @@ extern const char wb__cli_errors_md[], wb__cli_site_tasks_md[];     /* the texts
 
 #define EXPLAIN_PAGE "\n### W"
 #define TOPIC "\n## "
-enum { EXPLAIN_LEAST = 3 };             /* letters of a text that is looked for */
+enum { EXPLAIN_LEAST = 3 };             /* characters that a text needs to be looked for in pages */
 
 static const char *explain_line_end(const char *at) { return at + strcspn(at, "\n"); }
 
-/* Whether the n characters of a page have the words, in any case of letters. */
+/* Whether the n characters of a page contain the words, in upper or lower case. */
 static bool explain_has(const char *page, size_t n, const char *words)
 {
     const size_t length = strlen(words);
@@ -26,8 +26,8 @@ static bool explain_has(const char *page, size_t n, const char *words)
     return false;
 }
 
-/* Prints the titles of the pages that have the words; all pages have "".  Returns the number of
- * pages. */
+/* Prints the titles of the pages that contain the words, of all pages for "".  Returns their
+ * number. */
 static int explain_list(const char *words)
 {
     int found = 0;
@@ -42,15 +42,15 @@ static int explain_list(const char *words)
     return found;
 }
 
-/* Whether the text is the name of a page, or like one: W0201, w0201, 201. */
+/* Whether the text is the number of a page: W0201, w0201 or 201. */
 static bool explain_is_number(const char *text)
 {
     text += *text == 'W' || *text == 'w';
     return text[strspn(text, "0123456789")] == 0;
 }
 
-/* Returns the number of a page as in W0201, w0201 or 201, or of the last (W0201) in a message; -1:
- * there is none. */
+/* Returns the number of a page that is the text, or that a message ends with, as in "... (W0201)".
+ * -1 if there is none. */
 static int explain_number_of(const char *text)
 {
     int number = -1, n = 0, found;
@@ -75,7 +75,7 @@ static void explain_print_line(const char *at, const char *stop)
     putchar('\n');
 }
 
-/* Prints a page from its heading to the next one.  Fenced code is indented instead. */
+/* Prints a page up to the next heading.  Fenced code is indented instead. */
 static void print_page(const char *at)
 {
     bool code = false;
@@ -100,7 +100,7 @@ static size_t word_length(const char *at)
     return n;
 }
 
-/* Words of questions that are about no topic. */
+/* Whether the word is common in questions, such as "how", whatever their topic is. */
 static bool is_common(const char *word, size_t n)
 {
     static const char *const common[] = {
@@ -113,7 +113,7 @@ static bool is_common(const char *word, size_t n)
     return false;
 }
 
-/* The length of a word without an ending: weights, copying, clipped. */
+/* Returns the length of a word without an ending, as in weight-s, copy-ing, clip-ped. */
 static size_t explain_stem(const char *word, size_t n)
 {
     static const char *const endings[] = {"ing", "ed", "es", "s"};
@@ -137,8 +137,8 @@ static bool has_stem(const char *text, const char *end, const char *word, size_t
     return false;
 }
 
-/* Whether the text has all words of a question but common ones, of which there is at least one; all
- * texts answer "". */
+/* Whether the text answers a question: it has all words of the question but the common ones, of
+ * which there must be others.  All texts answer "". */
 static bool explain_answers(const char *text, const char *end, const char *question)
 {
     int words = !*question;
@@ -153,7 +153,7 @@ static bool explain_answers(const char *text, const char *end, const char *quest
 
 typedef enum { COUNT, TITLES, TEXTS } explain_what;
 
-/* Counts, or prints, the topics whose titles, or with `whole` whose texts, answer a question. */
+/* Counts or prints the topics whose titles, or with `whole` whose texts, answer a question. */
 static int explain_visit(const char *question, bool whole, explain_what shown)
 {
     int found = 0;
@@ -171,8 +171,8 @@ static int explain_visit(const char *question, bool whole, explain_what shown)
     return found;
 }
 
-/* Prints the topics of a question: one or two themselves, of more the titles.  Those whose titles
- * answer it come before the others.  Returns their number. */
+/* Prints the topics that answer a question: the texts of one or two, only the titles of more.
+ * Topics whose titles answer the question come first.  Returns their number. */
 static int find_topics(const char *question, bool behind_pages)
 {
     enum { PRINTED = 2 };
@@ -210,7 +210,7 @@ int wb__cli_explain(int n, char **words)
         explain_visit("", true, TITLES);
         return 0;
     }
-    /* a message without quotes is many words */
+    /* a message without quotation marks arrives as many words */
     for (int i = 0; i < n; i++) wb__text_add(&t, i ? " %s" : "%s", words[i]);
     char *text = wb__text_take(&t);
     const int status = text ? explain_one(text) : wb__cli_print_error();

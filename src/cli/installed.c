@@ -1,4 +1,4 @@
-/* Where the files are that are installed with this program. */
+/* Finds the files that are installed with this program. */
 #include "base/base.h"
 #include "base/os.h"
 #include "cli/cli.h"

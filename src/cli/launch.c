@@ -1,5 +1,5 @@
 /* `weber launch -np N PROGRAM ...` starts N processes of a program on this machine, the ranks of a
- * training. Each rank is the leader of a process group, so that what it starts ends with it. */
+ * training.  Each rank leads a process group, so that the processes it starts end with it. */
 #include "base/environment.h"
 #include "base/os.h"
 #include "base/text.h"
@@ -16,25 +16,26 @@ enum {
     STATUS_USE = 2, STATUS_NO_PROGRAM = 127, STATUS_SIGNAL = 128
 };
 #define LAUNCH_GRACE 3.0        /* seconds from SIGTERM to SIGKILL */
-#define CLOSING 1.0             /* seconds from SIGKILL until output that stays open is given up */
+#define CLOSING 1.0             /* seconds after SIGKILL in which output may still arrive */
 
-/* One of the two outputs of a rank. */
+/* The standard output or the standard error of a rank. */
 typedef struct {
     int file;                   /* -1: closed */
-    FILE *to;
-    char *text;                 /* a line that has begun */
+    FILE *to;                   /* the file of this command to which the lines are written */
+    char *text;                 /* the beginning of a line whose end has not arrived */
     int length, capacity;
 } launch_stream;
 
-/* How far the end of a rank's processes has come. */
+/* The stages of ending the processes of a rank. */
 typedef enum { RUNS, HAS_SIGTERM, HAS_SIGKILL } stage;
 
+/* A rank. */
 typedef struct {
-    long pid;                   /* also the process group; reaped last, so that the number stays */
+    long pid;                   /* also the group; reaped last, so that the number stays unique */
     bool ended;
-    wb__os_end end;             /* of the process that has ended */
+    wb__os_end end;             /* how the process has ended, if `ended` */
     stage stage;
-    double until;               /* when the next stage begins, unless the stage is RUNS */
+    double until;               /* time at which the next stage begins, unless the stage is RUNS */
     launch_stream out, err;
     char last[400];             /* the last line on standard error that is not empty */
 } launch_process;
@@ -43,9 +44,9 @@ typedef struct {
     int n, started;
     char **program;             /* with its arguments; ends with NULL */
     launch_process *ranks;
-    wb__os_watched *polled;     /* 2 n + 1 */
+    wb__os_watched *polled;     /* 2 n + 1: the outputs of the ranks, and `signals` */
     int failed;                 /* the rank that failed first; -1: none */
-    int signals;                /* a file that notes the end of a rank, and signals */
+    int signals;                /* a file that is readable after a signal or the end of a rank */
     int passed;                 /* the first signal that was passed on to the ranks, or 0 */
 } launch_job;
 
@@ -60,7 +61,7 @@ static void note_error(FILE *to, bool failed)
 
 static void launch_flush(FILE *to) { note_error(to, fflush(to) != 0); }
 
-/* Writes the line that has begun.  Keeps its beginning in *p if it is one of standard error. */
+/* Writes the line s->text.  A line of standard error is also kept, cut, in p->last. */
 static void launch_write_line(launch_process *p, int rank, launch_stream *s)
 {
     fprintf(s->to, "[%d] ", rank);
@@ -106,7 +107,7 @@ static void close_stream(launch_process *p, int rank, launch_stream *s)
     launch_flush(s->to);
 }
 
-/* Reads what has arrived. */
+/* Reads the output that has arrived. */
 static void launch_read_stream(launch_process *p, int rank, launch_stream *s)
 {
     static char bytes[1 << 16];
@@ -144,7 +145,7 @@ static bool set_token(void)
     return wb__os_set_variable("WEBER_RENDEZVOUS_TOKEN", text);
 }
 
-/* The variables that are the same for all ranks. */
+/* Sets the variables of the environment that are the same for all ranks. */
 static bool set_environment(int n)
 {
     if (!launch_is_set("WEBER_RENDEZVOUS")) {
@@ -161,18 +162,19 @@ static bool set_environment(int n)
     return launch_set_number("WEBER_SIZE", n) && launch_set_number("WEBER_LOCAL_SIZE", n);
 }
 
-/* Starts one rank.  false: the error is set; *executed: it began, and is not executed. */
-static bool launch_start_rank(launch_job *l, int rank, bool *executed)
+/* Starts one rank.  False with the error set: *exec_failed is true if a process was started and
+ * could not execute the program. */
+static bool launch_start_rank(launch_job *l, int rank, bool *exec_failed)
 {
     launch_process *p = &l->ranks[rank];
     int out[2], err[2];
-    *executed = false;
+    *exec_failed = false;
     if (!launch_set_number("WEBER_RANK", rank) || !launch_set_number("WEBER_LOCAL_RANK", rank) ||
         !wb__os_pipe(out) || !wb__os_pipe(err))
         return false;
     const wb__os_program_start s = {.words = (const char *const *)l->program,
                                     .files = {-1, out[1], err[1], -1}, .leads = true};
-    p->pid = wb__os_start(&s, executed);
+    p->pid = wb__os_start(&s, exec_failed);
     const int why = wb__os_error();
     wb__os_close(out[1]);
     wb__os_close(err[1]);
@@ -190,7 +192,7 @@ static bool launch_start_rank(launch_job *l, int rank, bool *executed)
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-/* Ends the processes of a rank: by SIGTERM, and by SIGKILL if that is not enough. */
+/* Begins to end the processes of a rank: by SIGTERM, later by SIGKILL (launch_next_stages). */
 static void end_rank(launch_process *p)
 {
     if (p->stage != RUNS) return;
@@ -212,7 +214,7 @@ static void launch_end_all(launch_job *l)
     for (int i = 0; i < l->n; i++) end_rank(&l->ranks[i]);
 }
 
-/* Looks which ranks have ended.  What an ended rank has left running is ended too. */
+/* Finds ranks that have ended, and ends the processes that they have left running. */
 static void find_ended(launch_job *l)
 {
     for (int i = 0; i < l->n; i++) {
@@ -225,7 +227,7 @@ static void find_ended(launch_job *l)
     if (l->failed >= 0) launch_end_all(l);
 }
 
-/* Passes the signals that have arrived on to the ranks.  The second one kills them. */
+/* Passes signals that have arrived on to the ranks.  A second signal kills the ranks. */
 static void pass_signals(launch_job *l)
 {
     for (int number; (number = wb__os_next_signal());) {
@@ -242,16 +244,15 @@ static bool launch_is_over(const launch_process *p)
     return (p->ended || !p->pid) && p->out.file < 0 && p->err.file < 0;
 }
 
-/* Begins the next stages whose time has come.  Returns the seconds until the next one; -1:
- * none. */
-static double next_stages(launch_job *l)
+/* Begins the next stages whose time has come.  Returns the seconds until the next one; -1: none. */
+static double launch_next_stages(launch_job *l)
 {
     double soonest = -1;
     for (int i = 0; i < l->n; i++) {
         launch_process *p = &l->ranks[i];
         if (p->stage == RUNS || launch_is_over(p)) continue;
         if (wb__now() >= p->until) {
-            if (p->stage == HAS_SIGKILL && p->ended) {   /* a process of another group has them */
+            if (p->stage == HAS_SIGKILL && p->ended) {  /* another group's process holds them */
                 close_stream(p, i, &p->out);
                 close_stream(p, i, &p->err);
                 continue;
@@ -274,10 +275,10 @@ static bool launch_all_over(const launch_job *l)
 /* Passes output and signals on until all ranks have ended. */
 static void launch_watch(launch_job *l)
 {
-    const int n = l->started;           /* poll refuses more than the process may open */
+    const int n = l->started;           /* entries: poll refuses more than files may be open */
     for (;;) {
         find_ended(l);
-        const double wait = next_stages(l);
+        const double wait = launch_next_stages(l);
         if (launch_all_over(l)) return;
         for (int i = 0; i < n; i++) {
             l->polled[2 * i] = (wb__os_watched){.file = l->ranks[i].out.file};
@@ -295,7 +296,7 @@ static void launch_watch(launch_job *l)
     }
 }
 
-/* Reaps the ranks, and waits for what they have left running. */
+/* Reaps the ranks, and waits for the processes that they have left running. */
 static void launch_reap(launch_job *l)
 {
     for (int i = 0; i < l->n; i++) {
@@ -343,13 +344,13 @@ static int launch_run(launch_job *l)
         return 1;
     }
     for (int i = 0; i < l->n && !status; i++) {
-        bool executed;
-        if (launch_start_rank(l, i, &executed)) continue;
+        bool exec_failed;
+        if (launch_start_rank(l, i, &exec_failed)) continue;
         const char *why = wb__os_reason();
-        if (executed)
+        if (exec_failed)
             fprintf(stderr, "weber launch: %s cannot be executed: %s\n", l->program[0], why);
         else fprintf(stderr, "weber launch: rank %d cannot be started: %s\n", i, why);
-        status = executed ? STATUS_NO_PROGRAM : 1;
+        status = exec_failed ? STATUS_NO_PROGRAM : 1;
         l->failed = i;
     }
     launch_watch(l);
@@ -380,7 +381,7 @@ static int wrong_use(const char *text, const char *what)
     return STATUS_USE;
 }
 
-/* Reads the number of ranks; 0: it is not one. */
+/* Reads the number of ranks; 0: the text is no such number. */
 static int launch_read_number(const char *text)
 {
     char *end;
@@ -425,6 +426,6 @@ int wb__cli_launch(int n, char **words)
     }
     wb__free(l.ranks);
     wb__free(l.polled);
-    if (output_error) wb__os_set_error(output_error);   /* for main */
+    if (output_error) wb__os_set_error(output_error);   /* main prints it */
     return status;
 }

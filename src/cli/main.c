@@ -59,13 +59,13 @@ static int set_preference(const char *name)
 static const char *const command_commands[] = {
     "new", "doctor", "explain", "show", "convert", "devices", "backend", "launch", "version",
     "help", "--version", "--help", NULL};
-enum { MOST_CHANGES = 2 };              /* more are another word */
+enum { MOST_CHANGES = 2 };              /* characters by which a misspelt word may differ */
 
 static bool is_command(const char *word)
 {
     for (const char *const *c = command_commands; *c; c++)
         if (!strcmp(word, *c)) return true;
-    /* the latter two are for probe.c and doctor_library.c */
+    /* "probe" and "open" are for processes that probe.c and doctor_library.c start */
     return !strcmp(word, "-h") || !strcmp(word, "probe") || !strcmp(word, "open");
 }
 

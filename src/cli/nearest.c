@@ -1,9 +1,9 @@
-/* The name that a user may have meant. */
+/* Finds the name that a user may have meant. */
 #include "cli/cli.h"
 
 #include <string.h>
 
-/* The number of characters to insert, remove or replace to make b of a. */
+/* Returns how many characters must be inserted, removed or replaced to turn a into b. */
 static int nearest_distance(const char *a, const char *b)
 {
     enum { MOST = 64 };

@@ -24,11 +24,11 @@ static const new_replacement new_replacements[] = {
     {"VERSION", NEW_VERSION, NEW_VERSION},
 };
 
-/* Targets that CMake or the Makefile have already. */
+/* Names of targets that the CMake file or the Makefile have already. */
 static const char *const new_targets[] = {
     "all", "ALL_BUILD", "clean", "edit_cache", "help", "install", "package", "package_source",
     "preinstall", "rebuild_cache", "RUN_TESTS", "test", "weber", "ZERO_CHECK"};
-/* Files and folders beside which the two ways of building put the program. */
+/* Names of files and folders that the builds make beside the program. */
 static const char *const new_files[] = {"build", "CMakeFiles", "GNUmakefile", "Makefile"};
 
 static int new_fail(const char *path, const char *reason)
@@ -37,7 +37,7 @@ static int new_fail(const char *path, const char *reason)
     return 1;
 }
 
-/* Returns the reason why this is no name of a program, or NULL. */
+/* Returns the reason why `name` cannot be the name of a program, or NULL. */
 static const char *new_refuse(const char *name)
 {
     if (!isalpha((unsigned char)*name)) return "a name begins with a letter";
@@ -52,8 +52,8 @@ static const char *new_refuse(const char *name)
     return NULL;
 }
 
-/* The program, and how the two ways of building find the Weber that this command belongs to; "" if
- * it is where they look anyway. */
+/* The program, and the paths by which pkg-config and CMake find the Weber that this command belongs
+ * to; "" if they find it without a path. */
 typedef struct {
     const char *name;
     bool cxx;
@@ -77,8 +77,8 @@ static const char *new_value_of(const char *word, size_t n, const new_program *p
     return NULL;
 }
 
-/* Writes the folder of a file that is installed with this command, unless it is below a prefix that
- * is searched anyway or has a character that means something to make, the shell or CMake. */
+/* Writes the folder of a file that is installed with this command to `folder`, unless it is below a
+ * prefix that is always searched, or has characters special to make, the shell or CMake. */
 static bool new_folder_of(const char *self, const char *file, char folder[WB__OS_PATH])
 {
     if (!wb__cli_installed(self, file, folder, WB__OS_PATH)) return false;

@@ -1,5 +1,5 @@
 /* Probes each backend in a process of its own, so that a driver that crashes or hangs affects no
- * other process. Drivers that conflict are never loaded together. */
+ * other process.  Drivers that conflict are never loaded together. */
 #include "base/mistakes.h"
 #include "base/os.h"
 #include "cli/cli.h"
@@ -31,14 +31,13 @@ static const char *probe_size_text(int64_t bytes, char text[32])
     return text;
 }
 
-/* Writes a line about the memory of device i. This process has only started the backend, so the
+/* Writes a line about the memory of device i.  This process has only started the backend, so the
  * memory that it uses is the cost of the start. */
 static void probe_put_memory(FILE *to, int i, const wb_device_memory *m)
 {
     char all[32], free[32], used[32], cached[32], line[256];
-    snprintf(line, sizeof line,
-             "%d: memory %s in all, %s free, %s used by this process, %s cached", i,
-             probe_size_text(m->total, all), probe_size_text(m->free, free),
+    snprintf(line, sizeof line, "%d: memory %s in all, %s free, %s used by this process, %s cached",
+             i, probe_size_text(m->total, all), probe_size_text(m->free, free),
              probe_size_text(m->used, used), probe_size_text(m->cached, cached));
     probe_put_lines(to, "part", line);
 }
@@ -117,7 +116,7 @@ static void parse_line(wb__probe *p, probe_answer *a, char *line)
     else if (!strcmp(line, "end")) p->answered = true;
 }
 
-/* Reads lines until "end", the end of the pipe, or the time limit. False: the time limit was
+/* Reads lines until "end", the end of the pipe, or the time limit.  False: the time limit was
  * reached, or poll failed. */
 static bool read_answer(int file, wb__probe *p, probe_answer *a, double seconds)
 {

@@ -17,7 +17,7 @@
 #define LIBRARY(name) "libweber-" name ".so." CLI_RANKS_VERSION
 #endif
 
-/* The first is built with the compiler mpicc, which often is the compiler of another one. */
+/* The library "mpi" is built with mpicc, which often belongs to one of the other two. */
 static const char *const cli_ranks_libraries[] = {LIBRARY("mpi"), LIBRARY("mpi-openmpi"),
                                                   LIBRARY("mpi-mpich")};
 
@@ -28,14 +28,14 @@ static void *cli_ranks_open_library(const char *name, const char *program, char 
     return wb__os_library_open(path, WB__OS_FOR_HANDLE);
 }
 
-/* Whether the dynamic linker has not found the library itself: its message begins with the name of
- * the file that is missing, or, on macOS, has the name of the library that was asked for. */
+/* Whether the dynamic linker did not find the library itself, as opposed to one that it needs: the
+ * message begins with the missing file, or, on macOS, has the name of the library. */
 static bool is_missing(const char *path, const char *message)
 {
     return !strchr(path, '/') && strstr(message, path);
 }
 
-/* The table of functions, or NULL if the library has none. */
+/* Returns the library's table of functions, or NULL if it has none. */
 static const wb_distributed_backend *cli_ranks_table_of(void *library)
 {
     const wb_distributed_backend *(*get)(void) = NULL;
@@ -44,7 +44,7 @@ static const wb_distributed_backend *cli_ranks_table_of(void *library)
     return get ? get() : NULL;
 }
 
-/* NCCL and RCCL are opened at run time. */
+/* Prints NCCL and RCCL, which are opened at run time. */
 static void print_nccl(void)
 {
     const wb_distributed_backend *b = wb_distributed_nccl();

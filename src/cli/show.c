@@ -1,6 +1,6 @@
-/* `weber show FILE` prints an overview of a file of any known format. BSON files are read whole. A
- * model in a safetensors file of up to BUILT_MOST bytes is loaded, because wb_show looks at its
- * values. Of other files only the headers are read. */
+/* `weber show FILE` prints an overview of a file of any known format.  BSON files are read whole.
+ * A model in a safetensors file of up to BUILT_MOST bytes is loaded, because wb_show looks at its
+ * values.  Of other files only the headers are read. */
 #include "cli/cli.h"
 
 #include "io/formats.h"
@@ -12,7 +12,7 @@
 
 /* A model with more bytes than this is shown as a list of its tensors. */
 #define BUILT_MOST ((int64_t)1 << 30)
-enum { SHOW_DEEPEST = 64 };             /* parts in parts that are listed */
+enum { SHOW_DEEPEST = 64 };             /* levels of nested layers that are listed */
 
 /* Prints the error message, with control characters as escapes, because messages quote text from
  * files. */
@@ -107,7 +107,7 @@ static void show_add_head(wb__text *t, const char *path, const char *what, const
     wb__text_add(t, "\n");
 }
 
-/* Adds the notes of a file to the text, one on each line. A long note is cut. */
+/* Adds the notes of a file to the text, one on each line.  A long note is cut. */
 static void add_notes(wb__text *t, const wb__table *table)
 {
     enum { LONGEST = 200 };
@@ -160,7 +160,8 @@ static void show_add_parts(wb__text *t, const wb__json *node, int depth)
         WB__JSON_EACH(parts, part, i) show_add_parts(t, part, depth + 1);
 }
 
-/* Shows a model with structs or functions of the program, which this program cannot build. */
+/* Lists the layers of a model that this command cannot build, since it has structs or functions of
+ * a program. */
 static int show_parts(const char *path)
 {
     wb__text t = {0};
@@ -168,8 +169,8 @@ static int show_parts(const char *path)
     if (wb__st_load(path, false, &table)) return wb__cli_print_error();
     wb__json *note = json_note(&table, "weber");
     show_add_head(&t, path, "a model, safetensors", &table);
-    wb__text_add(&t, "It has parts of the program that saved it; wb_load needs these declared"
-                     " (weber explain W0604).\n");
+    wb__text_add(&t, "It has parts of the program that saved it; wb_load needs these declared "
+                 "(weber explain W0604).\n");
     show_add_parts(&t, wb__json_get(note, "model"), 0);
     wb__free(note);
     if (table.n) show_add_table(&t, &table);

@@ -94,10 +94,9 @@ int wb__cli_show_bson(const wb__mapping *m)
     line = wb__text_take(&s.unknown);
     if (!status && s.n_unknown) {
         printf("%d part%s unknown here.  A program that loads this can give layers for %s "
-               "(.substitute of wb_load), which takes\n"
-               "a closure between images and a Dense for the flattening that it nearly always "
-               "is:\n%s",
-               s.n_unknown, s.n_unknown == 1 ? " is" : "s are", s.n_unknown == 1 ? "it" : "them",
+               "(.substitute of wb_load), which takes\na closure between images and a Dense for "
+               "the flattening that it nearly always is:\n%s", s.n_unknown,
+               s.n_unknown == 1 ? " is" : "s are", s.n_unknown == 1 ? "it" : "them",
                line ? line : "");
         if (s.n_unknown > SHOW_BSON_LISTED)
             printf("  and %d more\n", s.n_unknown - SHOW_BSON_LISTED);

@@ -23,7 +23,7 @@ enum { SHOW_ONNX_NODE, OPERATOR, SHOW_ONNX_NAME, SHOW_ONNX_OUTPUTS, SHOW_ONNX_BY
 typedef struct { char *cell[SHOW_ONNX_COLUMNS]; bool supported; } show_onnx_row;
 typedef struct { show_onnx_row *rows; int n, capacity, n_unsupported; } show_onnx_table;
 
-/* Adds a text of the file, of which at most SHOW_ONNX_LONGEST bytes. */
+/* Adds at most SHOW_ONNX_LONGEST bytes of a text of the file. */
 static void show_onnx_add_short(wb__text *t, const char *text)
 {
     char some[SHOW_ONNX_LONGEST + 1];

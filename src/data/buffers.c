@@ -1,12 +1,13 @@
 /* A pool of buffers for batches; see buffers.h. */
 #include "data/buffers.h"
 
+/* A pool with its unused buffers.  wb__data_mutex guards all fields but the first two. */
 struct wb__buffer_pool {
     size_t *bytes;                      /* of each of the n blocks of a buffer */
     int n;
-    int keep, unused, lent;
+    int keep, unused, lent;             /* buffers to keep at most; unused now; lent to tensors */
     bool closed;
-    wb__batch_buffer *first;
+    wb__batch_buffer *first;            /* the list of unused buffers */
 };
 
 wb__mutex wb__data_mutex = WB__MUTEX_INIT;
@@ -84,9 +85,9 @@ int wb__buffer_pool_fill(wb__buffer_pool *s)
     }
 }
 
-/* Counts a buffer as given back. Returns true if the pool is closed and no buffer is lent any more;
- * then the caller frees the pool. */
-static bool came_back(wb__buffer_pool *s)
+/* Counts a buffer as given back.  Returns true if the pool is closed and no buffer is lent any
+ * more; then the caller frees the pool. */
+static bool buffer_pool_took_back(wb__buffer_pool *s)
 {
     s->lent--;
     return s->closed && !s->lent;
@@ -104,7 +105,7 @@ void wb__buffer_give(wb__batch_buffer *buffer)
         s->first = buffer;
         s->unused++;
     }
-    bool last = came_back(s);
+    bool last = buffer_pool_took_back(s);
     wb__data_unlock();
     if (!keep) buffer_free(buffer, n);
     if (last) wb__free(s);
@@ -124,7 +125,7 @@ void wb__buffer_pool_close(wb__buffer_pool *s)
 {
     if (!s) return;
     wb__data_lock();
-    const int n = s->n;             /* as in wb__buffer_give */
+    const int n = s->n;             /* after the unlock another thread may free the pool */
     wb__batch_buffer *unused = s->first;
     s->first = NULL;
     s->closed = true;

@@ -1,4 +1,4 @@
-/* Creates datasets and returns their properties. fetch.c fetches observations, loader.c iterates
+/* Creates datasets and returns their properties.  fetch.c fetches observations, loader.c iterates
  * over batches, move.c moves datasets between devices. */
 #include "data/dataset.h"
 
@@ -17,7 +17,7 @@ static const int64_t most_shuffled = UINT32_MAX;
 static void dataset_destroy(void *object)
 {
     wb_dataset *d = object;
-    wb__unref(d->under);
+    wb__unref(d->below);
     for (int k = 0; k < d->n_fields; k++) wb__unref(d->tensor[k]);
     for (int k = 0; k < d->n_parts; k++) wb__unref(d->parts[k]);
     wb__free(d->parts);
@@ -85,9 +85,8 @@ bool wb__is_dataset(const wb_dataset *d, const char *what)
 static int64_t field_bytes(const char *what, const char *name, const wb__field *f)
 {
     if (f->ndim < 0 || f->ndim >= WB_MAX_DIMS || !wb__dtype_size(f->dtype)) {
-        wb__fail(WB_ERROR_SHAPE,
-                 "%s: %s has %d dimensions and dtype %s; with the batch axis there may be %d", what,
-                 name, f->ndim, wb_dtype_name(f->dtype), WB_MAX_DIMS);
+        wb__fail(WB_ERROR_SHAPE, "%s: %s has %d dimensions and dtype %s; with the batch axis there "
+                 "may be %d", what, name, f->ndim, wb_dtype_name(f->dtype), WB_MAX_DIMS);
         return -1;
     }
     int64_t size = 1;
@@ -102,9 +101,8 @@ static int64_t field_bytes(const char *what, const char *name, const wb__field *
     return size * (int64_t)wb__dtype_size(f->dtype);
 }
 
-/* Stores x in the dataset and takes a reference. Instead of a variable, which may change, stores a
- * copy. Instead of a tensor with inputs, stores a tensor on the same memory, so that the inputs can
- * be freed. */
+/* Stores x in the dataset and takes a reference.  Stores a copy of a variable, which may change,
+ * and of a tensor with inputs a tensor on the same memory, so that the inputs can be freed. */
 static bool take_array(const char *what, wb_dataset *d, int k, wb_tensor *x)
 {
     wb__field *f = &d->field[k];
@@ -114,11 +112,10 @@ static bool take_array(const char *what, wb_dataset *d, int k, wb_tensor *x)
     if (!x) return false;
     if (k > DATASET_X && x->device != d->device) {
         const char *name = field_name(d, k), *first = field_name(d, DATASET_X);
-        wb__fail(WB_ERROR_DEVICE,
-                 "%s: %s is on %s:%d and %s on %s:%d: move one to the other, as in "
-                 "%s = wb_to(%s, wb_device_of(%s))",
-                 what, first, d->device->backend->tag, d->device->ordinal, name,
-                 x->device->backend->tag, x->device->ordinal, name, name, first);
+        wb__fail(WB_ERROR_DEVICE, "%s: %s is on %s:%d and %s on %s:%d: move one to the other, as "
+                 "in %s = wb_to(%s, wb_device_of(%s))", what, first, d->device->backend->tag,
+                 d->device->ordinal, name, x->device->backend->tag, x->device->ordinal, name, name,
+                 first);
         return false;
     }
     d->device = x->device;
@@ -131,7 +128,7 @@ static bool take_array(const char *what, wb_dataset *d, int k, wb_tensor *x)
     return true;
 }
 
-/* Copies the names into one block. NULL with the error set. */
+/* Copies the names into one block.  NULL with the error set. */
 static const char **dataset_copy_names(int n, const char *const *names)
 {
     size_t bytes = 0, list = WB__FIELDS * sizeof *names;
@@ -154,10 +151,9 @@ wb_dataset *wb__dataset_of_arrays(const char *what, int n, wb_tensor *const *x,
         if (k == DATASET_Y && wb_is_none(x[k])) continue;
         if (!wb__operand(what, x[k])) return NULL;
         if (wb_ndim(x[k]) > 0 && wb_dim(x[DATASET_X], 0) == wb_dim(x[k], 0)) continue;
-        return wb__fail_null(WB_ERROR_SHAPE,
-                             "%s: %s %s and %s %s do not have observations along a first axis of "
-                             "the same length", what, first, wb_describe(x[DATASET_X]), name,
-                             wb_describe(x[k]));
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: %s %s and %s %s do not have observations along a "
+                             "first axis of the same length", what, first,
+                             wb_describe(x[DATASET_X]), name, wb_describe(x[k]));
     }
     wb_dataset *d = wb__object_new(&wb__dataset_class, sizeof *d);
     if (!d) return NULL;
@@ -238,18 +234,17 @@ static bool dataset_name_source(wb_dataset *d, const wb_dataset_source *s)
     return d->names != NULL;
 }
 
-/* Checks the functions and numbers of a source. Returns false with the error set. */
+/* Checks the functions and numbers of a source.  Returns false with the error set. */
 static bool dataset_check_source(const wb_dataset_source *s)
 {
     if (s->next || s->restart) {
         if (s->next && s->restart && !s->get && !s->get_all && !s->n && s->n_more >= 0 &&
             s->n_more <= WB_BATCH_MORE)
             return true;
-        wb__fail(WB_ERROR_ARGUMENT,
-                 "dataset_from: %s%s%s, %lld observations, %d further fields: a stream has .next "
-                 "and .restart, without .get, .get_all and .n", s->next ? ".next " : "",
-                 s->restart ? ".restart" : "", s->get || s->get_all ? " and .get or .get_all" : "",
-                 (long long)s->n, s->n_more);
+        wb__fail(WB_ERROR_ARGUMENT, "dataset_from: %s%s%s, %lld observations, %d further fields: a "
+                 "stream has .next and .restart, without .get, .get_all and .n",
+                 s->next ? ".next " : "", s->restart ? ".restart" : "",
+                 s->get || s->get_all ? " and .get or .get_all" : "", (long long)s->n, s->n_more);
         return false;
     }
     if (!s->get != !s->get_all && s->n >= 0 && s->n_more >= 0 && s->n_more <= WB_BATCH_MORE &&
@@ -326,19 +321,19 @@ wb_dataset *wb__dataset_like(const wb_dataset *root, wb__data_kind kind, int n_p
 
 /* ---- views and maps -------------------------------------------------------------------------- */
 
-wb_dataset *wb__dataset_over(wb_dataset *under, wb__data_kind kind, int64_t n)
+wb_dataset *wb__dataset_over(wb_dataset *below, wb__data_kind kind, int64_t n)
 {
     wb_dataset *d = wb__object_new(&wb__dataset_class, sizeof *d);
     if (!d) return NULL;
     d->kind = kind;
     d->n = n;
-    d->under = wb__ref(under);
+    d->below = wb__ref(below);
     return d;
 }
 
-wb_dataset *wb__dataset_ordered(wb_dataset *under, int64_t n, uint32_t *order)
+wb_dataset *wb__dataset_ordered(wb_dataset *below, int64_t n, uint32_t *order)
 {
-    wb_dataset *view = order ? wb__dataset_over(under, WB__DATA_VIEW, n) : NULL;
+    wb_dataset *view = order ? wb__dataset_over(below, WB__DATA_VIEW, n) : NULL;
     if (view) view->order = order;
     else wb__free(order);
     return view;
@@ -385,7 +380,7 @@ static wb_dataset *dataset_map(const char *what, wb_dataset *d, wb_collate f, vo
     if (!mapped) return NULL;
     mapped->map = f;
     mapped->ctx = ctx;
-    mapped->each = each;
+    mapped->maps_single = each;
     return mapped;
 }
 
@@ -405,7 +400,7 @@ int64_t wb_dataset_length(const wb_dataset *d)
     return wb__is_any_dataset(d, "dataset_length") && !wb__is_stream(d) ? d->n : -1;
 }
 
-/* Makes a batch of all observations, on memory that its tensors own. Arrays are copied. The
+/* Makes a batch of all observations, on memory that its tensors own.  Arrays are copied.  The
  * function of a source is called for each observation. */
 static int dataset_fill_all(const wb_dataset *d, const wb_dataset *root, int64_t *index,
                             wb_batch *batch)
@@ -444,7 +439,7 @@ int wb__dataset_all(const wb_dataset *d, wb_batch *batch)
     return status;
 }
 
-/* Returns field k of all observations, for the public function f. */
+/* Returns field k of all observations for f, the public function that was called. */
 static wb_tensor *dataset_whole(wb_dataset *d, int k, wb__public f)
 {
     const wb_dataset *root = wb__dataset_root(d);
@@ -457,8 +452,7 @@ static wb_tensor *dataset_whole(wb_dataset *d, int k, wb__public f)
     int status = wb__dataset_all(d, &batch);
     wb_tensor *result = status ? NULL : *wb__batch_at(&batch, k);
     if (!status && !result)
-        wb__fail(WB_ERROR_ARGUMENT, "%s: the maps leave no such tensor",
-                 wb__public_name(f));
+        wb__fail(WB_ERROR_ARGUMENT, "%s: the maps leave no such tensor", wb__public_name(f));
     if (result) result = wb_object_keep(result);
     return wb_scope_close(s) ? NULL : result;
 }
@@ -474,8 +468,8 @@ wb_tensor *wb_dataset_y(wb_dataset *d)
     return wb__is_dataset(d, "dataset_y") ? dataset_whole(d, DATASET_Y, WB__OF_wb_dataset_y) : NULL;
 }
 
-/* Returns the field of this name, of n fields, of which the first n_named have names; -1 with the
- * error set. Fields without names are x, y, 2, 3, ... */
+/* Returns the index of the field with this name among n fields, of which the first n_named have
+ * names; -1 with the error set.  Fields without names are called x, y, 2, 3, ... */
 static int field_named(const char *what, int n, int n_named, const char *const *names,
                        const char *name)
 {
@@ -499,7 +493,7 @@ static int field_named(const char *what, int n, int n_named, const char *const *
     return wb__fail(WB_ERROR_ARGUMENT, "%s: no \"%s\": there is %s", what, name, list), -1;
 }
 
-/* Returns the number of names; 0: there are none. */
+/* Returns the length of a list of names that ends with NULL; 0 if `names` is NULL. */
 static int n_names(const char *const *names)
 {
     int n = 0;

@@ -1,5 +1,5 @@
-/* Makes batches from observation indices in three steps. The first step translates the indices
- * through views. The second copies or gathers rows of arrays, or calls the function of a source.
+/* Makes batches from observation indices in three steps.  The first step translates the indices
+ * through views.  The second copies or gathers rows of arrays, or calls the function of a source.
  * The third applies maps. */
 #include "base/mutex.h"
 #include "base/parallel.h"
@@ -13,21 +13,21 @@ enum { FETCH_X, FETCH_Y };
 
 const wb_dataset *wb__dataset_root(const wb_dataset *d)
 {
-    while (d->under) d = d->under;
+    while (d->below) d = d->below;
     return d;
 }
 
 bool wb__dataset_mapped(const wb_dataset *d)
 {
-    for (; d; d = d->under)
+    for (; d; d = d->below)
         if (d->kind == WB__DATA_MAP) return true;
     return false;
 }
 
 /* ---- filling --------------------------------------------------------------------------------- */
 
-/* Replaces the n indices of observations of d by indices of observations of the dataset below. */
-static void translate_one(const wb_dataset *d, int64_t n, int64_t *index)
+/* Replaces the n indices of observations of d by indices into the dataset below d. */
+static void fetch_translate_once(const wb_dataset *d, int64_t n, int64_t *index)
 {
     if (d->kind == WB__DATA_SHARE)
         for (int64_t i = 0; i < n; i++) index[i] = wb__share_at(d, index[i]);
@@ -36,24 +36,23 @@ static void translate_one(const wb_dataset *d, int64_t n, int64_t *index)
         index[i] = d->order ? (int64_t)d->order[index[i]] : d->start + index[i];
 }
 
-/* Replaces the n indices of observations of d by indices of observations of its root. Returns the
- * root. */
+/* Replaces the n indices of observations of d by indices into the root of d.  Returns the root. */
 static const wb_dataset *fetch_translate(const wb_dataset *d, int64_t n, int64_t *index)
 {
-    for (; d->under; d = d->under) translate_one(d, n, index);
+    for (; d->below; d = d->below) fetch_translate_once(d, n, index);
     return d;
 }
 
 /* Whether a root is a source, or a joined dataset whose parts are sources. */
-static bool of_sources(const wb_dataset *root)
+static bool fetch_has_sources(const wb_dataset *root)
 {
     if (root->kind != WB__DATA_JOIN) return root->kind == WB__DATA_SOURCE;
     for (int k = 0; k < root->n_parts; k++)
-        if (!of_sources(wb__dataset_root(root->parts[k]))) return false;
+        if (!fetch_has_sources(wb__dataset_root(root->parts[k]))) return false;
     return true;
 }
 
-/* The source that has observation *i of such a root. *i becomes its observation. */
+/* Returns the source with observation *i of a root of sources, and sets *i to its index there. */
 static const wb_dataset *fetch_source_of(const wb_dataset *root, int64_t *i)
 {
     while (root->kind == WB__DATA_JOIN) {
@@ -64,20 +63,20 @@ static const wb_dataset *fetch_source_of(const wb_dataset *root, int64_t *i)
     return root;
 }
 
-/* Data shared by the calls that fill a batch, one call of a source's function per observation.
- * After a failure no further call begins. If several calls have failed, the error of the first
- * failed observation in the batch is reported. */
+/* Data shared by the calls that fill a batch: one call of a source's function for each observation.
+ * After a failure no further call begins.  If several calls have failed, the error of the failed
+ * observation that is first in the batch is reported. */
 typedef struct {
     const wb_dataset *root;             /* a source, or a joined dataset of sources */
     const int64_t *index;
     void *const *to;
-    _Atomic bool failed;                /* this and what follows are guarded by failing */
+    _Atomic bool failed;                /* fetch_failing guards writes of this and what follows */
     int64_t first;                      /* position in the batch of the first failed observation */
-    int64_t observation;                /* this observation of its source */
-    int code;
+    int64_t observation;                /* the index of this observation in its source */
+    int code;                           /* its error, with the message */
     char message[256];
 } fetch_calls;
-static wb__mutex fetch_failing = WB__MUTEX_INIT; /* of all calls: no lock is on a stack, for fork */
+static wb__mutex fetch_failing = WB__MUTEX_INIT; /* of all calls: fork forbids locks on stacks */
 
 WB__PROGRAM_CALL(get_call, get_run, int, const wb_dataset *d; int64_t i; void *const *at;
                  , c->d->get_all ? c->d->get_all(c->i, c->at, c->d->ctx)
@@ -125,7 +124,7 @@ int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const
                      bool parallel)
 {
     d = fetch_translate(d, n, index);
-    if (of_sources(d)) return fetch_call_all(d, n, index, to, parallel);
+    if (fetch_has_sources(d)) return fetch_call_all(d, n, index, to, parallel);
     if (d->n_parts) return wb__parts_fill(d, n, index, to, parallel);
     for (int k = 0; k < d->n_fields; k++) {
         size_t bytes = (size_t)d->field[k].bytes;
@@ -155,7 +154,7 @@ static wb_tensor *upload_index(const wb_dataset *root, int64_t n, const int64_t 
     return rows;
 }
 
-/* Bytes of an observation of x. */
+/* Returns the bytes of an observation of x. */
 static int64_t fetch_row_bytes(const wb_tensor *x)
 {
     int64_t bytes = (int64_t)wb__dtype_size((wb_dtype)x->dtype);
@@ -176,7 +175,7 @@ static wb_tensor *fetch_copy_rows(const wb_tensor *x, int64_t first, int64_t n, 
     return NULL;
 }
 
-/* Gathers rows of x. Takes the rows from a new constant that shares the memory of x, because x may
+/* Gathers rows of x.  Takes the rows from a new constant that shares the memory of x, because x may
  * belong to a graph on another thread. */
 static wb_tensor *fetch_take_rows(const wb_tensor *x, wb_tensor *rows)
 {
@@ -282,8 +281,8 @@ int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what)
 
 /* ---- maps of single observations ------------------------------------------------------------- */
 
-/* Makes a batch of one observation, row i of an evaluated batch. Returns 0 or an error code. */
-static int one_of_batch(const wb_batch *all, int64_t i, wb_batch *one)
+/* Makes a batch of one observation, row i of an evaluated batch.  Returns 0 or an error code. */
+static int fetch_row_as_batch(const wb_batch *all, int64_t i, wb_batch *one)
 {
     wb_batch from = *all;
     *one = (wb_batch){.n = 1, .y = WB_NONE, .names = all->names};
@@ -296,7 +295,7 @@ static int one_of_batch(const wb_batch *all, int64_t i, wb_batch *one)
     return 0;
 }
 
-/* Whether all tensors of a batch are evaluated and have `rows` rows. Otherwise sets the error. */
+/* Whether all tensors of a batch are evaluated and have `rows` rows.  Otherwise sets the error. */
 static bool fetch_has_rows(const wb_batch *batch, int64_t rows, const char *made_by)
 {
     wb_batch from = *batch;
@@ -310,8 +309,8 @@ static bool fetch_has_rows(const wb_batch *batch, int64_t rows, const char *made
     return true;
 }
 
-/* Makes room for n observations like the one in `one`, in the scope outside of the current one. */
-static int make_room(const wb_batch *one, int64_t n, wb_batch *out)
+/* Makes tensors for n observations like the one in `one`, in the scope around the current one. */
+static int fetch_make_rows(const wb_batch *one, int64_t n, wb_batch *out)
 {
     wb_batch from = *one;
     *out = (wb_batch){.n = n, .y = WB_NONE, .index = out->index, .names = one->names};
@@ -346,10 +345,9 @@ static int fetch_store_row(const wb_batch *one, int64_t i, const wb_batch *out)
     for (int k = 0; k < wb__batch_fields(one); k++) {
         const wb_tensor *x = *wb__batch_at(&from, k), *y = *wb__batch_at(&to, k);
         if (!fetch_same_row(x, y))
-            return wb__fail(WB_ERROR_SHAPE,
-                            "mapobs_each: its function made %s, but the first observation of the "
-                            "batch has shape, dtype and device of a row of %s", wb_describe(x),
-                            wb_describe(y));
+            return wb__fail(WB_ERROR_SHAPE, "mapobs_each: its function made %s, but the first "
+                            "observation of the batch has shape, dtype and device of a row of %s",
+                            wb_describe(x), wb_describe(y));
         const int64_t bytes = wb_is_none(x) ? 0 : fetch_row_bytes(x);
         if (bytes && wb__copy_bytes(y->storage->device, y->storage->data,
                                     (size_t)(y->offset + i * bytes), x->storage->device,
@@ -360,16 +358,16 @@ static int fetch_store_row(const wb_batch *one, int64_t i, const wb_batch *out)
 }
 
 /* Maps row i of the batch `all`, which is observation `number`, to row i of *out. */
-static int map_row(const wb_dataset *d, const wb_batch *all, int64_t i, int64_t number,
-                   wb_batch *out)
+static int fetch_map_row(const wb_dataset *d, const wb_batch *all, int64_t i, int64_t number,
+                         wb_batch *out)
 {
     wb_batch one;
-    int status = one_of_batch(all, i, &one);
+    int status = fetch_row_as_batch(all, i, &one);
     one.index = number;
     if (!status) status = wb__collate_call(d->map, d->ctx, &one, "mapobs_each");
     if (!status) status = wb__batch_evaluate(&one);
     if (!status && !fetch_has_rows(&one, 1, "mapobs_each: its function")) status = wb_error_code();
-    if (!status && i == 0) status = make_room(&one, all->n, out);
+    if (!status && i == 0) status = fetch_make_rows(&one, all->n, out);
     return status ? status : fetch_store_row(&one, i, out);
 }
 
@@ -383,7 +381,7 @@ static int apply_each(const wb_dataset *d, int64_t n, const int64_t *index, wb_b
     for (int64_t i = 0; !status && i < batch->n; i++) {
         const int64_t number = batch->n == n ? index[i] : i;
         wb_scope *s = wb_scope_open();
-        status = s ? map_row(d, batch, i, number, &out) : (int)wb_error_code();
+        status = s ? fetch_map_row(d, batch, i, number, &out) : (int)wb_error_code();
         if (status) {
             char message[512];
             snprintf(message, sizeof message, "%s", wb_error());
@@ -398,27 +396,27 @@ static int apply_each(const wb_dataset *d, int64_t n, const int64_t *index, wb_b
 
 static int apply_below(const wb_dataset *d, int64_t n, const int64_t *index, wb_batch *batch)
 {
-    if (d->kind == WB__DATA_MAP || !wb__dataset_mapped(d->under))
-        return wb__dataset_apply(d->under, n, index, batch);
+    if (d->kind == WB__DATA_MAP || !wb__dataset_mapped(d->below))
+        return wb__dataset_apply(d->below, n, index, batch);
     int64_t *below = wb__alloc((size_t)n * sizeof *below + 1);
     if (!below) return WB_ERROR_MEMORY;
     if (n) memcpy(below, index, (size_t)n * sizeof *below);
-    translate_one(d, n, below);
-    const int status = wb__dataset_apply(d->under, n, below, batch);
+    fetch_translate_once(d, n, below);
+    const int status = wb__dataset_apply(d->below, n, below, batch);
     wb__free(below);
     return status;
 }
 
 int wb__dataset_apply(const wb_dataset *d, int64_t n, const int64_t *index, wb_batch *batch)
 {
-    if (!d->under) return 0;
+    if (!d->below) return 0;
     const int status = apply_below(d, n, index, batch);
     if (status || d->kind != WB__DATA_MAP) return status;
-    if (d->each) return apply_each(d, n, index, batch);
+    if (d->maps_single) return apply_each(d, n, index, batch);
     return wb__collate_call(d->map, d->ctx, batch, "mapobs");
 }
 
-/* Detaches x from its graph and returns x. For a variable returns a copy, because the program may
+/* Detaches x from its graph and returns x.  For a variable returns a copy, because the program may
  * assign to the variable later. */
 static wb_tensor *fetch_detached(wb_tensor *x)
 {

@@ -8,8 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A list of observations, which grows to the size that it begins with. A view keeps the block, so
- * that this size is exact. `data` is NULL after a failure. */
+/* A list of observation indices, allocated with the exact size that it will have, since a view
+ * keeps the block.  `data` is NULL after a failure. */
 typedef struct { int64_t n; uint32_t *data; } folds_list;
 
 static bool folds_list_begin(folds_list *l, int64_t size)
@@ -41,8 +41,8 @@ static int too_many(const char *what, const wb_dataset *d)
 
 /* ---- splits ---------------------------------------------------------------------------------- */
 
-/* Sets sizes[0] .. sizes[n_at], which add up to n: at[k] of what is left, rounded half to even.
- * Fractions of the whole are rescaled by what is left, as MLUtils.jl does. */
+/* Sets sizes[0] .. sizes[n_at], which add up to n.  sizes[k] is the fraction at[k] of n, rounded
+ * half to even; as in MLUtils.jl, it is computed from the observations that are left. */
 static int folds_split_sizes(int64_t n, int n_at, const double *at, int64_t *sizes)
 {
     int64_t left = n;
@@ -50,10 +50,9 @@ static int folds_split_sizes(int64_t n, int n_at, const double *at, int64_t *siz
         double f = k && left ? at[k] * (double)n / (double)left : at[k];
         if (!left) f = 0;
         if (!(at[k] >= 0 && f <= 1 + 1e-9))
-            return wb__fail(WB_ERROR_ARGUMENT,
-                            "splitobs: part %d is %g of %lld observations, of which %lld are left; "
-                            "the parts must be in [0, 1] and add up to 1 at most", k, at[k],
-                            (long long)n, (long long)left);
+            return wb__fail(WB_ERROR_ARGUMENT, "splitobs: part %d is %g of %lld observations, of "
+                            "which %lld are left; the parts must be in [0, 1] and add up to 1 at "
+                            "most", k, at[k], (long long)n, (long long)left);
         sizes[k] = (int64_t)nearbyint(WB__MIN(f, 1) * (double)left);
         left -= sizes[k];
     }
@@ -61,7 +60,7 @@ static int folds_split_sizes(int64_t n, int n_at, const double *at, int64_t *siz
     return 0;
 }
 
-/* Makes the parts from consecutive observations. */
+/* Makes parts of consecutive observations. */
 static int folds_split_plain(wb_dataset *d, int n_at, const double *at, wb_dataset **parts)
 {
     int64_t sizes[WB_SPLIT_PARTS], first = 0;
@@ -74,7 +73,7 @@ static int folds_split_plain(wb_dataset *d, int n_at, const double *at, wb_datas
 static int64_t folds_size_of(const wb__grouping *g,
                              int64_t k) { return g->start[k + 1] - g->start[k]; }
 
-/* Begins each list with the size of its parts of all groups. */
+/* Allocates each list with the total size of its parts of all groups. */
 static int folds_begin_parts(const wb__grouping *g, int n_at, const double *at, folds_list *lists)
 {
     int64_t sizes[WB_SPLIT_PARTS], total[WB_SPLIT_PARTS] = {0};
@@ -88,7 +87,7 @@ static int folds_begin_parts(const wb__grouping *g, int n_at, const double *at, 
     return 0;
 }
 
-/* Adds to each list its part of each group. */
+/* Adds to each list its part of the observations of each group. */
 static int folds_split_groups(const wb__grouping *g, int n_at, const double *at, folds_list *lists)
 {
     int64_t sizes[WB_SPLIT_PARTS];
@@ -168,14 +167,12 @@ static int folds_splitobs(const char *what, wb_dataset *d, int n, const double *
     if (!wb__read_options(what, wb_splitobs_options, &o, given, NULL) || !wb__is_dataset(d, what))
         return wb__error_or(WB_ERROR_ARGUMENT);
     if (!fits)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "%s: %d sizes; there are 1 to %d, and a place for one more", what, n,
-                        WB_SPLIT_PARTS - 1);
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: %d sizes; there are 1 to %d, and a place for one "
+                        "more", what, n, WB_SPLIT_PARTS - 1);
     for (int k = 0; k < n; k++) {
         if (o.counts && sizes[k] != nearbyint(sizes[k]))
-            return wb__fail(WB_ERROR_ARGUMENT,
-                            "%s: part %d has %g observations; with .counts the sizes are whole "
-                            "numbers, without it fractions", what, k, sizes[k]);
+            return wb__fail(WB_ERROR_ARGUMENT, "%s: part %d has %g observations; with .counts the "
+                            "sizes are whole numbers, without it fractions", what, k, sizes[k]);
         at[k] = o.counts ? (d->n ? sizes[k] / (double)d->n : sizes[k] > 0) : sizes[k];
     }
     const int status = folds_split_parts(d, n, at, parts, &o);
@@ -208,8 +205,8 @@ int wb_splitobs_with(wb_dataset *d, double at, wb_dataset **first, wb_dataset **
 
 /* ---- folds ----------------------------------------------------------------------------------- */
 
-/* The observations of fold i of k: from *start to before *stop. The first n mod k folds have one
- * observation more than the others. */
+/* Sets *start and *stop to the observations, *start .. *stop - 1, of fold i of k.  The first n mod
+ * k folds have one observation more than the others. */
 static void fold_of(int64_t n, int64_t k, int64_t i, int64_t *start, int64_t *stop)
 {
     *start = i * (n / k) + WB__MIN(i, n % k);
@@ -242,7 +239,7 @@ static int make_fold(wb_dataset *d, const wb__grouping *g, int64_t k, int64_t i,
     return 0;
 }
 
-/* As make_fold, with all observations as one group. */
+/* Makes fold i like make_fold, with all observations as one group. */
 static int plain_fold(wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
                       wb_dataset **validation)
 {
@@ -283,10 +280,9 @@ static int fold_by(const char *what, wb_dataset *d, int64_t k, int64_t i, wb_dat
     if (status) return status;
     for (int64_t j = 0; !status && j < g.groups; j++)
         if (folds_size_of(&g, j) < k)
-            status = wb__fail(WB_ERROR_ARGUMENT,
-                              "%s: the label of observation %lld occurs %lld times; with "
-                              ".stratified each label occurs at least k = %lld times", what,
-                              (long long)g.index[g.start[j]], (long long)folds_size_of(&g, j),
+            status = wb__fail(WB_ERROR_ARGUMENT, "%s: the label of observation %lld occurs %lld "
+                              "times; with .stratified each label occurs at least k = %lld times",
+                              what, (long long)g.index[g.start[j]], (long long)folds_size_of(&g, j),
                               (long long)k);
     if (!status) status = make_fold(d, &g, k, i, train, validation);
     wb__group_free(&g);
@@ -354,14 +350,14 @@ int wb_timeseries_kfolds_with(wb_dataset *d, int64_t k, int64_t i, wb_dataset **
 
 /* ---- classes of equal size ------------------------------------------------------------------- */
 
-/* Adds n of the observations of group k that mix_group has put in random order. */
-static void add_some(folds_list *l, const wb__grouping *g, int64_t k, int64_t n)
+/* Adds n observations of group k.  mix_group has put the group in random order. */
+static void folds_list_add_some(folds_list *l, const wb__grouping *g, int64_t k, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) l->data[l->n++] = (uint32_t)g->index[g->start[k] + i];
 }
 
-/* The view of all observations, and of so many repeated ones that each group has `most` at
- * least. */
+/* Makes a view of all observations, in which observations are repeated until each group has at
+ * least `most`. */
 static wb_dataset *repeat_groups(wb_dataset *d, wb__grouping *g, int64_t most, bool shuffle)
 {
     folds_list l;
@@ -372,10 +368,10 @@ static wb_dataset *repeat_groups(wb_dataset *d, wb__grouping *g, int64_t most, b
     for (int64_t k = 0; k < g->groups; k++) {
         const int64_t size = folds_size_of(g, k);
         int64_t extra = most - size;
-        for (; extra > size; extra -= size) add_some(&l, g, k, size);
+        for (; extra > size; extra -= size) folds_list_add_some(&l, g, k, size);
         if (extra <= 0) continue;
         mix_group(g->index + g->start[k], size);
-        add_some(&l, g, k, extra);
+        folds_list_add_some(&l, g, k, extra);
     }
     if (shuffle) mix_list(&l);
     return folds_list_view(d, &l, false);
@@ -418,7 +414,7 @@ wb_dataset *wb_undersample_with(wb_dataset *d, const wb_resample_options *given)
     const bool ok = folds_list_begin(&l, g.groups * least);
     for (int64_t k = 0; ok && k < g.groups; k++) {
         mix_group(g.index + g.start[k], folds_size_of(&g, k));
-        add_some(&l, &g, k, least);
+        folds_list_add_some(&l, &g, k, least);
     }
     wb__group_free(&g);
     if (ok && o.shuffle) mix_list(&l);

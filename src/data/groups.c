@@ -45,7 +45,7 @@ int wb__group_keys(int64_t n, int64_t *keys, wb__grouping *g)
     return 0;
 }
 
-/* Replaces the bits of n doubles by integers with the same order. Returns false if one is NaN. */
+/* Replaces the bits of n doubles by integers with the same order.  Returns false if one is NaN. */
 static bool order_doubles(int64_t n, int64_t *bits)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -65,9 +65,8 @@ int wb__group_labels(const char *what, wb_tensor *labels, int64_t n, wb__groupin
     const int ndim = wb_ndim(labels);
     if (ndim < 0) return wb_error_code();
     if (ndim < 1 || wb_dim(labels, 0) != n || wb_size(labels) != n)
-        return wb__fail(WB_ERROR_SHAPE,
-                        "%s: labels %s for %lld observations; they are one number for each "
-                        "observation, such as wb_onecold of one-hot labels", what,
+        return wb__fail(WB_ERROR_SHAPE, "%s: labels %s for %lld observations; they are one number "
+                        "for each observation, such as wb_onecold of one-hot labels", what,
                         wb_describe(labels), (long long)n);
     const void *data = wb_data(labels);
     int64_t *keys = data ? wb__alloc((size_t)n * sizeof *keys + 1) : NULL;
@@ -92,7 +91,7 @@ int wb__group_dataset(const char *what, wb_dataset *d, wb_tensor *labels, wb__gr
 
 /* ---- of tensors ------------------------------------------------------------------------------ */
 
-/* The elements of x at the first observation of each group. */
+/* Returns the elements of x at the first observation of each group. */
 static wb_tensor *data_groups_values_of(wb_tensor *x, const wb__grouping *g)
 {
     const size_t bytes = wb__dtype_size(wb_dtype_of(x));

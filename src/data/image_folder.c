@@ -1,4 +1,4 @@
-/* A folder of images, one folder for each class, as a dataset. The files are read when a batch
+/* A folder of images, one folder for each class, as a dataset.  The files are read when a batch
  * needs them. */
 #include "data/dataset.h"
 
@@ -13,14 +13,15 @@
 #include <string.h>
 #include <strings.h>
 
-/* A list of texts, which it owns. */
+/* A list of texts and their memory. */
 typedef struct { int64_t n; int capacity; char **text; } image_folder_list;
 
+/* The context of the dataset: the files of all classes. */
 typedef struct {
     image_folder_list classes, files;   /* names of folders; paths of images */
     int32_t *label;                     /* of each file */
     int64_t dims[3];                    /* [C, H, W] of all observations */
-    bool resize, exif;
+    bool resize, exif;                  /* scale images to dims; turn them by their Exif data */
 } image_folder;
 
 static int image_folder_list_add(image_folder_list *l, char *text)
@@ -64,7 +65,7 @@ static bool is_image(const char *name)
     return false;
 }
 
-/* Adds the name of a folder, or the path of an image. Hidden names are passed over. */
+/* Adds the name of a folder, or the path of an image.  Skips hidden names. */
 static int image_folder_visit(const char *name, void *ctx)
 {
     const image_folder_search *s = ctx;
@@ -100,8 +101,7 @@ static int image_folder_find_all(const char *path, image_folder *f)
         const int64_t first = f->files.n;
         status = folder ? image_folder_find(folder, false, &f->files) : WB_ERROR_MEMORY;
         wb__free(folder);
-        int32_t *label =
-            status ? NULL : wb__realloc(f->label, (size_t)f->files.n * sizeof *label);
+        int32_t *label = status ? NULL : wb__realloc(f->label, (size_t)f->files.n * sizeof *label);
         if (!status && !label) status = WB_ERROR_MEMORY;
         if (label) f->label = label;
         for (int64_t i = first; !status && i < f->files.n; i++) f->label[i] = (int32_t)k;
@@ -146,7 +146,7 @@ static int image_folder_get(int64_t i, void *x, void *y, void *ctx)
     return status;
 }
 
-/* Sets the shape of the observations, without .height and .width to that of the first image. */
+/* Sets the shape of the observations: .height and .width, or else those of the first image. */
 static int image_folder_measure(image_folder *f, const wb_load_images_options *o)
 {
     uint8_t *planes;

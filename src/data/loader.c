@@ -1,5 +1,5 @@
-/* Loaders iterate over epochs, order the observations and open a scope for each batch. prefetcher.c
- * prepares the batches. */
+/* Loaders iterate over epochs, order the observations and open a scope for each batch.
+ * prefetcher.c prepares the batches. */
 #include "data/loader.h"
 
 #include "base/options.h"
@@ -16,23 +16,23 @@ struct wb_loader {
     wb__target target;                  /* set by wb_to */
     int64_t batches;
     wb__prefetcher *prefetcher;
-    /* observations of the current epoch; NULL: not shuffled.  Those of a share of a dataset come
-     * first, and are observations of `whole`; room for its whole length. */
+    /* the indices of this epoch's observations; NULL: not shuffled.  If a share is shuffled, the
+     * block has the length of `whole`, and begins with the share's observations there. */
     uint32_t *order;
-    const wb_dataset *share;            /* NULL, or the share that is shuffled, below maps alone */
+    const wb_dataset *share;            /* the shuffled share, with only maps above it, or NULL */
     wb_dataset *whole;                  /* the dataset below the share, with the maps (reference) */
     bool running;                       /* an epoch has begun and has not ended */
-    /* epoch: number of completed epochs. position: number of batches of the current epoch that
+    /* epoch: number of completed epochs.  position: number of batches of the current epoch that
      * wb_loader_next has returned. */
     int64_t epoch, position;
-    int status, late;                   /* late: an error that the next wb_loader_next reports */
+    int status, late;                   /* of the epoch; an error for the next wb_loader_next */
     wb_scope *scope;                    /* scope of the current batch; NULL: none is open */
     wb__thread *owner;                  /* the thread that opened the scope */
     wb__object mark;                    /* object of `scope`, destroyed when `scope` closes */
 };
 
-/* Called when the scope of a batch closes, because l->mark is an object of that scope. The program
- * may close the scope itself, or close an outer scope after `break`. Clears l->scope and releases
+/* Called when the scope of a batch closes, because l->mark is an object of that scope.  The program
+ * may close the scope itself, or close an outer scope after `break`.  Clears l->scope and releases
  * the scope's reference to the loader. */
 static void mark_destroyed(void *object)
 {
@@ -93,7 +93,7 @@ static int check_outside(const wb_loader *l, const char *what)
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
-/* The greatest number of observations of a batch. */
+/* Returns the greatest number of observations that a batch can have. */
 static int64_t loader_most_of(const wb_dataloader_options *o, const wb_dataset *d)
 {
     return wb__is_stream(d) ? o->batchsize : WB__MIN(o->batchsize, WB__MAX(d->n, 1));
@@ -124,9 +124,8 @@ static int loader_check(const wb_dataloader_options *o, const wb_dataset *d)
         const wb__field *f = &root->field[xy];
         if (!f->present || f->bytes / (int64_t)wb__dtype_size(f->dtype) <= UINT32_MAX / most)
             continue;
-        return wb__fail(WB_ERROR_SHAPE,
-                        "dataloader: a batch of %lld would have 2^32 elements or more",
-                        (long long)most);
+        return wb__fail(WB_ERROR_SHAPE, "dataloader: a batch of %lld would have 2^32 elements or "
+                        "more", (long long)most);
     }
     return 0;
 }
@@ -139,27 +138,27 @@ static uint64_t draw_seed(void)
     return seed ? seed : 1;
 }
 
-/* The share at the bottom of the maps of d; NULL: there is none. */
-static const wb_dataset *share_of(const wb_dataset *d)
+/* Returns the share below the maps of d; NULL: there is none. */
+static const wb_dataset *loader_share_of(const wb_dataset *d)
 {
-    while (d->kind == WB__DATA_MAP) d = d->under;
+    while (d->kind == WB__DATA_MAP) d = d->below;
     return d->kind == WB__DATA_SHARE ? d : NULL;
 }
 
-/* The dataset below the share, with the maps of d over it. */
-static wb_dataset *without_share(wb_dataset *d)
+/* Returns the dataset below the share, with copies of the maps that d has above the share. */
+static wb_dataset *loader_without_share(wb_dataset *d)
 {
-    if (d->kind == WB__DATA_SHARE) return d->under;
-    wb_dataset *under = without_share(d->under);
-    if (!under) return NULL;
-    return (d->each ? wb_mapobs_each : wb_mapobs)(under, d->map, d->ctx);
+    if (d->kind == WB__DATA_SHARE) return d->below;
+    wb_dataset *below = loader_without_share(d->below);
+    if (!below) return NULL;
+    return (d->maps_single ? wb_mapobs_each : wb_mapobs)(below, d->map, d->ctx);
 }
 
 static wb_loader *loader_make(wb_dataset *d, const wb_dataloader_options *o,
                               const wb__target *target)
 {
-    const wb_dataset *share = o->shuffle ? share_of(d) : NULL;
-    wb_dataset *from = share ? without_share(d) : d;
+    const wb_dataset *share = o->shuffle ? loader_share_of(d) : NULL;
+    wb_dataset *from = share ? loader_without_share(d) : d;
     if (!from) return NULL;
     wb_loader *l = wb__object_new(&wb__loader_class, sizeof *l);
     if (!l) return NULL;
@@ -183,8 +182,8 @@ static wb_loader *loader_make(wb_dataset *d, const wb_dataloader_options *o,
     return NULL;
 }
 
-/* A loader without batches is reported each time, one with a batch that is smaller than asked for
- * once in the process. */
+/* Reports that the loader has no batch, each time, or that its only batch is smaller than
+ * .batchsize, once in the process. */
 static void warn_batchsize(const wb_loader *l, int64_t n, int64_t batchsize)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;
@@ -208,7 +207,7 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
     if (o.batchsize == -1 && !wb__is_stream(d)) o.batchsize = WB__MAX(d->n, 1);
     if (loader_check(&o, d)) return NULL;
     if (o.seed == UINT64_MAX && (o.shuffle || o.collate || wb__dataset_mapped(d)))
-        o.seed = share_of(d) ? share_of(d)->seed : draw_seed();
+        o.seed = loader_share_of(d) ? loader_share_of(d)->seed : draw_seed();
     wb_loader *l = loader_make(d, &o, &(wb__target){0});
     if (l && d->n && d->n < o.batchsize) warn_batchsize(l, d->n, o.batchsize);
     return l;
@@ -217,9 +216,9 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
 /* ---- moving ---------------------------------------------------------------------------------- */
 
 /* Returns the target of the loader that wb_to(l, d) makes.  `requested` is 0, WB_DTYPE_KEEP or a
- * dtype. A dtype replaces the dtype of l's target; the two others keep it.  With 0 a move to a GPU
+ * dtype.  A dtype replaces the dtype of l's target; the two others keep it.  With 0 a move to a GPU
  * also sets `narrow`, so that f64 becomes f32. */
-static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype requested)
+static wb__target loader_target_on(const wb_loader *l, const wb_device *d, wb_dtype requested)
 {
     wb__target t = l->target;
     const bool there = loader_device((void *)(uintptr_t)l) == d;
@@ -230,8 +229,8 @@ static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype req
 }
 
 /* Returns 1 if batches of target t have other dtypes than the batches of l, 0 if not, and -1 with
- * the error set if the device lacks a dtype. If l has a map or a collate function, which may return
- * any dtype, compares only the two targets. */
+ * the error set if the device lacks a dtype.  If l has a map or a collate function, which may
+ * return any dtype, compares only the two targets. */
 static int loader_changes(const wb_loader *l, const wb__target *t)
 {
     const wb_dataset *root = wb__dataset_root(l->dataset);
@@ -248,12 +247,12 @@ static int loader_changes(const wb_loader *l, const wb__target *t)
     return other;
 }
 
-/* wb_to of a loader. Returns the loader itself if its batches stay the same. Otherwise returns a
+/* wb_to of a loader.  Returns the loader itself if its batches stay the same.  Otherwise returns a
  * new loader at the same position of the same epoch; the old loader is unchanged. */
 static void *loader_to(void *object, const wb_device *d, wb_dtype requested)
 {
     wb_loader *l = object;
-    const wb__target t = target_on(l, d, requested);
+    const wb__target t = loader_target_on(l, d, requested);
     const int other = loader_changes(l, &t);
     if (other < 0) return NULL;
     if (!other && loader_device(l) == d) return l;
@@ -266,7 +265,7 @@ static void *loader_to(void *object, const wb_device *d, wb_dtype requested)
 
 /* ---- epochs ---------------------------------------------------------------------------------- */
 
-/* Closes the scope of the current batch, if one is open. Closing evaluates pending assignments. */
+/* Closes the scope of the current batch, if one is open.  Closing evaluates pending assignments. */
 static int loader_close_batch(wb_loader *l)
 {
     if (!l->scope) return 0;
@@ -275,11 +274,11 @@ static int loader_close_batch(wb_loader *l)
     return wb_scope_close(l->scope);
 }
 
-/* Leaves the observations of the share in `order`, which is a permutation of all. */
-static void take_share(uint32_t *order, const wb_dataset *share)
+/* Reduces `order`, a permutation of all observations, to those of the share. */
+static void loader_keep_share(uint32_t *order, const wb_dataset *share)
 {
     if (!share->n) return;
-    const int64_t last = share->n - 1;      /* only the last one may be counted from 0 again */
+    const int64_t last = share->n - 1;      /* only the last index may have wrapped around to 0 */
     const uint32_t at_last = order[wb__share_at(share, last)];
     for (int64_t i = 0; i < last; i++) order[i] = order[wb__share_at(share, i)];
     order[last] = at_last;
@@ -287,19 +286,19 @@ static void take_share(uint32_t *order, const wb_dataset *share)
 
 static int loader_begin(wb_loader *l)
 {
-    const wb_dataset *shuffled = l->share ? l->share->under : l->dataset;
+    const wb_dataset *shuffled = l->share ? l->share->below : l->dataset;
     if (l->order) wb__shuffle(l->order, shuffled->n, l->options.seed, (uint64_t)l->epoch);
-    if (l->order && l->share) take_share(l->order, l->share);
+    if (l->order && l->share) loader_keep_share(l->order, l->share);
     l->status = 0;
     l->running = true;
-    const wb_dataset *share = share_of(l->dataset);
+    const wb_dataset *share = loader_share_of(l->dataset);
     return wb__prefetcher_start(
         l->prefetcher, &(wb__epoch){.order = l->order, .first = l->position, .last = l->batches,
                                     .seed = l->options.seed, .number = l->epoch,
                                     .rank = share ? share->rank : 0});
 }
 
-/* Ends the epoch with this status. Always returns false, the result of wb_loader_next. */
+/* Ends the epoch with this status.  Returns false, which wb_loader_next then returns. */
 static bool loader_end(wb_loader *l, int status)
 {
     l->status = status;
@@ -311,7 +310,7 @@ static bool loader_end(wb_loader *l, int status)
     return false;
 }
 
-/* Opens a scope with the next batch and returns 0. At the end of a stream sets *ended. On failure
+/* Opens a scope with the next batch and returns 0.  At the end of a stream sets *ended.  On failure
  * leaves no scope open and returns an error code. */
 static int loader_open_batch(wb_loader *l, wb_batch *batch, bool *ended)
 {
@@ -352,7 +351,7 @@ static bool loader_advance(wb_loader *l, wb_batch *batch)
     return true;
 }
 
-/* Closes the scope of the current batch, which may hold the last reference to the loader. The
+/* Closes the scope of the current batch, which may hold the last reference to the loader.  The
  * reference that wb__ref takes keeps the loader alive during the call. */
 bool wb_loader_next(wb_loader *l, wb_batch *batch)
 {

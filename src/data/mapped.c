@@ -1,5 +1,5 @@
-/* Files without a header as datasets, whose tensors are on the mapped file. A tensor has fewer than
- * 2^32 elements, so a large file becomes several datasets, which are joined. */
+/* Files without a header as datasets, whose tensors are on the mapped file.  A tensor has fewer
+ * than 2^32 elements, so a large file becomes several datasets, which are joined. */
 #include "data/dataset.h"
 #include "base/options.h"
 #include "io/borrow.h"
@@ -9,13 +9,14 @@
 enum { MAPPED_X, MAPPED_Y };
 static const int64_t mapped_most_elements = (int64_t)1 << 31;
 
+/* A file whose contents are observations of equal size. */
 typedef struct {
     wb_raw_file file;
     int64_t row;                        /* bytes of one observation */
-    int64_t elements, n;
+    int64_t elements, n;                /* elements of one observation; observations */
 } raw;
 
-/* Reads the description and finds the number of observations. Returns 0 or an error code. */
+/* Reads the description and finds the number of observations.  Returns 0 or an error code. */
 static int mapped_measure(const wb_raw_file *given, raw *r)
 {
     *r = (raw){.elements = 1};
@@ -44,7 +45,7 @@ static int mapped_measure(const wb_raw_file *given, raw *r)
                     r->file.path, (long long)r->file.offset, (long long)bytes, (long long)r->row);
 }
 
-/* The tensor of observations first .. first + n - 1, which owns a mapping of the file. */
+/* Returns observations first .. first + n - 1 as a tensor, which owns a mapping of the file. */
 static wb_tensor *mapped_rows_of(const raw *r, int64_t first, int64_t n)
 {
     wb__mapping *m = wb__map_raw(r->file.path);

@@ -40,7 +40,7 @@ static wb_dataset *move_root(wb_dataset *root, const wb_device *d, wb_dtype requ
     return wb__dataset_of_arrays("dataset_of", root->n_fields, x, root->names);
 }
 
-/* Returns the moved root of a dataset, or `root` itself if nothing must be moved. NULL with the
+/* Returns the moved root of a dataset, or `root` itself if nothing must be moved.  NULL with the
  * error set. */
 static wb_dataset *root_to(wb_dataset *root, const wb_device *d, wb_dtype requested)
 {
@@ -57,16 +57,16 @@ static wb_dataset *root_to(wb_dataset *root, const wb_device *d, wb_dtype reques
     return wb_scope_close(s) ? NULL : made;
 }
 
-static wb_dataset *data_move_rebuilt(const wb_dataset *from, wb_dataset *under)
+static wb_dataset *data_move_rebuilt(const wb_dataset *from, wb_dataset *below)
 {
-    wb_dataset *made = wb__dataset_over(under, from->kind, from->n);
+    wb_dataset *made = wb__dataset_over(below, from->kind, from->n);
     if (!made) return NULL;
     made->start = from->start;
     made->rank = from->rank;
     made->ranks = from->ranks;
     made->seed = from->seed;
     made->map = from->map;
-    made->each = from->each;
+    made->maps_single = from->maps_single;
     made->ctx = from->ctx;
     if (!from->order) return made;
     made->order = wb__alloc((size_t)from->n * sizeof *made->order);
@@ -81,8 +81,8 @@ static wb_dataset *data_move_rebuilt(const wb_dataset *from, wb_dataset *under)
 void *wb__dataset_to(void *dataset, const wb_device *d, wb_dtype requested)
 {
     wb_dataset *from = dataset;
-    if (!from->under) return root_to(from, d, requested);
-    wb_dataset *under = wb__dataset_to(from->under, d, requested);
-    if (!under || under == from->under) return under ? from : NULL;
-    return data_move_rebuilt(from, under);
+    if (!from->below) return root_to(from, d, requested);
+    wb_dataset *below = wb__dataset_to(from->below, d, requested);
+    if (!below || below == from->below) return below ? from : NULL;
+    return data_move_rebuilt(from, below);
 }

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Returns a copy of indices of observations of d, for a view. NULL with the error set. */
+/* Returns n indices of observations of d in a block for a view.  NULL with the error set. */
 static uint32_t *observations_order_of(const char *what, const wb_dataset *d, int64_t n,
                                        const int64_t *index)
 {
@@ -53,7 +53,7 @@ wb_dataset *wb_randobs(wb_dataset *d, int64_t n)
 
 /* ---- functions that look at observations ----------------------------------------------------- */
 
-enum { OBSERVATIONS_CHUNK = 256 };  /* observations that are fetched as one batch */
+enum { OBSERVATIONS_CHUNK = 256 };  /* number of observations that are fetched as one batch */
 
 typedef int (*visitor)(wb_batch observation, int64_t i, void *ctx);
 
@@ -94,9 +94,8 @@ static int observations_visit_chunk(wb_dataset *d, int64_t first, int64_t n, vis
         if (!wb_is_none(*x) && !(*x = wb__tensor_to(*x, &wb__cpu, WB_DTYPE_KEEP)))
             return wb_error_code();
         if (!wb_is_none(*x) && (wb_ndim(*x) < 1 || wb_dim(*x, 0) != n))
-            return wb__fail(WB_ERROR_SHAPE,
-                            "a map of wb_mapobs made %s of %lld observations: no observation can "
-                            "be looked at alone", wb_describe(*x), (long long)n);
+            return wb__fail(WB_ERROR_SHAPE, "a map of wb_mapobs made %s of %lld observations: no "
+                            "observation can be looked at alone", wb_describe(*x), (long long)n);
     }
     for (int64_t i = 0; i < n; i++) {
         const int status = observations_visit_row(&all, i, first + i, visit, ctx);
@@ -105,7 +104,7 @@ static int observations_visit_chunk(wb_dataset *d, int64_t first, int64_t n, vis
     return 0;
 }
 
-/* Calls visit for each observation of d, as a batch of one on the CPU. Returns 0 or the first code
+/* Calls visit for each observation of d, as a batch of one on the CPU.  Returns 0 or the first code
  * that is not 0. */
 static int observations_visit_all(wb_dataset *d, visitor visit, void *ctx)
 {
@@ -131,6 +130,7 @@ static int observations_report(const char *what, int64_t i, int code)
                     (long long)i, code);
 }
 
+/* A search through a dataset with a function of the program: a test or a group function. */
 typedef struct {
     wb_obs_test test;
     wb_obs_group group;
@@ -176,16 +176,16 @@ wb_dataset *wb_filterobs(wb_dataset *d, wb_obs_test f, void *ctx)
                              f ? "a function" : "no function", (long long)d->n);
     observations_search s = {.test = f, .ctx = ctx,
                              .order = wb__alloc((size_t)d->n * sizeof *s.order + 1)};
-    uint32_t *kept = NULL;          /* the list, as long as it has to be */
+    uint32_t *kept = NULL;          /* a copy of the list with its exact size */
     if (s.order && !observations_visit_all(d, observations_keep_one, &s))
         kept = wb__realloc(s.order, (size_t)s.n * sizeof *kept + 1);
     if (!kept) wb__free(s.order);
     return wb__dataset_ordered(d, s.n, kept);
 }
 
-/* Makes a view for each group. Returns the number of groups, or -1 with the error set. */
-static int64_t views_of(wb_dataset *d, const wb__grouping *g, int64_t most, int64_t *labels,
-                        wb_dataset **parts)
+/* Makes a view for each group.  Returns the number of groups, or -1 with the error set. */
+static int64_t observations_views_of(wb_dataset *d, const wb__grouping *g, int64_t most,
+                                     int64_t *labels, wb_dataset **parts)
 {
     if (g->groups > most)
         return wb__fail(WB_ERROR_ARGUMENT, "groupobs: there are %lld groups, and place for %lld",
@@ -198,7 +198,7 @@ static int64_t views_of(wb_dataset *d, const wb__grouping *g, int64_t most, int6
     return g->groups;
 }
 
-/* The groups that the function makes, or the groups by integer labels y. */
+/* Groups the observations by the program's function, or without one by their integer labels y. */
 static int observations_find_groups(wb_dataset *d, wb_obs_group f, void *ctx, wb__grouping *g)
 {
     if (!f) {
@@ -228,7 +228,7 @@ int64_t wb_groupobs(wb_dataset *d, wb_obs_group f, void *ctx, int64_t most, int6
     if (!parts || most < 0)
         return wb__fail(WB_ERROR_ARGUMENT, "groupobs: no place for the groups"), -1;
     if (observations_find_groups(d, f, ctx, &g)) return -1;
-    const int64_t made = views_of(d, &g, most, labels, parts);
+    const int64_t made = observations_views_of(d, &g, most, labels, parts);
     wb__group_free(&g);
     return made;
 }

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* Whether a dataset can be a part. A map changes whole batches, so a part has none. */
+/* Whether a dataset can be a part.  A dataset with maps cannot: maps change whole batches, and a
+ * batch may have observations of several parts. */
 static bool can_be_part(const wb_dataset *d, const char *what)
 {
     if (!wb__is_dataset(d, what)) return false;
@@ -32,7 +33,7 @@ static bool same_fields(const wb_dataset *a, const wb_dataset *b)
     return true;
 }
 
-/* Copies the observations of all parts, which are on a device, to arrays there. */
+/* Joins parts that are on a device: copies their observations to arrays there. */
 static wb_dataset *join_arrays(int n, wb_dataset *const *parts, const wb_dataset *root)
 {
     WB__FIRST(wb_joinobs_array, NULL);
@@ -49,8 +50,7 @@ static wb_dataset *join_arrays(int n, wb_dataset *const *parts, const wb_dataset
         x[k] = root->field[k].present ? wb_concat_array(0, n, all + k * n) : WB_NONE;
         ok = x[k] != NULL;
     }
-    wb_dataset *d =
-        ok ? wb__dataset_of_arrays("joinobs", root->n_fields, x, root->names) : NULL;
+    wb_dataset *d = ok ? wb__dataset_of_arrays("joinobs", root->n_fields, x, root->names) : NULL;
     wb__free(all);
     if (d) d = wb_object_keep(d);
     return s && wb_scope_close(s) ? NULL : d;
@@ -147,7 +147,7 @@ wb_dataset *wb_slidingwindow(wb_dataset *d, int64_t size, int64_t stride)
     return windows_over(d, size, stride);
 }
 
-/* Returns a block of the indices of the observations in n windows. NULL with the error set. */
+/* Returns a block with the indices of the observations in n windows.  NULL with the error set. */
 static int64_t *parts_window_rows(const wb_dataset *root, int64_t n, const int64_t *index)
 {
     int64_t *rows = wb__alloc((size_t)(n * root->window) * sizeof *rows + 1);

@@ -1,13 +1,13 @@
-/* The threads that prepare batches, the workers. wb__data_lock guards the fields that they share
+/* The threads that prepare batches, the workers.  wb__data_lock guards the fields that they share
  * with the loader's thread, such as:
  *
  *   head .. last-1    batches that wb__prefetcher_next has not returned yet
- *   slot              of batch i: slot[i % capacity], for the first `ahead` of these batches. A
+ *   slot              of batch i: slot[i % capacity], for the first `ahead` of these batches.  A
  *                     worker takes the empty slot of the first batch, and fills it.
  *   turn              the next batch that is read from a stream; the workers read in turn
  *
- * The first epoch starts the threads. Between epochs they sleep. A child process of fork has no
- * such threads and starts its own. At exit of the process all threads are asked to end and are
+ * The first epoch starts the threads.  Between epochs they sleep.  A child process of fork has no
+ * such threads and starts its own.  At exit of the process all threads are asked to end and are
  * joined for up to a second, so that they do not read objects that are being destroyed. */
 #include "data/prefetcher.h"
 
@@ -21,12 +21,13 @@
 #include <string.h>
 
 typedef struct {
-    enum { EMPTY, BUSY, READY } state;  /* busy: a thread is preparing the batch */
+    enum { EMPTY, BUSY, READY } state;  /* BUSY: a thread is preparing the batch */
     wb__prefetched fetched;
 } slot;
 
+/* A thread that prepares batches. */
 typedef struct {
-    wb__prefetcher *of;
+    wb__prefetcher *of;                 /* the prefetcher that it belongs to */
     bool started, alive;                /* started: the thread must be joined */
     wb__os_thread thread;
     int64_t *index;                     /* observation indices of one batch */
@@ -39,29 +40,29 @@ struct wb__prefetcher {
     wb__target target;
     bool on_host;                       /* the dataset is on the CPU; buffers hold its batches */
     bool finished_tensors;              /* prefetched batches are evaluated tensors, not buffers */
-    bool drop_last;                     /* of a stream */
+    bool drop_last;                     /* drops the last batch of a stream if it is not full */
     int64_t batchsize;
     wb__buffer_pool *pool;
     wb__stream *stream;                 /* NULL: the dataset is no stream */
-    const uint32_t *order;
-    uint64_t key;                       /* of the random numbers of this epoch's batches */
-    int64_t head, last, turn;
-    int ahead, capacity;
+    const uint32_t *order;              /* the epoch's observations; NULL: as in the dataset */
+    uint64_t key;                       /* key of the random numbers of this epoch's batches */
+    int64_t head, last, turn;           /* numbers of batches: see the head of this file */
+    int ahead, capacity;                /* batches that are prepared in advance; slots */
     slot *slot;
-    char message[1024];                 /* of the first failed batch; a failure ends the epoch */
-    wb__thrown thrown;                  /* an exception of C++ that made it fail */
+    char message[1024];                 /* error of the first failed batch, which ends the epoch */
+    wb__thrown thrown;                  /* the C++ exception that made this batch fail */
     int64_t failed;                     /* number of this batch; INT64_MAX: none */
     bool quit;
     int n_workers, alive;               /* alive: threads that have not ended */
-    prefetcher_worker *workers;         /* after the last one: the indices of the loader's thread */
+    prefetcher_worker *workers;         /* [n_workers + 1]; the last one is the loader's thread */
     long process;                       /* the process that started the threads */
     int rank;                           /* wb__thread_rank of the threads */
-    wb__modes modes;                    /* in which the batches of this epoch are computed */
-    wb__os_cond work, news;
+    wb__modes modes;                    /* floating-point modes in which batches are computed */
+    wb__os_cond work, news;             /* workers wait for work, all threads for batch and turn */
     wb__prefetcher *next_alive;
 };
 
-static wb__prefetcher *all_alive;           /* linked list of the prefetchers with a thread */
+static wb__prefetcher *prefetchers_alive;   /* linked list of the prefetchers with a thread */
 static _Thread_local bool is_prefetcher;
 /* The prefetcher whose batch this thread is preparing, or NULL. */
 static _Thread_local const wb__prefetcher *prefetcher_preparing;
@@ -74,15 +75,15 @@ static slot *slot_of(const wb__prefetcher *f, int64_t index)
 
 /* ---- one batch ------------------------------------------------------------------------------- */
 
-/* Sets the numbers of the observations of a batch. */
+/* Sets `index` to the indices of the observations of a batch. */
 static void prefetcher_fill_index(const wb__prefetcher *f, int64_t batch, int64_t n, int64_t *index)
 {
     const int64_t first = batch * f->batchsize;
     for (int64_t i = 0; i < n; i++) index[i] = f->order ? (int64_t)f->order[first + i] : first + i;
 }
 
-/* Makes the tensors of a batch in the current scope, on the memory of its buffer. Takes the buffer
- * from *fetched, also on failure. The buffer returns to its pool when the last of these
+/* Makes the tensors of a batch in the current scope, on the memory of its buffer.  Takes the buffer
+ * from *fetched, also on failure.  The buffer returns to its pool when the last of these
  * tensors is freed. */
 static int prefetcher_wrap(const wb_dataset *root, wb__prefetched *fetched, wb_batch *batch)
 {
@@ -106,7 +107,7 @@ static wb_tensor *prefetcher_sent(const wb__target *t, wb_tensor *x)
 }
 
 /* Makes the tensors of the batch, applies maps and the collate function, and moves the tensors to
- * the target device, if there is one. Evaluates the results and replaces variables by copies. */
+ * the target device, if there is one.  Evaluates the results and replaces variables by copies. */
 static int make_tensors(wb__prefetcher *f, int64_t *index, wb__prefetched *fetched, wb_batch *batch)
 {
     int status = f->on_host ? prefetcher_wrap(f->root, fetched, batch)
@@ -122,9 +123,9 @@ static int make_tensors(wb__prefetcher *f, int64_t *index, wb__prefetched *fetch
     return status ? status : wb__batch_evaluate(batch);
 }
 
-/* Calls make_tensors in a scope of its own and stores references to the tensors in *fetched. During
- * the call the dataset's device is the default device, for tensors that maps and the collate
- * function create. */
+/* Calls make_tensors in a new scope and stores references to the tensors in *fetched.  During the
+ * call the dataset's device is the default device, for tensors that maps and the collate function
+ * create. */
 static int finish_tensors(wb__prefetcher *f, int64_t *index, wb__prefetched *fetched)
 {
     wb_scope *s = wb_scope_open();
@@ -142,8 +143,8 @@ static int finish_tensors(wb__prefetcher *f, int64_t *index, wb__prefetched *fet
     return status ? status : closed;
 }
 
-/* Reads a batch of a stream, when it is its turn. Sets fetched->n; 0: the stream has ended before
- * this batch. Returns 0 or an error code. */
+/* Reads a batch of a stream, after waiting for its turn.  Sets fetched->n, to 0 if the stream has
+ * ended before this batch.  Returns 0 or an error code. */
 static int prefetcher_read_stream(wb__prefetcher *f, wb__prefetched *fetched)
 {
     wb__data_lock();
@@ -188,16 +189,15 @@ static void drop_thrown(wb__prefetcher *f)
     f->thrown = (wb__thrown){0};
 }
 
-/* Prepares a batch, in the modes of the thread that began the epoch, with random numbers that
- * depend only on the epoch and the batch, and stores it in its slot. `index` has room for the
- * indices of a batch. */
+/* Prepares batch `number` and stores it in its slot, with the floating-point modes of the thread
+ * that began the epoch, and with random numbers that depend only on the epoch and the batch.
+ * `index` is memory for the indices of a batch. */
 static void prefetcher_prepare(wb__prefetcher *f, int64_t *index, int64_t number, bool parallel)
 {
     wb__prefetched fetched = {.index = number};
     const wb__prefetcher *outer = prefetcher_preparing;
     const wb__modes modes = wb__modes_now();
-    const wb__rng_state was =
-        wb__rng_exchange((wb__rng_state){f->key, (uint64_t)number << 32});
+    const wb__rng_state was = wb__rng_exchange((wb__rng_state){f->key, (uint64_t)number << 32});
     prefetcher_preparing = f;
     wb__modes_take(f->modes);
     const int status = prefetcher_fetch(f, index, &fetched, parallel);
@@ -212,7 +212,7 @@ static void prefetcher_prepare(wb__prefetcher *f, int64_t *index, int64_t number
         drop_thrown(f);
         f->thrown = wb__thrown_take();
     }
-    if (status) wb__thrown_drop();          /* of a batch behind the first that failed */
+    if (status) wb__thrown_drop();          /* of a batch behind the first failed one */
     if (status) {
         f->last = WB__MIN(f->last, number + 1);
         fetched = (wb__prefetched){.index = number, .code = status, .message = f->message};
@@ -254,8 +254,8 @@ int wb__prefetched_open(wb__prefetcher *f, wb__prefetched *fetched, wb_batch *ba
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* Returns the next batch that no thread prepares yet; -1: there is none. */
-static int64_t find_work(const wb__prefetcher *f)
+/* Returns the number of the next batch that no thread prepares yet; -1 if there is none. */
+static int64_t prefetcher_find_work(const wb__prefetcher *f)
 {
     const int64_t end = WB__MIN(f->last, f->head + f->ahead);
     for (int64_t i = f->head; i < end; i++)
@@ -272,7 +272,7 @@ static void *prefetcher_run(void *given)
     wb__data_lock();
     wb__thread_rank = f->rank;
     while (!f->quit) {
-        const int64_t number = find_work(f);
+        const int64_t number = prefetcher_find_work(f);
         if (number < 0) {
             wb__mutex_wait(&f->work, &wb__data_mutex);
             continue;
@@ -288,7 +288,7 @@ static void *prefetcher_run(void *given)
     return NULL;
 }
 
-/* Joins the threads that have been started. The caller does not hold the lock. */
+/* Joins the threads that have been started.  The caller does not hold the lock. */
 static void prefetcher_join_all(wb__prefetcher *f)
 {
     for (int i = 0; i < f->n_workers; i++) {
@@ -297,8 +297,8 @@ static void prefetcher_join_all(wb__prefetcher *f)
     }
 }
 
-/* False in a child of fork: its parent has them, and has left the conditions with waiters that do
- * not exist here, for which a broadcast would wait. */
+/* False in a child process of fork: the threads exist in the parent only.  The conditions still
+ * count them as waiters, for which a broadcast in the child would wait. */
 static bool has_threads(const wb__prefetcher *f) { return f->process == wb__os_process(); }
 
 static void prefetcher_at_exit(void)
@@ -307,17 +307,17 @@ static void prefetcher_at_exit(void)
     const double until = wb__now() + 1;
     wb__data_lock();
     prefetcher_exiting = true;
-    for (wb__prefetcher *f = all_alive; f; f = f->next_alive) {
+    for (wb__prefetcher *f = prefetchers_alive; f; f = f->next_alive) {
         if (!has_threads(f)) continue;
         f->quit = true;
         wb__os_cond_wake(&f->work);
     }
-    for (wb__prefetcher *f = all_alive; f; f = f->next_alive) {
+    for (wb__prefetcher *f = prefetchers_alive; f; f = f->next_alive) {
         if (!has_threads(f)) continue;
         while (f->alive)
             if (!wb__mutex_wait_for(&f->news, &wb__data_mutex, until - wb__now())) break;
         if (f->alive) continue;
-        /* The lock is not held while it waits for them. `exiting` keeps the list from growing. */
+        /* While the lock is released, `prefetcher_exiting` keeps the list from growing. */
         wb__data_unlock();
         prefetcher_join_all(f);
         wb__data_lock();
@@ -325,23 +325,23 @@ static void prefetcher_at_exit(void)
     wb__data_unlock();
 }
 
-static void prefetcher_unlist(wb__prefetcher *f)
+static void prefetcher_remove_from_list(wb__prefetcher *f)
 {
-    for (wb__prefetcher **at = &all_alive; *at; at = &(*at)->next_alive)
+    for (wb__prefetcher **at = &prefetchers_alive; *at; at = &(*at)->next_alive)
         if (*at == f) {
             *at = f->next_alive;
             return;
         }
 }
 
-/* Ends the threads of the loaders that the program still holds, for wb_shutdown.  Their next batch
- * starts others. */
+/* Ends the threads of all loaders that the program still holds, for wb_shutdown.  A loader's next
+ * batch starts new threads. */
 static void end_threads(void)
 {
     if (is_prefetcher) return;
     wb__data_lock();
-    for (wb__prefetcher *f; (f = all_alive);) {
-        prefetcher_unlist(f);
+    for (wb__prefetcher *f; (f = prefetchers_alive);) {
+        prefetcher_remove_from_list(f);
         if (f->process != wb__os_process()) continue;
         f->quit = true;
         wb__os_cond_wake(&f->work);
@@ -353,9 +353,9 @@ static void end_threads(void)
     wb__data_unlock();
 }
 
-/* In a child process of fork: forgets the threads of the parent. The batches that they were
- * preparing are prepared here again, except those of a stream, which may have been read. */
-static void forget_threads(wb__prefetcher *f)
+/* In a child process of fork: forgets the threads of the parent.  The batches that they were
+ * preparing are prepared again here, but not those of a stream, from which they may have read. */
+static void prefetcher_forget_threads(wb__prefetcher *f)
 {
     wb__os_cond_init(&f->work);
     wb__os_cond_init(&f->news);
@@ -364,7 +364,7 @@ static void forget_threads(wb__prefetcher *f)
     for (int64_t i = f->head; i < f->head + f->capacity; i++) {
         if (slot_of(f, i)->state != BUSY) continue;
         *slot_of(f, i) = (slot){.state = EMPTY};
-        if (!f->stream || i >= f->last) continue;       /* behind the batch that fails below */
+        if (!f->stream || i >= f->last) continue;       /* i is behind the batch that fails below */
         f->last = i + 1;
         f->failed = i;
         snprintf(f->message, sizeof f->message, "batch %lld: the parent process was reading this "
@@ -374,13 +374,13 @@ static void forget_threads(wb__prefetcher *f)
     }
 }
 
-/* Starts the threads unless this process has started them. The caller holds the lock. If no thread
- * can be started, the loader's thread prepares the batches. */
-static void ensure_threads(wb__prefetcher *f)
+/* Starts the threads unless this process has started them.  The caller holds the lock.  If no
+ * thread can be started, the loader's thread prepares the batches. */
+static void prefetcher_start_threads(wb__prefetcher *f)
 {
     static bool registered;
     if (f->process != wb__os_process()) {
-        if (f->process) forget_threads(f);
+        if (f->process) prefetcher_forget_threads(f);
         f->process = wb__os_process();
     }
     if (prefetcher_exiting || f->quit) return;
@@ -393,9 +393,9 @@ static void ensure_threads(wb__prefetcher *f)
         w->started = wb__os_thread_start(&w->thread, prefetcher_run, w, true);
         if (!w->started) break;
         f->alive++;
-        prefetcher_unlist(f);
-        f->next_alive = all_alive;
-        all_alive = f;
+        prefetcher_remove_from_list(f);
+        f->next_alive = prefetchers_alive;
+        prefetchers_alive = f;
     }
 }
 
@@ -427,8 +427,7 @@ wb__prefetcher *wb__prefetcher_new(const wb_dataset *d, const wb_dataloader_opti
     f->ctx = o->collate_ctx;
     f->target = *target;
     f->on_host = wb__dataset_on_host(d);
-    f->finished_tensors =
-        o->collate || target->device || !f->on_host || wb__dataset_mapped(d);
+    f->finished_tensors = o->collate || target->device || !f->on_host || wb__dataset_mapped(d);
     f->drop_last = o->drop_last;
     f->batchsize = batchsize;
     f->ahead = ahead;
@@ -458,7 +457,7 @@ void wb__prefetcher_free(wb__prefetcher *f)
         wb__os_cond_wake(&f->work);
         wb__os_cond_wake(&f->news);
     }
-    prefetcher_unlist(f);
+    prefetcher_remove_from_list(f);
     wb__data_unlock();
     if (ours) prefetcher_join_all(f);
     for (int i = 0; f->slot && i < f->capacity; i++) wb__prefetched_drop(&f->slot[i].fetched);
@@ -478,8 +477,8 @@ void wb__prefetcher_free(wb__prefetcher *f)
     wb__free(f);
 }
 
-/* Makes the key of the random numbers of an epoch. It differs from the keys that wb__shuffle and
- * wb_seed have. */
+/* Makes the key of the random numbers of an epoch, which differs from the keys of wb__shuffle and
+ * wb_seed. */
 static uint64_t prefetcher_key_of(const wb__epoch *e)
 {
     uint32_t words[4];
@@ -503,7 +502,7 @@ int wb__prefetcher_start(wb__prefetcher *f, const wb__epoch *e)
     f->last = e->last;
     f->failed = INT64_MAX;
     drop_thrown(f);
-    ensure_threads(f);
+    prefetcher_start_threads(f);
     wb__os_cond_wake(&f->work);
     wb__data_unlock();
     return 0;
@@ -519,9 +518,9 @@ static bool any_busy(const wb__prefetcher *f)
 void wb__prefetcher_stop(wb__prefetcher *f)
 {
     wb__data_lock();
-    ensure_threads(f);
+    prefetcher_start_threads(f);
     f->last = f->head;
-    wb__os_cond_wake(&f->news);           /* for those that wait for a turn */
+    wb__os_cond_wake(&f->news);           /* wakes workers that wait for their turn */
     while (any_busy(f) && f->alive) wb__mutex_wait(&f->news, &wb__data_mutex);
     for (int i = 0; i < f->capacity; i++) {
         wb__prefetched fetched = f->slot[i].fetched;
@@ -538,7 +537,7 @@ wb__prefetched wb__prefetcher_next(wb__prefetcher *f)
 {
     wb__prefetched fetched = {.ended = true};
     wb__data_lock();
-    ensure_threads(f);
+    prefetcher_start_threads(f);
     while (f->head < f->last) {
         slot *s = slot_of(f, f->head);
         if (s->state == READY) {

@@ -1,4 +1,4 @@
-/* Files as datasets. src/io reads the formats. */
+/* Files as datasets.  src/io reads the formats. */
 #include "base/options.h"
 #include "data/dataset.h"
 #include "io/borrow.h"
@@ -49,7 +49,7 @@ static wb_dataset *idx_dataset(const char *images, const char *labels)
     return wb_dataset_of(x, y);
 }
 
-/* Closes the scope and keeps only the dataset d. NULL: d is NULL, or closing failed. */
+/* Closes the scope, keeps only the dataset d and returns it; NULL if d is NULL or closing fails. */
 static wb_dataset *close_keeping(wb_scope *s, wb_dataset *d)
 {
     if (d) d = wb_object_keep(d);
@@ -63,7 +63,7 @@ wb_dataset *wb_load_idx(const char *images, const char *labels)
     return s ? close_keeping(s, idx_dataset(images, labels)) : NULL;
 }
 
-/* Adds the images of one file. Returns their number, or -1 with the error set. */
+/* Adds the images of one file.  Returns their number, or -1 with the error set. */
 static int64_t read_cifar(const wb__mapping *m, float *x, int32_t *y)
 {
     enum { PIXELS = 3 * 32 * 32, IMAGE = 1 + PIXELS };
@@ -81,7 +81,7 @@ static int64_t read_cifar(const wb__mapping *m, float *x, int32_t *y)
     return n;
 }
 
-/* Reads or, if x is NULL, only counts the images of all files. Returns their number, or -1. */
+/* Reads or, if x is NULL, only counts the images of all files.  Returns their number, or -1. */
 static int64_t read_cifars(int n, const char *const *paths, float *x, int32_t *y)
 {
     int64_t total = 0;
@@ -122,7 +122,7 @@ wb_dataset *wb_load_cifar10(int n, const char *const *paths)
     return s ? close_keeping(s, cifar_dataset(n, paths)) : NULL;
 }
 
-/* Checks options that exclude each other. */
+/* Checks that no options are given that exclude each other. */
 static int check_csv(const wb_load_csv_options *o, const wb__given *g)
 {
     if (!o->separator)
@@ -142,13 +142,12 @@ static int check_csv(const wb_load_csv_options *o, const wb__given *g)
     if (!wb__expect("load_csv: .like", o->like, &wb__columns_class)) return wb_error_code();
     if (o->label != INT32_MIN || o->label_name || o->label_dtype || o->header > 0 || o->skip ||
         o->one_hot || o->numbered || o->missing || o->missing_texts)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "load_csv: options beside .like, which has them already; only .separator "
-                        "and .columns may be there");
+        return wb__fail(WB_ERROR_ARGUMENT, "load_csv: options beside .like, which has them "
+                        "already; only .separator and .columns may be there");
     return 0;
 }
 
-/* Makes the dataset and, unless o->columns is NULL, the columns, in the current scope. */
+/* Makes the dataset and, if o->columns is not NULL, the columns, in the current scope. */
 static wb_dataset *csv_dataset(const char *path, const wb_load_csv_options *o)
 {
     wb_scope *s = wb_scope_open();

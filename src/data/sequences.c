@@ -1,4 +1,4 @@
-/* Sequences of different lengths as one batch, slices along an axis, and classes of labels. The
+/* Sequences of different lengths as one batch, slices along an axis, and classes of labels.  The
  * tensors are composed of operations; the classes are found on the host. */
 #include "data/dataset.h"
 
@@ -92,7 +92,7 @@ int wb_unstack(wb_tensor *x, int axis, int most, wb_tensor **parts)
 
 /* ---- classes --------------------------------------------------------------------------------- */
 
-/* A label and its place in the list of the program. Labels are sorted, equal ones by place. */
+/* A label and its class, its index in the program's list.  Equal labels are sorted by class. */
 typedef struct { const char *word; int64_t class; } word_label;
 typedef struct { double number; int64_t class; } number_label;
 
@@ -110,7 +110,7 @@ static int sequences_by_number(const void *a, const void *b)
     return p->class < q->class ? -1 : p->class > q->class;
 }
 
-/* Returns a block of the n labels, sorted. NULL with the error set. */
+/* Returns a block of the n labels, sorted.  NULL with the error set. */
 static word_label *sequences_sort_words(int64_t n, const char *const *labels)
 {
     word_label *sorted = wb__alloc_zero((size_t)n, sizeof *sorted);
@@ -119,7 +119,7 @@ static word_label *sequences_sort_words(int64_t n, const char *const *labels)
     return sorted;
 }
 
-/* The first place of a word in the list; -1: there is none. */
+/* Returns the first class of a word in the list; -1 if the word is not there. */
 static int64_t sequences_word_class(const char *word, int64_t n, const word_label *labels)
 {
     int64_t low = 0;
@@ -131,8 +131,8 @@ static int64_t sequences_word_class(const char *word, int64_t n, const word_labe
     return low < n && !strcmp(labels[low].word, word) ? labels[low].class : -1;
 }
 
-/* Like sequences_sort_words. A NaN is equal to no number, so it is left out; *n becomes the number
- * of labels in the block. */
+/* Returns a sorted block of the labels that are not NaN, since a NaN is equal to no number, and
+ * sets *n to their number.  NULL with the error set. */
 static number_label *sequences_sort_numbers(int64_t *n, const double *labels)
 {
     int64_t kept = 0;
@@ -196,7 +196,7 @@ wb_tensor *wb_word_classes(int64_t n, const char *const *words, int64_t n_labels
     return found;
 }
 
-/* Replaces n numbers by their classes. Returns 0 or an error code. */
+/* Replaces n numbers by their classes.  Returns 0 or an error code. */
 static int sequences_find_numbers(int64_t n, const double *x, int64_t n_labels,
                                   const double *labels, int64_t other, int32_t *class)
 {

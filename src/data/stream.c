@@ -7,12 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A loader's position in a stream, and the buffer from which a shuffle draws. */
 struct wb__stream {
     const wb_dataset *root;
     int64_t capacity, count;            /* rows that the shuffle's buffer can hold, and holds */
-    char *rows[WB__FIELDS];
-    bool begun, ended;                  /* of this epoch */
-    int64_t epoch, skip;
+    char *rows[WB__FIELDS];             /* the buffer: rows of each field */
+    bool begun, ended;                  /* this epoch has restarted the stream; its end was read */
+    int64_t epoch, skip;                /* skip: observations to pass over at the beginning */
     int64_t number;                     /* observations read in this epoch */
     wb__draws draws;
 };
@@ -47,9 +48,8 @@ int wb__stream_begin(wb__stream *s, uint64_t key, int64_t epoch, int64_t skip)
     if (available) root->reader = s;
     wb__data_unlock();
     if (!available)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "loader: another loader is reading this stream: end its epoch first "
-                        "(wb_loader_stop)");
+        return wb__fail(WB_ERROR_ARGUMENT, "loader: another loader is reading this stream: end its "
+                        "epoch first (wb_loader_stop)");
     s->begun = s->ended = false;
     s->count = s->number = 0;
     s->epoch = epoch;
@@ -66,7 +66,7 @@ void wb__stream_release(wb__stream *s)
     wb__data_unlock();
 }
 
-/* Sets at[k] to row i of each field. */
+/* Sets at[k] to the address of row i of field k. */
 static void data_stream_rows_at(const wb__stream *s, void *const *to, int64_t i, void **at)
 {
     for (int k = 0; k < WB__FIELDS; k++) {
@@ -82,7 +82,7 @@ WB__PROGRAM_CALL(restart_call, restart_run, int,
                  const wb_dataset *d; int64_t epoch;,
                  c->d->restart(c->epoch, c->d->ctx))
 
-/* Calls the program's function for one more observation. Returns 0 or an error code; at the end of
+/* Calls the program's function for one more observation.  Returns 0 or an error code; at the end of
  * the stream sets s->ended. */
 static int data_stream_call(wb__stream *s, void *const *at)
 {
@@ -119,8 +119,8 @@ static void data_stream_copy_row(const wb__stream *s, void *const *to, void *con
         if (to[k]) memcpy(to[k], from[k], (size_t)s->root->field[k].bytes);
 }
 
-/* Draws one observation from the buffer. The next observation of the stream takes its place, or, at
- * the end of the stream, the last one of the buffer. Sets *got to false if there is none. */
+/* Draws one observation from the buffer.  The next observation of the stream replaces it, or at the
+ * end of the stream the last one of the buffer.  Sets *got to false if there is none. */
 static int data_stream_draw(wb__stream *s, void *const *at, bool *got)
 {
     void *row[WB__FIELDS], *last[WB__FIELDS];

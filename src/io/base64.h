@@ -5,9 +5,9 @@
 #include "base/text.h"
 
 void wb__base64_add(wb__text *t, const uint8_t *bytes, size_t n);
-/* The number of bytes that the text encodes; -1: it is no base64. */
+/* Returns the number of bytes that the text encodes; -1 if it is no base64. */
 int64_t wb__base64_bytes(const char *text);
-/* Writes these bytes.  False: the text is no base64. */
+/* Writes the encoded bytes to `bytes`.  False: the text is no base64. */
 bool wb__base64_read(const char *text, uint8_t *bytes);
 
 #endif

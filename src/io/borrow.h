@@ -18,8 +18,8 @@ static inline void wb__free_mapping(void *data, void *mapping)
     wb__unmap(mapping);
 }
 
-/* Returns a tensor that owns the block, which comes from wb__alloc or wb__alloc_aligned. If no
- * tensor can be made, it frees the block and returns NULL; a NULL block gives NULL too. */
+/* Returns a tensor that owns the block, which comes from wb__alloc or wb__alloc_aligned.  If no
+ * tensor can be made, frees the block and returns NULL.  A NULL block gives NULL. */
 static inline wb_tensor *wb__borrow_block(void *block, wb_dtype dtype, int ndim,
                                           const int64_t *dims)
 {

@@ -1,9 +1,9 @@
 /* DLPack: gives tensors to other libraries and takes tensors from them, without copies if possible.
  *
  * wb_to_dlpack gives out the tensor's storage, which is held and marked as lent until the consumer
- * calls the deleter. A variable whose storage is lent gets new memory before it is written
- * (wb__own_memory), so that lent values never change. wb_from_dlpack creates a borrowed storage,
- * whose release calls the producer's deleter. If the tensor must be copied, the deleter is called
+ * calls the deleter.  A variable whose storage is lent gets new memory before it is written
+ * (wb__own_memory), so that lent values never change.  wb_from_dlpack creates a borrowed storage,
+ * whose release calls the producer's deleter.  If the tensor must be copied, the deleter is called
  * after the copy. */
 #include "io/dlpack.h"
 
@@ -16,7 +16,7 @@
 
 enum { ALIGNMENT = 64 };                /* required alignment of GPU memory, in bytes */
 
-/* DLPack's {code, bits, lanes} of each dtype. Codes: 0 int, 1 unsigned, 2 float, 4 bfloat, 6
+/* DLPack's {code, bits, lanes} of each dtype.  Codes: 0 int, 1 unsigned, 2 float, 4 bfloat, 6
  * bool. */
 static const struct { wb_dtype dtype; wb__dl_type type; } dlpack_types[] = {
     {WB_I8, {0, 8, 1}},   {WB_I32, {0, 32, 1}}, {WB_I64, {0, 64, 1}}, {WB_U8, {1, 8, 1}},
@@ -76,10 +76,9 @@ static lent *dlpack_lend(const wb_tensor *x)
     wb__storage *s = x->storage;
     const wb__backend *backend = s->device->backend;
     if (!backend->host_visible && !backend->share)
-        return wb__fail_null(WB_ERROR_UNSUPPORTED,
-                             "to_dlpack: %s:%d has no memory that other libraries know; move it "
-                             "first (wb_cpu)",
-                             backend->tag, s->device->ordinal);
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "to_dlpack: %s:%d has no memory that other "
+                             "libraries know; move it first (wb_cpu)", backend->tag,
+                             s->device->ordinal);
     if (!backend->host_visible && backend->wait(s->device)) return NULL;
     lent *l = wb__alloc_zero(1, sizeof *l);
     if (!l) return NULL;
@@ -130,8 +129,8 @@ struct DLManagedTensor *wb_to_dlpack_unversioned(wb_tensor *x)
 
 /* ---- taking tensors -------------------------------------------------------------------------- */
 
-/* The producer's struct in one of the two fields; the other field is NULL. The struct's deleter is
- * called when the memory is released. If both fields are NULL, no deleter is called. */
+/* The producer's struct in one of the two fields; the other field is NULL.  The struct's deleter is
+ * called when the memory is released.  If both fields are NULL, no deleter is called. */
 typedef struct {
     struct DLManagedTensorVersioned *versioned;
     struct DLManagedTensor *unversioned;
@@ -146,8 +145,8 @@ static void end_owner(const owner *o)
 typedef struct {
     const wb__dl_tensor *t;
     wb_dtype dtype;
-    size_t each;                        /* bytes of an element */
-    int64_t size;
+    size_t each;                        /* bytes of one element */
+    int64_t size;                       /* number of elements */
     const wb_device *device;            /* NULL: host memory */
     char *data;                         /* the first element */
     bool row_major, aligned;
@@ -213,21 +212,19 @@ static int dlpack_check(const wb__dl_tensor *t, incoming *in)
     const int kind = t->device.kind;
     if (kind != WB__DL_CPU && kind != WB__DL_PINNED && kind != WB__DL_PINNED_2 &&
         !(in->device = dlpack_device_of(&t->device)))
-        return wb__fail(WB_ERROR_DEVICE,
-                        "from_dlpack: memory of a device of DLPack's kind %d, number %d: no "
-                        "backend that is loaded takes it: load its backend (wb_using); where a "
-                        "GPU's memory has no addresses, copy it to the CPU there",
-                        kind, t->device.ordinal);
+        return wb__fail(WB_ERROR_DEVICE, "from_dlpack: memory of a device of DLPack's kind %d, "
+                        "number %d: no backend that is loaded takes it: load its backend "
+                        "(wb_using); where a GPU's memory has no addresses, copy it to the CPU "
+                        "there", kind, t->device.ordinal);
     if (in->device && !in->row_major)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "from_dlpack: strides in memory of %s:%d: make it contiguous there first",
-                        in->device->backend->tag, in->device->ordinal);
+        return wb__fail(WB_ERROR_ARGUMENT, "from_dlpack: strides in memory of %s:%d: make it "
+                        "contiguous there first", in->device->backend->tag, in->device->ordinal);
     in->data = in->size ? (char *)t->data + t->byte_offset : NULL;
     in->aligned = (uintptr_t)in->data % (in->device ? (size_t)ALIGNMENT : in->each) == 0;
     return 0;
 }
 
-/* Copies the elements, which are in host memory, into a new row-major tensor. NULL with the error
+/* Copies the elements, which are in host memory, into a new row-major tensor.  NULL with the error
  * set. */
 static wb_tensor *dlpack_gathered(const incoming *in)
 {
@@ -273,7 +270,7 @@ static void dlpack_release_device(void *memory, void *context)
 }
 
 /* Returns a constant whose values stay in the producer's device memory, or a copy if the address is
- * not aligned. On success takes `h` over. On failure frees `h` without calling the producer's
+ * not aligned.  On success takes `h` over.  On failure frees `h` without calling the producer's
  * deleter. */
 static wb_tensor *dlpack_adopted(const incoming *in, hold *h)
 {
@@ -289,7 +286,7 @@ static wb_tensor *dlpack_adopted(const incoming *in, hold *h)
         wb_object_free(x);
         return copy;
     }
-    h->owner = (owner){NULL, NULL};         /* the caller keeps the struct */
+    h->owner = (owner){NULL, NULL};         /* on failure the caller keeps the struct */
     wb_object_free(x);
     return NULL;
 }
@@ -308,8 +305,8 @@ static wb_tensor *dlpack_copied(const incoming *in, const owner *o)
     return x;
 }
 
-/* Makes a tensor from the producer's struct. On success the struct must not be used afterwards,
- * because its deleter may have been called. On failure the deleter is not called. */
+/* Makes a tensor from the producer's struct.  On success the struct must not be used afterwards,
+ * because its deleter may have been called.  On failure the deleter is not called. */
 static wb_tensor *dlpack_take_tensor(const wb__dl_tensor *t, owner o)
 {
     incoming in;
@@ -328,9 +325,8 @@ wb_tensor *wb_from_dlpack(struct DLManagedTensorVersioned *m)
 {
     if (WB__NULL(m)) return NULL;
     if (m->version.major != WB__DL_MAJOR)
-        return wb__fail_null(WB_ERROR_UNSUPPORTED,
-                             "from_dlpack: version %u.%u of DLPack; %d is understood",
-                             m->version.major, m->version.minor, WB__DL_MAJOR);
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "from_dlpack: version %u.%u of DLPack; %d is "
+                             "understood", m->version.major, m->version.minor, WB__DL_MAJOR);
     return dlpack_take_tensor(&m->tensor, (owner){.versioned = m});
 }
 

@@ -1,4 +1,4 @@
-/* The structs of DLPack, version 1.1. Programs get their definitions from DLPack's own dlpack.h.
+/* The structs of DLPack, version 1.1.  Programs get their definitions from DLPack's own dlpack.h.
  * The structs are a binary interface: their layout is the same within a major version. */
 #ifndef WB__DLPACK_H
 #define WB__DLPACK_H

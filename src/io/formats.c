@@ -56,7 +56,7 @@ static int bson_table(wb__mapping *m, const char *key, bool values, wb__table *o
     return status;
 }
 
-/* Without a key it reads all variables. */
+/* Reads the table of one variable, or of all variables if there is no key. */
 static int jld2_table(wb__mapping *m, const char *key, bool values, wb__table *out)
 {
     return wb__jld2_table(m, key == wb__all_variables ? NULL : key, values, out);

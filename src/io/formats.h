@@ -6,7 +6,7 @@
 #include "base/packages.h"
 #include "io/model/model_file.h"
 
-/* From the most certain to the least certain, which is the order in which files are tested. */
+/* The formats, in the order in which files are tested: the most certain one first. */
 typedef enum {
     WB__FORMAT_UNKNOWN, WB__FORMAT_NPY, WB__FORMAT_PT, WB__FORMAT_JLD2, WB__FORMAT_NPZ,
     WB__FORMAT_BSON, WB__FORMAT_ONNX, WB__FORMAT_SAFETENSORS, WB__FORMAT_WAV,
@@ -14,13 +14,14 @@ typedef enum {
 } wb__format;
 
 /* What a format can hold besides tensors that are read: models, read and written; models, written
- * with example inputs; the tensors of a model or tree; one tensor. */
+ * with example inputs; the tensors of a model or tree; a single tensor. */
 enum { WB__HAS_MODELS = 1, WB__HAS_CALLS = 2, WB__WRITES_TENSORS = 4, WB__WRITES_ARRAYS = 8 };
 
+/* A row of the table of formats. */
 typedef struct {
-    const char *name, *endings[2];      /* the name is for messages */
+    const char *name, *endings[2];      /* the name for messages; the endings of paths */
     int flags;
-    wb__package_id package;             /* that reading needs; WB__PACKAGES: none */
+    wb__package_id package;             /* the package that reading needs; WB__PACKAGES: none */
     bool (*is)(const wb__mapping *m);   /* whether the contents show this format */
     /* Reads the table of tensors, as wb__table_of; a format of several variables has table_of. */
     int (*table)(wb__mapping *m, bool values, wb__table *out);
@@ -33,9 +34,9 @@ typedef struct {
 } wb__format_row;
 extern const wb__format_row wb__formats[WB__FORMATS];
 
-/* Returns the format that the contents of the file show; WB__FORMAT_UNKNOWN: none of these. */
+/* Returns the format that the contents of the file show; WB__FORMAT_UNKNOWN if they show none. */
 wb__format wb__format_of(const wb__mapping *m);
-/* Returns the format for the end of the path; WB__FORMAT_UNKNOWN: another end. */
+/* Returns the format for the ending of the path; WB__FORMAT_UNKNOWN for another ending. */
 wb__format wb__format_named(const char *path);
 static inline const char *wb__format_name(wb__format f) { return wb__formats[f].name; }
 
@@ -43,19 +44,19 @@ static inline const char *wb__format_name(wb__format f) { return wb__formats[f].
  * ".bson, .npz or .npy".  Returns the text. */
 enum { WB__FORMAT_WORDS = 256 };
 const char *wb__format_endings(int flags, char text[WB__FORMAT_WORDS]);
-/* Sets the error that no format is known that the file has, and returns its code. */
+/* Sets the error that the file has no known format, and returns its code. */
 int wb__format_fail(const char *path);
 
-/* Returns the format of a mapped file by its contents. If the contents show no format, returns the
+/* Returns the format of a mapped file by its contents.  If the contents show no format, returns the
  * format for the end of its path, whose reader then reports how the file is damaged. */
 wb__format wb__format_in(const wb__mapping *m);
 
-/* Loads the table of a file of any format; the caller frees it with wb__table_free. `key` is the
+/* Loads the table of a file of any format; the caller frees it with wb__table_free.  `key` is the
  * variable of a BSON or JLD2 file, NULL, or wb__all_variables for callers whose programs cannot
- * name one. With `values` false only headers are read, but a BSON file is read whole. Returns 0 or
- * an error code; on failure *out is empty. */
+ * name one.  With `values` false only headers are read, but a BSON file is read whole.  Returns 0
+ * or an error code; on failure *out is empty. */
 int wb__table_load(const char *path, const char *key, bool values, wb__table *out);
-/* As wb__table_load, for a mapped file. On success the table owns the mapping, on failure the
+/* As wb__table_load, for a mapped file.  On success the table owns the mapping, on failure the
  * caller. */
 int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out);
 

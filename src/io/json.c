@@ -1,4 +1,4 @@
-/* Reads and writes JSON. The reader first computes an upper bound of the number of nodes, so that
+/* Reads and writes JSON.  The reader first computes an upper bound of the number of nodes, so that
  * nodes and texts fit in one block. */
 #include "io/json.h"
 
@@ -12,10 +12,10 @@
 
 /* ---- texts ---------------------------------------------------------------------------------- */
 
-/* Reads four hexadecimal digits at *at and moves *at behind them. Returns their value, or -1 if
- * there are not four. */
 static const char json_no_memory[] = "memory ran out";  /* a reason, compared by its address */
 
+/* Reads four hexadecimal digits at *at and moves *at behind them.  Returns their value; -1 if there
+ * are fewer than four. */
 static int32_t four_digits(const char **at, const char *end)
 {
     int32_t value = 0;
@@ -31,7 +31,7 @@ static int32_t four_digits(const char **at, const char *end)
     return value;
 }
 
-/* Decodes an escape sequence into UTF-8 and moves *at, which points behind the backslash. Returns
+/* Decodes an escape sequence into UTF-8 and moves *at, which points behind the backslash.  Returns
  * the number of bytes written, at most 4; 0, with *reason set, if the sequence is wrong. */
 static int read_escape(const char **at, const char *end, char *out, const char **reason)
 {
@@ -99,9 +99,9 @@ typedef struct {
     const char *at, *end, *reason;
     wb__json *nodes;
     int64_t n, capacity;
-    /* index, in `nodes`, of the innermost list or object that is not complete; JSON_ROOT: none */
-    int64_t open;
-    char *texts;                        /* position of the next text */
+    int64_t open;                       /* index, in `nodes`, of the innermost list or object that
+                                           is not complete; JSON_ROOT: none */
+    char *texts;                        /* where the next text is written */
 } parser;
 
 static bool json_bad(parser *p, const char *reason)
@@ -146,7 +146,7 @@ static bool json_digits(parser *p)
     return p->at > begin;
 }
 
-/* Converts the n characters to a double; false: too many characters, or no finite number. */
+/* Converts the n characters to a double.  False: too many characters, or no finite number. */
 static bool read_real(wb__json *node, const char *begin, size_t n)
 {
     char copy[400];
@@ -219,8 +219,8 @@ static bool keys_differ(parser *p, const wb__json *object)
     return differ ? true : json_bad(p, "a key is there twice");
 }
 
-/* Completes the innermost list or object. Before that, its `span` is 1 + the index, in `nodes`, of
- * the list or object around it. */
+/* Completes the innermost list or object.  Before that, its `span` is 1 + the index, in `nodes`, of
+ * the list or object that contains it. */
 static bool close_innermost(parser *p)
 {
     wb__json *node = &p->nodes[p->open];
@@ -231,9 +231,9 @@ static bool close_innermost(parser *p)
     return node->kind == WB__JSON_LIST || keys_differ(p, node);
 }
 
-/* Called after each value. Completes the lists and objects that end behind the value. Sets *more if
- * another value follows. */
-static bool after_value(parser *p, bool *more)
+/* Called after each value.  Completes the lists and objects that end behind the value.  Sets *more
+ * if another value follows. */
+static bool json_end_value(parser *p, bool *more)
 {
     *more = false;
     while (p->open != JSON_ROOT) {
@@ -268,14 +268,14 @@ static bool json_read_values(parser *p)
             ok = value ? close_innermost(p) : c == '[' || json_read_key(p);
         } else if (c == '"') ok = json_read_text(p, WB__JSON_TEXT);
         else ok = c == '-' || (c >= '0' && c <= '9') ? json_read_number(p) : json_read_word(p);
-        if (!ok || (value && !after_value(p, &more))) return false;
+        if (!ok || (value && !json_end_value(p, &more))) return false;
     }
     return true;
 }
 
-/* Returns an upper bound of the number of nodes. Each node except the root follows a comma, a
+/* Returns an upper bound of the number of nodes.  Each node except the root follows a comma, a
  * colon, a [ or a { outside of strings. */
-static int64_t most_nodes(const char *text)
+static int64_t json_most_nodes(const char *text)
 {
     int64_t n = 1;
     for (bool inside = false; *text; text++) {
@@ -291,7 +291,7 @@ wb__json *wb__json_read(const char *text, const char **reason)
     const size_t length = strlen(text);
     *reason = "it is longer than 2 GiB";
     if (length > INT32_MAX) return NULL;
-    const int64_t capacity = most_nodes(text);
+    const int64_t capacity = json_most_nodes(text);
     wb__json *nodes = wb__alloc((size_t)capacity * sizeof *nodes + length + 1);
     *reason = json_no_memory;
     if (!nodes) return NULL;
@@ -354,7 +354,7 @@ int64_t wb__json_members(const wb__json *v)
 
 const char *wb__json_key(const wb__json *member) { return member[-1].is.text; }
 
-/* Returns the value behind v, or, if `inside` is true, the first value inside v. Skips a key in
+/* Returns the value behind v, or, if `inside` is true, the first value inside v.  Skips a key in
  * front of the value. */
 const wb__json *wb__json_after(const wb__json *v, bool inside)
 {

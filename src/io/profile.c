@@ -70,7 +70,7 @@ static int write_trace(const char *path, const wb__profile *p)
         char *device = wb__printf("%s:%d", l->device->backend->tag, l->device->ordinal);
         wb__json_open(&out, '{');
         wb__json_put_pair(&out, "name", l->name);
-        wb__json_put_pair(&out, "ph", "X");                     /* a complete event */
+        wb__json_put_pair(&out, "ph", "X");                     /* an event with a duration */
         wb__json_put_pair(&out, "pid", device ? device : "");
         wb__json_put_key(&out, "tid");
         wb__json_put_integer(&out, l->thread);

@@ -85,8 +85,7 @@ static bool protobuf_read_value(wb__wire *w, wb__wire_field *f)
     }
     return wb__wire_fail(w, f->at, "field %u has kind %d, which is %s", f->number, (int)f->kind,
                          (int)f->kind == 3 || (int)f->kind == 4 ? "a group; groups are not read"
-                                                          : "none of protobuf's"),
-           false;
+                                                          : "none of protobuf's"), false;
 }
 
 bool wb__wire_next(wb__wire *w, wb__wire_field *f)
@@ -169,7 +168,7 @@ int64_t wb__wire_count(const wb__wire *list, wb__wire_kind kind)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Makes room for n more bytes and returns where they go; NULL: after a failure. */
+/* Reserves n more bytes and returns their address; NULL after a failure. */
 static uint8_t *protobuf_more(wb__wire_out *o, size_t n)
 {
     if (o->failed) return NULL;
@@ -284,7 +283,7 @@ size_t wb__wire_begin(wb__wire_out *o, uint32_t number)
     return o->n;
 }
 
-/* The length goes before the message, which is moved behind it. */
+/* The length of a message goes before the message, which is moved back to make space. */
 void wb__wire_end(wb__wire_out *o, size_t begun)
 {
     const size_t n = o->n - begun, each = varint_bytes(n);

@@ -19,7 +19,7 @@ typedef enum {
 /* The file that is read, for messages: path and first byte. */
 typedef struct { const char *path; const uint8_t *data; } wb__wire_file;
 
-/* A message, or a packed list, from the next byte that is read to its end */
+/* The rest of a message or of a packed list: from the next byte that is read to the end. */
 typedef struct {
     const wb__wire_file *file;          /* NULL: a failure sets `status` alone, and no error */
     const uint8_t *at, *end;
@@ -31,11 +31,11 @@ typedef struct {
     wb__wire_kind kind;
     uint64_t value;                     /* of a varint, or the bits of a fixed number */
     const uint8_t *at;                  /* where the field begins */
-    const uint8_t *bytes;               /* its value, `n` bytes */
+    const uint8_t *bytes;               /* the value of a text, bytes or a message: `n` bytes */
     size_t n;
 } wb__wire_field;
 
-/* Text in the file, not ended by 0 */
+/* A text in the file, which no 0 ends. */
 typedef struct { const char *at; size_t n; } wb__span;
 
 static inline wb__wire wb__wire_of(const wb__wire_file *file, const void *data, size_t n)
@@ -53,8 +53,8 @@ bool wb__wire_bytes(wb__wire *w, const wb__wire_field *f, wb__span *value);
 bool wb__wire_text(wb__wire *w, const wb__wire_field *f, wb__span *value);  /* without zero bytes */
 bool wb__wire_message(wb__wire *w, const wb__wire_field *f, wb__wire *inside);
 
-/* The numbers of a repeated field, packed or one alone: wb__wire_list begins to read them,
- * wb__wire_number reads the next one, and wb__wire_count counts them without a check of each. */
+/* The numbers of a repeated field, packed or a single one: wb__wire_list begins to read them,
+ * wb__wire_number reads the next one, and wb__wire_count counts them without checking them. */
 bool wb__wire_list(wb__wire *w, const wb__wire_field *f, wb__wire_kind kind, wb__wire *list);
 bool wb__wire_number(wb__wire *list, wb__wire_kind kind, uint64_t *value);
 int64_t wb__wire_count(const wb__wire *list, wb__wire_kind kind);
@@ -65,8 +65,8 @@ int wb__wire_fail(wb__wire *w, const uint8_t *at, const char *format, ...) WB__P
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* A message that is being written; initialise it with {0}.  After a failure, which is always that
- * memory is short, nothing more is added. */
+/* A message that is being written; initialise it with {0}.  `failed` means that memory is short;
+ * then nothing more is added. */
 typedef struct { uint8_t *data; size_t n, capacity; bool failed; } wb__wire_out;
 
 void wb__wire_put_int(wb__wire_out *o, uint32_t number, int64_t value);
@@ -75,14 +75,14 @@ void wb__wire_put_float(wb__wire_out *o, uint32_t number, float value);
 void wb__wire_put_fixed(wb__wire_out *o, uint32_t number, wb__wire_kind kind, uint64_t bits);
 void wb__wire_put_bytes(wb__wire_out *o, uint32_t number, const void *data, size_t n);
 void wb__wire_put_text(wb__wire_out *o, uint32_t number, const char *text);
-/* The tag and length of a value of n bytes, which follow: by wb__wire_put_raw, or in the file */
+/* The tag and length of a value of n bytes, which wb__wire_put_raw adds, or the file elsewhere. */
 void wb__wire_put_length(wb__wire_out *o, uint32_t number, uint64_t n);
 void wb__wire_put_raw(wb__wire_out *o, const void *data, size_t n);
 /* Packed lists */
 void wb__wire_put_ints(wb__wire_out *o, uint32_t number, int n, const int64_t *values);
 void wb__wire_put_floats(wb__wire_out *o, uint32_t number, int n, const float *values);
-/* A field whose value is a message: what is put between begin and end, to which begin's result is
- * given. */
+/* A field whose value is the message that is put between wb__wire_begin and wb__wire_end, which
+ * gets the result of wb__wire_begin. */
 size_t wb__wire_begin(wb__wire_out *o, uint32_t number);
 void wb__wire_end(wb__wire_out *o, size_t begun);
 void wb__wire_free(wb__wire_out *o);

@@ -85,7 +85,7 @@ const char *wb__table_note(const wb__table *t, const char *key)
 
 typedef enum { HELD, DTYPE_LACKS, MANY_AXES, TOO_LARGE } obstacle;
 
-/* Why Weber cannot hold an entry. */
+/* Returns the reason why Weber cannot hold an entry. */
 static obstacle obstacle_of(const wb__entry *e)
 {
     int64_t size = 1;

@@ -12,7 +12,7 @@ typedef enum { WB__FLIP_UNKNOWN, WB__FLIP_YES, WB__FLIP_NO } wb__flip;
 /* How integers of a dtype that Weber lacks are stored.  Readers widen them, i16 and u16 to i32 and
  * u32 to i64, so an entry has the values and the bytes of the wider dtype. */
 typedef enum { WB__NOT_NARROW, WB__NARROW_I16, WB__NARROW_U16, WB__NARROW_U32 } wb__narrow_int;
-/* The bytes of one integer in the file, and the wider dtype; 0: it is not narrow. */
+/* The bytes of one such integer in the file, and the wider dtype; 0 for WB__NOT_NARROW. */
 int wb__narrow_bytes(wb__narrow_int narrow);
 wb_dtype wb__narrow_dtype(wb__narrow_int narrow);
 /* Widens n integers.  `from` may be unaligned. */
@@ -22,19 +22,17 @@ typedef struct {
     char *name;
     wb_dtype dtype;                     /* 0: Weber cannot hold the tensor; see `type`, `axes` */
     char type[16];                      /* the dtype's name in the file: "F32", "<f4" */
-    int axes;                           /* if above WB_MAX_DIMS: their number, and ndim is 0; -1:
-                                           too many elements */
+    int axes;                           /* number of axes, if above WB_MAX_DIMS; then ndim is 0;
+                                           -1: too many elements */
     int ndim;
     int64_t dims[WB_MAX_DIMS];          /* row-major, whatever the order in the file is */
-    int64_t begin, bytes;               /* both in bytes: offset in the file, if known; size */
+    int64_t begin, bytes;               /* offset of the values in the file, if known; their size */
     /* the values, maybe unaligned, row-major unless `transposed`; NULL: not read */
     const void *data;
-    wb__flip flip;                      /* of a kernel; else WB__FLIP_UNKNOWN */
-    /* the values are column-major, of 2 or 3 dimensions; wb__entry_values (model/load_state.h)
-     * returns them row-major */
-    bool transposed;
-    /* `data` is a block of wb__alloc_aligned, which the entry owns */
-    bool owned;
+    wb__flip flip;                      /* of a convolution's kernel; else WB__FLIP_UNKNOWN */
+    bool transposed;                    /* the values are column-major, in 2 or 3 dimensions;
+                                           wb__entry_values (load_state.h) makes them row-major */
+    bool owned;                         /* the entry owns `data`, a block of wb__alloc_aligned */
     uint32_t sum;                       /* CRC-32 of the values, if the table is `summed` */
 } wb__entry;
 
@@ -45,14 +43,13 @@ enum { WB__TENSOR_TAKES = 1 << 10, WB__TENSORS_TIMES = 64 };
 
 typedef struct { char *key, *value; } wb__note;
 
-/* As the key of a file: without a variable that is meant before others, all are read. */
+/* A key that means: the variable that is preferred without a key, or else all variables. */
 extern const char wb__all_variables[];
 
 typedef struct wb__mapping wb__mapping;
 typedef struct {
     int n, capacity;
-    /* sorted by name once the reader is done, unless the table is `nameless` */
-    wb__entry *entries;
+    wb__entry *entries;                 /* sorted by name once read, unless `nameless` */
     bool summed;                        /* the file has checksums of all tensors */
     bool nameless;                      /* a list of values: names are indices, "0", "1", ... */
     int n_notes, note_capacity;
@@ -60,7 +57,7 @@ typedef struct {
     wb__mapping *mapping;               /* the mapped file, which the table owns; or NULL */
 } wb__table;
 
-/* Adds an entry with a copy of the name; its other fields are zero. Returns the entry, which is
+/* Adds an entry with a copy of the name; its other fields are zero.  Returns the entry, which is
  * valid until the next call; NULL: out of memory. */
 wb__entry *wb__table_add(wb__table *t, const char *name);
 int wb__table_add_note(wb__table *t, const char *key, const char *value);
@@ -70,8 +67,8 @@ void wb__table_free(wb__table *t);
 
 /* Finds an entry by name in a table that is sorted by name; NULL: none. */
 wb__entry *wb__table_find(const wb__table *t, const char *name);
-/* Checks that Weber can hold all entries. Returns 0 or an error code; the message lists the first
- * 50 entries whose dtypes Weber lacks, or that have too many axes or elements. `path` is the file,
+/* Checks that Weber can hold all entries.  Returns 0 or an error code; the message lists the first
+ * 50 entries whose dtypes Weber lacks, or that have too many axes or elements.  `path` is the file,
  * for the message. */
 int wb__table_check(const char *path, const wb__table *t);
 int64_t wb__table_bytes(const wb__table *t);    /* sum of the entries' bytes */

@@ -2,9 +2,9 @@
 #include "io/borrow.h"
 #include "io/formats.h"
 
-/* Makes a tensor of the entry's values on the default device. On the CPU the tensor takes over a
- * block with the values, if the entry owns one or wb__entry_values makes one. Otherwise the values
- * are copied. NULL with the error set. */
+/* Makes a tensor of the entry's values on the default device.  On the CPU the tensor takes over a
+ * block with the values, if the entry owns one or wb__entry_values makes one.  Otherwise the values
+ * are copied.  NULL with the error set. */
 static wb_tensor *io_tensors_tensor_of(wb__entry *e)
 {
     void *block;

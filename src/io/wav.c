@@ -15,7 +15,7 @@ enum { WAV_PCM = 1, WAV_FLOAT = 3, WAV_EXTENSIBLE = 0xfffe };
 
 typedef struct {
     int format, channels, bytes;        /* bytes: of a sample of one channel */
-    int64_t rate, begin, size;          /* of the contents of "data", in bytes; begin 0: none */
+    int64_t rate, begin, size;          /* samples in a second; where "data" is (0: nowhere) */
 } wav_header;
 
 bool wb__wav_is(const wb__mapping *m)
@@ -56,7 +56,7 @@ static int wav_read_format(wb__mapping *m, int64_t at, int64_t size, wav_header 
     return 0;
 }
 
-/* Reads the chunks up to "data". A program that writes to a pipe does not know the length of that
+/* Reads the chunks up to "data".  A program that writes to a pipe does not know the length of that
  * chunk: its largest number means all that follows. */
 static int wav_read_header(wb__mapping *m, wav_header *h)
 {
@@ -87,7 +87,7 @@ static int wav_read_header(wb__mapping *m, wav_header *h)
     return 0;
 }
 
-/* A sample as a number of -1 to 1 */
+/* Returns a sample as a number of -1 to 1. */
 static float wav_sample(const uint8_t *at, const wav_header *h)
 {
     if (h->bytes == 1) return ((float)*at - 128) / 128;

@@ -5,10 +5,10 @@
 #include "base/map.h"
 #include "io/table.h"
 
-/* Whether the file begins as one of RIFF with WAVE in it. */
+/* Whether the file begins as a RIFF file of the kind WAVE. */
 bool wb__wav_is(const wb__mapping *m);
-/* Makes a table of `rate`, i32 without axes, and `samples`, f32 [channels, samples]. With `values`
- * false the entries have no data. On success the table owns the mapping, on failure the caller. */
+/* Makes a table of `rate`, i32 without axes, and `samples`, f32 [channels, samples].  With `values`
+ * false the entries have no data.  On success the table owns the mapping, on failure the caller. */
 int wb__wav_table(wb__mapping *m, bool values, wb__table *out);
 
 #endif

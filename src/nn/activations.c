@@ -1,4 +1,4 @@
-/* Activations that are composed of several operations. Activations that are a single operation are
+/* Activations that are composed of several operations.  Activations that are a single operation are
  * in ops.def. */
 #include "nn/layer.h"
 

@@ -16,7 +16,7 @@ static void adaptive_window(int64_t n, int64_t m, bool fixed, int64_t i, int64_t
     *stop = fixed ? *start + n - (m - 1) * stride : ((i + 1) * n + m - 1) / m;
 }
 
-/* The greatest element of each window along one axis. */
+/* Returns the greatest element of each of the m windows along one axis. */
 static wb_tensor *adaptive_most(wb_tensor *x, int axis, int64_t m, bool fixed)
 {
     const int64_t n = x->dims[axis];
@@ -33,8 +33,8 @@ static wb_tensor *adaptive_most(wb_tensor *x, int axis, int64_t m, bool fixed)
     return y;
 }
 
-/* The mean of each window along one axis: a product with weights [m, n], which are 1 / (stop -
- * start) where the column is in the window of the row. */
+/* Returns the mean of each of the m windows along one axis: a product with weights [m, n], which
+ * are 1 / (stop - start) where the column is in the row's window, else 0. */
 static wb_tensor *adaptive_mean(wb_tensor *x, int axis, int64_t m, bool fixed)
 {
     const int64_t n = x->dims[axis], stride = n / m;

@@ -1,6 +1,6 @@
 /* MultiHeadAttention (Vaswani et al. 2017): input projections, attention in each head, output
- * projection. Groups of heads may share keys and values (Ainslie et al. 2023), and queries and keys
- * may be rotated by their positions (Su et al. 2021). cache.c keeps keys and values between
+ * projection.  Groups of heads may share keys and values (Ainslie et al. 2023), and queries and
+ * keys may be rotated by their positions (Su et al. 2021).  cache.c keeps keys and values between
  * calls. */
 #include "nn/attention.h"
 
@@ -36,8 +36,8 @@ static wb_tensor *in_heads(wb_tensor *y, int64_t heads)
     return y ? wb_permute_array(y, 4, (int64_t[]){0, 2, 1, 3}) : NULL;
 }
 
-/* Computes the projections of the inputs; NULL: failed.  Those of one input are one product, where
- * that is faster. */
+/* Computes the projections of the inputs; NULL: failed.  Projections of the same input are computed
+ * as one product where that is faster. */
 static void mha_project(const wb_layer *l, wb_tensor *const *in, wb__attended *x)
 {
     const mha_options *o = l->options;
@@ -59,17 +59,19 @@ static void mha_project(const wb_layer *l, wb_tensor *const *in, wb__attended *x
 
 /* Returns the keys or values of each head, [N, heads, T, d]: each of x [N, kv_heads, T, d] serves a
  * group of heads. */
-static wb_tensor *mha_shared(const mha_options *o, wb_tensor *x)
+static wb_tensor *mha_for_all_heads(const mha_options *o, wb_tensor *x)
 {
     return !x || o->kv_heads == o->heads ? x : wb_repeat(x, 1, o->heads / o->kv_heads);
 }
 
-static wb_tensor *mha_sum_of(wb_tensor *x) { return x ? wb_sum(x, .axes = {-1},
-                                                               .keep = true) : NULL; }
+static wb_tensor *mha_sum_of(wb_tensor *x)
+{
+    return x ? wb_sum(x, .axes = {-1}, .keep = true) : NULL;
+}
 
-/* Returns q, and sets *scale to what its products are still to be multiplied by: 1 / sqrt(d); in
- * f16, where they could overflow before that, q has a part of it already. */
-static wb_tensor *mha_within(wb_tensor *q, double *scale)
+/* Returns q, and sets *scale to the factor that the products of q and k still need: 1 / sqrt(d).
+ * In f16, where unscaled products could overflow, q already has a part of the factor. */
+static wb_tensor *mha_scaled_query(wb_tensor *q, double *scale)
 {
     if (!q) return NULL;
     *scale = 1 / sqrt((double)q->dims[q->ndim - 1]);
@@ -77,8 +79,8 @@ static wb_tensor *mha_within(wb_tensor *q, double *scale)
     return power == 1 ? q : wb_mul(q, wb__literal(power, (wb_dtype)q->dtype));
 }
 
-/* Computes the weights, [..., Tq, Tk], of the products `scores` times `scale`. A query whose keys
- * are all masked has weights 0. NULL: failed, also if `scores` is NULL. */
+/* Computes the weights, [..., Tq, Tk], of the products `scores` times `scale`.  A query whose keys
+ * are all masked has weights 0.  NULL: failed, also if `scores` is NULL. */
 static wb_tensor *softmax_of(wb_tensor *scores, double scale, wb_tensor *bias, wb_tensor *mask)
 {
     if (!scores) return NULL;
@@ -90,11 +92,11 @@ static wb_tensor *softmax_of(wb_tensor *scores, double scale, wb_tensor *bias, w
     return wb_is_none(mask) ? weights : wb_where(mask, weights, wb__literal(0, t));
 }
 
-/* Computes the weights, [N, heads, Tq, Tk], as operations of their own. */
+/* Computes the weights of the keys, [N, heads, Tq, Tk], as separate operations of the graph. */
 static wb_tensor *weights_of(const wb__attended *x, double dropout)
 {
     double scale = 1;
-    wb_tensor *q = mha_within(x->q, &scale), *scores = wb__matmul(q, x->k, false, true);
+    wb_tensor *q = mha_scaled_query(x->q, &scale), *scores = wb__matmul(q, x->k, false, true);
     if (!wb_is_none(x->here)) scores = wb_where(x->here, mha_sum_of(wb_mul(q, x->k_now)), scores);
     wb_tensor *weights = softmax_of(scores, scale, x->bias, x->mask);
     return dropout > 0 ? wb_dropout(weights, dropout) : weights;
@@ -113,7 +115,7 @@ static wb_tensor *attention_scores(wb_tensor *q, wb_tensor *k, wb_tensor *mask)
     const bool keep = !none && mask->dtype == WB_BOOL;
     if (!none && !keep && !wb__floating("attention_scores", mask)) return NULL;
     double scale;
-    wb_tensor *scores = wb__matmul(mha_within(q, &scale), k, false, true);
+    wb_tensor *scores = wb__matmul(mha_scaled_query(q, &scale), k, false, true);
     wb_tensor *all = scores && !none ? wb_expand_array(mask, scores->ndim, scores->dims) : scores;
     if (scores && !all)
         return wb__fail_null(WB_ERROR_SHAPE, "attention_scores: the mask %s does not broadcast to "
@@ -127,7 +129,7 @@ wb_tensor *wb_attention_scores(wb_tensor *q, wb_tensor *k, wb_tensor *mask)
     return wb__frame_end(f, attention_scores(q, k, mask));
 }
 
-/* Returns the weighted sums of the values. */
+/* Returns the sums of the values, each times its weight. */
 static wb_tensor *mha_weighted(const wb__attended *x, wb_tensor *weights)
 {
     if (!weights || wb_is_none(x->here)) return weights ? wb_matmul(weights, x->v) : NULL;
@@ -152,7 +154,7 @@ static bool mha_sizes_fit(const mha_options *o, wb_tensor *const *in)
                      wb_describe(in[0]), wb_describe(in[1]), wb_describe(in[2]));
 }
 
-/* Whether the mask or bias of the program, if not NULL, broadcasts to [N, heads, Tq, Tk]. */
+/* Whether the program's mask or bias, if not NULL, broadcasts to [N, heads, Tq, Tk]. */
 static bool mask_fits(const wb_tensor *mask, const wb_tensor *q, const wb_tensor *k, int64_t heads)
 {
     if (!mask) return true;
@@ -169,9 +171,9 @@ static bool mask_fits(const wb_tensor *mask, const wb_tensor *q, const wb_tensor
                      (long long)dims[3]);
 }
 
-/* Puts q and k at their positions, and sets the masks. `given` is the mask of the program, or
- * NULL. */
-static bool mha_place(const wb_layer *l, wb__attended *x, bool self, wb_tensor *given)
+/* Rotates q and k by their positions, appends k and v to the cache if there is one, and sets the
+ * masks.  `given` is the program's mask, or NULL. */
+static bool mha_position_and_mask(const wb_layer *l, wb__attended *x, bool self, wb_tensor *given)
 {
     const mha_options *o = l->options;
     x->mask = x->bias = x->here = WB_NONE;
@@ -186,11 +188,11 @@ static bool mha_place(const wb_layer *l, wb__attended *x, bool self, wb_tensor *
     } else if (o->causal) {
         x->mask = wb_causal_mask(x->q->dims[2], x->k->dims[2]);
     }
-    x->k = mha_shared(o, x->k);
-    x->v = mha_shared(o, x->v);
+    x->k = mha_for_all_heads(o, x->k);
+    x->v = mha_for_all_heads(o, x->v);
     if (!wb_is_none(x->here)) {
-        x->k_now = mha_shared(o, x->k_now);
-        x->v_now = mha_shared(o, x->v_now);
+        x->k_now = mha_for_all_heads(o, x->k_now);
+        x->v_now = mha_for_all_heads(o, x->v_now);
     }
     if (!x->k || !x->v || !mask_fits(given, x->q, x->k, o->heads)) return false;
     if (given && given->dtype != WB_BOOL) x->bias = given;
@@ -204,19 +206,19 @@ static int mha_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **ou
 {
     const mha_options *o = l->options;
     if (n != 1 && n != 3 && n != 4)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "MultiHeadAttention: takes x, or q, k and v, or q, k, v and a mask; got %d "
-                        "inputs", n), -1;
+        return wb__fail(WB_ERROR_ARGUMENT, "MultiHeadAttention: takes x, or q, k and v, or q, k, v "
+                        "and a mask; got %d inputs", n), -1;
     wb_tensor *in[3] = {inputs[0], inputs[n > 1 ? 1 : 0], inputs[n > 1 ? 2 : 0]};
     if (!mha_sizes_fit(o, in)) return -1;
     const bool self = in[1] == in[0];
     wb__attended x = {0};
     mha_project(l, in, &x);
-    if (!x.q || !x.k || !x.v || !mha_place(l, &x, self, n == 4 ? inputs[3] : NULL)) return -1;
+    wb_tensor *given = n == 4 ? inputs[3] : NULL;
+    if (!x.q || !x.k || !x.v || !mha_position_and_mask(l, &x, self, given)) return -1;
     bool automatic, drops = wb__train_mode(l, &automatic) && o->dropout > 0;
     wb_tensor *y, *weights = NULL;
-    const bool one = !wb_is_none(x.here), masked = n == 4;  /* one query with a cache; a mask of
-                                                               the program, which no step has */
+    const bool one = !wb_is_none(x.here), masked = n == 4;  /* one: a single query with a cache;
+                                                               masked: the program gave a mask */
     if (drops || o->weights || !wb_is_none(x.bias) || one) {
         weights = weights_of(&x, drops ? o->dropout : 0);
         y = mha_weighted(&x, weights);
@@ -259,7 +261,7 @@ WB__PLAIN_LAYER(attention, "MultiHeadAttention", wb_MultiHeadAttention_options, 
                 wb_MultiHeadAttention_with, .call_many = mha_call, .print = mha_print,
                 .torch = &mha_torch);
 
-/* Sets the sizes that are not given, and checks all. */
+/* Sets the sizes that the program left out, and checks all sizes. */
 static bool mha_read_sizes(mha_options *o)
 {
     int64_t *const sizes[] = {&o->k_in, &o->v_in, &o->qk_dim, &o->v_dim, &o->out};
@@ -280,9 +282,8 @@ static bool mha_read_sizes(mha_options *o)
                          (long long)o->heads,
                          (long long)(o->qk_dim % o->heads ? o->qk_dim : o->v_dim));
     if (o->heads % o->kv_heads)
-        return !wb__fail(WB_ERROR_ARGUMENT,
-                         "MultiHeadAttention: .kv_heads is %lld; it divides the %lld heads",
-                         (long long)o->kv_heads, (long long)o->heads);
+        return !wb__fail(WB_ERROR_ARGUMENT, "MultiHeadAttention: .kv_heads is %lld; it divides the "
+                         "%lld heads", (long long)o->kv_heads, (long long)o->heads);
     if (!(o->dropout >= 0 && o->dropout < 1))
         return !wb__fail(WB_ERROR_ARGUMENT,
                          "MultiHeadAttention: dropout is %g; it must be in [0, 1)", o->dropout);

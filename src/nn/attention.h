@@ -4,11 +4,11 @@
 
 #include "nn/layer.h"
 
-/* The operands of attention in heads: q [N, heads, Tq, d], k and v [N, heads, Tk, d]. `mask` (bool)
- * and `bias` (floating, added to the scores) are WB_NONE if there is none. If `here`, bool [Tk], is
- * not WB_NONE, it names one key and value of which k and v have old numbers: k_now and v_now,
- * [N, heads, 1, d], count instead. So k and v need not be computed before attention reads them.
- * Then `operands` are those of wb__attention_cached: k and v before heads share them. */
+/* The operands of attention in heads: q [N, heads, Tq, d], k and v [N, heads, Tk, d].  `mask`
+ * (bool) and `bias` (floating, added to the scores) are WB_NONE if there is none.  If `here`, bool
+ * [Tk], is not WB_NONE, it names one key and value of which k and v have old numbers: k_now and
+ * v_now, [N, heads, 1, d], count instead.  So k and v need not be computed before attention reads
+ * them.  Then `operands` are those of wb__attention_cached: k and v before heads share them. */
 typedef struct {
     wb_tensor *q, *k, *v, *mask, *bias, *here, *k_now, *v_now;
     wb_tensor *operands[6];
@@ -16,13 +16,13 @@ typedef struct {
 
 /* Whether wb_call_cached is running on this thread. */
 bool wb__cache_used(void);
-/* The number of positions that its cache has room for; 0 if it is not running. */
+/* The number of positions that the cache of wb_call_cached has room for; 0 if none is running. */
 int64_t wb__cache_length(void);
-/* Whether a table of positions with this number of rows, which x looks up, is as long as the cache.
- * Otherwise sets the error. True without a cache, and if x is not of wb_positions. */
+/* Whether a table of positions with `rows` rows, which x looks up, is as long as the cache.  If
+ * not, sets the error.  True without a cache, and if x was not made by wb_positions. */
 bool wb__cache_fits(const wb_tensor *x, int64_t rows);
-/* Writes the keys and values of x into the cache of wb_call_cached, and replaces them by all that
- * the cache has. Sets x->mask to the keys that each query sees. False with the error set. */
+/* Appends the keys and values of x to the cache of wb_call_cached, and replaces them by all keys
+ * and values of the cache.  Sets x->mask to true where a query may use a key.  False: error set. */
 bool wb__cache_append(const wb_layer *l, bool causal, wb__attended *x);
 
 #endif

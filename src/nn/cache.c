@@ -1,8 +1,8 @@
 /* The cache of keys and values for generation, and positions.
  *
- * A cache is a tree of variables. Each layer of self-attention that wb_call_cached reaches takes
+ * A cache is a tree of variables.  Each layer of self-attention that wb_call_cached reaches takes
  * the next pair of the tree, in the order of the calls, so that a layer that is used twice has two
- * pairs. The position is a variable too: one plan, or one recording of wb_compile, serves all
+ * pairs.  The position is a variable too: one plan, or one recording of wb_compile, serves all
  * positions. */
 #include "nn/attention.h"
 #include "nn/transformer.h"
@@ -14,8 +14,8 @@ extern const wb__layer_type wb__attention_type;
 
 enum { KV_CACHE_POSITION, KV_CACHE_KEYS, VALUES, KV_CACHE_PARTS };
 
-/* The running wb_call_cached of this thread: its cache, how many layers have appended, and how many
- * steps each has. */
+/* The wb_call_cached that runs on this thread: its cache, the number of layers that have appended
+ * to it, and the number of time steps that each of them appended. */
 typedef struct { wb_tree *cache; int layers; int64_t steps; } cache_use;
 static _Thread_local cache_use *kv_cache_using;
 
@@ -32,7 +32,7 @@ int64_t wb__cache_length(void)
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
-/* Calls f for each causal attention layer in `object`, in the order of the children. Stops if f
+/* Calls f for each causal attention layer in `object`, in the order of the children.  Stops if f
  * returns false. */
 static bool kv_cache_each_attention(void *object, bool (*f)(const wb_layer *l, void *ctx),
                                     void *ctx)
@@ -145,9 +145,9 @@ bool wb__cache_fits(const wb_tensor *x, int64_t rows)
                      "%lld), or shorter", (long long)length, (long long)rows, (long long)rows);
 }
 
-/* Assigns x, [N, heads, T, d], to the positions `at`, [T], of the variable `cached`, [N, heads,
- * length, d]. Returns the new cache; or, if T is 1, the old one: then nothing reads the new cache,
- * and a plan writes only the elements of x. */
+/* Assigns x, [N, heads, T, d], to the time steps `at`, [T], of the variable `cached`, [N, heads,
+ * length, d].  Returns the new cache.  If T is 1 returns the old one: nothing reads the new cache
+ * then, and a plan writes only the elements of x. */
 static wb_tensor *kv_cache_write_to(wb_tensor *cached, wb_tensor *x, wb_tensor *at)
 {
     wb_tensor *old = wb__unchanged(cached);     /* the version before the assignment */
@@ -165,7 +165,7 @@ static bool pair_fits(const wb_tensor *cached, const wb_tensor *x)
     return fits;
 }
 
-/* Returns the next pair of the cache, for k and v. False with the error set. */
+/* Sets pair[0] and pair[1] to the next layer's caches of k and v.  False with the error set. */
 static bool next_pair(wb_tensor **pair, wb_tensor *k, wb_tensor *v)
 {
     const wb_tree *keys = kv_cache_part(kv_cache_using->cache, KV_CACHE_KEYS),

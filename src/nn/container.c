@@ -25,9 +25,8 @@ wb_layer *(wb_named)(const char *name, wb_layer *layer)
 {
     if (!wb__expect("named", layer, &wb__layer_class)) return NULL;
     if (!name || !*name || strchr(name, '.'))
-        return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "named: \"%s\" is no name: it must not be empty or hold a dot",
-                             name ? name : "");
+        return wb__fail_null(WB_ERROR_ARGUMENT, "named: \"%s\" is no name: it must not be empty or "
+                             "hold a dot", name ? name : "");
     wb_layer *l = wb__layer_new(&container_named_type, NULL, 1);
     if (!l) return NULL;
     l->node.owns_names = true;
@@ -44,7 +43,7 @@ wb_layer *wb__layer_unnamed(wb_layer *l, const char **name)
     return wb__layer_child(l, 0);
 }
 
-/* A layer from wb_named keeps its name. Another layer gets names[i], or its index if `names` is
+/* A layer from wb_named keeps its name.  Another layer gets names[i], or its index if `names` is
  * NULL. */
 wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_layer *const *layers)
 {
@@ -81,7 +80,7 @@ int wb__container_layers(const wb_layer *l, wb__child **layers)
     return list ? inner->n : 1;
 }
 
-/* Calls one inner layer, as wb__call_layer. The message of an error gets the path of the inner
+/* Calls one inner layer, like wb__call_layer.  The message of an error gets the path of the inner
  * layer as a prefix. */
 static int call_inner_many(const wb__child *layer, bool list, int n, wb_tensor *const *inputs,
                            wb_tensor **outputs)
@@ -93,7 +92,7 @@ static int call_inner_many(const wb__child *layer, bool list, int n, wb_tensor *
     return n_out;
 }
 
-/* Calls one inner layer that gives one tensor. */
+/* Calls one inner layer that has one output, and returns this output. */
 static wb_tensor *container_call_inner(const wb__child *layer, bool list, int n,
                                        wb_tensor *const *inputs)
 {
@@ -143,7 +142,7 @@ static void chain_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-/* Makes a container whose layers are children of a tree named "layers". NULL with the error set. */
+/* Makes a container whose layers are children of a tree named "layers".  NULL: the error is set. */
 static wb_layer *container_listed(const wb__layer_type *type, const void *options, int n,
                                   const char *const *names, wb_layer *const *layers)
 {

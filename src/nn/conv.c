@@ -24,8 +24,8 @@ static bool conv_layer_transposes(const wb__layer_type *type)
     return type == &wb__conv_transpose_type || type == &wb__conv_transpose1d_type;
 }
 
-/* With .same the total padding of an axis is the extent of the dilated kernel minus 1. For a
- * ConvTranspose the total is the extent minus the stride, but at least 0. If the total is odd, the
+/* With .same the total padding of an axis is the extent of the dilated kernel minus 1.  For a
+ * ConvTranspose the total is the extent minus the stride, but at least 0.  If the total is odd, the
  * end of the axis gets one more row or column of padding than the start. */
 int wb__padding(const wb__layer_type *type, const void *options, int64_t *pad)
 {
@@ -123,16 +123,13 @@ static bool conv_layer_check(const char *what, wb_Conv_options *o, const wb__giv
         return wb__fail(WB_ERROR_ARGUMENT, "%s: .same and .pad exclude each other", what), false;
     if (o->pad_mode < 0 || o->pad_mode >= (int64_t)WB__COUNT(pad_modes))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: .pad_mode is %lld; it is WB_PAD_CONSTANT, "
-                        "WB_PAD_REFLECT, ...", what, (long long)o->pad_mode),
-               false;
+                        "WB_PAD_REFLECT, ...", what, (long long)o->pad_mode), false;
     if (o->in < 1 || o->out < 1)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: sizes are positive, got %lld => %lld", what,
-                        (long long)o->in, (long long)o->out),
-               false;
+                        (long long)o->in, (long long)o->out), false;
     if (o->groups < 1 || o->in % o->groups || o->out % o->groups)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: %lld groups do not divide %lld => %lld", what,
-                        (long long)o->groups, (long long)o->in, (long long)o->out),
-               false;
+                        (long long)o->groups, (long long)o->in, (long long)o->out), false;
     return wb__layer_dtype(what, &o->dtype);
 }
 
@@ -159,8 +156,7 @@ static bool conv_layer_read_options(const char *what, wb_Conv_options *o,
     wb__sizes_take(o->kernel, &o->sizes_);
     if (depthwise && o->groups != 1)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: each channel is a group: .groups is not an option",
-                        what),
-               false;
+                        what), false;
     if (depthwise) o->groups = o->in;
     return conv_layer_check(what, o, &g, one);
 }

@@ -1,7 +1,7 @@
-/* The loss of connectionist temporal classification, by the forward algorithm in log space. The
+/* The loss of connectionist temporal classification, by the forward algorithm in log space.  The
  * lattice of a sequence has 2 L + 1 states: the labels in their order, with a blank before, between
- * and behind them. One tensor [N, 2 L + 1] has, for each state, the logarithm of the sum over the
- * paths that end there. Impossible states have the finite number NEVER, so that no difference of
+ * and behind them.  One tensor [N, 2 L + 1] has, for each state, the logarithm of the sum over the
+ * paths that end there.  Impossible states have the finite number NEVER, so that no difference of
  * infinities makes NaN. */
 #include "nn/losses.h"
 
@@ -9,13 +9,14 @@
 
 #define NEVER (-1e30)
 
-/* One call of the loss. Lengths are i32 [N, 1], or NULL. */
+/* One call of the loss for n sequences.  `steps` time steps of `classes` scores, at most `labels`
+ * labels. */
 typedef struct {
     wb_ctc_loss_options o;
     wb_tensor *yhat, *y;            /* y: i32 or i64 */
     int64_t n, steps, labels, classes;
     wb_tensor *valid;               /* bool [N, 1]: labels and lengths are in range; NULL: all */
-    wb__loss_weights w;             /* of the losses [N] */
+    wb__loss_weights w;             /* weights of the n losses */
 } ctc;
 
 static bool has_integers(const char *name, const wb_tensor *x)
@@ -40,7 +41,7 @@ static bool read_lengths(ctc *l, const char *name, int64_t most, wb_tensor **at)
     return x && wb__also(&l->valid, wb__in_range(x, most + 1));
 }
 
-/* Checks the labels. Those behind the length of their sequence become the blank. */
+/* Checks the labels.  Labels behind the length of their sequence become the blank. */
 static bool ctc_read_labels(ctc *l)
 {
     const wb_dtype number = l->y->dtype == WB_I64 ? WB_I64 : WB_I32;
@@ -108,8 +109,8 @@ static wb_tensor *ctc_emissions(const ctc *l, wb_tensor *states)
     return wb_maximum(logp, wb_scalar(NEVER));
 }
 
-/* Returns the tensor of the lattice after the next step. A path comes from the same state, from the
- * one before, or from the label before, if it is another one; otherwise `skip` is NEVER. */
+/* Returns the tensor of the lattice after the next time step.  A path to a state comes from the
+ * same state, the state before, or the label before it; `skip` is NEVER where labels are equal. */
 static wb_tensor *ctc_advanced(wb_tensor *paths, wb_tensor *skip, wb_tensor *emission)
 {
     if (!paths) return NULL;
@@ -123,7 +124,7 @@ static wb_tensor *ctc_advanced(wb_tensor *paths, wb_tensor *skip, wb_tensor *emi
     return wb_add(wb_add(top, wb_log(sum)), emission);
 }
 
-/* Returns the lattice [N, 2 L + 1] after the last step of each sequence. Before the first step all
+/* Returns the lattice [N, 2 L + 1] after the last step of each sequence.  Before the first step all
  * paths are in the first blank. */
 static wb_tensor *ctc_forward(const ctc *l)
 {
@@ -146,7 +147,7 @@ static wb_tensor *ctc_forward(const ctc *l)
     return paths;
 }
 
-/* Returns the losses [N, 1]. A path ends in the last label or in the blank behind it. */
+/* Returns the losses [N, 1].  A path ends in the last label or in the blank behind it. */
 static wb_tensor *losses_of(const ctc *l)
 {
     wb_tensor *paths = ctc_forward(l), *never = wb_scalar(NEVER);

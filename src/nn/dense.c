@@ -19,9 +19,8 @@ wb_tensor *wb__dense_linear(wb_layer *l, wb_tensor *x, wb_function *f)
     if (dense->type != &wb__dense_type)
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s is no Dense", dense->type->name);
     if (wb_dim(x, -1) != o->in)
-        return wb__fail_null(WB_ERROR_SHAPE,
-                             "Dense: expects %lld features in the last dimension, got %s",
-                             (long long)o->in, wb_describe(x));
+        return wb__fail_null(WB_ERROR_SHAPE, "Dense: expects %lld features in the last dimension, "
+                             "got %s", (long long)o->in, wb_describe(x));
     *f = o->activation;
     if (dense == l) return wb_linear(wb__layer_input(l, x, weight), weight, bias);
     wb__branch_used(&dense->node);
@@ -38,8 +37,8 @@ static wb_tensor *dense_call(wb_layer *l, int n, wb_tensor *const *inputs)
     return y ? wb__activate(f, y) : NULL;
 }
 
-/* Whether the layer adds nothing to wb_linear, with or without a bias as the first one. */
-static bool is_linear(wb_layer *l, const wb_layer *first)
+/* Whether l computes only wb_linear, and has a bias exactly if `first` has one. */
+static bool dense_is_linear(wb_layer *l, const wb_layer *first)
 {
     if (l->type != &wb__dense_type || first->type != &wb__dense_type) return false;
     const wb_Dense_options *o = l->options, *p = first->options;
@@ -56,7 +55,7 @@ bool wb__dense_together(int n, wb_layer *const *dense, wb_tensor *x, wb_tensor *
     wb_tensor *weight[MOST], *bias[MOST];
     if (n > MOST || wb__layer_observer) return false;
     for (int i = 0; i < n; i++) {
-        if (!is_linear(dense[i], dense[0])) return false;
+        if (!dense_is_linear(dense[i], dense[0])) return false;
         weight[i] = wb__layer_child(dense[i], 0);
         bias[i] = wb__layer_child(dense[i], 1);
     }

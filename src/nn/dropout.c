@@ -6,8 +6,8 @@
 #define DROPOUT_OPTIONS(X) X(wb_Dropout_options, p, REAL, 1) X(wb_Dropout_options, axes, INTS, 0)
 static const wb__option dropout_table[] = {DROPOUT_OPTIONS(WB__OPTION_ROW)};
 
-/* Draws one random number for each combination of indices along the axes o->axes. All elements with
- * the same indices along these axes are kept or dropped together. */
+/* Draws one random number for each combination of indices along the axes o->axes.  All elements
+ * with the same indices along these axes are kept or dropped together. */
 static wb_tensor *drop_slices(wb_tensor *x, const wb_Dropout_options *o)
 {
     int64_t dims[WB_MAX_DIMS];
@@ -73,9 +73,8 @@ wb_layer *wb_Dropout_with(const wb_Dropout_options *given)
     if (!wb__ints_read("Dropout", &g, "axes", -1, o.axes, WB_MAX_DIMS)) return NULL;
     for (int i = 1; i <= o.axes[0]; i++)
         if (o.axes[i] < -WB_MAX_DIMS || o.axes[i] >= WB_MAX_DIMS)
-            return wb__fail_null(WB_ERROR_ARGUMENT,
-                                 "Dropout: .axes has %lld; an axis is in [-8, 7]",
-                                 (long long)o.axes[i]);
+            return wb__fail_null(WB_ERROR_ARGUMENT, "Dropout: .axes has %lld; an axis is in [-8, "
+                                 "7]", (long long)o.axes[i]);
     return wb__layer_new(&wb__dropout_type, &o, 0);
 }
 
@@ -84,8 +83,8 @@ wb_layer *wb_Dropout_with(const wb_Dropout_options *given)
 #define ALPHA_OPTIONS(X) X(wb_AlphaDropout_options, p, REAL, 1)
 static const wb__option alpha_table[] = {ALPHA_OPTIONS(WB__OPTION_ROW)};
 
-/* The limit of selu at -infinity.  With the factor and the shift a dropped x has this value before
- * both, and the result has the mean and variance of a standard normal x. */
+/* The limit of selu at -infinity.  A dropped element gets this value; then all elements get a
+ * factor and a shift, so that the result for a standard normal x has mean 0 and variance 1. */
 static const double DROPOUT_LIMIT = -1.7580993408473766;
 
 static wb_tensor *alpha_call(wb_layer *l, int n, wb_tensor *const *inputs)

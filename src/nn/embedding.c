@@ -9,7 +9,7 @@
     X(wb_Embedding_options, init, INITIALISER, 1) X(wb_Embedding_options, dtype, DTYPE, 1)
 static const wb__option embedding_table[] = {EMBEDDING_OPTIONS(WB__OPTION_ROW)};
 
-/* Returns the index of the padding; -1: none.  In the options of a layer it counts from n. */
+/* Returns the index of the padding row; -1 if there is none.  The options count it from n. */
 static int64_t padding_of(const wb_Embedding_options *o)
 {
     return o->padding_index == INT64_MIN ? -1 : o->padding_index + o->n;
@@ -66,8 +66,7 @@ static bool embedding_positive(const char *what, int64_t n, int64_t dim)
 {
     if (n >= 1 && dim >= 1) return true;
     return wb__fail(WB_ERROR_ARGUMENT, "%s: sizes are positive, got %lld => %lld", what,
-                    (long long)n, (long long)dim),
-           false;
+                    (long long)n, (long long)dim), false;
 }
 
 /* Sets row `index` of the initial weight to zeros. */

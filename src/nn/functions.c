@@ -1,5 +1,5 @@
-/* The names of functions (activations, and functions used as layers) and of connections. Names are
- * printed and stored in files. One registry holds functions, another holds connections. Each
+/* The names of functions (activations, and functions used as layers) and of connections.  Names are
+ * printed and stored in files.  One registry holds functions, another holds connections.  Each
  * registry lists the library's names and the names that the program has added. */
 #include "base/mutex.h"
 #include "nn/layer.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The table functions_own_functions below also lists the one-operand operations of ops.def. */
+/* FUNCTIONS_LIST has the functions that are not operations of ops.def with one operand. */
 #define FUNCTIONS_LIST(X)                                                                       \
     X(identity) X(softmax) X(logsoftmax) X(glu) X(rrelu) X(flatten) X(transpose)               \
     WB__COMPOSED_ACTIVATIONS(X)

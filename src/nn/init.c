@@ -1,12 +1,12 @@
-/* Initialisers of parameters. Random numbers come from the generator that wb_seed seeds. */
+/* Initialisers of parameters.  Random numbers come from the generator that wb_seed seeds. */
 #include "nn/layer.h"
 #include "base/options.h"
 
 #include <math.h>
 
-/* Sets *in to fan_in and *out to fan_out. They are 1 and n for a vector [n], in and out for a
+/* Sets *in to fan_in and *out to fan_out.  They are 1 and n for a vector [n], in and out for a
  * matrix [out, in], and in·k and out·k for a kernel [out, in, ...] whose further dimensions have
- * the product k. Each is at least 1. False, with the error set: invalid dims. */
+ * the product k.  Each is at least 1.  False, with the error set: invalid dims. */
 static bool init_fans(const char *what, int ndim, const int64_t *dims, double *in, double *out)
 {
     double kernel = 1;
@@ -30,7 +30,7 @@ static wb_tensor *init_normal(wb_dtype dtype, int ndim, const int64_t *dims, dou
     return wb_mul(wb_randn_array(dtype, ndim, dims), wb_scalar(sigma));
 }
 
-/* An initialiser of this name that draws numbers, with a gain. */
+/* Defines an initialiser with a gain that draws random numbers. */
 #define DRAWN(name, draw, width)                                                               \
     static wb_tensor *gained_##name(wb_dtype dtype, int ndim, const int64_t *dims, double gain) \
     {                                                                                           \
@@ -77,7 +77,7 @@ static double init_dot(const double *x, const double *y, int64_t n)
     return sum;
 }
 
-/* Makes n rows of `length` numbers orthonormal, each by the rows before it, `turns` times. */
+/* Makes n rows orthonormal: subtracts from each what is along the rows before, `turns` times. */
 static void orthonormalise_rows(double *rows, int64_t n, int64_t length, int turns)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -92,7 +92,7 @@ static void orthonormalise_rows(double *rows, int64_t n, int64_t length, int tur
     }
 }
 
-/* Subtracts from m rows, which follow n orthonormal ones, what is along those: b - (b·qᵀ)·q. */
+/* Subtracts from m rows b, which follow n orthonormal rows q, what is along these: b - (b·qᵀ)·q. */
 static bool init_subtract(double *rows, int64_t n, int64_t m, int64_t length)
 {
     wb_scope *s = wb_scope_open();
@@ -106,8 +106,8 @@ static bool init_subtract(double *rows, int64_t n, int64_t m, int64_t length)
     return !wb_scope_close(s) && ok;
 }
 
-/* Makes n rows orthonormal, block by block, so that most of it is products of matrices. It does all
- * twice: once leaves rounding errors where a row is nearly in the space of those before it. */
+/* Makes n rows orthonormal, block by block, so that most of the work is products of matrices.  Does
+ * so twice, since a row that is nearly in the space of the rows before has large errors. */
 static bool init_orthonormalise(double *rows, int64_t n, int64_t length)
 {
     enum { BLOCK = 32, ALONE = 64 };
@@ -144,7 +144,7 @@ static wb_tensor *gained_orthogonal(wb_dtype dtype, int ndim, const int64_t *dim
     if (ok && init_orthonormalise(rows, n, length)) {
         for (int64_t i = 0; i < size; i++) rows[i] *= gain;
         x = wb__from_doubles(rows, dtype, 2, (int64_t[]){n, length});
-        rows = NULL;                    /* freed */
+        rows = NULL;                    /* the tensor has taken over the memory */
         if (x && out > in) x = wb_transpose(x);
         if (x) x = wb_reshape_array(x, ndim, dims);
     }
@@ -153,7 +153,7 @@ static wb_tensor *gained_orthogonal(wb_dtype dtype, int ndim, const int64_t *dim
     return wb__frame_end(f, x);
 }
 
-/* The initialisers with a gain, and their default. */
+/* The initialisers with a gain, and the default of the gain. */
 #define GAINED(X)                                                                           \
     X(glorot_uniform, 1) X(glorot_normal, 1) X(kaiming_uniform, 1.4142135623730951)         \
     X(kaiming_normal, 1.4142135623730951) X(lecun_normal, 1) X(identity_init, 1) X(orthogonal, 1)

@@ -56,7 +56,7 @@ void wb__blob_unref(wb__blob *b)
     wb__free(b);
 }
 
-/* Returns the blob of option i; NULL: it is another option, or has none. */
+/* Returns the blob of option i; NULL if the option is of another kind or has no blob. */
 static wb__blob *blob_of(const wb__layer_type *type, const void *options, int i)
 {
     wb__blob *b = NULL;
@@ -89,7 +89,7 @@ static void layer_destroy(void *object)
     wb__object_end(l, sizeof *l);
 }
 
-/* A layer has no type yet if there was no memory for its place in a scope. */
+/* A layer without a type is one that could not be put into a scope, for lack of memory. */
 static void layer_brief(const void *object, char *text, size_t bytes)
 {
     const wb_layer *l = object;
@@ -175,14 +175,13 @@ static _Thread_local int64_t layer_limit = -1;
 
 void wb__parameters_limit(int64_t bytes) { layer_limit = bytes; }
 
-/* Subtracts `bytes` from the limit. False, with the error set, if `bytes` exceeds the limit. */
+/* Subtracts `bytes` from the limit.  False, with the error set, if `bytes` exceeds the limit. */
 static bool layer_affordable(const char *what, const char *name, int64_t bytes)
 {
     if (layer_limit < 0) return true;
     if (bytes > layer_limit) {
-        wb__fail(WB_ERROR_FORMAT,
-                 "%s: %s would take %lld bytes, far more than there are values for", what, name,
-                 (long long)bytes);
+        wb__fail(WB_ERROR_FORMAT, "%s: %s would take %lld bytes, far more than there are values "
+                 "for", what, name, (long long)bytes);
         return false;
     }
     layer_limit -= bytes;
@@ -295,9 +294,8 @@ wb_tensor *wb_call_array(wb_layer *layer, int n, wb_tensor *const *inputs)
     const int n_out = wb__call_layer(layer, n, inputs, outputs);
     if (wb__likely(n_out == 1)) return outputs[0];
     if (n_out < 0) return NULL;
-    return wb__fail_null(WB_ERROR_ARGUMENT,
-                         "%s: gives %d tensors: wb_call_outputs returns them all",
-                         layer->type->name, n_out);
+    return wb__fail_null(WB_ERROR_ARGUMENT, "%s: gives %d tensors: wb_call_outputs returns them "
+                         "all", layer->type->name, n_out);
 }
 
 int wb_call_outputs(wb_layer *layer, int n, wb_tensor *const *inputs, int n_outputs,
@@ -346,8 +344,8 @@ static void warn_dtype(const wb_layer *l, const wb_tensor *x, const wb_tensor *p
     wb__free(layer);
 }
 
-/* Bytes are the dtype of images, from 0 to 255, for which the initial weights of layers are too
- * large by far. */
+/* Warns if x has the dtype u8: such inputs are usually images with values from 0 to 255, and
+ * initial weights are meant for values near 1. */
 static void warn_bytes(const wb_layer *l, const wb_tensor *x, const wb_tensor *parameter)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;

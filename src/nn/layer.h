@@ -1,5 +1,5 @@
-/* Declarations that all layers share. Each kind of layer has a wb__layer_type in a file of this
- * folder, and layer.c lists the types. Saving and loading use the option table of a type. */
+/* Declarations that all layers share.  Each kind of layer has a wb__layer_type in a file of this
+ * folder, and layer.c lists the types.  Saving and loading use the option table of a type. */
 #ifndef WB__LAYER_H
 #define WB__LAYER_H
 
@@ -11,7 +11,7 @@ enum { WB__MODE_AUTO, WB__MODE_TRAIN, WB__MODE_TEST };
 
 typedef wb_tensor *(*wb__connection)(wb_tensor *, wb_tensor *);
 
-/* The type of one field of a layer's options struct. A layer type lists its fields in an X-macro,
+/* The type of one field of a layer's options struct.  A layer type lists its fields in an X-macro,
  * from which WB__OPTION_ROW makes a table of wb__option:
  *   #define OPTIONS(X) X(wb_Dense_options, in, INT, 1) X(wb_Dense_options, out, INT, 1) ... */
 typedef enum {
@@ -35,7 +35,7 @@ enum { WB__OUTPUTS = 16 };      /* the most outputs of a layer */
 typedef struct wb__layer_type wb__layer_type;
 
 /* Bytes that the options of a layer and of its copies share, such as a graph of ONNX.  `made` is
- * what the layer type made of them, or NULL, and `drop` frees it. */
+ * the object that the layer type made of the bytes, or NULL; `drop` frees it. */
 typedef struct {
     _Atomic uint32_t refs;
     size_t n;
@@ -52,15 +52,15 @@ void wb__blobs_unref(const wb__layer_type *type, const void *options);
 /* A layer's child that has another name in PyTorch. */
 typedef struct {
     const char *child;
-    /* The child's name in PyTorch. "" means that PyTorch's paths leave the child out. For example
+    /* The child's name in PyTorch.  "" means that PyTorch's paths leave the child out.  For example
      * "layers.0.weight" of a Chain is "0.weight" in PyTorch. */
     const char *name;
-    /* The name of a second bias that PyTorch has. The child is the sum of PyTorch's two biases. If
-     * `second` is NULL, PyTorch has one bias. If the layer has a child "bias_hidden", `second` is
-     * ignored. */
+    /* The name of a second bias that PyTorch has.  The child is the sum of PyTorch's two biases.
+     * If `second` is NULL, PyTorch has one bias.  If the layer has a child "bias_hidden", `second`
+     * is ignored. */
     const char *second;
     /* If not 0, the last 1/unused of the elements of PyTorch's second bias cannot be stored in the
-     * child and must be zero. For example 3 means the last third. */
+     * child and must be zero.  For example 3 means the last third. */
     int unused;
 } wb__torch_child;
 
@@ -68,8 +68,8 @@ typedef struct {
 typedef struct {
     const wb__torch_child *children;
     int n_children;
-    /* If not NULL, Weber's names of children may end with _l1, _l2, ... or _reverse, as may
-     * PyTorch's, which have this suffix, "_l0", where Weber's have no _l. */
+    /* If not NULL, the names of children may end with _l1, _l2, ... or _reverse, in Weber and in
+     * PyTorch.  A child without _l<number> in Weber has `suffix`, "_l0", in PyTorch. */
     const char *suffix;
     /* The weights of the first 3 children are one tensor in_proj_weight in PyTorch, and the biases
      * are one tensor in_proj_bias. */
@@ -77,7 +77,8 @@ typedef struct {
     bool counts_batches;        /* PyTorch has num_batches_tracked, unless .track_stats is
                                    false */
     bool inner_activation;      /* in PyTorch the layer itself applies the activation */
-    bool numbered;              /* PyTorch numbers the inner layers and counts activations too */
+    bool numbered;              /* PyTorch numbers the inner layers, and gives activations that are
+                                   options in Weber a number of their own */
 } wb__torch_kind;
 
 struct wb__layer_type {
@@ -91,22 +92,22 @@ struct wb__layer_type {
      * `outputs` and returns how many; a negative number with the error set on failure. */
     wb_tensor *(*call)(wb_layer *layer, int n, wb_tensor *const *inputs);
     int (*call_many)(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor **outputs);
-    /* Prints the layer, such as "Dense(784 => 256, relu)". If `print` is NULL, wb__print_layer
+    /* Prints the layer, such as "Dense(784 => 256, relu)".  If `print` is NULL, wb__print_layer
      * prints "name()". */
     void (*print)(const wb_layer *layer, wb__text *text);
-    /* `make` creates a layer from its options alone. `assemble` creates a container from its
-     * options and its inner layers. A type sets one of the two functions; the type of wb_named sets
-     * neither. */
+    /* `make` creates a layer from its options alone.  `assemble` creates a container from its
+     * options and its inner layers.  A type sets one of the two functions; the type of wb_named
+     * sets neither. */
     wb_layer *(*make)(const void *options);
     wb_layer *(*assemble)(const void *options, int n, const char *const *names,
                           wb_layer *const *layers);
-    bool without_inputs;                /* it may be called without inputs */
-    /* Whether the layer has a constant of this name and value, which is no child.  A file of state
-     * may have it too.  NULL: it has none. */
+    bool without_inputs;                /* the layer may be called without inputs */
+    /* Whether the layer has a constant of this name and value.  A constant is no child, but a file
+     * of PyTorch's state may contain it.  NULL: the layers have no constants. */
     bool (*has_constant)(const wb_layer *layer, const char *name, wb_dtype dtype, size_t bytes,
                          const void *value);
-    /* A container that has one layer, calls it in a way of its own, and is printed and summarised
-     * as one layer. */
+    /* The layer is a container of one layer that does more than call it, and is printed and
+     * summarised as one layer. */
     bool one_row;
     /* data that only this type uses, such as the cell_kind of a recurrent layer (recurrent.c) */
     const void *detail;
@@ -121,7 +122,7 @@ struct wb__layer_type {
     WB__LAYER_OPTIONS(T, table), .defaults = &(const T){.given = WB_CXX_MADE_, WB_DEFAULTS_(T)}
 /* Initialises the children of a wb__torch_kind. */
 #define WB__TORCH_CHILDREN(rows) .children = (rows), .n_children = WB__COUNT(rows)
-/* Defines wb__<id>_type, a layer type with `make`. maker(const T *options) creates a layer. The
+/* Defines wb__<id>_type, a layer type with `make`.  maker(const T *options) creates a layer.  The
  * further arguments initialise fields of the type, such as .call and .print. */
 #define WB__PLAIN_LAYER(id, Name, T, table, maker, ...)                                         \
     static wb_layer *make_##id(const void *options) { return maker(options); }                  \
@@ -151,17 +152,17 @@ void wb__own_failed(const wb_layer *inner);
 void wb__print_option(const wb_layer *l, const wb__option *o, wb__text *t);
 /* Returns the layer type with this name, or NULL if there is none. */
 const wb__layer_type *wb__layer_type_named(const char *name);
-/* Returns the address of the option `name` in `options`, an options struct of `type`. NULL: the
+/* Returns the address of the option `name` in `options`, an options struct of `type`.  NULL: the
  * type has no such option. */
 void *wb__layer_option(const wb__layer_type *type, const void *options, const char *name);
 
 /* Makes a layer in the current scope with a copy of the options and n_children empty children. */
 wb_layer *wb__layer_new(const wb__layer_type *type, const void *options, int n_children);
-/* Sets child i of l to `object`. `name`, a constant string, is the name of the child. If object is
- * NULL or the tree becomes too deep, frees l and returns false. */
+/* Sets child i of l to `object`.  `name`, a constant string, is the name of the child.  If object
+ * is NULL or the tree becomes too deep, frees l and returns false. */
 bool wb__layer_put(wb_layer *l, int i, const char *name, void *object);
-/* Sets child i of l to a new parameter, or to WB_NONE if `has` is false. On failure frees l and
- * returns false. If l is NULL, returns false. */
+/* Sets child i of l to a new parameter, or to WB_NONE if `has` is false.  On failure frees l and
+ * returns false.  If l is NULL, returns false. */
 bool wb__layer_put_parameter(wb_layer *l, int i, const char *name, bool has, wb_initializer init,
                              wb_dtype dtype, int ndim, const int64_t *dims);
 /* Calls a layer as wb_call_array does.  Sets the first of WB__OUTPUTS elements of `outputs` and
@@ -169,30 +170,30 @@ bool wb__layer_put_parameter(wb_layer *l, int i, const char *name, bool has, wb_
 int wb__call_layer(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor **outputs);
 static inline void *wb__layer_child(const wb_layer *l, int i) { return l->node.children[i].object; }
 
-/* Returns the registered name of the connection of l. If the connection has no name, returns
- * "function". If l has no connection, returns NULL. */
+/* Returns the registered name of the connection of l.  If the connection has no name, returns
+ * "function".  If l has no connection, returns NULL. */
 const char *wb__layer_connection(const wb_layer *l);
-/* Sets *layers to the inner layers of the container l and returns their number. Returns 0 if l is
+/* Sets *layers to the inner layers of the container l and returns their number.  Returns 0 if l is
  * not a container. */
 int wb__container_layers(const wb_layer *l, wb__child **layers);
-/* If l was made by wb_named, returns the layer inside l and sets *name to the given name. Otherwise
- * returns l and sets *name to NULL. `name` may be NULL. */
+/* If l was made by wb_named, returns the layer inside l and sets *name to the given name.
+ * Otherwise returns l and sets *name to NULL.  `name` may be NULL. */
 wb_layer *wb__layer_unnamed(wb_layer *l, const char **name);
-/* If l is a WeightNorm, returns a layer that computes as l and has no WeightNorm around it, in the
- * current scope; else l. NULL with the error set. */
+/* If l is a WeightNorm, returns a layer with the same results and without WeightNorms, in the
+ * current scope; else l.  NULL with the error set. */
 wb_layer *wb__with_weights(wb_layer *l);
 /* If l is a WeightNorm, returns the name of the tensor that it normalises, and sets *base to the
- * layer with this tensor, and *i to its index there. Otherwise returns NULL. */
+ * layer with this tensor, and *i to its index there.  Otherwise returns NULL. */
 const char *wb__normed_child(const wb_layer *l, const wb_layer **base, int *i);
-/* Whether `owner` is a WeightNorm that normalises the tensor `child`, or has such a one inside. */
+/* Whether `owner` is a WeightNorm that normalises the tensor `child`, or contains such a one. */
 bool wb__is_normed(const wb_layer *owner, const char *child);
 /* Returns a copy of l, in the current scope, that shares all children but child i, which is
- * `object`. NULL with the error set, also if object is NULL. */
+ * `object`.  NULL with the error set, also if object is NULL. */
 wb_layer *wb__layer_with(wb_layer *l, int i, void *object);
-/* Whether a path is below one of the paths, or like one of the patterns, that blanks separate
- * (wb_add_lora_options). */
+/* Whether a path is below one of the paths, or matches one of the patterns with '*', in a list that
+ * is separated by blanks (wb_add_lora_options). */
 bool wb__path_matches(const char *patterns, const char *path);
-/* Whether each of the patterns in an option is that of a layer of the model; NULL has none.
+/* Whether each of the patterns in an option matches a layer of the model.  NULL has no patterns.
  * Otherwise sets the error. */
 bool wb__each_matches(const char *option, const char *patterns, void *model);
 /* The children of a Quantized. */
@@ -200,48 +201,48 @@ enum { WB__QUANTISED_LAYER, WB__QUANTISED_SCALE, WB__QUANTISED_LIKE };
 /* Whether l is a quantised layer (quantised.c) or a LoRA (lora.c). */
 bool wb__is_quantised(const void *l);
 bool wb__is_lora(const void *l);
-/* dense.c: the result of a Dense, also of a quantised one, before its activation, which *f becomes.
- * NULL with the error set, also if l is another layer. */
+/* dense.c: returns x·weightᵀ + bias of a Dense, which may be quantised, and sets *f to its
+ * activation.  NULL with the error set, also if l is another layer. */
 wb_tensor *wb__dense_linear(wb_layer *l, wb_tensor *x, wb_function *f);
-/* lora.c: the tensor of a Dense, also of a quantised or adapted one, whose dtype and device the
- * results have. */
+/* lora.c: returns the tensor of a Dense that has the dtype and device of its results.  The Dense
+ * may be quantised or adapted. */
 wb_tensor *wb__dense_typed(const wb_layer *l);
-/* As wb__dense_linear for an Embedding: rows of the weight (embedding.c). */
+/* embedding.c: as wb__dense_linear, returns the rows x of the weight of an Embedding. */
 wb_tensor *wb__embedding_rows(wb_layer *l, wb_tensor *x);
-/* Returns y, the rows x of Embedding l, without a gradient where x is the padding. */
+/* Returns y, the rows x of Embedding l.  Rows of the padding get no gradient. */
 wb_tensor *wb__without_padding(const wb_layer *l, wb_tensor *x, wb_tensor *y);
 /* Makes a LoRA from its rank, alpha and dropout (lora.c); freezes the layer. */
 wb_layer *wb__lora_empty(wb_layer *layer, int64_t rank, double alpha, double dropout);
 void wb__lora_numbers(const wb_layer *l, int64_t *rank, double *alpha, double *dropout);
-/* Makes the tree "layers" of a container from its n inner layers. NULL with the error set. */
+/* Makes the tree "layers" of a container from its n inner layers.  NULL with the error set. */
 wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_layer *const *layers);
 
-/* Makes a variable of this dtype and shape with values from `init`. NULL with the error set. */
+/* Makes a variable of this dtype and shape with values from `init`.  NULL with the error set. */
 wb_tensor *wb__parameter(const char *what, const char *name, wb_initializer init, wb_dtype dtype,
                          int ndim, const int64_t *dims);
-/* Makes a frozen variable [n] with values from `init`. wb_update does not change the variable. NULL
- * with the error set. */
+/* Makes a frozen variable [n] with values from `init`.  wb_update does not change the variable.
+ * NULL with the error set. */
 wb_tensor *wb__statistic(const char *what, const char *name, wb_initializer init, wb_dtype dtype,
                          int64_t n);
-/* Limits the total bytes of the parameters that this thread creates after this call. A negative
- * number means no limit. Readers of files set a limit, because a malformed file may describe a huge
- * model. */
+/* Limits the total bytes of the parameters that this thread creates after this call.  A negative
+ * number means no limit.  Readers of files set a limit, because a malformed file may describe a
+ * huge model. */
 void wb__parameters_limit(int64_t bytes);
 /* An initialiser that leaves the elements unset, for parameters that are overwritten next. */
 wb_tensor *wb__init_empty(wb_dtype dtype, int ndim, const int64_t *dims);
 
-/* Reads the option .shape, a list of positive sizes, which the macros pass as *passed. */
+/* Reads the option .shape, a list of positive sizes; *passed comes from the macro. */
 bool wb__read_shape(const char *what, const wb__given *g, int64_t *shape, const int64_t **passed);
-/* Prints the sizes of such a list, "2, 3". */
+/* Prints the sizes of such a shape, as in "2, 3". */
 void wb__print_shape(const int64_t *shape, wb__text *t);
-/* Sets *dtype to f32 if it is WB_DTYPE_DEFAULT. False, with the error set, if *dtype is not
+/* Sets *dtype to f32 if it is WB_DTYPE_DEFAULT.  False, with the error set, if *dtype is not
  * floating. */
 bool wb__layer_dtype(const char *what, wb_dtype *dtype);
-/* Returns x converted to the dtype of `parameter`. Converting a floating x logs a warning once in
+/* Returns x converted to the dtype of `parameter`.  Converting a floating x logs a warning once in
  * the process; in mixed precision training there is no warning. */
 wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *parameter);
 /* dense.c: sets *y to the results of n layers for the same x, side by side, as one product; NULL:
- * failed. False: one is not a plain Dense, or they are faster one by one, as on a CPU: the weights
+ * failed.  False: one is not a plain Dense, or they are faster one by one, as on a CPU: the weights
  * are copied side by side. */
 bool wb__dense_together(int n, wb_layer *const *dense, wb_tensor *x, wb_tensor **y);
 /* Whether n is 1; otherwise sets the error. */
@@ -262,7 +263,7 @@ bool wb__has_row(const wb_layer *l);
 wb_tensor *wb__recomputed(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor *y,
                           wb__rng_state before);
 
-/* Whether the layer is in train mode. Sets *automatic to true if the layer is in test mode only
+/* Whether the layer is in train mode.  Sets *automatic to true if the layer is in test mode only
  * because wb_withgradient is not running, else to false. */
 bool wb__train_mode(wb_layer *l, bool *automatic);
 
@@ -270,25 +271,25 @@ bool wb__train_mode(wb_layer *l, bool *automatic);
 #define WB__COMPOSED_ACTIVATIONS(X)                                                             \
     X(relu6) X(hardtanh) X(hardsigmoid) X(softsign) X(softshrink) X(tanhshrink) X(trelu)        \
     X(lisht) X(logcosh) X(celu)
-/* wb__function_name and wb__connection_name return the registered name of f. The _by_name functions
- * return the function or connection with this registered name. All return NULL if there is none. */
+/* wb__function_name and wb__connection_name return the registered name of f.  The _by_name
+ * functions return what has this registered name.  All return NULL if nothing is registered. */
 const char *wb__function_name(wb_function f);
 wb_function wb__function_by_name(const char *name);
 const char *wb__connection_name(wb__connection f);
 wb__connection wb__connection_by_name(const char *name);
-/* `at` is the address of a field that holds a function or a connection. `o` describes the field.
+/* `at` is the address of a field that holds a function or a connection.  `o` describes the field.
  * wb__option_name returns the registered name of the function, or NULL if the function has no name.
- * It sets *set to whether the field is not NULL. wb__option_named sets the field to the function
+ * It sets *set to whether the field is not NULL.  wb__option_named sets the field to the function
  * with this name, or returns false if no function has the name. */
 const char *wb__option_name(const wb__option *o, const void *at, bool *set);
 bool wb__option_named(const wb__option *o, void *at, const char *name);
-/* wb__activate returns f(x), or x if f is NULL. wb__connect returns f(y, x). Both count the call in
- * wb__thread.program_calls unless f is a function of the library. */
+/* wb__activate returns f(x), or x if f is NULL.  wb__connect returns f(y, x).  Both count the call
+ * in wb__thread.program_calls unless f is a function of the library. */
 wb_tensor *wb__activate(wb_function f, wb_tensor *x);
 wb_tensor *wb__connect(wb__connection f, wb_tensor *y, wb_tensor *x);
 
-/* wb__print_layer prints a layer on one line. wb__print_activation prints a comma and the name,
- * such as ", relu", or nothing if there is no activation. wb__format_layer returns the text that
+/* wb__print_layer prints a layer on one line.  wb__print_activation prints a comma and the name,
+ * such as ", relu", or nothing if there is no activation.  wb__format_layer returns the text that
  * wb_show prints. */
 void wb__print_layer(const wb_layer *l, wb__text *t);
 void wb__print_activation(wb_function f, wb__text *t);

@@ -1,5 +1,5 @@
-/* LoRA: a layer with a trained change B·A of low rank to its weight (Hu et al. 2021). Its child
- * "layer" is the layer, which is frozen; "a" and "b" are the factors. Dense and Embedding compute
+/* LoRA: a layer with a trained change B·A of low rank to its weight (Hu et al. 2021).  Its child
+ * "layer" is the layer, which is frozen; "a" and "b" are the factors.  Dense and Embedding compute
  * with the factors; the call of a convolution makes a copy of the layer with the sum as its
  * weight. */
 #include "nn/layer.h"
@@ -30,7 +30,7 @@ void wb__lora_numbers(const wb_layer *l, int64_t *rank, double *alpha, double *d
     *dropout = o->dropout;
 }
 
-/* Returns the layer that has the weight: l, or the layer inside a quantised one. */
+/* Returns the layer that has the weight: l itself, or the layer inside a quantised l. */
 static wb_layer *lora_owner_of(const wb_layer *l)
 {
     return wb__is_quantised(l) ? wb__layer_child(l, LORA_LAYER) : (wb_layer *)(uintptr_t)l;
@@ -66,8 +66,8 @@ static wb_tensor *lora_scaled(const lora_options *o, wb_tensor *x)
     return x ? wb_mul(x, wb__literal(o->alpha / (double)o->rank, (wb_dtype)x->dtype)) : NULL;
 }
 
-/* The change of the weight, in its shape and dtype. */
-static wb_tensor *change_of(const wb_layer *l)
+/* Returns the change of the weight, in the weight's shape and dtype. */
+static wb_tensor *lora_change_of(const wb_layer *l)
 {
     const wb_tensor *w = lora_weight_of(wb__layer_child(l, LORA_LAYER));
     wb_tensor *change = wb__matmul(wb__layer_child(l, LORA_B), wb__layer_child(l, LORA_A), false,
@@ -108,7 +108,8 @@ static wb_tensor *lora_call(wb_layer *l, int n, wb_tensor *const *inputs)
     wb__branch_used(&base->node);
     if (is_dense(base)) return call_dense(l, base, inputs[0]);
     if (is_embedding(base)) return call_embedding(l, base, inputs[0]);
-    wb_tensor *change = change_of(l), *w = change ? wb_add(lora_weight_of(base), change) : NULL;
+    wb_tensor *change = lora_change_of(l);
+    wb_tensor *w = change ? wb_add(lora_weight_of(base), change) : NULL;
     wb_layer *with = w ? wb__layer_with(base, LORA_WEIGHT, w) : NULL;
     return with ? wb_call_array(with, 1, inputs) : NULL;
 }
@@ -138,7 +139,7 @@ static bool lora_freeze(void *object)
     return !wb__walk("LoRA", object, NULL, WB__DISTINCT | WB__NAMELESS, freeze_leaf, NULL);
 }
 
-/* Whether the layer can have such a change. Otherwise sets the error. */
+/* Whether LoRA supports the layer and its weight.  Otherwise sets the error. */
 static bool lora_check(const wb_layer *layer, const lora_options *o)
 {
     if (!lora_takes(layer))
@@ -165,7 +166,7 @@ static wb_tensor *init_a(wb_dtype dtype, int ndim, const int64_t *dims)
     return wb_mul(wb_randn_array(dtype, ndim, dims), wb_scalar(1 / sqrt((double)dims[1])));
 }
 
-/* Makes the layer, whose inner layer is not yet frozen; `init` is that of A. */
+/* Makes a LoRA around `layer` without freezing it.  `init` makes the factor A. */
 static wb_layer *lora_make(const lora_options *o, wb_layer *layer, wb_initializer init)
 {
     if (!lora_check(layer, o)) return NULL;
@@ -224,13 +225,14 @@ wb_layer *wb_LoRA_with(wb_layer *layer, const wb_LoRA_options *given)
 
 /* ---- a whole model --------------------------------------------------------------------------- */
 
+/* The walks of wb_add_lora through a model. */
 typedef struct {
     lora_options o;
-    const char *layers, *train;
-    wb_initializer init;
-    int replaced;
-    wb__pointer_map inside;             /* layers that are not adapted: those inside others */
-    wb__pointer_map trained;            /* tensors that are not frozen */
+    const char *layers, *train;         /* the options: patterns of paths, or NULL */
+    wb_initializer init;                /* of the factor A */
+    int replaced;                       /* number of layers that got adapters */
+    wb__pointer_map inside;             /* layers inside layers that must stay as they are */
+    wb__pointer_map trained;            /* tensors that stay trained */
 } adding;
 
 static int keep_trained(const wb__leaf *leaf, void *ctx)
@@ -239,7 +241,7 @@ static int keep_trained(const wb__leaf *leaf, void *ctx)
     return wb__pointer_map_put(ctx, leaf->x, 0) ? 0 : WB_ERROR_MEMORY;
 }
 
-/* Notes the tensors of the layers of .train, and the layers that must stay as they are. */
+/* Notes the tensors of the layers that match .train, and the layers that must not be replaced. */
 static int lora_note_layer(wb_layer *l, const char *path, void *ctx)
 {
     adding *t = ctx;
@@ -260,7 +262,7 @@ static int lora_freeze_others(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-/* Whether the layer has a tensor that is trained as it is. */
+/* Whether a tensor of the layer is in t->trained. */
 static bool is_trained(const adding *t, const wb_layer *l)
 {
     l = lora_owner_of(l);
@@ -312,24 +314,24 @@ void *wb_object_add_lora(void *model, const wb_add_lora_options *given)
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
-/* The weights that were made: w[i] is that of the LoRA l. */
-typedef struct { const wb_tensor *weight, *a, *b; double factor; wb_tensor *w; } merged;
-typedef struct { merged *done; int n, capacity; } merging;
+/* A merged LoRA: its weight, factors a and b, alpha / rank, and w = weight + factor b·a. */
+typedef struct { const wb_tensor *weight, *a, *b; double factor; wb_tensor *w; } lora_merged;
+typedef struct { lora_merged *done; int n, capacity; } merging;
 
-/* Returns the sum as a variable.  LoRAs that share all factors get one variable. */
+/* Returns the merged weight as a variable.  LoRAs that share all factors get one variable. */
 static wb_tensor *lora_sum_of(const wb_layer *l, merging *t)
 {
     wb_tensor *weight = lora_weight_of(wb__layer_child(l, LORA_LAYER));
     const lora_options *o = l->options;
-    const merged m = {weight, wb__layer_child(l, LORA_A), wb__layer_child(l, LORA_B),
-                      o->alpha / (double)o->rank, NULL};
+    const lora_merged m = {weight, wb__layer_child(l, LORA_A), wb__layer_child(l, LORA_B),
+                           o->alpha / (double)o->rank, NULL};
     for (int i = 0; i < t->n; i++) {
-        const merged *other = &t->done[i];
+        const lora_merged *other = &t->done[i];
         if (other->weight == m.weight && other->a == m.a && other->b == m.b &&
             other->factor == m.factor)
             return other->w;
     }
-    wb_tensor *change = change_of(l), *sum = change ? wb_add(weight, change) : NULL;
+    wb_tensor *change = lora_change_of(l), *sum = change ? wb_add(weight, change) : NULL;
     wb_tensor *w = sum ? wb_variable(sum) : NULL;
     if (!w || !wb__reserve(&t->done, &t->capacity, t->n + 1, sizeof *t->done)) return NULL;
     w->name = weight->name;

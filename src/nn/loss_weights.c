@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Gives x, an option, a shape that broadcasts to the values: its axes are the first ones. */
+/* Reshapes the option x so that it broadcasts to the values: its axes become the first axes. */
 static bool loss_weights_fit(const wb__loss_weights *w, const char *name, const wb_tensor *yhat,
                              wb_tensor **at)
 {
@@ -106,8 +106,8 @@ static int check_quantiles(const void *values, int64_t n, void *ctx)
     return 0;
 }
 
-/* Checks the numbers of q if they are known and the host can read them. */
-static bool are_quantiles(wb_tensor *q)
+/* Checks that the elements of q are quantiles, if the host can read q without an evaluation. */
+static bool loss_check_quantiles(wb_tensor *q)
 {
     const wb_tensor *x = wb__to_evaluate("quantile_loss", q);
     if (!x) return false;
@@ -139,7 +139,7 @@ static wb_tensor *read_quantiles(const wb_quantile_loss_options *o, const wb_ten
         return wb__fail_null(WB_ERROR_SHAPE, "%s: .quantiles is %s; it has a number for each "
                              "element of the last axis of yhat, %s", what, wb_describe(q),
                              wb_describe(yhat));
-    if (!are_quantiles(q)) return NULL;
+    if (!loss_check_quantiles(q)) return NULL;
     if ((*y)->ndim == yhat->ndim - 1 && !(*y = wb_unsqueeze(*y, -1))) return NULL;
     const wb_tensor *t = *y;
     bool fits = t->ndim == yhat->ndim;
@@ -150,7 +150,7 @@ static wb_tensor *read_quantiles(const wb_quantile_loss_options *o, const wb_ten
                              wb_describe(yhat));
     if (!wb__one_device(what, yhat, q)) return NULL;
     if (wb__computed_in((wb_dtype)q->dtype) == wb__computed_in((wb_dtype)yhat->dtype)) {
-        q = wb__wide(q);                /* one that could not be checked makes the loss NaN */
+        q = wb__wide(q);                /* quantiles that were not checked make the loss NaN */
         q = wb_where(wb_and(wb_gt(q, wb_scalar(0)), wb_lt(q, wb_scalar(1))), q, wb_scalar(NAN));
         *less_one = q ? wb_sub(q, wb_scalar(1)) : NULL;
         return q;

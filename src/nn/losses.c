@@ -1,5 +1,5 @@
-/* Losses. Each loss is a function of a `loss`, which has the operands and the options that the
- * program gives. Losses of f16 and bf16 are computed in f32 and returned as f32. */
+/* Losses.  Each loss is a function of a `loss`, which has the operands and the options that the
+ * program gives.  Losses of f16 and bf16 are computed in f32 and returned as f32. */
 #include "nn/losses.h"
 
 #include <float.h>
@@ -10,9 +10,9 @@ typedef struct {
     const char *what;           /* the name of the loss, for messages */
     wb_tensor *yhat, *y;        /* wide: f16 and bf16 are converted to f32 */
     wb_loss_options o;          /* defaults filled in */
-    int axis;                   /* of the classes, 0 .. ndim - 1; only in losses with classes */
-    /* y has class numbers, in i32 or i64. `hot` has the shape of yhat and is true at the class of
-     * each label. */
+    int axis;                   /* the axis of the classes, 0 .. ndim - 1; only if there is one */
+    /* Whether y has class numbers, i32 or i64.  Then `hot`, of the shape of yhat, is true at the
+     * class of each label. */
     bool labels;
     wb_tensor *hot;
     wb__loss_weights w;
@@ -46,7 +46,7 @@ static double loss_epsilon(wb_dtype dtype)
     }
 }
 
-/* Whether the loss uses the option. `used` has the names of the options that it uses. */
+/* Whether the loss uses the option `name`.  `used` has the names of the options that it uses. */
 static bool loss_uses(const char *what, const char *used, const char *name)
 {
     const char *at = strstr(used, name);
@@ -58,9 +58,8 @@ static bool loss_uses(const char *what, const char *used, const char *name)
 bool wb__read_agg(const char *what, wb_agg agg)
 {
     if (agg == WB_AGG_MEAN || agg == WB_AGG_SUM || agg == WB_AGG_UNREDUCED) return true;
-    return !wb__fail(WB_ERROR_ARGUMENT,
-                     "%s: .agg is %d; it is WB_AGG_MEAN, WB_AGG_SUM or WB_AGG_UNREDUCED",
-                     what, (int)agg);
+    return !wb__fail(WB_ERROR_ARGUMENT, "%s: .agg is %d; it is WB_AGG_MEAN, WB_AGG_SUM or "
+                     "WB_AGG_UNREDUCED", what, (int)agg);
 }
 
 bool wb__read_tensor_option(const char *what, const char *name, const wb__given *given,
@@ -134,8 +133,8 @@ static bool find_classes(loss_state *l)
     return l->axis >= 0;
 }
 
-/* Whether class numbers [N, H, W] fit scores [N, C, H, W] in axis 1, as images have their classes,
- * and in the last axis. */
+/* Whether class numbers [N, H, W] fit scores [N, C, H, W] both with the classes in axis 1, where
+ * images have them, and in the last axis. */
 static bool is_ambiguous(const wb_tensor *x, const wb_tensor *y)
 {
     for (int i = 2; i < x->ndim; i++)
@@ -215,14 +214,14 @@ static wb_tensor *sum_over_classes(const loss_state *l, wb_tensor *x)
     return x ? wb__reduce(WB__OP_sum, x, 1u << l->axis, false) : NULL;
 }
 
-/* Aggregates the values of elements. */
+/* Aggregates the losses of elements. */
 static wb_tensor *loss_of_elements(const loss_state *l, wb_tensor *values)
 {
     return wb__weighted(&l->w, l->o.agg, values);
 }
 
 /* Sums `terms`, which has the shape of yhat, over the classes, multiplies by the sign, which is 1
- * or -1, and aggregates. The mean is one over all rows. */
+ * or -1, and aggregates.  A mean is over all rows. */
 static wb_tensor *loss_over_rows(const loss_state *l, wb_tensor *terms, double sign)
 {
     if (!terms) return NULL;
@@ -241,8 +240,8 @@ static wb_tensor *loss_over_rows(const loss_state *l, wb_tensor *terms, double s
 
 static wb_tensor *one_minus(wb_tensor *x) { return wb_sub(wb_scalar(1), x); }
 
-/* Returns log(x + eps). With an eps of 0 the result is 0 where `factor`, which the logarithm is
- * multiplied by, is 0 (or false), so that the product and its gradient are 0 and not NaN. */
+/* Returns log(x + eps), which the caller multiplies by `factor`.  If eps is 0, returns 0 where
+ * `factor` is 0 or false, so that the product and its gradient are 0 and not NaN. */
 static wb_tensor *safe_log(wb_tensor *x, double eps, wb_tensor *factor)
 {
     if (eps > 0) return wb_log(wb_add(x, wb_scalar(eps)));
@@ -251,14 +250,14 @@ static wb_tensor *safe_log(wb_tensor *x, double eps, wb_tensor *factor)
     return wb_log(wb_where(counts, x, wb_scalar(1)));
 }
 
-/* Returns x to the power of gamma, where x counts as 0 if it is negative. */
+/* Returns x to the power of gamma.  A negative x counts as 0. */
 static wb_tensor *loss_power(wb_tensor *x, double gamma)
 {
     wb_tensor *base = wb_maximum(x, wb_scalar(0));
     return gamma == 2 ? wb_square(base) : wb_pow(base, wb_scalar(gamma));
 }
 
-/* Returns y (1 - alpha) + alpha / parts. */
+/* Returns y smoothed over `parts` classes: y (1 - alpha) + alpha / parts. */
 static wb_tensor *loss_smoothed(wb_tensor *y, double alpha, double parts)
 {
     return wb_add(wb_mul(y, wb_scalar(1 - alpha)), wb_scalar(alpha / parts));
@@ -283,8 +282,8 @@ static wb_tensor *msle(loss_state *l)
     return loss_of_elements(l, wb_square(wb_log(ratio)));
 }
 
-/* The Huber loss of one element is q (e - q/2), where e = |yhat - y| and q = min(e, delta). This is
- * e²/2 for e up to delta, and delta (e - delta/2) beyond. */
+/* The Huber loss of one element is q (e - q/2), where e = |yhat - y| and q = min(e, delta).  This
+ * is e²/2 for e up to delta, and delta (e - delta/2) beyond. */
 static wb_tensor *huber(wb_tensor *yhat, wb_tensor *y, const wb_huber_options *given)
 {
     wb_huber_options o;
@@ -351,7 +350,7 @@ static wb_tensor *siamese_contrastive_loss(loss_state *l)
 
 /* ---- losses of sets -------------------------------------------------------------------------- */
 
-/* Returns the sum of the terms, which the weights multiply. */
+/* Returns the sum of the terms, after the weights have multiplied them. */
 static wb_tensor *sum_of_terms(const loss_state *l, wb_tensor *terms)
 {
     return sum_of_all(l->w.weight ? wb_mul(terms, l->w.weight) : terms);
@@ -378,9 +377,9 @@ static wb_tensor *tversky_loss(loss_state *l)
 
 /* ---- losses of classes ----------------------------------------------------------------------- */
 
-/* Returns the cross-entropy of class numbers: the loss of a row is NaN if its label is out of
+/* Returns the cross-entropy for class numbers: the loss of a row is NaN if its label is out of
  * range, and 0 if its label is ignored. */
-static wb_tensor *of_labels(const loss_state *l, wb_tensor *logp)
+static wb_tensor *loss_entropy_of_labels(const loss_state *l, wb_tensor *logp)
 {
     const double alpha = l->o.label_smoothing, classes = (double)l->yhat->dims[l->axis];
     const bool ignores = l->o.ignore_index != INT64_MIN;
@@ -405,10 +404,10 @@ static wb_tensor *of_labels(const loss_state *l, wb_tensor *logp)
     return wb__weighted_by(&l->w, rows, wb_mul(counts, l->w.weight));
 }
 
-/* Returns the cross-entropy; logp has the logarithms of the probabilities. */
+/* Returns the cross-entropy from logp, the logarithms of the probabilities. */
 static wb_tensor *loss_entropy(const loss_state *l, wb_tensor *logp)
 {
-    if (l->labels) return logp ? of_labels(l, logp) : NULL;
+    if (l->labels) return logp ? loss_entropy_of_labels(l, logp) : NULL;
     if (l->o.ignore_index != INT64_MIN)
         return wb__fail_null(WB_ERROR_DTYPE, "%s: .ignore_index needs class numbers, and y is %s",
                              l->what, wb_describe(l->y));
@@ -416,8 +415,8 @@ static wb_tensor *loss_entropy(const loss_state *l, wb_tensor *logp)
     return loss_over_rows(l, l->o.weight ? wb_mul(terms, l->o.weight) : terms, -1);
 }
 
-/* Makes the preparations for a cross-entropy that only these losses need. */
-static bool begin_entropy(loss_state *l)
+/* Prepares l for a cross-entropy: the classes and their weights. */
+static bool loss_prepare_entropy(loss_state *l)
 {
     if (!read_weight(l)) return false;
     if (l->o.label_smoothing != 0 && !l->labels)
@@ -427,14 +426,14 @@ static bool begin_entropy(loss_state *l)
 
 static wb_tensor *crossentropy(loss_state *l)
 {
-    if (!begin_entropy(l)) return NULL;
+    if (!loss_prepare_entropy(l)) return NULL;
     wb_tensor *factor = !l->labels ? l->y : l->o.label_smoothing == 0 ? l->hot : NULL;
     return loss_entropy(l, safe_log(l->yhat, l->o.eps, factor));
 }
 
 static wb_tensor *logitcrossentropy(loss_state *l)
 {
-    return begin_entropy(l) ? loss_entropy(l, wb_logsoftmax_over(l->yhat, l->axis)) : NULL;
+    return loss_prepare_entropy(l) ? loss_entropy(l, wb_logsoftmax_over(l->yhat, l->axis)) : NULL;
 }
 
 static wb_tensor *kldivergence(loss_state *l)
@@ -459,7 +458,7 @@ static bool read_weights(loss_state *l, const wb__given *g)
                                  l->axis < 0 ? 0 : 1u << l->axis);
 }
 
-/* Returns the loss f of the operands. `used` has the names of the options of f. */
+/* Returns the loss f of the operands.  `used` has the names of the options of f. */
 static wb_tensor *loss_computed(const char *what, wb_tensor *(*f)(loss_state *), const char *used,
                                 wb_tensor *yhat, wb_tensor *y, const wb_loss_options *given)
 {

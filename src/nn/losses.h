@@ -6,15 +6,15 @@
 
 /* Whether `agg` is one of the values of wb_agg; if not, sets the error of the loss `what`. */
 bool wb__read_agg(const char *what, wb_agg agg);
-/* Whether the option `name` that has the tensor *at is right: not given, WB_NONE, or a tensor. Sets
- * *at to NULL if there is no tensor. */
+/* Whether the option `name` that has the tensor *at is right: not given, WB_NONE, or a tensor.
+ * Sets *at to NULL if there is no tensor. */
 bool wb__read_tensor_option(const char *what, const char *name, const wb__given *given,
                             wb_tensor **at);
 /* Checks that yhat and y have one device and one dtype, where f16 and bf16 count as f32, and
- * wb__loss_match also that they have one shape. Converts f16 and bf16 to f32. */
+ * wb__loss_match also that they have one shape.  Converts f16 and bf16 to f32. */
 bool wb__loss_dtypes(const char *what, wb_tensor **yhat, wb_tensor **y);
 bool wb__loss_match(const char *what, wb_tensor **yhat, wb_tensor **y);
-/* Returns x, its sum or its mean. */
+/* Returns the sum or mean of x, or x itself, by `agg`. */
 wb_tensor *wb__aggregated(wb_agg agg, wb_tensor *x);
 
 /* Whether x is of an integer dtype, which bool is not. */
@@ -29,14 +29,14 @@ static inline wb_tensor *wb__in_range(wb_tensor *x, int64_t bound)
     return wb_and(wb_ge(x, wb_scalar_int(0)), wb_lt(x, wb_scalar_int(bound)));
 }
 
-/* Adds a condition to *all; NULL: there was none. False: failed. */
+/* Adds a condition to *all, by `and`; a *all of NULL has no condition yet.  False: failed. */
 static inline bool wb__also(wb_tensor **all, wb_tensor *more)
 {
     *all = *all ? wb_and(*all, more) : more;
     return *all != NULL;
 }
 
-/* The options .sample_weight and .mask of a loss. Both become NULL or tensors whose shape
+/* The options .sample_weight and .mask of a loss.  Both become NULL or tensors whose shape
  * broadcasts to the `ndim` sizes `dims` of the values. */
 typedef struct {
     const char *what;                       /* the loss, for messages */
@@ -46,18 +46,18 @@ typedef struct {
     wb_tensor *weight;                      /* of the dtype of the values, 0 behind the mask */
 } wb__loss_weights;
 
-/* Reads the two options of a loss of yhat. The values have the axes of yhat whose bits in `dropped`
- * are 0. False: the error is set. */
+/* Reads the two options of a loss of yhat.  The values have the axes of yhat whose bits in
+ * `dropped` are 0.  False: the error is set. */
 bool wb__read_loss_weights(wb__loss_weights *w, const char *what, const wb__given *given,
                            wb_tensor *sample_weight, wb_tensor *mask, const wb_tensor *yhat,
                            unsigned dropped);
-/* Returns x with the number v, or false, where the mask leaves a value out. x has the shape of the
- * values, or also an axis `classes`; -1: it has none. */
+/* Returns x with v (or false) where the mask leaves a value out.  x has the shape of the values,
+ * and in addition the axis `classes` if that is not -1. */
 wb_tensor *wb__loss_masked(const wb__loss_weights *w, wb_tensor *x, int classes, double v);
-/* Returns the values times their weights, or the sum or the mean of these. The mean divides by the
+/* Returns the values times their weights, or the sum or the mean of these.  The mean divides by the
  * sum of the weights. */
 wb_tensor *wb__weighted(const wb__loss_weights *w, wb_agg agg, wb_tensor *values);
-/* As wb__weighted of WB_AGG_MEAN, for values that have been multiplied by `counts` already, which
+/* wb__weighted with WB_AGG_MEAN, for values that are already multiplied by `counts`, a tensor that
  * broadcasts to their shape. */
 wb_tensor *wb__weighted_by(const wb__loss_weights *w, wb_tensor *values, wb_tensor *counts);
 

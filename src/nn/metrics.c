@@ -8,12 +8,12 @@
 
 /* One call of a metric of classes. */
 typedef struct {
-    const char *what;
+    const char *what;           /* the name of the metric, for messages */
     wb_metric_options o;
-    wb_tensor *yhat, *y;        /* i32, in one shape: the classes */
-    wb_tensor *kept;            /* bool, which broadcasts to that shape; NULL: all count */
-    wb_tensor *classless;       /* bool, in that shape: a score is NaN; NULL: none can be */
-    wb_tensor *wrong;           /* bool, one: such an element would count; NULL likewise */
+    wb_tensor *yhat, *y;        /* classes, i32, of one shape */
+    wb_tensor *kept;            /* elements that count, bool, broadcasts to the shape; NULL: all */
+    wb_tensor *classless;       /* elements with a score of NaN, bool; NULL: there can be none */
+    wb_tensor *wrong;           /* bool [1]: one that counts is classless; NULL: none can be */
     int64_t classes;
     bool binary;                /* yhat was bool */
 } metrics_metric;
@@ -43,7 +43,7 @@ static bool has_labels(const char *what, const wb_tensor *scores, const wb_tenso
                      what, wb_describe(y), wb_describe(scores), axis);
 }
 
-/* Sets the classes of yhat, and their number. */
+/* Sets m->yhat to class numbers, and m->classes to the number of classes. */
 static bool read_classes(metrics_metric *m)
 {
     wb_tensor *x = m->yhat;
@@ -79,7 +79,7 @@ static bool read_classes(metrics_metric *m)
     return m->yhat && m->y;
 }
 
-/* Leaves out the elements without a class, and notes whether one would count. */
+/* Leaves out the elements without a class, and sets m->wrong to whether one of them would count. */
 static bool leave_classless(metrics_metric *m)
 {
     if (!m->classless) return true;
@@ -116,7 +116,7 @@ static bool read_metric(metrics_metric *m, const wb_metric_options *given)
                                                    wb__in_range(m->y, m->classes))));
 }
 
-/* Returns the table [classes, classes]. Elements that do not count go to a place behind it. */
+/* Returns the table [classes, classes].  Elements that do not count are added to an extra row. */
 static wb_tensor *metrics_table_of(metrics_metric *m)
 {
     const int64_t c = m->classes, cells = c * c;
@@ -140,16 +140,15 @@ static wb_tensor *confusion(wb_tensor *yhat, wb_tensor *y, const wb_metric_optio
     return wb__fail_null(WB_ERROR_ARGUMENT, "confusion: does not use .agg");
 }
 
-/* Returns F1 or IoU of each class, or of all. */
+/* Returns F1 or IoU of each class, or over all classes. */
 static wb_tensor *metrics_overlap(const char *what, bool f1, wb_tensor *yhat, wb_tensor *y,
                                   const wb_metric_options *given)
 {
     metrics_metric m = {.what = what, .yhat = yhat, .y = y};
     if (!read_metric(&m, given)) return NULL;
     if (m.o.agg != WB_AGG_MEAN && m.o.agg != WB_AGG_UNREDUCED)
-        return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "%s: .agg is %d; it is WB_AGG_MEAN or WB_AGG_UNREDUCED",
-                             what, (int)m.o.agg);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: .agg is %d; it is WB_AGG_MEAN or "
+                             "WB_AGG_UNREDUCED", what, (int)m.o.agg);
     wb_tensor *table = metrics_table_of(&m), *number = wb_arange(m.classes, WB_I32);
     wb_tensor *diagonal = wb_eq(wb_unsqueeze(number, 1), number);
     wb_tensor *both = wb_where(diagonal, table, wb_scalar_int(0));
@@ -169,10 +168,10 @@ static wb_tensor *metrics_overlap(const char *what, bool f1, wb_tensor *yhat, wb
 static wb_tensor *metrics_sum_over(wb_tensor *x) { return x ? wb__reduce(WB__OP_sum, x, 1,
                                                                          false) : NULL; }
 
-/* Returns the area for n scores [n] and the true elements, bool [n]. `kept` [n] may be NULL.
- * Elements of equal score are a group. With p true and q false elements in a group, and b false
+/* Returns the area for n scores [n] and the true elements, bool [n].  `kept` [n] may be NULL.
+ * Elements of equal score are a group.  With p true and q false elements in a group, and b false
  * ones below it, the sum of p (2 b + q) over the groups is twice the number of pairs in the right
- * order. Counts are i64. */
+ * order.  Counts are i64. */
 static wb_tensor *metrics_area(wb_tensor *scores, wb_tensor *truth, wb_tensor *kept)
 {
     if (!scores || !truth) return NULL;
@@ -200,7 +199,7 @@ static wb_tensor *metrics_area(wb_tensor *scores, wb_tensor *truth, wb_tensor *k
     return wb_where(wb_any(wrong), wb_scalar(NAN), result);
 }
 
-/* The mean over the classes of the areas of each against the rest; y has the class numbers. */
+/* Returns the mean of the areas of each class against the rest.  y has class numbers. */
 static wb_tensor *mean_area(wb_tensor *yhat, int axis, wb_tensor *y, wb_tensor *kept)
 {
     const int64_t classes = yhat->dims[axis];

@@ -12,9 +12,8 @@
     X(wb_BatchNorm_options, dtype, DTYPE, 1)
 static const wb__option batch_table[] = {BATCH_OPTIONS(WB__OPTION_ROW)};
 
-enum { NORM_SCALE, NORM_BIAS, NORM_MEAN, VAR }; /* indices of children; GroupNorm and LayerNorm have
-                                                 * the
-                                           first two, RMSNorm has NORM_SCALE */
+/* Indices of children.  GroupNorm and LayerNorm have the first two, RMSNorm has NORM_SCALE. */
+enum { NORM_SCALE, NORM_BIAS, NORM_MEAN, VAR };
 
 static bool put_affine(wb_layer *l, bool scale, bool bias, wb_dtype dtype, int ndim,
                        const int64_t *dims)
@@ -38,7 +37,7 @@ static wb_tensor *norm_scaled(wb_tensor *x, wb_tensor *scale, wb_tensor *bias)
     return wb_add(wb_mul(x, norm_along_channels(scale, x)), norm_along_channels(bias, x));
 }
 
-/* Assigns (1 - momentum)·running + momentum·factor·value to `running`. For the variance, `factor`
+/* Assigns (1 - momentum)·running + momentum·factor·value to `running`.  For the variance, `factor`
  * is Bessel's correction. */
 static int norm_move(wb_tensor *running, wb_tensor *value, double momentum, double factor)
 {
@@ -60,8 +59,7 @@ static bool valid_channels(const char *what, int64_t channels)
 {
     if (channels >= 1) return true;
     return wb__fail(WB_ERROR_ARGUMENT, "%s: channels are positive, got %lld", what,
-                    (long long)channels),
-           false;
+                    (long long)channels), false;
 }
 
 static bool valid_momentum(const char *what, double momentum)
@@ -76,15 +74,13 @@ static bool norm_has_channels(const char *what, const wb_tensor *x, int64_t chan
 {
     if (x->ndim >= 2 && x->dims[1] == channels) return true;
     return wb__fail(WB_ERROR_SHAPE, "%s: expects %lld channels in dimension 1, got %s", what,
-                    (long long)channels, wb_describe(x)),
-           false;
+                    (long long)channels, wb_describe(x)), false;
 }
 
 static bool put_statistics(wb_layer *l, bool has, wb_dtype dtype, int64_t channels)
 {
     const char *what = l->type->name;
-    wb_tensor *mean =
-        has ? wb__statistic(what, "mean", wb_init_zeros, dtype, channels) : WB_NONE;
+    wb_tensor *mean = has ? wb__statistic(what, "mean", wb_init_zeros, dtype, channels) : WB_NONE;
     if (!wb__layer_put(l, NORM_MEAN, "mean", mean)) return false;
     return wb__layer_put(l, VAR, "var",
                          has ? wb__statistic(what, "var", wb_init_ones, dtype, channels) : WB_NONE);
@@ -95,10 +91,8 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
     const wb_BatchNorm_options *o = l->options;
     int64_t each = x->dims[1] ? x->size / x->dims[1] : 0;
     if (each < 2)
-        return wb__fail_null(WB_ERROR_SHAPE,
-                             "BatchNorm: training needs more than one value for each channel, got "
-                             "%s",
-                             wb_describe(x));
+        return wb__fail_null(WB_ERROR_SHAPE, "BatchNorm: training needs more than one value for "
+                             "each channel, got %s", wb_describe(x));
     wb_tensor *y = wb__normalise(x, axes, o->eps);
     y = norm_scaled(y, wb__layer_child(l, NORM_SCALE), wb__layer_child(l, NORM_BIAS));
     if (!y || !o->track_stats) return y;
@@ -113,14 +107,13 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
     return y;
 }
 
-/* Normalises x with the running statistics. The result is x·factor + shift, where factor and shift
+/* Normalises x with the running statistics.  The result is x·factor + shift, where factor and shift
  * have one element per channel, [C]. */
 static wb_tensor *with_statistics(wb_layer *l, wb_tensor *x, double eps)
 {
     const wb_dtype dtype = (wb_dtype)x->dtype, t = wb__computed_in(dtype);
     wb_tensor *scale = wb__layer_child(l, NORM_SCALE), *bias = wb__layer_child(l, NORM_BIAS);
-    wb_tensor *factor = wb_rsqrt(
-        wb_add(wb__as(wb__layer_child(l, VAR), t), wb__number_of(eps)));
+    wb_tensor *factor = wb_rsqrt(wb_add(wb__as(wb__layer_child(l, VAR), t), wb__number_of(eps)));
     if (!wb_is_none(scale)) factor = wb_mul(wb__as(scale, t), factor);
     wb_tensor *shift = wb_mul(wb__as(wb__layer_child(l, NORM_MEAN), t), factor);
     shift = wb_is_none(bias) ? wb_neg(shift) : wb_sub(wb__as(bias, t), shift);
@@ -129,7 +122,7 @@ static wb_tensor *with_statistics(wb_layer *l, wb_tensor *x, double eps)
                   dtype);
 }
 
-/* Whether x is f16 or bf16 and the layer has no scale and bias. Then x keeps its dtype and is not
+/* Whether x is f16 or bf16 and the layer has no scale and bias.  Then x keeps its dtype and is not
  * converted to the dtype of the running statistics. */
 static bool only_statistics(const wb_BatchNorm_options *o, const wb_tensor *x)
 {
@@ -201,7 +194,7 @@ wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *given)
 static const wb__option instance_table[] = {INSTANCE_OPTIONS(WB__OPTION_ROW)};
 
 /* Updates the running statistics with the means, over the samples, of the mean and the unbiased
- * variance of each channel of a sample. `each` is the number of values of such a channel. */
+ * variance of each channel of a sample.  `each` is the number of elements of such a channel. */
 static bool norm_track(wb_layer *l, wb_tensor *x, unsigned axes, int64_t each)
 {
     const wb_InstanceNorm_options *o = l->options;
@@ -360,8 +353,7 @@ bool wb__read_shape(const char *what, const wb__given *g, int64_t *shape, const 
     for (int i = 0; i < shape[0] || i < 1; i++)
         if (shape[1 + i] < 1)
             return wb__fail(WB_ERROR_ARGUMENT, "%s: sizes are positive, got %lld", what,
-                            (long long)shape[1 + i]),
-                   false;
+                            (long long)shape[1 + i]), false;
     return true;
 }
 
@@ -382,7 +374,7 @@ static wb_tensor *norm_layer_call(wb_layer *l, int n, wb_tensor *const *inputs)
     return wb__activate(o->activation, y);
 }
 
-/* Prints the layer as Name(shape, activation, affine=false), or with bias=false. */
+/* Prints the layer as Name(shape, activation, affine=false), or with bias=false in its place. */
 static void print_shaped(const wb_layer *l, const int64_t *shape, wb_function activation,
                          bool affine, bool bias, wb__text *t)
 {

@@ -1,18 +1,18 @@
 /* Structs of the program as layers (wb_layer_of), and the registry of their types by name.
  *
- * Such a layer has the object fields of its struct as children. Its options are a copy of the whole
- * struct, in which the pointers to objects are not used: each call copies the struct and fills in
- * the children, which wb_set, wb_to and others replace. */
+ * Such a layer has the object fields of its struct as children.  Its options are a copy of the
+ * whole struct, in which the pointers to objects are not used: each call copies the struct and
+ * fills in the children, which wb_set, wb_to and others replace. */
 #include "base/mutex.h"
 #include "nn/layer.h"
 
 #include <string.h>
 
-/* A registered type. `rows` are the fields that are numbers and functions; `objects` are the
+/* A registered type.  `rows` are the fields that are numbers and functions; `objects` are the
  * indices of the fields that are children. */
 typedef struct own_type {
     wb__layer_type type;                /* its detail is this own_type */
-    const wb_struct_type *of;
+    const wb_struct_type *of;           /* the description of the program's struct */
     wb__option *rows;
     int *objects, n_objects;
     struct own_type *next;
@@ -21,7 +21,7 @@ typedef struct own_type {
 static own_type *own_layer_registry;
 static wb__mutex own_layer_lock = WB__MUTEX_INIT;
 
-/* The layer of a struct that this thread is calling, innermost; NULL: none. */
+/* The layer of a struct that this thread is calling, the innermost one; NULL: none. */
 static _Thread_local wb_layer *own_layer_calling;
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -94,7 +94,7 @@ static const wb__option_kind own_layer_kinds[] = {
     [WB_FIELD_BOOL] = WB__OPTION_BOOL, [WB_FIELD_FUNCTION] = WB__OPTION_FUNCTION,
     [WB_FIELD_CONNECTION] = WB__OPTION_CONNECTION};
 
-/* Whether the option, of a layer of a struct, is a field of an unsigned type. */
+/* Whether option o of l, a layer of a struct, is a field of an unsigned type. */
 static bool is_unsigned(const wb_layer *l, const wb__option *o)
 {
     const wb_struct_type *of = wb__own_struct(l->type);
@@ -129,7 +129,7 @@ void wb__print_option(const wb_layer *l, const wb__option *o, wb__text *t)
     }
 }
 
-/* Prints "scaled(inner = Dense(8 => 8), slope = 0.1)". Tensors are not printed. */
+/* Prints "scaled(inner = Dense(8 => 8), slope = 0.1)".  Tensors are not printed. */
 static void own_layer_print(const wb_layer *l, wb__text *t)
 {
     const own_type *own = l->type->detail;
@@ -187,9 +187,9 @@ static own_type *own_layer_new_type(const wb_struct_type *of)
     return own;
 }
 
-/* Returns the type of this struct, which is registered if it is not yet.  A header that is included
- * in two files declares its struct twice, and each layer calls the function that it was made with.
- * NULL: no memory. */
+/* Returns the type of this struct, and registers it if it is not yet registered.  A header that is
+ * included in two files declares its struct twice, and each layer calls the function that it was
+ * made with.  NULL: no memory. */
 static own_type *find_or_add(const wb_struct_type *of)
 {
     own_type **end = &own_layer_registry;
@@ -198,25 +198,22 @@ static own_type *find_or_add(const wb_struct_type *of)
     return *end;
 }
 
-/* Returns the registered type of a struct, which is registered if it is not yet. NULL with the
- * error set. */
+/* Returns the registered type of a struct after checking the struct.  NULL with the error set. */
 static own_type *own_layer_registered(const char *what, const wb_struct_type *of)
 {
     if (!wb__struct_type_is_whole(what, of)) return NULL;
     const wb__layer_type *other = wb__layer_type_named(of->name);
     if (other && other->call_many != own_layer_call)
-        return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "%s: a layer of the library is named %s: give the struct another name",
-                             what, of->name);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: a layer of the library is named %s: give the "
+                             "struct another name", what, of->name);
     wb__mutex_lock(&own_layer_lock);
     own_type *own = own_layer_find(of->name);
     const bool fits = !own || own_layer_same_type(own->of, of);
     if (fits) own = find_or_add(of);
     wb__mutex_unlock(&own_layer_lock);
     if (fits) return own;
-    return wb__fail_null(WB_ERROR_ARGUMENT,
-                         "%s: another struct is named %s: give one of them another name", what,
-                         of->name);
+    return wb__fail_null(WB_ERROR_ARGUMENT, "%s: another struct is named %s: give one of them "
+                         "another name", what, of->name);
 }
 
 int wb_name_struct_typed(const wb_struct_type *type)
@@ -246,7 +243,7 @@ const wb_struct_type *wb__own_struct(const wb__layer_type *type)
 /* ---- creation -------------------------------------------------------------------------------- */
 
 /* Returns `object` as a child of a layer: a tensor that is not a variable becomes a variable that
- * is not trained. NULL with the error set. */
+ * is not trained.  NULL with the error set. */
 static void *own_layer_as_child(const char *type, const char *field, void *object)
 {
     if (!object && wb__null(type, field)) return NULL;

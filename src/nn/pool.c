@@ -30,7 +30,7 @@ int wb__window_axes(const char *what, const wb__given *given, const char *option
                     int64_t *list, bool one)
 {
     if (!wb__ints_read(what, given, option, position, list, one ? 1 : 3)) return 0;
-    if (!list[0]) list[0] = 1;                      /* a size of 0, which is refused below */
+    if (!list[0]) list[0] = 1;                      /* then its size is 0, an error below */
     if (!one && list[0] == 1) list[2] = list[1], list[0] = 2;
     return pool_layer_positive(what, option, list) ? (int)list[0] : 0;
 }
@@ -41,8 +41,7 @@ bool wb__pad(const char *what, const wb__given *given, int64_t *list, int axes)
     for (int i = 1; i <= list[0]; i++)
         if (list[i] < 0)
             return wb__fail(WB_ERROR_ARGUMENT, "%s: .pad has %lld; it must not be negative", what,
-                            (long long)list[i]),
-                   false;
+                            (long long)list[i]), false;
     return true;
 }
 
@@ -52,11 +51,9 @@ bool wb__window_fits(const char *what, const wb_tensor *x, const int64_t *list, 
     if (x->ndim == list[0] + 2 && (channels < 0 || x->dims[1] == channels)) return true;
     if (channels < 0)
         return wb__fail(WB_ERROR_SHAPE, "%s: expects [N,C,%s], got %s", what, axes[list[0] - 1],
-                        wb_describe(x)),
-               false;
+                        wb_describe(x)), false;
     return wb__fail(WB_ERROR_SHAPE, "%s: expects [N,%lld,%s], got %s", what, (long long)channels,
-                    axes[list[0] - 1], wb_describe(x)),
-           false;
+                    axes[list[0] - 1], wb_describe(x)), false;
 }
 
 void wb__print_window(const int64_t *list, wb__text *t)

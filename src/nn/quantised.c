@@ -1,6 +1,6 @@
-/* Quantized: a Dense or Embedding with an i8 weight. Its child "layer" is the layer, whose weight
- * is i8; "scale" has an f32 for each row; "like" is one number, whose dtype is that of the layer's
- * results, as the weight's dtype is in other layers. wb_quantize makes them. */
+/* Quantized: a Dense or Embedding with an i8 weight.  Its child "layer" is the layer with this
+ * weight; "scale" has an f32 for each row; "like" has one number, whose dtype is that of the
+ * results, as the weight's dtype is in other layers.  wb_quantize makes Quantized layers. */
 #include "nn/layer.h"
 
 #include "weber/adapt.h"
@@ -45,7 +45,7 @@ static bool quantised_takes(const wb_layer *l)
     return l->type == &wb__dense_type || l->type == &wb__embedding_type;
 }
 
-/* Makes a Quantized of a layer, whose weight becomes q. NULL with the error set. */
+/* Makes a Quantized of a layer, whose weight becomes q.  NULL with the error set. */
 static wb_layer *quantised_make(wb_layer *layer, wb_tensor *q, wb_tensor *scale, wb_tensor *like)
 {
     wb_layer *l = wb__layer_new(&wb__quantised_type,
@@ -60,7 +60,7 @@ static wb_layer *quantised_make(wb_layer *layer, wb_tensor *q, wb_tensor *scale,
                ? l : NULL;
 }
 
-/* Makes a layer whose values are loaded later. */
+/* Makes a Quantized whose values a file will provide. */
 static wb_layer *quantised_assemble(const void *options, int n, const char *const *names,
                                     wb_layer *const *layers)
 {
@@ -91,14 +91,15 @@ const wb__layer_type wb__quantised_type = {
 
 /* A weight that was quantised. */
 typedef struct { const wb_tensor *w; wb_tensor *q, *scale, *like; } quantised_done;
+/* The walk of wb_quantize through a model. */
 typedef struct {
-    const char *layers;
-    int n, capacity, replaced;
+    const char *layers;                 /* patterns of paths, or NULL */
+    int n, capacity, replaced;          /* replaced: number of quantised layers */
     quantised_done *done;
-    wb__pointer_map normed;             /* the layers inside WeightNorms */
+    wb__pointer_map normed;             /* layers inside a WeightNorm, which stay as they are */
 } quantisation;
 
-/* Whether all scales, [n], are finite. Otherwise sets the error. */
+/* Whether all scales, [n], are finite.  Otherwise sets the error. */
 static bool all_finite(wb_tensor *scale, const char *path)
 {
     wb_tensor *all = wb__reduce(WB__OP_min, wb_astype(wb_isfinite(scale), WB_I32), 1, false);

@@ -1,19 +1,20 @@
-/* Gradient checkpointing (wb_checkpoint_layer). The output of the layer gets a gradient of its own,
- * which calls the layer again and takes the gradient of that. The values inside the first call are
- * then needed by nothing but the output, and a plan frees their memory early.
+/* Gradient checkpointing (wb_checkpoint_layer).  The output of the layer gets a custom gradient,
+ * which calls the layer again and returns the gradient of the second call.  The values inside the
+ * first call are then needed by nothing but the output, and a plan frees their memory early.
  *
- * The second call has the inputs, the random numbers and the mode of the first. Its updates of
- * running statistics are cancelled. Its inputs depend on the gradient of the output, so that the
+ * The second call has the inputs, the random numbers and the mode of the first.  Its updates of
+ * running statistics are cancelled.  Its inputs depend on the gradient of the output, so that the
  * plan does not compute it before, and does not merge it with the first call. */
 #include "engine/graph.h"
 #include "nn/layer.h"
 
 #include <string.h>
 
+/* A call of the layer that its gradient repeats. */
 typedef struct {
     wb_layer *layer;                    /* reference */
     int n;                              /* number of inputs; the parameters are behind them in x */
-    wb__rng_state before;
+    wb__rng_state before;               /* the random numbers' state at the first call */
 } again;
 
 static void recompute_end(void *ctx)
@@ -23,7 +24,7 @@ static void recompute_end(void *ctx)
     wb__free(a);
 }
 
-/* Returns a number of dtype bool that is true, and is known after g. */
+/* Returns a bool scalar that is true, and that a plan cannot compute before g. */
 static wb_tensor *true_after(wb_tensor *g)
 {
     wb_tensor *first = wb_reshape(g, -1);
@@ -32,7 +33,7 @@ static wb_tensor *true_after(wb_tensor *g)
     return same ? wb_or(same, wb_not(same)) : NULL;
 }
 
-/* Sets `inputs` to the first n elements of x, as tensors that are known after g. */
+/* Sets `inputs` to the first n elements of x, as tensors that a plan cannot compute before g. */
 static bool recompute_delay(wb_tensor *g, int n, wb_tensor *const *x, wb_tensor **inputs)
 {
     wb_tensor *after = g->size ? true_after(g) : NULL;
@@ -44,7 +45,7 @@ static bool recompute_delay(wb_tensor *g, int n, wb_tensor *const *x, wb_tensor 
     return true;
 }
 
-/* The layer's output for the delayed inputs. */
+/* Returns the layer's output for the delayed inputs. */
 static wb_tensor *call_again(again *a, wb_tensor *const *inputs)
 {
     wb__thread *t = wb__this_thread();
@@ -93,15 +94,15 @@ static bool recompute_differentiable(const wb_tensor *x)
            (x->n_in || (x->variable && !(x->variable->flags & WB__FROZEN)));
 }
 
-/* Whether the walks of `closed` end at x, as those of gradients do. */
+/* Whether recompute_closed does not look behind x, because gradients do not pass it. */
 static bool recompute_is_end(const wb_tensor *x)
 {
     return x->op == WB__OP_constant || x->op == WB__OP_assign || x->op == WB__OP_stop;
 }
 
 /* Whether the output of the second call depends on nothing that has a gradient but the n tensors
- * `wrt`. Otherwise sets the error: the gradient with respect to the others would be lost. The order
- * has `wrt`, then what belongs to the first call, then what the second call has added. */
+ * `wrt`.  Otherwise sets the error: the gradient with respect to another tensor would be lost.  The
+ * order lists `wrt`, then the tensors of the first call, then those that the second call added. */
 static bool recompute_closed(const again *a, wb_tensor *out, const wb_tensor *y, int n,
                              wb_tensor *const *wrt)
 {

@@ -1,4 +1,4 @@
-/* Recurrence: a layer that runs a cell over sequences. The cell is one of the library, which
+/* Recurrence: a layer that runs a cell over sequences.  The cell is one of the library, which
  * recurrent.c runs, or a layer with the inputs x, states and the outputs y, states. */
 #include "nn/recurrent.h"
 
@@ -9,8 +9,8 @@ static const wb__option recurrence_table[] = {RECURRENCE_OPTIONS(WB__OPTION_ROW)
 
 extern const wb__layer_type wb__recurrence_type;
 
-/* Whether the cell gave the number of outputs that *n states need. Sets *n if no state was given.
- * Otherwise sets the error. */
+/* Whether the number of outputs of the cell is 1 + *n; sets *n if no states were passed.  If not,
+ * sets the error. */
 static bool recurrence_check_count(const wb_layer *cell, int n_out, int *n)
 {
     const char *name = cell->type->name;
@@ -24,7 +24,7 @@ static bool recurrence_check_count(const wb_layer *cell, int n_out, int *n)
     return true;
 }
 
-/* Calls the cell with x and *n states, and checks what it gives. */
+/* Calls the cell with x and *n states, and checks its outputs. */
 static bool recurrence_call_cell(wb_layer *cell, wb_tensor *x, int *n, wb_tensor **states,
                                  wb_tensor **y)
 {
@@ -41,7 +41,7 @@ static bool recurrence_call_cell(wb_layer *cell, wb_tensor *x, int *n, wb_tensor
     return true;
 }
 
-/* wb__steps.step of a cell that is a layer of the program. */
+/* The function wb__steps.step for a cell that is a layer of the program. */
 static bool recurrence_call_step(const wb__steps *s, wb_tensor *x, int *n, wb_tensor **states,
                                  wb_tensor **y)
 {
@@ -51,7 +51,7 @@ static bool recurrence_call_step(const wb__steps *s, wb_tensor *x, int *n, wb_te
     return ok;
 }
 
-/* Returns the last output of each sequence that counts. */
+/* Returns the output of the last time step of each sequence, which `lengths` determines. */
 static wb_tensor *recurrence_last_of(int64_t n_steps, wb_tensor *const *outputs, wb_tensor *lengths)
 {
     wb_tensor *last = outputs[0];
@@ -60,7 +60,7 @@ static wb_tensor *recurrence_last_of(int64_t n_steps, wb_tensor *const *outputs,
     return last;
 }
 
-/* Runs a cell of the program. Sets the results and returns how many; negative on failure. */
+/* Runs a program's cell over a sequence.  Returns the number of results; negative: failed. */
 static int recurrence_run_own(const wb_Recurrence_options *o, wb_layer *cell, int n,
                               wb_tensor *const *inputs, wb_tensor **results)
 {
@@ -153,7 +153,7 @@ wb_layer *wb_Recurrence_with(wb_layer *cell, const wb_Recurrence_options *given)
 
 /* ---- initial states -------------------------------------------------------------------------- */
 
-/* wb_initial_states without the frame. Returns 0 or an error code. */
+/* Computes wb_initial_states inside the frame of its caller.  Returns 0 or an error code. */
 static int make_states(wb_layer *layer, int64_t batch, int n_states, wb_tensor **states)
 {
     wb_layer *l = wb__layer_unnamed(layer, NULL);

@@ -1,10 +1,10 @@
-/* RNN, LSTM and two GRUs, as cells that compute one step and as layers over whole sequences. A
+/* RNN, LSTM and two GRUs, as cells that compute one step and as layers over whole sequences.  A
  * layer over sequences multiplies the inputs of all steps by weight_input in one product.
- * weight_hidden needs a product at each step. A state that is not given is zero, and its product
- * with weight_hidden is skipped. With .initial_state such a state is a parameter instead.
+ * weight_hidden needs a product at each step.  A state that is not given is zero, and its product
+ * with weight_hidden is skipped.  With .initial_state such a state is a parameter instead.
  *
  * A layer with .layers or .bidirectional consists of several passes over the sequences, one for
- * each layer and direction. Each pass has children of its own. */
+ * each layer and direction.  Each pass has children of its own. */
 #include "nn/recurrent.h"
 
 #include <stdio.h>
@@ -19,21 +19,21 @@
     X(wb_Recurrent_options, bidirectional, BOOL, 1)
 static const wb__option recurrent_table[] = {RECURRENT_OPTIONS(WB__OPTION_ROW)};
 
-/* Indices of the children of a pass, from the first one on. With .hidden_bias, bias_hidden is at
- * index MORE. With .initial_state, the initial states are the last children of the pass. */
+/* Indices of the children of a pass, relative to its first child.  With .hidden_bias, bias_hidden
+ * has index MORE.  With .initial_state, the initial states are the last children of the pass. */
 enum { RECURRENT_INPUT, RECURRENT_HIDDEN, RECURRENT_BIAS, MORE };
 enum { RECURRENT_MOST_LAYERS = 1000 };
 static const char *const initial_names[2] = {"initial_hidden", "initial_cell"};
 
-/* One direction of one of the .layers of l. `first` is the index of its first child. */
+/* A pass: one direction of one of the .layers of l.  `first` is the index of its first child. */
 typedef struct {
     wb_layer *l;
     const wb_Recurrent_options *o;
     int first;
 } recurrent_pass;
 
-/* A kind of cell, with the numbers of its gates and states. `step` computes one step and replaces
- * the states by the new states. x [..., gates·out] is weight_input·input + bias. A NULL state
+/* A kind of cell, with the numbers of its gates and states.  `step` computes one step and replaces
+ * the states by the new states.  x [..., gates·out] is weight_input·input + bias.  A NULL state
  * counts as zero. */
 typedef struct {
     int gates, states;
@@ -59,7 +59,7 @@ static wb_tensor *recurrent_child(const recurrent_pass *p, int i) {
     return wb__layer_child(p->l, p->first + i);
 }
 
-/* Returns weight_hidden·h + bias_hidden. If h is NULL, returns bias_hidden, or NULL without an
+/* Returns weight_hidden·h + bias_hidden.  If h is NULL, returns bias_hidden, or NULL without an
  * error if there is no bias_hidden. */
 static wb_tensor *recurrent_hidden(const recurrent_pass *p, wb_tensor *h)
 {
@@ -68,9 +68,9 @@ static wb_tensor *recurrent_hidden(const recurrent_pass *p, wb_tensor *h)
     return h ? wb_linear(h, recurrent_child(p, RECURRENT_HIDDEN), bias) : biased ? bias : NULL;
 }
 
-/* Returns x + weight_hidden·h, or x if h is NULL. RNN and LSTM, which have no bias_hidden, use this
- * function. */
-static wb_tensor *gates_of(const recurrent_pass *p, wb_tensor *x, wb_tensor *h)
+/* Returns x + weight_hidden·h, or x if h is NULL.  RNN and LSTM, which have no bias_hidden, use
+ * this function. */
+static wb_tensor *recurrent_add_hidden(const recurrent_pass *p, wb_tensor *x, wb_tensor *h)
 {
     return h ? wb_add(x, recurrent_hidden(p, h)) : x;
 }
@@ -86,14 +86,14 @@ static wb_tensor *recurrent_gate(const recurrent_pass *p, wb_tensor *z,
 
 static bool recurrent_rnn_step(const recurrent_pass *p, wb_tensor *x, wb_tensor **s)
 {
-    wb_tensor *z = gates_of(p, x, s[0]);
+    wb_tensor *z = recurrent_add_hidden(p, x, s[0]);
     s[0] = z ? (p->o->activation ? p->o->activation : wb_tanh)(z) : NULL;
     return s[0] != NULL;
 }
 
 static bool recurrent_lstm_step(const recurrent_pass *p, wb_tensor *x, wb_tensor **s)
 {
-    wb_tensor *z = gates_of(p, x, s[0]);
+    wb_tensor *z = recurrent_add_hidden(p, x, s[0]);
     wb_tensor *i = wb_sigmoid(recurrent_gate(p, z, 0)), *g = wb_tanh(recurrent_gate(p, z, 2)),
               *o = wb_sigmoid(recurrent_gate(p, z, 3));
     wb_tensor *c = wb_mul(i, g);
@@ -147,7 +147,7 @@ static const recurrent_cell_kind recurrent_rnn_kind = {1, 1, recurrent_rnn_step}
                                  recurrent_gru_kind = {3, 1, recurrent_gru_step},
                                  gruv3_kind = {3, 1, gruv3_step};
 
-/* Sets NULL states to the initial states, if the layer has them. An initial state has `ndim`
+/* Sets NULL states to the initial states, if the layer has them.  An initial state has `ndim`
  * dimensions, and one row, which broadcasts over the batch. */
 static bool first_states(const recurrent_pass *p, int ndim, wb_tensor **states)
 {
@@ -172,7 +172,7 @@ static wb_tensor *recurrent_input_product(const recurrent_pass *p, wb_tensor *x)
     return wb_linear(x, weight, recurrent_child(p, RECURRENT_BIAS));
 }
 
-/* wb__steps.step of a pass. x is a step of recurrent_input_product. */
+/* The function wb__steps.step of a pass.  x is one time step of recurrent_input_product. */
 static bool pass_step(const wb__steps *steps, wb_tensor *x, int *n, wb_tensor **states,
                       wb_tensor **y)
 {
@@ -183,7 +183,7 @@ static bool pass_step(const wb__steps *steps, wb_tensor *x, int *n, wb_tensor **
     return *y != NULL;
 }
 
-/* Computes one of the .layers. states[direction] has the states of a direction. */
+/* Computes number `number` of the .layers.  states[direction] has the states of a direction. */
 static wb_tensor *recurrent_layer_of(wb_layer *l, wb__over_steps how, int number, wb_tensor *x,
                                      wb_tensor *lengths, wb_tensor *(*states)[2],
                                      wb_tensor **outputs)
@@ -209,7 +209,7 @@ static wb_tensor *recurrent_layer_of(wb_layer *l, wb__over_steps how, int number
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
-/* Checks the states of a call, and converts them to the layer's dtype. Sets those of each pass. */
+/* Checks the states of a call, converts them to the layer's dtype, and assigns them to passes. */
 static bool read_states(wb_layer *l, const wb_tensor *x, int n, wb_tensor *const *given,
                         wb_tensor *(*states)[2])
 {
@@ -246,7 +246,7 @@ static wb_tensor *joint_state(const wb_Recurrent_options *o, int i, wb_tensor *(
     return wb_stack_array(0, count, room);
 }
 
-/* Sets the results of a call. `room` has an element for each step and for each pass. */
+/* Sets the results of a call.  `room` is memory for one tensor for each time step and each pass. */
 static int run_layers(wb_layer *l, wb__over_steps how, wb_tensor *x, wb_tensor *lengths,
                       wb_tensor *(*states)[2], wb_tensor **room, wb_tensor **results)
 {
@@ -332,17 +332,14 @@ static bool cell_checks(const wb_layer *l, const wb_tensor *x, int n, wb_tensor 
     const recurrent_cell_kind *kind = l->type->detail;
     if (n > kind->states)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: has %d states, got %d", l->type->name, kind->states,
-                        n),
-               false;
+                        n), false;
     if (wb_dim(x, -1) != o->in)
         return wb__fail(WB_ERROR_SHAPE, "%s: expects %lld features in the last dimension, got %s",
-                        l->type->name, (long long)o->in, wb_describe(x)),
-               false;
+                        l->type->name, (long long)o->in, wb_describe(x)), false;
     for (int i = 0; i < n; i++)
         if (states[i] && wb_dim(states[i], -1) != o->out)
             return wb__fail(WB_ERROR_SHAPE, "%s: expects a state of %lld features, got %s",
-                            l->type->name, (long long)o->out, wb_describe(states[i])),
-                   false;
+                            l->type->name, (long long)o->out, wb_describe(states[i])), false;
     return true;
 }
 
@@ -370,7 +367,7 @@ static wb_tensor *recurrent_cell_call(wb_layer *l, int n, wb_tensor *const *inpu
 
 bool wb__is_cell(const wb_layer *l) { return l->type->call == recurrent_cell_call; }
 
-/* wb_cell_step without the frame: sets the elements of `next`. Returns 0 or an error code. */
+/* Computes wb_cell_step in its caller's frame, and sets `next`.  Returns 0 or an error code. */
 static int recurrent_step_once(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor *const *states,
                                wb_tensor **next)
 {
@@ -450,8 +447,8 @@ static bool recurrent_check_options(const wb__layer_type *type, wb_Recurrent_opt
     return wb__layer_dtype(name, &o->dtype);
 }
 
-/* Sets child i of a pass to a new parameter with the name `name` + `suffix`. The variable itself is
- * named `name`, a constant string. If it fails, frees the layer and returns false. */
+/* Sets child i of a pass to a new parameter with the name `name` + `suffix`.  The variable itself
+ * is named `name`, a constant string.  If it fails, frees the layer and returns false. */
 static bool recurrent_put_child(const recurrent_pass *p, int i, const char *name,
                                 const char *suffix, bool has, int ndim, const int64_t *dims)
 {
@@ -466,7 +463,7 @@ static bool recurrent_put_child(const recurrent_pass *p, int i, const char *name
     return false;
 }
 
-/* Makes the children of a pass. `in` is the size of its input. */
+/* Makes the children of a pass.  `in` is the size of its input. */
 static bool put_pass(const recurrent_pass *p, const char *suffix, int64_t in)
 {
     const wb_Recurrent_options *o = p->o;
@@ -517,8 +514,8 @@ static wb_layer *recurrent_make_kind(const wb__layer_type *type, const wb_Recurr
     }
 
 /* The columns of RECURRENT_KINDS: identifier, name, call or call_many, the function,
- * recurrent_cell_kind, suffix of PyTorch's names, wb__torch_child.unused. Without .hidden_bias,
- * `bias` is PyTorch's bias_ih + bias_hh. The last third of a GRU's bias_hh cannot be added to
+ * recurrent_cell_kind, suffix of PyTorch's names, wb__torch_child.unused.  Without .hidden_bias,
+ * `bias` is PyTorch's bias_ih + bias_hh.  The last third of a GRU's bias_hh cannot be added to
  * `bias`, because the reset gate r multiplies it. */
 #define RECURRENT_KINDS(X)                                                                      \
     X(rnn, RNN, call_many, sequence_call, recurrent_rnn_kind, "_l0", 0)                         \

@@ -3,11 +3,11 @@
 
 #include <math.h>
 
-/* Elements of x, [N, C, H, W], are rows of a table, [N H W, C]. */
+/* A picture x, [N, C, H, W], whose elements are the rows of a table, [N H W, C]. */
 typedef struct {
     wb_tensor *rows;
     int64_t n, height, width;
-    wb_dtype index;                     /* of indices of the table */
+    wb_dtype index;                     /* the dtype of indices into the table */
 } picture;
 
 static bool read_picture(picture *p, wb_tensor *x)
@@ -20,8 +20,8 @@ static bool read_picture(picture *p, wb_tensor *x)
     return p->rows;
 }
 
-/* Returns the elements, [N, H', W', C], at whole positions, [N or 1, H', W'] of a floating dtype; 0
- * for those outside. */
+/* Returns the elements at positions that are whole numbers, [N, H', W', C].  `row` and `column` are
+ * [N or 1, H', W'], of a floating dtype.  Elements outside of the picture are 0. */
 static wb_tensor *sampling_elements(const picture *p, wb_tensor *row, wb_tensor *column)
 {
     wb_tensor *in_rows = wb_and(wb_ge(row, wb_scalar(0)),
@@ -64,7 +64,7 @@ static wb_tensor *sampling_interpolated(const picture *p, wb_tensor *row, wb_ten
     return y;
 }
 
-/* Returns x, whose dtype is that of sums, at positions of the same dtype, [N or 1, H', W']. */
+/* Returns x at positions, [N or 1, H', W'].  All are of the dtype in which sums are computed. */
 static wb_tensor *sampling_sampled(wb_tensor *x, wb_tensor *row, wb_tensor *column, bool nearest)
 {
     picture p;

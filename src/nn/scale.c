@@ -61,12 +61,11 @@ static bool scale_has_features(const char *which, const wb_tensor *x, int64_t fe
 {
     if (x->ndim && wb_dim(x, -1) == features) return true;
     return wb__fail(WB_ERROR_SHAPE, "Bilinear: expects %lld features in the last dimension of the "
-                    "%s input, got %s", (long long)features, which, wb_describe(x)),
-           false;
+                    "%s input, got %s", (long long)features, which, wb_describe(x)), false;
 }
 
-/* The first product gives [..., out, in1] from the second input, the second one [..., out, 1] from
- * that and the first input. */
+/* The first product, with the second input, gives [..., out, in1].  The second product, of that and
+ * the first input, gives [..., out, 1]. */
 static wb_tensor *bilinear_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     const wb_Bilinear_options *o = l->options;

@@ -11,7 +11,7 @@ wb_tensor *wb__where_valid(wb_tensor *valid, wb_tensor *x, wb_tensor *before)
     return wb_where(valid, x, before ? before : wb_scalar(0));
 }
 
-/* Whether x has a row for each of the `n` sequences. Otherwise sets the error. */
+/* Whether x has a row for each of the `n` sequences.  Otherwise sets the error. */
 static bool of_sequences(const wb_tensor *x, int64_t n)
 {
     if (x->ndim && x->dims[0] == n) return true;
@@ -19,8 +19,8 @@ static bool of_sequences(const wb_tensor *x, int64_t n)
                      "[%lld, ...]", wb_describe(x), (long long)n);
 }
 
-/* Replaces the states after a step by `before` in the rows whose sequence has no such step. Sets
- * *y to zeros in these rows. */
+/* Undoes a time step in the rows whose sequence is shorter: their states become `before` again, and
+ * *y becomes zeros. */
 static bool mask_step(wb_tensor *valid, int n, wb_tensor *const *before, wb_tensor **states,
                       wb_tensor **y)
 {
@@ -48,7 +48,7 @@ wb_tensor *wb__stack_steps(int64_t n, wb_tensor *const *outputs)
     return wb__steps_first(wb_stack_array(0, (int)n, outputs));
 }
 
-/* Returns step t of x [T, N, ...], which is [N, ...]. */
+/* Returns time step t of x [T, N, ...], which is [N, ...]. */
 static wb_tensor *sequence_step_of(wb_tensor *x, int64_t t)
 {
     wb_tensor *now = wb_slice(x, 0, t, t + 1);

@@ -21,9 +21,10 @@ void wb__print_layer(const wb_layer *l, wb__text *t)
 /* ---- totals ---------------------------------------------------------------------------------- */
 
 typedef struct {
-    int arrays, other_arrays;
-    int64_t elements, others, bytes;
-    bool all_zero, some_nan, some_inf, failed;
+    int arrays, other_arrays;           /* trained tensors, and others such as running statistics */
+    int64_t elements, others, bytes;    /* elements of both; bytes of both together */
+    bool all_zero, some_nan, some_inf;  /* of the values, if they are looked at */
+    bool failed;
 } nn_show_sums;
 
 typedef struct { nn_show_sums sums; bool values; wb_dtype dtype; } nn_show_count;

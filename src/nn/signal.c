@@ -47,18 +47,18 @@ wb_tensor *wb_hann_window_with(int64_t n, wb_dtype dtype, const wb_window_option
 
 /* ---- transforms ------------------------------------------------------------------------------ */
 
-enum { SIGNAL_PARTS = 16 };             /* most slices of a signal that make frames */
+enum { SIGNAL_PARTS = 16 };             /* the most slices of which frames are concatenated */
 
 typedef enum { STFT, ISTFT, SPECTROGRAM } transform_kind;
 
 typedef struct {
-    const char *what;
+    const char *what;                   /* the name of the function, for messages */
     wb_stft_options o;
     double power;
-    int64_t n, hop, frequencies;
-    int64_t first, second;              /* n = first second: factors of the transform; 0: none */
+    int64_t n, hop, frequencies;        /* elements of a frame; from frame to frame; results */
+    int64_t first, second;              /* n = first·second, for two steps; 0: one step */
     wb_tensor *window;                  /* [n] of `wide`, or NULL: ones */
-    wb_dtype wide;                      /* the dtype of the computation for x */
+    wb_dtype wide;                      /* the dtype in which the transform is computed */
 } transform;
 
 /* Takes n1 as the first factor if that needs fewer products than *least. */
@@ -84,7 +84,7 @@ static void choose_factors(transform *r)
         }
 }
 
-/* Reads the options for x, and the window unless `x` is NULL. */
+/* Reads the options for x, also the window if x is not NULL. */
 static bool read_transform(transform *r, transform_kind kind, const wb_tensor *x,
                            const wb_stft_options *given)
 {
@@ -102,9 +102,8 @@ static bool read_transform(transform *r, transform_kind kind, const wb_tensor *x
         o->length < 0 || o->length > UINT32_MAX || o->pad < 0 || o->pad > UINT32_MAX ||
         !(r->power >= 0) || isinf(r->power))
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: .n_fft %lld, .hop_length %lld, .length %lld, .pad "
-                         "%lld, .power %g: .n_fft is positive, and none is negative or above "
-                         "2^32", what,
-                         (long long)o->n_fft, (long long)o->hop_length, (long long)o->length,
+                         "%lld, .power %g: .n_fft is positive, and none is negative or above 2^32",
+                         what, (long long)o->n_fft, (long long)o->hop_length, (long long)o->length,
                          (long long)o->pad, r->power);
     if ((o->length && kind != ISTFT) ||
         ((o->pad || o->power != WB_DEFAULT || o->window_normalized) && kind != SPECTROGRAM))
@@ -127,12 +126,12 @@ static bool read_transform(transform *r, transform_kind kind, const wb_tensor *x
     return r->window;
 }
 
-/* Returns cos and -sin of 2 pi f k / n for integers k and f, [..., 2], of the shape to which these
- * broadcast.  `t` holds all products f k. */
+/* Returns cos and -sin of 2 pi f k / n for integers k and f, [..., 2], in the shape to which k and
+ * f broadcast.  `t` is an integer dtype that holds all products f k. */
 static wb_tensor *signal_turns(const transform *r, wb_tensor *k, wb_tensor *f, wb_dtype t)
 {
     const double half = (double)(r->n / 2), all = (double)r->n;
-    /* angles from -pi to pi, of which a float has more digits than of those up to 2 pi */
+    /* angles from -pi to pi, since a float has more digits for them than for angles up to 2 pi */
     wb_tensor *i = wb_arange(r->n, r->wide);
     i = wb_where(wb_gt(i, wb_scalar(half)), wb_sub(i, wb_scalar(all)), i);
     wb_tensor *angle = wb_mul(i, wb_scalar(2 * signal_pi / all));
@@ -186,8 +185,8 @@ static wb_tensor *second_matrix(const transform *r)
     return y ? wb_reshape_array(y, 2, (int64_t[]){2 * r->second, 2 * r->second}) : NULL;
 }
 
-/* Returns y, [parts, n2, F1, all], as the F frequencies in their order, [parts, F, all].  With two
- * parts the second is imaginary. */
+/* Returns y, [parts, n2, F1, all], with the F frequencies in their order, [parts, F, all].  Part 0
+ * is real; part 1, if there is one, is imaginary. */
 static wb_tensor *signal_in_order(const transform *r, wb_tensor *y)
 {
     const int64_t n1 = r->first, n2 = r->second, last = (n1 - 1) / 2, rows = n2 / 2 + 1;
@@ -204,9 +203,9 @@ static wb_tensor *signal_in_order(const transform *r, wb_tensor *y)
 
 static int64_t signal_divisor(int64_t a, int64_t b) { return b ? signal_divisor(b, a % b) : a; }
 
-/* Frames are made of rows of a signal, of the greatest length that divides n and the step from
- * frame to frame.  Returns the numbers of these rows, [B, frames, n / each], in signals of `rows`
- * rows. */
+/* A signal is divided into rows of the greatest length, `each`, that divides both n and the hop, so
+ * that frames are whole rows.  Returns the indices of the rows of each frame, [B, frames, n /
+ * each], where each of the B signals has `rows` rows. */
 static wb_tensor *signal_rows_of(const transform *r, int64_t batch, int64_t frames, int64_t rows)
 {
     const int64_t each = signal_divisor(r->n, r->hop);
@@ -227,8 +226,8 @@ static wb_tensor *signal_frames_of(const transform *r, wb_tensor *x, int64_t fra
     return y ? wb_reshape_array(y, 2, (int64_t[]){batch * frames, r->n}) : NULL;
 }
 
-/* Returns the frames of x, [B, L], as columns, [n, B frames].  If they overlap in few places, each
- * part of all frames is a slice of the rows of x. */
+/* Returns the frames of x, [B, L], as columns, [n, B frames].  If a frame has few rows, each row of
+ * all frames is one slice of the rows of x. */
 static wb_tensor *signal_columns_of(const transform *r, wb_tensor *x, int64_t frames)
 {
     const int64_t each = signal_divisor(r->n, r->hop), parts = r->n / each, step = r->hop / each;
@@ -247,8 +246,8 @@ static wb_tensor *signal_columns_of(const transform *r, wb_tensor *x, int64_t fr
     return x ? wb_reshape_array(x, 2, (int64_t[]){r->n, batch * frames}) : NULL;
 }
 
-/* Returns frames, [n, all], as [2, n2, F1, all]: real and imaginary parts, in two steps. */
-static wb_tensor *in_two_steps(const transform *r, wb_tensor *x)
+/* Returns the transforms of frames, [n, all], in two steps: [2, n2, F1, all], real, imaginary. */
+static wb_tensor *signal_in_two_steps(const transform *r, wb_tensor *x)
 {
     const int64_t all = x->dims[1], n1 = r->first, n2 = r->second, count = n1 / 2 + 1;
     wb_tensor *m = first_matrices(r);
@@ -264,7 +263,7 @@ static wb_tensor *in_two_steps(const transform *r, wb_tensor *x)
     return y ? wb_reshape_array(y, 4, (int64_t[]){2, n2, count, all}) : NULL;
 }
 
-/* Returns [B, L] as [B, T, F, 2], or, with `squares`, the squares of the magnitudes, [B, T, F]. */
+/* Returns the transform of x, [B, T, F, 2], or with `squares` squared magnitudes, [B, T, F]. */
 static wb_tensor *signal_transformed(const transform *r, wb_tensor *x, bool squares)
 {
     if (r->o.center) x = wb_pad(x, 1, r->n / 2, r->n / 2, .mode = WB_PAD_REFLECT);
@@ -272,7 +271,7 @@ static wb_tensor *signal_transformed(const transform *r, wb_tensor *x, bool squa
     const int64_t batch = x->dims[0], frames = (x->dims[1] - r->n) / r->hop + 1;
     wb_tensor *y = (r->first ? signal_columns_of : signal_frames_of)(r, x, frames);
     if (y && r->first) {
-        y = in_two_steps(r, y);
+        y = signal_in_two_steps(r, y);
         if (squares) y = wb_sum(wb_square(y), .axes = {0}, .keep = true);
         y = signal_in_order(r, y);
         y = y ? wb_permute(y, 2, 1, 0) : NULL;
@@ -288,7 +287,7 @@ static wb_tensor *signal_transformed(const transform *r, wb_tensor *x, bool squa
     return y ? wb_reshape_array(y, squares ? 3 : 4, dims) : NULL;
 }
 
-/* Returns y, [B, ...], with the axes of x before its last `last` in place of the first. */
+/* Returns y, [B, ...], in which the axes of x but its last `last` axes replace the axis B. */
 static wb_tensor *signal_unpacked(wb_tensor *y, const wb_tensor *x, int last)
 {
     int64_t dims[2 * WB_MAX_DIMS];
@@ -299,7 +298,7 @@ static wb_tensor *signal_unpacked(wb_tensor *y, const wb_tensor *x, int last)
     return wb_reshape_array(y, front + y->ndim - 1, dims);
 }
 
-/* Returns x, [..., L], as [B, L] of the dtype of the computation, with zeros on both sides. */
+/* Returns x, [..., L], as [B, L] in the dtype r->wide, with padding at both ends. */
 static wb_tensor *signal_waves(const transform *r, wb_tensor *x)
 {
     const int64_t length = x->ndim ? x->dims[x->ndim - 1] : 0;
@@ -352,8 +351,8 @@ static wb_tensor *signal_overlapped(const transform *r, wb_tensor *frames)
     return y ? wb_reshape_array(y, 2, (int64_t[]){batch, length}) : NULL;
 }
 
-/* Returns how often the frequencies f, integers, count in the sum of the inverse: those without a
- * conjugate once, others twice. */
+/* Returns how often the integer frequencies f count in the sum of the inverse transform: once where
+ * f is its own conjugate, else twice. */
 static wb_tensor *signal_weight_of(const transform *r, wb_tensor *f)
 {
     const double each = r->o.normalized ? 1 / sqrt((double)r->n) : 1 / (double)r->n;
@@ -363,9 +362,9 @@ static wb_tensor *signal_weight_of(const transform *r, wb_tensor *f)
                     wb_full_array(2 * each, r->wide, 0, NULL));
 }
 
-/* Returns y, [all, F, 2], weighted, as the frames of the inverse, [all, n], in two steps: those of
- * in_two_steps and signal_in_order backwards. */
-static wb_tensor *back_in_two_steps(const transform *r, wb_tensor *y)
+/* Returns the frames of the inverse transform, [all, n], of the weighted y, [all, F, 2]: undoes
+ * signal_in_order and signal_in_two_steps. */
+static wb_tensor *signal_inverse_in_two_steps(const transform *r, wb_tensor *y)
 {
     const int64_t all = y->dims[0], n1 = r->first, n2 = r->second, count = n1 / 2 + 1;
     wb_tensor *f1 = wb_arange(count, WB_I64);
@@ -390,14 +389,14 @@ static wb_tensor *back_in_two_steps(const transform *r, wb_tensor *y)
     return y ? wb_reshape_array(y, 2, (int64_t[]){all, r->n}) : NULL;
 }
 
-/* Returns y, [B, T, 2 F], as signals of all elements that frames cover, [B, L]. */
+/* Returns the signals, [B, L], whose frames have the transforms y, [B, T, 2 F].  None is cut. */
 static wb_tensor *signal_inverted(const transform *r, wb_tensor *y)
 {
     const int64_t batch = y->dims[0], frames = y->dims[1], all = batch * frames;
     wb_tensor *back;
     if (r->first) {
         y = wb_reshape_array(y, 3, (int64_t[]){all, r->frequencies, 2});
-        back = y ? back_in_two_steps(r, y) : NULL;
+        back = y ? signal_inverse_in_two_steps(r, y) : NULL;
         back = back ? wb_reshape_array(back, 3, (int64_t[]){batch, frames, r->n}) : NULL;
     } else {
         wb_tensor *weight = signal_weight_of(r, wb_arange(r->frequencies, WB_I32));

@@ -9,12 +9,12 @@
 
 /* Whether x has 1 to 3 axes of space with elements.  Else sets the error. */
 bool wb__has_space(const char *what, const wb_tensor *x);
-/* Sets out[i] to the number of the list for axis i of space.  A list of one number has it for all
- * axes.  False, with the error set, if the list has another length. */
+/* Sets out[i] to the list's number for axis i of space.  A list of one number is for all axes.
+ * False, with the error set, if the list has another length than 1 or the number of axes. */
 bool wb__for_each_axis(const char *what, const char *option, const wb_tensor *x,
                        const int64_t *list, int64_t *out);
-/* Returns x with the weighted sums `weights`, [out, in], of the elements along one axis in their
- * place. */
+/* Returns x with the elements along one axis replaced by their weighted sums; the weights are
+ * [out, in]. */
 wb_tensor *wb__along_axis(wb_tensor *x, int axis, wb_tensor *weights);
 /* Prints one number, or several in parentheses. */
 void wb__print_sizes(const int64_t *list, wb__text *t);

@@ -1,6 +1,6 @@
-/* wb_summary: a table of a model's layers, with shapes, parameters, operations and times. The layer
- * is called three times under an observer, which wb__call_layer informs of each call of a layer
- * that has a row: the second call evaluates each output, the third measures that. */
+/* wb_summary: a table of a model's layers, with shapes, parameters, operations and times.  The
+ * layer is called three times under an observer, which wb__call_layer informs of each call of a
+ * layer that has a row: the second call evaluates each output, the third measures that. */
 #include "nn/layer.h"
 
 #include <stdio.h>
@@ -15,8 +15,8 @@ typedef struct {
 typedef struct {
     wb__observer observer;
     bool timed;                         /* outputs are evaluated and measured */
-    int pending;                        /* pending writes of this thread before the call */
-    double flops;                       /* of the whole call */
+    int pending;                        /* number of this thread's pending writes before the call */
+    double flops;                       /* operations of the whole call */
     int n, capacity;
     summary_call *calls;
     int status;
@@ -47,7 +47,7 @@ static double flops_of(const wb_tensor *x)
     }
 }
 
-/* Adds the operations of x and of what x is computed from, but not of the tensors in `seen`. */
+/* Returns the operations of x and of its operands, at any depth, that are not yet in `seen`. */
 static double sum_flops(wb_tensor *x, wb__pointer_map *seen)
 {
     if (wb__pointer_map_get(seen, x) >= 0 || x->storage || x->op == WB__OP_variable) return 0;
@@ -98,7 +98,7 @@ static void summary_note_call(wb__observer *observer, const wb_layer *l, int n,
     else o->calls[o->n++] = c;
 }
 
-/* Calls the layer under the observer. Returns 0 or an error code. */
+/* Calls the layer under the observer.  Returns 0 or an error code. */
 static int summary_observe(summary *o, wb_layer *layer, int n, wb_tensor *const *inputs)
 {
     wb_tensor *outputs[WB__OUTPUTS];

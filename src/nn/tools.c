@@ -148,7 +148,7 @@ int wb_each_layer(void *object, int (*f)(wb_layer *layer, const char *path, void
     return status;
 }
 
-/* Whether x is a layer. Otherwise sets the error. */
+/* Whether x is a layer.  Otherwise sets the error. */
 static bool tools_is_layer(const char *what, const wb_layer *x)
 {
     return wb__expect(what, x, &wb__layer_class);

@@ -32,7 +32,7 @@ static wb_tensor *transformer_call_inner(const wb_layer *l, const char *name, in
 }
 
 /* Returns the output of the inner layer of this name for x; x if there is none. */
-static wb_tensor *transformer_through(const wb_layer *l, const char *name, wb_tensor *x)
+static wb_tensor *transformer_apply_inner(const wb_layer *l, const char *name, wb_tensor *x)
 {
     return x && transformer_inner(l, name) ? transformer_call_inner(l, name, 1, &x) : x;
 }
@@ -45,8 +45,8 @@ static bool transformer_has_word(const char *const *list, const char *word)
     return *list;
 }
 
-/* Whether the layers have the names of `needed`, and no others than these, those of `others` and,
- * with `blocks`, those of blocks. Otherwise sets the error. */
+/* Whether the layers have all names of `needed`, and else only names of `others` or, with `blocks`,
+ * names of blocks.  Otherwise sets the error. */
 static bool transformer_names_fit(const char *what, const wb_tree *list, const char *const *needed,
                                   const char *const *others, bool blocks)
 {
@@ -94,22 +94,22 @@ static const wb__option transformer_block_table[] = {BLOCK_OPTIONS(WB__OPTION_RO
 static const char *const block_needed[] = {"attention", "norm1", "dense1", "dense2", "norm2", NULL},
                   *const block_others[] = {"dropout1", "dropout2", NULL};
 
-/* The inputs are x [N, T, features], and the keys that are seen, bool [N, 1, 1, keys], or none. */
+/* The inputs are x [N, T, features], and bool [N, 1, 1, keys]: the keys that queries may use. */
 static wb_tensor *transformer_block_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     const bool first = ((const block_options *)l->options)->norm_first;
-    wb_tensor *x = inputs[0], *y = first ? transformer_through(l, "norm1", x) : x;
+    wb_tensor *x = inputs[0], *y = first ? transformer_apply_inner(l, "norm1", x) : x;
     if (n > 2)
         return wb__fail_null(WB_ERROR_ARGUMENT, "TransformerBlock: takes x, and a mask or none, "
                              "got %d inputs", n);
     wb_tensor *in[4] = {y, y, y, inputs[n - 1]};
     y = y ? transformer_call_inner(l, "attention", n == 2 ? 4 : 1, in) : NULL;
-    x = wb_add(x, transformer_through(l, "dropout1", y));
-    if (!first) x = transformer_through(l, "norm1", x);
-    y = first ? transformer_through(l, "norm2", x) : x;
-    y = transformer_through(l, "dense2", transformer_through(l, "dense1", y));
-    x = wb_add(x, transformer_through(l, "dropout2", y));
-    return first ? x : transformer_through(l, "norm2", x);
+    x = wb_add(x, transformer_apply_inner(l, "dropout1", y));
+    if (!first) x = transformer_apply_inner(l, "norm1", x);
+    y = first ? transformer_apply_inner(l, "norm2", x) : x;
+    y = transformer_apply_inner(l, "dense2", transformer_apply_inner(l, "dense1", y));
+    x = wb_add(x, transformer_apply_inner(l, "dropout2", y));
+    return first ? x : transformer_apply_inner(l, "norm2", x);
 }
 
 static wb_layer *block_assemble(const void *options, int n, const char *const *names,
@@ -141,13 +141,13 @@ static const char *const transformer_pool_names[] = {[WB__TOKENS_FIRST] = "first
                                                      [WB__TOKENS_MAX] = "max",
                                                      [WB__TOKENS_ROOT] = "root"};
 
-/* Returns a mask of the program as bool: whether an element is not 0. */
+/* Returns a mask of the program as bool: true where an element is not 0. */
 static wb_tensor *as_bool(wb_tensor *mask)
 {
     return mask->dtype == WB_BOOL ? mask : wb_ne(mask, wb_scalar_int(0));
 }
 
-/* Reduces x [N, T, features] over the tokens that `seen`, bool [N, T, 1] or NULL, has. */
+/* Reduces x [N, T, features] over the tokens where `seen`, bool [N, T, 1], is true; NULL: all. */
 static wb_tensor *transformer_reduced(wb__token_pool_kind kind, wb_tensor *x, wb_tensor *seen)
 {
     const wb_dtype t = (wb_dtype)x->dtype;
@@ -209,7 +209,8 @@ static const char *const model_needed[] = {"tokens", "positions", NULL},
                   *const model_others[] = {"types", "embed_norm", "dropout", "norm", "pooling",
                                            "pooler", "head", NULL};
 
-/* The rows of an Embedding, also of a quantised or adapted one; INT64_MAX: another layer. */
+/* Returns the number of rows of an Embedding, also of a quantised or adapted one; INT64_MAX for
+ * another layer. */
 static int64_t transformer_rows_of(const wb_layer *table)
 {
     while (wb__is_lora(table) || wb__is_quantised(table)) table = wb__layer_child(table, 0);
@@ -238,7 +239,7 @@ int64_t wb__transformer_positions(const wb_layer *l)
                                             : INT64_MAX;
 }
 
-/* Whether the model has n positions. With a cache wb__cache_fits compares its length. */
+/* Whether the model has at least n positions.  With a cache, wb__cache_fits checks that. */
 static bool positions_fit(const wb_layer *l, int64_t n)
 {
     const int64_t rows = wb__transformer_positions(l);
@@ -263,16 +264,16 @@ static bool transformer_inputs_fit(const wb_layer *l, int n, wb_tensor *const *i
     return n < 3 || ids_fit(l, "types", inputs[2], inputs[0]);
 }
 
-/* Returns [N, T, features]. `types` is NULL for type 0. */
+/* Returns the embedded tokens, [N, T, features].  If `types` is NULL, all have type 0. */
 static wb_tensor *transformer_embedded(const wb_layer *l, wb_tensor *ids, wb_tensor *types)
 {
     wb_tensor *x = transformer_call_inner(l, "tokens", 1, &ids);
     if (transformer_inner(l, "types")) {
         if (!types) types = wb_full_array(0, WB_I32, 1, (int64_t[]){1});
-        x = wb_add(x, transformer_through(l, "types", types));
+        x = wb_add(x, transformer_apply_inner(l, "types", types));
     }
-    x = wb_add(x, transformer_through(l, "positions", wb_positions(ids->dims[1])));
-    return transformer_through(l, "dropout", transformer_through(l, "embed_norm", x));
+    x = wb_add(x, transformer_apply_inner(l, "positions", wb_positions(ids->dims[1])));
+    return transformer_apply_inner(l, "dropout", transformer_apply_inner(l, "embed_norm", x));
 }
 
 static wb_tensor *transformer_call(wb_layer *l, int n, wb_tensor *const *inputs)
@@ -293,11 +294,11 @@ static wb_tensor *transformer_call(wb_layer *l, int n, wb_tensor *const *inputs)
     for (int i = 0; in[0] && i < n_layers; i++)
         if (transformer_is_block(layers[i].name))
             in[0] = transformer_call_inner(l, layers[i].name, n > 1 ? 2 : 1, in);
-    wb_tensor *x = transformer_through(l, "norm", in[0]);
+    wb_tensor *x = transformer_apply_inner(l, "norm", in[0]);
     if (x && transformer_inner(l, "pooling"))
         x = transformer_call_inner(l, "pooling", n > 1 ? 2 : 1,
                                    (wb_tensor *[]){x, n > 1 ? inputs[1] : NULL});
-    return transformer_through(l, "head", transformer_through(l, "pooler", x));
+    return transformer_apply_inner(l, "head", transformer_apply_inner(l, "pooler", x));
 }
 
 static wb_layer *transformer_assemble(const void *options, int n, const char *const *names,

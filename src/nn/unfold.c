@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-/* Kernels that each copy one element of a window: [channels kh kw, 1, kh, kw] has at row c kh kw +
- * i a 1 at element i, else 0. */
+/* Returns kernels of which each copies one element of a window: [channels kh kw, 1, kh, kw] has in
+ * row c kh kw + i a 1 at element i, else 0. */
 static wb_tensor *unfold_copying(const int64_t *window, int64_t channels, wb_dtype dtype)
 {
     const int64_t each = window[0] * window[1];

@@ -22,7 +22,7 @@ wb_tensor *wb__along_axis(wb_tensor *x, int axis, wb_tensor *weights)
     return y ? wb_reshape_array(y, x->ndim, dims) : NULL;
 }
 
-/* Each of `out` positions is an element of the axis, the one at the rounded down position. */
+/* Returns `out` elements of the axis; each is the one at its position, rounded down. */
 static wb_tensor *upsample_nearest(wb_tensor *x, int axis, int64_t out)
 {
     int64_t dims[WB_MAX_DIMS], outer, inner;
@@ -46,8 +46,8 @@ static wb_tensor *upsample_nearest(wb_tensor *x, int axis, int64_t out)
     return rows ? wb_reshape_array(rows, x->ndim, dims) : NULL;
 }
 
-/* The weights [out, in] of a linear interpolation: row i has 1 - |p - j| at column j if that is
- * positive, where p is the position of element i among the elements of the input. */
+/* Returns the weights [out, in] of a linear interpolation.  Row i has 1 - |p - j| at column j if
+ * that is positive, where p is the position of result i among the elements of the input. */
 static wb_tensor *upsample_interpolation(int64_t in, int64_t out, bool corners, wb_dtype dtype)
 {
     const double step = !corners ? (double)in / (double)out
@@ -81,8 +81,7 @@ bool wb__has_space(const char *what, const wb_tensor *x)
     for (int i = 2; full && i < x->ndim; i++) full = x->dims[i] > 0;
     if (full) return true;
     return wb__fail(WB_ERROR_SHAPE, "%s: expects [N,C,L], [N,C,H,W] or [N,C,D,H,W], got %s", what,
-                    wb_describe(x)),
-           false;
+                    wb_describe(x)), false;
 }
 
 bool wb__for_each_axis(const char *what, const char *option, const wb_tensor *x,
@@ -92,8 +91,7 @@ bool wb__for_each_axis(const char *what, const char *option, const wb_tensor *x,
     if (list[0] != 1 && list[0] != axes)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: .%s has %d numbers; it has one, or one for each of "
                         "the %d axes of space of %s", what, option, (int)list[0], axes,
-                        wb_describe(x)),
-               false;
+                        wb_describe(x)), false;
     for (int i = 0; i < axes; i++) out[i] = list[list[0] == 1 ? 1 : 1 + i];
     return true;
 }
@@ -105,7 +103,7 @@ static bool upsample_is_mode(const char *what, int64_t mode)
                      "WB_UPSAMPLE_LINEAR", what, (long long)mode);
 }
 
-/* Reads the options. False, with the error set, if they do not fit together. */
+/* Reads the options.  False, with the error set, if they do not fit together. */
 static bool upsample_read_options(const char *what, wb_upsample_options *o,
                                   const wb_upsample_options *given)
 {
@@ -120,13 +118,11 @@ static bool upsample_read_options(const char *what, wb_upsample_options *o,
     for (int i = 0; i < list[0]; i++)
         if (list[1 + i] < 1 || list[1 + i] > INT32_MAX)
             return wb__fail(WB_ERROR_ARGUMENT, "%s: .%s has %lld; its numbers are positive", what,
-                            o->scale[0] ? "scale" : "sizes", (long long)list[1 + i]),
-                   false;
+                            o->scale[0] ? "scale" : "sizes", (long long)list[1 + i]), false;
     if (!upsample_is_mode(what, o->mode)) return false;
     if (!o->align_corners && o->mode == WB_UPSAMPLE_NEAREST)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: .align_corners is an option of "
-                        "WB_UPSAMPLE_LINEAR", what),
-               false;
+                        "WB_UPSAMPLE_LINEAR", what), false;
     return true;
 }
 

@@ -1,6 +1,6 @@
 /* WeightNorm: a layer whose weight is g v / ||v||. Its child "layer" is the layer, whose tensor
- * with the name .name is v; its child "g" has the lengths. A call makes a copy of the layer that
- * shares all children but v, in whose place it has the weight. A WeightNorm may be inside another
+ * with the name .name is v; its child "g" has the lengths.  A call makes a copy of the layer that
+ * shares all children but v, in whose place it has the weight.  A WeightNorm may be inside another
  * one; the innermost layer is called the base. */
 #include "nn/layer.h"
 
@@ -64,7 +64,7 @@ static wb_tensor *weight_norm_squares(const norm_options *o, wb_tensor *v)
     return wb__reduce(WB__OP_sum, wb_mul(x, x), mask, !o->whole);
 }
 
-/* Returns the weight. Where v is all zeros, the weight is too. */
+/* Returns the weight.  Where v is all zeros, the weight is too. */
 static wb_tensor *weight_norm_weight_of(const norm_options *o, wb_tensor *v, wb_tensor *g)
 {
     wb_tensor *sum = weight_norm_squares(o, v);
@@ -73,11 +73,11 @@ static wb_tensor *weight_norm_weight_of(const norm_options *o, wb_tensor *v, wb_
     return w ? wb__as(w, (wb_dtype)v->dtype) : NULL;
 }
 
-/* Returns the weight of a WeightNorm l. `ctx` is that of copy_base. */
+/* Returns the weight of l, a WeightNorm.  `ctx` is the argument of copy_base. */
 typedef wb_tensor *(*weight_function)(const wb_layer *l, wb_tensor *v, wb_tensor *g, void *ctx);
 
-/* Returns a copy of the base of l that shares its children, but has the weights of l and of the
- * WeightNorms in it. NULL with the error set. */
+/* Returns a copy of the base of l that shares its children, except the tensors that l and the
+ * WeightNorms inside it normalise: f makes these.  NULL with the error set. */
 static wb_layer *copy_base(wb_layer *l, weight_function f, void *ctx)
 {
     wb_layer *base = weight_norm_base_of(l);
@@ -129,7 +129,7 @@ static void weight_norm_print(const wb_layer *l, wb__text *t)
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
-/* Whether the base of `layer` has a tensor that o normalises. Otherwise sets the error. */
+/* Whether the base of `layer` has a tensor that o normalises.  Otherwise sets the error. */
 static bool weight_norm_check(const wb_layer *layer, const norm_options *o)
 {
     const wb_layer *base = weight_norm_base_of(layer);
@@ -203,11 +203,11 @@ wb_layer *wb_WeightNorm_with(wb_layer *layer, const wb_WeightNorm_options *given
 
 /* ---- removal --------------------------------------------------------------------------------- */
 
-/* The weights that were made: w[i] is that of the g, v and options at i. */
-typedef struct { const wb_layer *l; const wb_tensor *v, *g; wb_tensor *w; } removed;
-typedef struct { removed *done; int n, capacity; } removal;
+/* A weight w that replaces a WeightNorm l with direction v and lengths g. */
+typedef struct { const wb_layer *l; const wb_tensor *v, *g; wb_tensor *w; } weight_norm_replaced;
+typedef struct { weight_norm_replaced *done; int n, capacity; } removal;
 
-/* Returns the weight as a variable. WeightNorms that share g and v get one variable. */
+/* Returns the weight as a variable.  WeightNorms that share g and v get one variable. */
 static wb_tensor *weight_norm_fixed(const wb_layer *l, wb_tensor *v, wb_tensor *g, void *ctx)
 {
     removal *r = ctx;
@@ -222,7 +222,7 @@ static wb_tensor *weight_norm_fixed(const wb_layer *l, wb_tensor *v, wb_tensor *
     w = w ? wb__variable_replacing(w, v) : NULL;
     if (!w || !wb__reserve(&r->done, &r->capacity, r->n + 1, sizeof *r->done)) return NULL;
     w->name = v->name;
-    r->done[r->n++] = (removed){l, v, g, w};
+    r->done[r->n++] = (weight_norm_replaced){l, v, g, w};
     return w;
 }
 

@@ -1,6 +1,6 @@
-/* Accumulation of gradients. If the rule has .accumulate = k > 1, the state has a sum for each
- * slot and one for the loss, which are zeros between the accumulations. The first k - 1 updates add
- * to the sums. The k-th applies them together with its own gradients, and sets them to zeros. */
+/* Accumulation of gradients.  If the rule has .accumulate = k > 1, the state has a sum for each
+ * slot and one for the loss, which are zeros between the accumulations.  The first k - 1 updates
+ * add to the sums.  The k-th applies the sums together with its own gradients, and zeroes them. */
 #include "optim/optim.h"
 
 bool wb__sums_apply_next(const wb_opt_state *s)
@@ -12,10 +12,9 @@ int wb__sums_whole(const char *what, const wb_opt_state *s)
 {
     const int64_t n = s->counts->accumulated, k = s->rule->accumulate;
     if (!n) return 0;
-    return wb__fail(WB_ERROR_ARGUMENT,
-                    "%s: the state is in the middle of an accumulation: %lld of %lld batches are "
-                    "accumulated: call wb_update for %lld more first", what, (long long)n,
-                    (long long)k, (long long)(k - n));
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: the state is in the middle of an accumulation: %lld of "
+                    "%lld batches are accumulated: call wb_update for %lld more first", what,
+                    (long long)n, (long long)k, (long long)(k - n));
 }
 
 int wb__sums_new(wb_opt_state *s)
@@ -29,8 +28,8 @@ int wb__sums_new(wb_opt_state *s)
 
 /* ---- the graphs ------------------------------------------------------------------------------ */
 
-/* Adds the gradient *g, which may be NULL, to the slot's sum. Sets *next to the new value of the
- * sum, or to NULL if it stays. If `applies`, sets *g to the whole sum. */
+/* Adds the gradient *g, which may be NULL, to the slot's sum.  Sets *next to the new value of the
+ * sum, or to NULL if it stays.  If `applies`, sets *g to the whole sum. */
 static bool add_slot(wb_opt_state *s, int i, bool applies, wb_tensor **g, wb_tensor **next)
 {
     wb__slot *slot = &s->slots[i];
@@ -63,12 +62,12 @@ int wb__sums_add(wb_opt_state *s, bool applies, wb_tensor **const *g, wb_tensor 
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-/* A recorded update: whether it applies the sums; and for each slot whether the batch had a
- * gradient, and whether an earlier batch had added one to the sum. */
+/* A recorded update for replays: whether it applies the sums; and for each slot whether the batch
+ * had a gradient, and whether an earlier batch had added one to the sum. */
 typedef struct { bool gradient, summed; } recorded_slot;
 typedef struct { wb_opt_state *state; bool applies; recorded_slot slot[]; } accumulate_counting;
 
-/* Counts an update, which *write makes (wb__journal). Returns 0 or an error code. */
+/* Counts an update whose pending write is *write (wb__journal).  Returns 0 or an error code. */
 static int accumulate_count(const accumulate_counting *c, wb_tensor *const *write)
 {
     wb__opt_counts *s = c->state->counts;
@@ -87,8 +86,8 @@ static int accumulate_count(const accumulate_counting *c, wb_tensor *const *writ
 static int count_again(void *context) { return accumulate_count(context,
                                                                 &wb__this_thread()->late.guard); }
 
-/* If a recorded update applies the sums, and its batch had no gradient for a slot, it uses the sum
- * of the slot only if an earlier batch had added to it. */
+/* Whether a recorded update can be replayed.  If it applies the sums and its batch had no gradient
+ * for a slot, it uses the slot's sum exactly if an earlier batch had added to the sum. */
 static wb__fit accumulate_fits(const void *context)
 {
     const accumulate_counting *c = context;

@@ -14,8 +14,8 @@ static int adjust_is_state(const char *what, const wb_opt_state *s)
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
-/* Returns a list [s->n] of whether a slot has a path that is below `path`; NULL, with the error
- * set: there is none. */
+/* Returns an array [s->n]: whether the slot's parameter has a path at or below `path`.  NULL, with
+ * the error set, if no slot has one. */
 static bool *slots_below(const char *what, const wb_opt_state *s, const char *path)
 {
     bool found = false;
@@ -45,7 +45,7 @@ int wb_thaw(wb_opt_state *s, const char *path) { return set_frozen("thaw", s, pa
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* Replaces those of the numbers *o of a part that are given. */
+/* Replaces those numbers *o of a part of the rule that the program gives. */
 static void adjust_replace(const wb__rule_part *part, const wb_Rule_options *given,
                            wb_Rule_options *o)
 {
@@ -64,8 +64,8 @@ static int has_no_number(const char *what, const wb_rule *rule, const char *opti
     return status;
 }
 
-/* Checks the numbers that are given, against the other numbers of each slot of `below`.  NULL: all
- * slots.  Returns 0 or an error code. */
+/* Checks the given numbers together with the other numbers of each slot i with below[i]; with all
+ * slots if `below` is NULL.  Returns 0 or an error code. */
 static int adjust_check(const char *what, const wb_opt_state *s, const wb_Rule_options *o,
                         const bool *below)
 {

@@ -1,4 +1,4 @@
-/* The formulas of the rules, and the table of all rules. A rule is a formula and a row. */
+/* The formulas of the rules, and the table of all rules.  A rule is a formula and a row. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -100,7 +100,7 @@ int wb__logarithms(const wb_Rule_options *o, double t, int n, double *out)
     return n;
 }
 
-/* Merges both bias corrections of Adam into the step size and eps. With the moments m and v, the
+/* Merges both bias corrections of Adam into the step size and eps.  With the moments m and v, the
  * decay rates b1 and b2, and c = sqrt(1 - b2^t), Adam's step is
  *   eta * m / (1 - b1^t) / (sqrt(v) / c + eps)  =  (eta * c / (1 - b1^t)) * m / (sqrt(v) + eps * c)
  */
@@ -141,7 +141,7 @@ static bool adamw(wb__rule_step *s, wb_tensor *const *number)
     return adam(s, number) && (s->g = wb_add(s->g, wb_mul(s->x, number[6]))) != NULL;
 }
 
-/* The third moment is the term of the step before. */
+/* The third moment is the term of the update before. */
 static bool oadam(wb__rule_step *s, wb_tensor *const *number)
 {
     if (!adam(s, number)) return false;
@@ -165,9 +165,9 @@ static bool adabelief(wb__rule_step *s, wb_tensor *const *number)
     return (s->g = wb__adam_step(s->next[0], s->next[1], number[4], number[5])) != NULL;
 }
 
-/* Let l = rho_inf and r = rho_t (train.h). If r > 4, the step is Adam's times
- * sqrt((r - 4) (r - 2) / r) * radam_scale(l). number[4], [5] and [6] are a, e and s of the step
- * a m / (sqrt(s v) + e). If r <= 4, e is 1 and s is 0. */
+/* Let l = rho_inf and r = rho_t (train.h).  If r > 4, the step is Adam's times
+ * sqrt((r - 4) (r - 2) / r) * radam_scale(l).  number[4], [5] and [6] are a, e and s of the step
+ * a m / (sqrt(s v) + e).  If r <= 4, e is 1 and s is 0. */
 static double radam_scale(double l)
 {
     return l > 4 ? sqrt(l / ((l - 4) * (l - 2))) : 0;
@@ -199,8 +199,8 @@ static bool radam(wb__rule_step *s, wb_tensor *const *number)
     return (s->g = wb__adam_step(s->next[0], v, number[4], number[5])) != NULL;
 }
 
-/* Returns rho_t. With x = -log(b2) and y = t x / 2 it is rho_inf - 2 t exp(-2 y) / (1 - exp(-2 y)).
- * Where y is small, the terms cancel; there it is t + (rho_inf - 2 / x) - (2 / x) q, where
+/* Returns rho_t.  With x = -log(b2) and y = t x / 2 it is rho_inf - 2 t exp(-2 y) / (1 - exp(-2
+ * y)).  Where y is small, the terms cancel; there it is t + (rho_inf - 2 / x) - (2 / x) q, where
  * q = y / tanh(y) - 1 is a series. */
 static wb_tensor *radam_length(wb_tensor *const *number, wb_tensor *t, wb_tensor *complement)
 {
@@ -322,7 +322,7 @@ static bool rmsprop(wb__rule_step *s, wb_tensor *const *number)
     return (s->g = wb__adam_step(s->g, s->next[0], number[3], number[2])) != NULL;
 }
 
-/* The second moment is the average of g. Rounding can make the variance negative. */
+/* The second moment is the average of g.  Rounding can make the variance negative. */
 static bool centred_rmsprop(wb__rule_step *s, wb_tensor *const *number)
 {
     s->next[0] = wb__average(s->moment[0], number[0], s->g, number[1], true);
@@ -367,7 +367,7 @@ static bool formula_clip(wb__rule_step *s, wb_tensor *const *number)
     return (s->g = wb_minimum(wb_maximum(s->g, number[0]), number[1])) != NULL;
 }
 
-/* number[0] is min(omega / |g|, 1). norm_factor in update.c computes it from all gradients. */
+/* number[0] is min(omega / |g|, 1).  norm_factor in update.c computes it from all gradients. */
 static bool formula_scale(wb__rule_step *s, wb_tensor *const *number)
 {
     wb_tensor *factor = number[0];
@@ -378,7 +378,7 @@ static bool formula_scale(wb__rule_step *s, wb_tensor *const *number)
 /* ---- the rules ------------------------------------------------------------------------------- */
 
 /* The columns of RULES: identifier, name, moments, start, numbers, apply, counted, all_together,
- * defaults. RMSPROP has the two kinds of wb_RMSProp. */
+ * defaults.  RMSPROP has the two kinds of wb_RMSProp. */
 /* clang-format off */
 #define ZERO WB__FROM_ZERO
 #define ADAM .eta = 0.001, .beta = {0.9, 0.999}, .eps = 1e-8

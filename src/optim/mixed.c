@@ -1,6 +1,6 @@
 /* Mixed precision: f16 or bf16 parameters with f32 master copies in the state, and for f16 the loss
- * scale. The scale, its counters and the decision whether an update is skipped are values on the
- * device. An update does not read them on the host. */
+ * scale.  The scale, its counters and the decision whether an update is skipped are values on the
+ * device.  An update does not read them on the host. */
 #include "optim/optim.h"
 
 const char *const wb__scaling_names[WB__SCALING] = {
@@ -43,7 +43,7 @@ typedef struct {
     wb_tensor **narrow;                 /* x[0 .. n_narrow) converted to `dtype` */
 } narrowing;
 
-/* Adds a parameter to w->x. The parameters that must be converted come first in w->x. */
+/* Adds a parameter to w->x.  Parameters that must be converted are the first ones in w->x. */
 static int mixed_collect(const wb__leaf *leaf, void *ctx)
 {
     narrowing *w = ctx;
@@ -60,8 +60,7 @@ static int mixed_collect(const wb__leaf *leaf, void *ctx)
 
 static int narrow_all(narrowing *w, void *model)
 {
-    int status =
-        wb__walk("setup", model, NULL, WB__TRAINABLE | WB__DISTINCT, mixed_collect, w);
+    int status = wb__walk("setup", model, NULL, WB__TRAINABLE | WB__DISTINCT, mixed_collect, w);
     if (!status && w->n_narrow) status = wb_eval_array(w->n_narrow, w->narrow);
     for (int i = 0; !status && i < w->n_narrow; i++)
         if (!(w->narrow[i] = wb__as_constant(w->narrow[i]))) status = WB_ERROR_MEMORY;
@@ -128,8 +127,8 @@ wb_tensor *wb__scaling_count(wb_tensor *sum, wb_tensor *g)
     return sum && bad ? wb_add(sum, bad) : bad;
 }
 
-/* Returns a tensor [slots] with 1 for slots that have a gradient and 0 for the others. If all slots
- * have a gradient, returns the scalar 1. */
+/* Returns a tensor [slots] with 1 for slots that have a gradient and 0 for the others.  If all
+ * slots have a gradient, returns the scalar 1. */
 static wb_tensor *part_taken(const wb_opt_state *s, wb_tensor *const *bad)
 {
     const int64_t n = s->n;
@@ -149,7 +148,7 @@ static wb_tensor *part_taken(const wb_opt_state *s, wb_tensor *const *bad)
 wb_tensor *wb__scaling_total(const wb_opt_state *s, wb_tensor *const *bad)
 {
     wb_tensor *sum = NULL;
-    /* The sum is bad[0] + (bad[1] + (bad[2] + ...)). With this nesting, evaluation computes all
+    /* The sum is bad[0] + (bad[1] + (bad[2] + ...)).  With this nesting, evaluation computes all
      * counts before the first addition. */
     for (int i = s->n - 1; i >= 0; i--)
         if (bad[i] && !(sum = sum ? wb_add(bad[i], sum) : bad[i])) return NULL;
@@ -178,7 +177,7 @@ bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb_tensor *
     return good;
 }
 
-/* Returns g / scale as f32, or zeros if step->ok is false. */
+/* Returns g / scale as f32; zeros if step->ok is false. */
 wb_tensor *wb__scaling_undo(const wb__scaling_step *step, wb_tensor *g)
 {
     return wb_mul(wb__as(wb_where(step->ok, g, wb_scalar(0)), WB_F32), step->inverse);

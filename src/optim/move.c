@@ -1,12 +1,12 @@
 /* wb_to of an optimiser state makes moments with the same values on another device and keeps the
- * step counts. The dtypes follow from the dtypes that wb_to gives the parameters, so that the state
- * fits a model that was moved with the same options. */
+ * step counts.  The dtypes follow from the dtypes that wb_to gives the parameters, so that the
+ * state fits a model that was moved with the same options. */
 #include "optim/optim.h"
 
 #include <string.h>
 
 /* Returns the dtype that wb_to gives the slot's parameter; 0, with the error set, if device d lacks
- * this dtype. `there` is whether the slot is on d already. */
+ * this dtype.  `there` is whether the slot is already on d. */
 static wb_dtype dtype_there(const wb__slot *slot, bool there, const wb_device *d,
                             wb_dtype requested)
 {
@@ -128,11 +128,10 @@ const wb_device *wb__opt_device(void *state)
         const wb_device *a = wb__slot_variable(s, first)->device;
         const wb_device *b = wb__slot_variable(s, slot)->device;
         if (a != b)
-            return wb__fail_null(WB_ERROR_DEVICE,
-                                 "Objects are on different devices: the state of \"%s\" is on "
-                                 "%s:%d and that of \"%s\" on %s:%d; wb_to moves all of it to one",
-                                 first->path, a->backend->tag, a->ordinal, slot->path,
-                                 b->backend->tag, b->ordinal);
+            return wb__fail_null(WB_ERROR_DEVICE, "Objects are on different devices: the state of "
+                                 "\"%s\" is on %s:%d and that of \"%s\" on %s:%d; wb_to moves all "
+                                 "of it to one", first->path, a->backend->tag, a->ordinal,
+                                 slot->path, b->backend->tag, b->ordinal);
     }
     return first ? wb__slot_variable(s, first)->device : &wb__cpu;
 }

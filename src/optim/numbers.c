@@ -1,5 +1,5 @@
-/* The numbers of a rule for the next step of a parameter: those of the rule, or of the parameter
- * alone, with the eta of its schedule. */
+/* The numbers of a rule for the next update of a parameter: the rule's own, or those that wb_adjust
+ * gave to the parameter alone, with the eta of its schedule. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -43,7 +43,7 @@ bool wb__schedules_fit(const wb_opt_state *s)
     return true;
 }
 
-/* Data for the replays of a recorded wb_update. */
+/* The context of numbers_renew, for replays of a recorded wb_update. */
 typedef struct { wb_opt_state *state; int part, slot; } numbering;
 
 static void numbers_renew(void *context, double *numbers)
@@ -65,8 +65,7 @@ int wb__literals(wb_opt_state *s, int p, int slot, wb_dtype dtype, wb_tensor *t,
     for (int i = 0; i < n; i++)
         if (!(out[i] = wb__argument(numbers[i], dtype))) return WB_ERROR_MEMORY;
     const numbering context = {s, p, slot};
-    const int status =
-        wb__on_replay(&(wb__replay){.n = n, .literals = out, .before = numbers_renew,
+    const int status = wb__on_replay(&(wb__replay){.n = n, .literals = out, .before = numbers_renew,
                                     .context = &context, .bytes = sizeof context, .holds = s});
     if (!status && t && kind->own) out[n - 1] = t;
     if (!status && t && kind->counted && !kind->counted(out, t)) return WB_ERROR_MEMORY;

@@ -1,5 +1,5 @@
-/* Optimisation rules and their state. A rule is a list of parts, each with a kind (formulas.c) and
- * hyperparameters. The state has a slot for each distinct parameter. A slot holds the moments,
+/* Optimisation rules and their state.  A rule is a list of parts, each with a kind (formulas.c) and
+ * hyperparameters.  The state has a slot for each distinct parameter.  A slot holds the moments,
  * which are variables, and the step count of the parameter. */
 #ifndef WB__OPTIM_H
 #define WB__OPTIM_H
@@ -10,44 +10,41 @@
 
 enum { WB__MOMENTS = 3, WB__RULE_NUMBERS = 12, WB__MAX_NUMBERS = 13 };
 
-/* The input and the result of one part of a rule for one parameter x. g is the gradient, and
- * `apply` replaces g by the result of the part. x, g and the moments have the dtype of the
+/* The input and the result of one part of a rule for one parameter x.  g is the gradient, and
+ * `apply` replaces g by the result of the part.  x, g and the moments have the dtype of the
  * parameter, but f32 instead of f16 and bf16. */
 typedef struct {
     const struct wb__rule_kind *kind;
     wb_tensor *x, *g;
-    wb_tensor *moment[WB__MOMENTS];     /* before the step */
-    wb_tensor *next[WB__MOMENTS];       /* after the step, to be assigned */
+    wb_tensor *moment[WB__MOMENTS];     /* before the update */
+    wb_tensor *next[WB__MOMENTS];       /* after the update, to be assigned */
 } wb__rule_step;
 
-/* Where the moments of a rule start: at 0; at eps; the first moment at 0 and the second, which has
- * step sizes, at eta, which is used for nothing else. */
+/* Where the moments of a rule start: at 0; at eps; or the first moment at 0, and the second, which
+ * has a step size for each element, at eta, which the rule uses for nothing else. */
 typedef enum { WB__FROM_ZERO, WB__FROM_EPS, WB__STEPS_FROM_ETA } wb__moment_start;
 
 typedef struct wb__rule_kind {
     const char *name;
     int moments;
     wb__moment_start start;
-    /* A default of 0: the rule has no such hyperparameter, unless its bit in `zeros` is set. */
+    /* A default of 0: the rule lacks this hyperparameter, unless its bit in `zeros` is set. */
     wb_Rule_options defaults;
     unsigned zeros;
     /* Writes the numbers that `apply` uses in step t to `out` and returns how many, at most
-     * WB__MAX_NUMBERS. The first step has t = 1. If `numbers` is NULL, the numbers are the
+     * WB__MAX_NUMBERS.  The first step has t = 1.  If `numbers` is NULL, the numbers are the
      * hyperparameters of the rule, in the order of wb__rule_fields. */
     int (*numbers)(const wb_Rule_options *o, double t, double *out);
     bool (*apply)(wb__rule_step *s, wb_tensor *const *number);
     /* With f16 the step counts are a tensor t [slots] on the device, which the host does not read.
      * So `number` holds the numbers of step INFINITY, and `counted` replaces each number that
-     * depends on the step by a tensor [slots] computed from t. If `counted` is NULL, no number
-     * depends on the step. */
+     * depends on the step by a tensor [slots] computed from t.  NULL: no number depends on it. */
     bool (*counted)(wb_tensor **number, wb_tensor *t);
     bool all_together;                  /* number[0] is computed from all gradients (ClipNorm) */
     bool whole;                         /* `apply` needs whole parameters, not a rank's part */
-    /* Changes *ndim and dims, the shape of a parameter, to the shape of a moment.  NULL: it is the
-     * same. */
+    /* Changes *ndim and dims from a parameter's shape to a moment's.  NULL: they are equal. */
     void (*shape)(int moment, int *ndim, int64_t *dims);
-    /* of the program; the last number is then t */
-    const wb_rule_type *own;
+    const wb_rule_type *own;            /* type of a program's rule, whose last number is t */
 } wb__rule_kind;
 
 typedef struct { const wb__rule_kind *kind; wb_Rule_options o; } wb__rule_part;
@@ -56,11 +53,12 @@ struct wb_rule {
     wb__object object;
     int n;
     wb__rule_part *parts;
-    int64_t bucket;     /* bytes of the buckets in which ranks average gradients; 0: they do not */
+    int64_t bucket;     /* bytes of the buckets in which ranks average gradients; 0: no averaging */
     bool shard;         /* the state is divided over the ranks */
-    int64_t accumulate; /* one step for the mean of so many batches; 0: of one batch */
+    int64_t accumulate; /* number of batches whose mean gradient makes an update; 0: one batch */
 };
 
+/* The state of one distinct parameter. */
 typedef struct {
     /* first path of the parameter in the model; the string belongs to wb_opt_state.paths */
     const char *path;
@@ -71,36 +69,36 @@ typedef struct {
      * mixed precision.  They have the shape of the parameter, or, if the state is divided,
      * [wb__part_length] */
     wb_tensor **moments;
-    wb_tensor *sum;     /* of accumulated gradients: a variable (reference); NULL: none is needed */
+    wb_tensor *sum;     /* variable: sum of accumulated gradients (reference); NULL: not needed */
     wb__setting frozen;
     /* numbers of the parts of the rule for this slot alone; NULL: those of the rule */
     wb_Rule_options *own;
     wb_schedule *schedule;              /* of eta (reference), or NULL */
 } wb__slot;
 
-/* What the updates count. It is an object of its own, to which the journal holds references:
- * pending updates are counted, and the journal takes back those that are cancelled. */
+/* The counters of the updates.  They are an object of their own, to which the journal holds
+ * references: pending updates are counted, and the journal undoes the counts of cancelled ones. */
 typedef struct {
     wb__object object;
     size_t bytes;                       /* of this struct */
-    int64_t updates;                    /* made so far: the step of schedules */
-    int64_t accumulated;                /* batches in the sums */
+    int64_t updates;                    /* updates so far, which are the t of schedules */
+    int64_t accumulated;                /* batches in the sums of gradients */
     struct {
-        int64_t steps;                  /* of the parameter */
-        bool summed;                    /* an accumulated batch had a gradient */
+        int64_t steps;                  /* updates of the slot's parameter */
+        bool summed;                    /* an accumulated batch had a gradient for the slot */
     } slot[];
 } wb__opt_counts;
-/* Counts of n slots: those of `from`, or zeros if it is NULL. The caller owns a reference. NULL:
+/* Counts of n slots: those of `from`, or zeros if it is NULL.  The caller owns a reference.  NULL:
  * out of memory. */
 wb__opt_counts *wb__opt_counts_new(int n, const wb__opt_counts *from);
 
-/* The path of a parameter in the model, and the index of its slot. A tied parameter has several
+/* The path of a parameter in the model, and the index of its slot.  A tied parameter has several
  * paths and one slot. */
 typedef struct { char *path; int slot; } wb__parameter_path;
 
-/* Indices into wb_opt_state.scaling, the variables of the f16 loss scaling on the device. WB__SCALE
- * is the scale. WB__SINCE_CHANGE counts updates. It restarts at 0 when an update is skipped or when
- * the scale is due to grow. WB__STEPS_MADE [slots] is the step count of each slot. */
+/* Indices into wb_opt_state.scaling, the variables of the f16 loss scaling on the device.
+ * WB__SCALE is the scale.  WB__SINCE_CHANGE counts updates.  It restarts at 0 when an update is
+ * skipped or the scale is due to grow.  WB__STEPS_MADE [slots] is the step count of each slot. */
 enum { WB__SCALE, WB__SINCE_CHANGE, WB__STEPS_MADE, WB__SCALING };
 
 struct wb_opt_state {
@@ -110,19 +108,19 @@ struct wb_opt_state {
     wb_tensor *scaling[WB__SCALING];    /* f32 variables (references); NULL: no loss scaling */
     bool scaled;                        /* wb_scale_loss has been called */
     bool keeps_loss;            /* wb_update sets mean_loss, if the rule is distributed */
-    wb_tensor *mean_loss;       /* of the last update, over the ranks and the accumulated batches
-                                   (reference), or NULL */
+    wb_tensor *mean_loss;       /* the last update's loss, the mean over ranks and accumulated
+                                   batches (reference), or NULL */
     wb_tensor *loss_sum;        /* a variable (reference); NULL: the rule does not accumulate */
     wb__opt_counts *counts;     /* (reference) */
     uint32_t recorded;          /* id of the last recording of an update with accumulation */
-    int parts, part;            /* number of ranks that the state is divided over, 1: it is whole;
-                                   and the rank whose part this is */
-    /* the first operation of an update: allreduce or reduce_scatter of n elements for each rank */
+    int parts, part;            /* number of ranks that divide the state (1: none do), and the rank
+                                   whose part this state is */
+    /* the first collective of an update: allreduce or reduce_scatter, elements for each rank */
     struct { int kind; wb_dtype dtype; int64_t n; } first;
-    uint32_t changes;           /* of which slots have own numbers and schedules, counted */
-    int64_t agreed;     /* what the ranks exchange in an update; the same on all; 0: nothing yet */
-    bool gives;         /* loading a checkpoint gives the other ranks their parts */
-    bool unguarded;             /* wb_update does not check that loss or norm is finite */
+    uint32_t changes;           /* counter of changes of the slots' own numbers and schedules */
+    int64_t agreed;     /* hash of what the ranks exchange, which they compared; 0: not yet */
+    bool gives;         /* rank 0 loads a checkpoint and gives the other ranks their parts */
+    bool unguarded;             /* wb_update does not check that the loss or norm is finite */
     int n_moments;                      /* number of moments per slot, the master included */
     int n;
     wb__slot *slots;
@@ -130,8 +128,8 @@ struct wb_opt_state {
     wb__parameter_path *paths;           /* in the order of wb__walk */
 };
 
-/* A hyperparameter in wb_Rule_options. Files and messages use `name`. `option` is the name of the
- * option. For the two numbers of .beta, `name` is "beta[0]" or "beta[1]" and `option` is "beta". */
+/* A hyperparameter in wb_Rule_options.  Files and messages use `name`.  `option` is the name of the
+ * option.  For the numbers of .beta, `name` is "beta[0]" or "beta[1]" and `option` is "beta". */
 typedef struct {
     const char *name, *option;
     size_t offset;
@@ -154,26 +152,25 @@ static inline wb_dtype wb__moment_dtype(wb_dtype parameter)
 static inline int wb__rule_moments(const wb_opt_state *s) { return s->n_moments - (s->mixed != 0); }
 
 /* The square of a norm: sum(x^2), and sum((2^-80 x)^2) for the case that the first overflows, which
- * it does where |x| > 2^64, in f64 2^512.  The second does not in f32; in f64 it does where
- * |x| > 2^592.  NULL: of nothing.  wb__squares_add adds those of x; false: failed.
- * wb__norm_of returns the norm or, if `inverse`, 1 / norm; wb__norm_finite a tensor that is finite
- * if the norm is. */
+ * it does where |x| > 2^64, in f64 2^512.  The second does not in f32; in f64 it does where |x| >
+ * 2^592.  NULL: of nothing.  wb__squares_add adds those of x; false: failed.  wb__norm_of returns
+ * the norm or, if `inverse`, 1 / norm; wb__norm_finite a tensor that is finite if the norm is. */
 typedef struct { wb_tensor *plain, *shrunk; } wb__squares;
 bool wb__squares_add(wb__squares *sum, wb_tensor *x);
 wb_tensor *wb__norm_of(wb__squares s, bool inverse);
 wb_tensor *wb__norm_finite(wb__squares s);
-/* Sets out[0 .. 3] to the weights of wb__averages, and returns 4. */
+/* Sets out[0 .. 3] to the weights that wb__averages uses, and returns 4. */
 int wb__weights(const wb_Rule_options *o, double *out);
-/* Updates two moments to averages of g and g^2. number[0 .. 3] are their weights. */
+/* Updates two moments to averages of g and g^2.  number[0 .. 3] are their weights. */
 bool wb__averages(wb__rule_step *s, wb_tensor *const *number);
 /* In step INFINITY, adds the numbers of wb__complement_of_power for both betas to the n numbers. */
 int wb__logarithms(const wb_Rule_options *o, double t, int n, double *out);
-/* Returns 1 - b^t, accurate also for b near 1. minus_half_log is -log(b) / 2. */
+/* Returns 1 - b^t, accurate also for b near 1.  minus_half_log is -log(b) / 2. */
 wb_tensor *wb__complement_of_power(wb_tensor *minus_half_log, wb_tensor *t);
 
 int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, double t, double *out);
-/* Reads the options of a rule into *o. A number by place is that of the rule with the name `rule`
- * (WB_RULES_); NULL: eta. */
+/* Reads the options of a rule into *o.  `rule` is the rule's name in WB_RULES_, which has the
+ * number that the rule takes by place; NULL: eta. */
 bool wb__rule_read(const char *what, const char *rule, wb_Rule_options *o,
                    const wb_Rule_options *given);
 /* Makes a rule of one part, of the kind `centred` if the option .centered is true.  NULL: failed; a
@@ -182,15 +179,15 @@ wb_rule *wb__rule_of(const wb__rule_kind *kind, const wb__rule_kind *centred,
                      const wb_Rule_options *given);
 /* Sets an error and returns false if a number is outside its range. */
 bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o);
-/* The value at which a moment starts. `moment` counts over all parts of the rule. */
+/* The value at which a moment starts.  `moment` counts over all parts of the rule. */
 double wb__rule_start(const wb_rule *rule, int moment);
 /* Sets *ndim and dims [WB_MAX_DIMS] to the shape of a moment of a state that is not divided, or of
  * the master. */
 void wb__moment_shape(const wb_opt_state *s, const wb__slot *slot, int moment, int *ndim,
                       int64_t *dims);
-/* A rule of n parts, which the caller fills in.  NULL: out of memory. */
+/* Makes a rule of n parts, which the caller fills in.  NULL: out of memory. */
 wb_rule *wb__rule_new(int n);
-/* The name of the first part that needs whole parameters; NULL: there is none. */
+/* Returns the name of the first part that needs whole parameters; NULL: no part does. */
 const char *wb__rule_whole(const wb_rule *rule);
 /* Whether a rule of the library has this name. */
 bool wb__rule_known(const char *name);
@@ -220,7 +217,7 @@ int wb__rule_follows(const char *what, const wb_rule *rule, const char *by);
 bool wb__slot_options(const wb_opt_state *s, int p, int slot, wb_Rule_options *o);
 /* Whether two slots have the same hyperparameters in part p of the rule. */
 bool wb__slots_alike(const wb_opt_state *s, int p, int a, int b);
-/* Returns the number of a slot's next step, which is at least 1. Returns INFINITY if the device
+/* Returns the number of a slot's next step, which is at least 1.  Returns INFINITY if the device
  * counts the steps (f16). */
 double wb__next_step(const wb_opt_state *s, int slot);
 /* Sets `out` to the numbers of part p of the rule for the slot's next step, as scalars of `dtype`.
@@ -229,10 +226,10 @@ double wb__next_step(const wb_opt_state *s, int slot);
 int wb__literals(wb_opt_state *s, int p, int slot, wb_dtype dtype, wb_tensor *t, wb_tensor **out);
 /* Whether the schedules of the state have values for the next update. */
 bool wb__schedules_fit(const wb_opt_state *s);
-/* Gives the slot numbers of its own, which are those that it has now, or takes them away.  Returns
- * 0 or an error code. */
+/* Gives the slot numbers of its own, equal to its present numbers, or takes them away.  Returns 0
+ * or an error code. */
 int wb__slot_own(const wb_opt_state *s, wb__slot *slot, bool own);
-/* Makes the schedule, or none if it is NULL, that of the slot. */
+/* Makes `schedule` the schedule of the slot; NULL: the slot has none. */
 void wb__slot_follow(wb_opt_state *s, wb__slot *slot, wb_schedule *schedule);
 /* Whether `schedule` is a schedule; else sets an error that begins with `what`. */
 bool wb__schedule_given(const char *what, const wb_schedule *schedule);
@@ -243,19 +240,19 @@ void wb__schedule_print(const wb_schedule *schedule, wb__text *t);
 /* Part r of a parameter of a divided state is elements r * length to (r + 1) * length - 1 of the
  * parameter in one dimension, which zeros fill up to parts * length elements. */
 
-/* The number of elements of a part of the slot. */
+/* Returns the number of elements of a part of the slot's parameter. */
 int64_t wb__part_length(const wb_opt_state *s, const wb__slot *slot);
-/* This rank's part [length] of x, which has the shape of the slot's parameter; x if the state is
- * whole.  NULL: failed. */
+/* Returns this rank's part [length] of x, which has the shape of the slot's parameter; x itself if
+ * the state is whole.  NULL: failed. */
 wb_tensor *wb__own_part(const wb_opt_state *s, const wb__slot *slot, wb_tensor *x);
 
-/* The functions below are operations of the ranks.  *before is the operation that they begin after,
- * or NULL, and becomes their last one.  Element i of an array is of slot i. */
+/* The functions below append collectives of the ranks.  *before is the operation that these follow,
+ * or NULL, and becomes the last of them.  Element i of an array belongs to slot i. */
 
-/* Sets *before to the last operation of the pending updates, if there are such, since other ranks
- * may have evaluated these updates by themselves.  Returns 0 or an error code. */
+/* Sets *before to the last operation of the pending updates, if there are any, since other ranks
+ * may have evaluated these updates already.  Returns 0 or an error code. */
 int wb__ranks_begin(wb_opt_state *s, wb_tensor **before);
-/* Called when an update is pending. `last` is its last operation, and may be NULL. */
+/* Notes that an update is pending.  `last` is its last operation, and may be NULL. */
 void wb__ranks_pending(wb_tensor *last);
 /* Returns 0 if the state is divided over the present ranks, or need not be divided, else an error
  * code. */
@@ -269,44 +266,44 @@ int wb__ranks_mean(wb_opt_state *s, int64_t batches, wb_tensor **const *g, wb_te
 /* Replaces the parts *x[i], some of which may be NULL, of a divided state by whole tensors.
  * Returns 0 or an error code. */
 int wb__ranks_gather(const wb_opt_state *s, wb_tensor **const *x, wb_tensor **before);
-/* The sum of the x of all ranks.  NULL: failed. */
+/* Returns the sum of the ranks' x.  NULL: failed. */
 wb_tensor *wb__ranks_sum(wb_tensor *x, wb_tensor **before);
 
 /* ---- other files ----------------------------------------------------------------------------- */
 
-/* A variable of the slot, which shows its device; NULL: it has none. */
+/* Returns a variable of the slot, which shows the slot's device; NULL if the slot has none. */
 static inline const wb_tensor *wb__slot_variable(const wb_opt_state *s, const wb__slot *slot)
 {
     return s->n_moments ? slot->moments[0] : slot->sum;
 }
 
-/* Makes a variable on d whose elements are `value`. The caller owns a reference. NULL: failed. */
+/* Makes a variable on d whose elements are `value`.  The caller owns a reference.  NULL: failed. */
 wb_tensor *wb__new_filled(const wb_device *d, double value, wb_dtype dtype, int ndim,
                           const int64_t *dims, const char *name);
 
-/* Computes the update of wb_update, and applies what is accumulated with it, however many batches
- * that are. With grads = NULL there is no further batch. Returns 0 or an error code. */
+/* Computes a wb_update that applies the accumulated gradients, however many batches they are of.
+ * With grads = NULL no batch is added.  Returns 0 or an error code. */
 int wb__update_now(wb_opt_state *s, void *model, wb_tree *grads);
 
-/* accumulate.c: the sums of gradients. `applies` is whether an update applies what is accumulated;
- * else it adds to it. */
-/* Makes the sum of the losses. Returns 0 or an error code. */
+/* accumulate.c: the sums of gradients.  `applies` is whether an update applies the sums, or only
+ * adds gradients to them. */
+/* Makes the sum of the losses.  Returns 0 or an error code. */
 int wb__sums_new(wb_opt_state *s);
-/* Whether the next wb_update applies what is accumulated. */
+/* Whether the next wb_update applies the sums. */
 bool wb__sums_apply_next(const wb_opt_state *s);
 /* Adds the gradients g[i], some of which may be NULL, and the loss, which may be NULL, to the sums.
  * Sets next[i] to the new value of the sum of slot i, or to NULL if it stays, and next[s->n] to
- * that of the losses. If `applies`, sets g[i] and *loss to the sums, else *loss to NULL. Returns 0
- * or an error code. */
+ * that of the losses.  If `applies`, sets g[i] and *loss to the sums, else *loss to NULL.  Returns
+ * 0 or an error code. */
 int wb__sums_add(wb_opt_state *s, bool applies, wb_tensor **const *g, wb_tensor **loss,
                  wb_tensor **next);
-/* Counts the update whose new sums are `next`. While wb_compile records, each replay counts.
+/* Counts the update whose new sums are `next`, and while wb_compile records, each of its replays.
  * Returns 0 or an error code. */
 int wb__sums_count(wb_opt_state *s, bool applies, wb_tensor *const *next);
 /* Sets an error that begins with `what`, and returns its code, if batches are accumulated. */
 int wb__sums_whole(const char *what, const wb_opt_state *s);
-/* Drops what is accumulated. Returns 0 or an error code: WB_ERROR_NUMBER, having dropped it, if the
- * guard of the last step was not finite. */
+/* Drops the accumulated batches.  Returns 0 or an error code: WB_ERROR_NUMBER, after dropping them,
+ * if the guard of the last update was not finite. */
 int wb__sums_drop(wb_opt_state *s);
 
 /* mixed.c: master copies and loss scaling. */
@@ -314,27 +311,27 @@ extern const char *const wb__scaling_names[WB__SCALING];
 /* Converts all parameters of the model to s->mixed; on failure converts none. */
 int wb__mixed_narrow(const wb_opt_state *s, void *model);
 /* Makes the f32 master copy of this rank's part of a parameter, which is a variable with the same
- * value. The caller owns a reference. */
+ * value.  The caller owns a reference. */
 wb_tensor *wb__mixed_master(const wb_opt_state *s, const wb__slot *slot, wb_tensor *parameter);
-/* Returns the f32 value from which an update of x starts. Elements of x that equal the rounded
- * master take the value of the master. The other elements, which the program has assigned, keep the
- * value of x. */
+/* Returns the f32 value from which an update of x starts.  Elements of x that equal the rounded
+ * master take the value of the master.  The other elements, which the program has assigned, keep
+ * the value of x. */
 wb_tensor *wb__mixed_value(wb_tensor *x, wb_tensor *master);
 int wb__scaling_new(wb_opt_state *s, const wb_device *d);
 
-/* The tensors of one update with loss scaling. `ok` is whether all gradients are finite, `inverse`
- * is 1 / scale, t [slots] has the step number of each slot if the update is made, and `next` has
- * the new values of s->scaling. */
+/* The tensors of one update with loss scaling.  `ok` is whether all gradients are finite, `inverse`
+ * is 1 / scale, t [slots] has the update's number for each slot if the update is made, and `next`
+ * has the new values of s->scaling. */
 typedef struct {
     wb_tensor *ok, *inverse, *t, *next[WB__SCALING];
 } wb__scaling_step;
-/* Returns `sum` plus the number of elements of g that are not finite. A NULL `sum` counts as 0. */
+/* Returns `sum` plus the number of elements of g that are not finite.  A NULL `sum` counts as 0. */
 wb_tensor *wb__scaling_count(wb_tensor *sum, wb_tensor *g);
-/* Returns the sum of all bad[i]. bad[i] is the wb__scaling_count of slot i, or NULL if the slot has
- * no gradient; at least one slot has a gradient. NULL: failed. */
+/* Returns the sum of all bad[i].  bad[i] is the wb__scaling_count of slot i, or NULL if the slot
+ * has no gradient; at least one slot has a gradient.  NULL: failed. */
 wb_tensor *wb__scaling_total(const wb_opt_state *s, wb_tensor *const *bad);
 /* Fills *step for an update in which slot i has a gradient if bad[i] is not NULL, and `total`
- * elements of gradients are not finite. False, with the error set, on failure. */
+ * elements of gradients are not finite.  False, with the error set, on failure. */
 bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb_tensor *total,
                        wb__scaling_step *step);
 wb_tensor *wb__scaling_undo(const wb__scaling_step *step, wb_tensor *g);

@@ -10,7 +10,7 @@ static wb__mutex own_rule_lock = WB__MUTEX_INIT;
 static wb__rule_kind own_rule_kinds[OWN_RULE_TYPES];
 static int n_kinds;
 
-/* The defaults of the type, in the order of wb__rule_fields. */
+/* The list of a type's defaults, in the order of wb__rule_fields. */
 #define FIELDS(of)                                                                              \
     {of(eta), of(rho), of(beta[0]), of(beta[1]), of(eps), of(lambda), of(delta), of(omega),      \
      of(ell[0]), of(ell[1]), of(gamma[0]), of(gamma[1])}
@@ -60,8 +60,8 @@ static bool apply(wb__rule_step *s, wb_tensor *const *number)
     return true;
 }
 
-/* Returns the kind of a type, which is made if there is none yet.  NULL: failed, with the error
- * set.  The caller holds the lock. */
+/* Returns the kind of a type, and makes it if there is none yet.  NULL, with the error set: failed.
+ * The caller holds the lock. */
 static const wb__rule_kind *own_rule_kind_of(const wb_rule_type *type)
 {
     for (int i = 0; i < n_kinds; i++) {

@@ -13,17 +13,18 @@
 
 #include <math.h>
 
+/* Tensors that the ranks exchange as one. */
 typedef struct {
-    wb_tensor **part;
+    wb_tensor **part;                   /* [n] */
     wb_tensor ***from;                  /* *from[i]: the tensor of part[i], then its result */
-    const wb__slot **slot;              /* of each part; NULL: the loss */
+    const wb__slot **slot;              /* the slot of each part; NULL: the part is the loss */
     int n;
-    int64_t bytes, limit;
-    wb_tensor *scale;                   /* 1 / number of gradients in a sum: one number, so that
-                                           the updates of all parameters are one kernel */
+    int64_t bytes, limit;               /* of the parts; above the limit, they are exchanged */
+    wb_tensor *scale;                   /* 1 / number of summed gradients: one tensor, so that the
+                                           updates of all parameters can be one kernel */
     const wb_opt_state *state;
-    bool gathers;                       /* values travel, not gradients */
-    wb_tensor *before;                  /* the operation of the ranks before, or NULL */
+    bool gathers;                       /* ranks exchange new values of parameters, not gradients */
+    wb_tensor *before;                  /* the last collective before this bucket's, or NULL */
     wb_tensor *first;                   /* the result of the first exchange */
 } bucket;
 
@@ -82,7 +83,7 @@ wb_tensor *wb__own_part(const wb_opt_state *s, const wb__slot *slot, wb_tensor *
     return flat ? filled_up(wb_slice(flat, 0, first, end), length) : NULL;
 }
 
-/* x [parts, length], the parts of all ranks, in the shape of the parameter. */
+/* Returns x [parts, length], the parts of all ranks, in the shape of the parameter. */
 static wb_tensor *bucket_whole(const wb__slot *slot, wb_tensor *x)
 {
     const int64_t n = bucket_size_of(slot);
@@ -91,7 +92,7 @@ static wb_tensor *bucket_whole(const wb__slot *slot, wb_tensor *x)
     return flat ? wb_reshape_array(flat, slot->ndim, slot->dims) : NULL;
 }
 
-/* A gradient as a part of a bucket of gradients: row r is what rank r updates. */
+/* Returns a gradient as a part of a bucket: row r is the part that rank r updates. */
 static wb_tensor *bucket_rows(const wb_opt_state *s, const wb__slot *slot, wb_tensor *g)
 {
     const int64_t length = wb__part_length(s, slot), dims[] = {s->parts, length};
@@ -102,7 +103,7 @@ static wb_tensor *bucket_rows(const wb_opt_state *s, const wb__slot *slot, wb_te
 
 /* ---- buckets --------------------------------------------------------------------------------- */
 
-/* A tensor as a part of the bucket.  The loss is in all rows. */
+/* Returns a tensor as a part of the bucket.  The loss is in all rows. */
 static wb_tensor *bucket_as_part(const bucket *b, const wb__slot *slot, wb_tensor *x)
 {
     if (!b->gathers && slot) return bucket_rows(b->state, slot, x);
@@ -111,7 +112,7 @@ static wb_tensor *bucket_as_part(const bucket *b, const wb__slot *slot, wb_tenso
     return wb_expand_array(row, 2, (int64_t[]){b->state->parts, 1});
 }
 
-/* The result for x, from its columns y of the bucket's result. */
+/* Returns the result for x from y, the columns of the bucket's result that belong to x. */
 static wb_tensor *bucket_as_result(const bucket *b, const wb__slot *slot, const wb_tensor *x,
                                    wb_tensor *y)
 {
@@ -121,7 +122,7 @@ static wb_tensor *bucket_as_result(const bucket *b, const wb__slot *slot, const 
                                : wb_reshape_array(y, slot->ndim, slot->dims);
 }
 
-/* Exchanges the bucket, and empties it.  False, with the error set, on failure. */
+/* Exchanges the tensors of the bucket, and empties the bucket.  False with the error set. */
 static bool bucket_exchange(bucket *b)
 {
     const wb__communicator *c = wb__world();
@@ -163,8 +164,8 @@ static bool bucket_add(bucket *b, const wb__slot *slot, wb_tensor **x)
     return true;
 }
 
-/* A hash of what the ranks exchange in an update: not 0, and below 2^48, so that the sum over the
- * ranks does not overflow. */
+/* Returns a hash of what the ranks exchange in an update.  The hash is not 0, and below 2^48, so
+ * that its sum over the ranks does not overflow. */
 static int64_t hash_of_exchange(const wb_opt_state *s, wb_tensor **const *g, const wb_tensor *loss)
 {
     const uint64_t word[] = {(uint64_t)wb__world()->size, (uint64_t)s->rule->bucket,
@@ -175,8 +176,8 @@ static int64_t hash_of_exchange(const wb_opt_state *s, wb_tensor **const *g, con
     return (int64_t)(h >> 16 | 1);
 }
 
-/* Evaluates the pending updates, whose operations other ranks may have performed already, with the
- * n gradients, which may depend on values that these updates replace. */
+/* Evaluates the pending updates, which other ranks may have evaluated already, together with the n
+ * gradients, which may depend on values that these updates replace. */
 static int end_updates_before(int n, wb_tensor **g, wb_tensor **before)
 {
     const wb__thread *t = wb__this_thread();
@@ -219,8 +220,8 @@ static int meet_others(const wb_opt_state *s, bool *all)
     return status;
 }
 
-/* If this rank exchanges something else than in the update before, compares it with what the others
- * exchange.  Returns 0 or an error code. */
+/* If this rank exchanges other tensors than in the update before, compares with the other ranks
+ * what they exchange.  Returns 0 or an error code. */
 static int bucket_compare(wb_opt_state *s, wb_tensor **const *g, wb_tensor *loss,
                           wb_tensor **before)
 {

@@ -1,5 +1,5 @@
-/* The rules: hyperparameters, chains, printing. Their formulas are in formulas.c, their state is in
- * state.c, updates are in update.c. */
+/* The rules: hyperparameters, chains, printing.  Their formulas are in formulas.c, their state is
+ * in state.c, updates are in update.c. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -24,14 +24,14 @@ const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS] = {
     {"gamma[1]", "gamma", offsetof(wb_Rule_options, gamma) + sizeof(double)},
 };
 
-/* Whether the field is number `at` of an option with two numbers. */
+/* Whether the field is element `at` of an option with two numbers. */
 static bool of_pair(const wb__rule_field *f, int at)
 {
     const size_t n = strlen(f->option);
     return f->name[n] == '[' && f->name[n + 1] == '0' + at;
 }
 
-/* The index of the number that the rule takes by place: eta, unless WB_RULES_ has another. */
+/* Returns the index of the number that the rule takes by place: eta, or as WB_RULES_ has it. */
 static int rules_by_place(const char *rule)
 {
     size_t at = offsetof(wb_Rule_options, eta);
@@ -43,7 +43,7 @@ static int rules_by_place(const char *rule)
     return i;
 }
 
-/* Gives the number by place, if there is one, to the rule's number `i`. */
+/* Assigns the number by place, if the program gave one, to the rule's number `i`. */
 static bool take_by_place(const char *what, wb_Rule_options *o, int i)
 {
     if (o->number == WB_DEFAULT) return true;
@@ -67,8 +67,7 @@ bool wb__rule_read(const char *what, const char *rule, wb_Rule_options *o,
         const int numbers = of_pair(f, 0) ? wb__numbers_given(&g, f->option) : -1;
         if (numbers == 0 || numbers > 2)
             return wb__fail(WB_ERROR_ARGUMENT, "%s: .%s has %d numbers; it has two, as in .beta = "
-                            "{0.9, 0.999}", what, f->option, numbers),
-                   false;
+                            "{0.9, 0.999}", what, f->option, numbers), false;
         if (numbers == 1) *wb__rule_number(o, i + 1) = WB_DEFAULT;      /* {b1} */
     }
     return take_by_place(what, o, rule ? rules_by_place(rule) : ETA);
@@ -130,7 +129,7 @@ wb_rule *wb__rule_new(int n)
     return NULL;
 }
 
-/* Fails since a rule has not the number i that was given. Names the numbers that it has. */
+/* Fails because the rule has no number i, which the program gave.  Names the rule's numbers. */
 static wb_rule *rules_fail_number(const wb__rule_kind *kind, int i, double value)
 {
     char list[100] = "";
@@ -214,9 +213,8 @@ wb_rule *wb_OptimizerChain_array(int n, wb_rule *const *rules)
     for (int i = 0; i < n; i++) {
         if (WB__NULL(rules[i])) return NULL;
         if (!wb__is(rules[i], &wb__rule_class))
-            return wb__fail_null(WB_ERROR_ARGUMENT,
-                                 "OptimizerChain: element %d is a %s, not a rule", i,
-                                 wb__kind(rules[i]));
+            return wb__fail_null(WB_ERROR_ARGUMENT, "OptimizerChain: element %d is a %s, not a "
+                                 "rule", i, wb__kind(rules[i]));
         total += rules[i]->n;
     }
     wb_rule *r = wb__rule_new(total);

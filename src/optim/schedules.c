@@ -8,8 +8,8 @@
 
 enum { SCHEDULE_NUMBERS = 5, SCHEDULE_DEEPEST = 64 };
 
-/* A kind of schedule. `at` computes the value in step t from the numbers k. A number is positive if
- * its bit in `positive` is set; the others are finite. */
+/* A kind of schedule with n numbers.  `at` computes the value in step t from the numbers k.
+ * Numbers whose bit in `positive` is set must be positive, others finite. */
 typedef struct {
     const char *name;
     int n, positive;
@@ -20,10 +20,10 @@ struct wb_schedule {
     wb__object object;
     const schedule_kind *kind;
     double number[SCHEDULE_NUMBERS];
-    int n, n_steps, depth;
+    int n, n_steps, depth;              /* depth: levels of schedules inside */
     wb_schedule **of;                   /* the n schedules that this one is made of (references) */
-    int64_t *steps;                     /* the n_steps lengths of stages */
-    double (*f)(double t, void *ctx);   /* of the program */
+    int64_t *steps;                     /* the lengths of the n_steps stages */
+    double (*f)(double t, void *ctx);   /* the program's function, and its argument */
     void *ctx;
 };
 
@@ -47,7 +47,7 @@ static double schedule_triangle(const double *k, double t)
 static double schedule_wave(const double *k, double t) { return fabs(sin(PI * (t - 1) / k[2])); }
 static double schedule_halved(const double *k, double t) { return exp2(-floor((t - 1) / k[2])); }
 static double schedule_falling(double u, double period) { return (1 + cos(PI * u / period)) / 2; }
-/* u modulo the period, from 0 to the period for a negative u too. */
+/* Returns u modulo the period, at least 0 also for a negative u. */
 static double schedule_phase(double u, double period) { return u - period * floor(u / period); }
 
 static double schedule_constant(const double *k, double t) { return (void)t, k[0]; }
@@ -76,7 +76,7 @@ WAVE(sines_exp, schedule_wave(k, t) * pow(k[3], t - 1))
 WAVE(cosines, schedule_falling(schedule_phase(t - 1, k[2]), k[2]))
 WAVE(cosine, schedule_falling(t - 1, k[2]))
 
-/* k: nsteps, maxval, startval, endval, percent_start. */
+/* k has nsteps, maxval, startval, endval, percent_start. */
 static double schedule_cycle(const double *k, double t)
 {
     const double up = ceil(k[4] * k[0]), down = k[0] - up;
@@ -85,6 +85,7 @@ static double schedule_cycle(const double *k, double t)
                    : schedule_between(k[1], k[3], schedule_falling(t - 1 - up, down));
 }
 
+/* The further arguments of KIND_OF are n, positive, at. */
 #define KIND_OF(name, ...) name = {"Schedule" #name, __VA_ARGS__}
 static const schedule_kind
     KIND_OF(Constant, 1, 0, schedule_constant), KIND_OF(Step, 2, 0, NULL),
@@ -111,8 +112,8 @@ static bool schedule_check(const schedule_kind *k, const double *number)
     return true;
 }
 
-/* Returns how many of the stages ended before step t, and subtracts their lengths from *t, except
- * that of the last one if `last_goes_on`. */
+/* Returns how many stages ended before step t, and subtracts their lengths from *t.  With
+ * `last_goes_on` the last stage never ends. */
 static int stages_before(const wb_schedule *s, bool last_goes_on, double *t)
 {
     int i = 0;
@@ -196,7 +197,7 @@ static void schedule_destroy(void *object)
     wb__object_end(s, sizeof *s);
 }
 
-/* Such as ScheduleSequence(ScheduleWarmup(0, 0.1, 100) => 100, ScheduleConstant(0.1) => 1). */
+/* Prints as in ScheduleSequence(ScheduleWarmup(0, 0.1, 100) => 100, ScheduleConstant(0.1) => 1). */
 static void schedule_print(const wb_schedule *s, wb__text *t)
 {
     const char *comma = "";

@@ -1,4 +1,4 @@
-/* The state of a rule: creation and printing. Changes are in adjust.c, moving is in move.c. */
+/* The state of a rule: creation and printing.  Changes are in adjust.c, moving is in move.c. */
 #include "backend/collective.h"
 #include "optim/optim.h"
 
@@ -103,9 +103,8 @@ static int opt_state_add_leaf(const wb__leaf *leaf, void *ctx)
     building *m = ctx;
     wb_opt_state *s = m->state;
     if (leaf->x->op != WB__OP_variable)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "setup: \"%s\" is %s, not a variable: make it one with wb_variable",
-                        leaf->path, wb_describe(leaf->x));
+        return wb__fail(WB_ERROR_ARGUMENT, "setup: \"%s\" is %s, not a variable: make it one with "
+                        "wb_variable", leaf->path, wb_describe(leaf->x));
     void **known = wb__pointer_map_at(&m->seen, leaf->x);
     if (!known || !wb__reserve(&s->paths, &m->path_capacity, s->n_paths + 1, sizeof *s->paths))
         return WB_ERROR_MEMORY;
@@ -125,7 +124,7 @@ static int opt_state_add_leaf(const wb__leaf *leaf, void *ctx)
 }
 
 /* If .mixed is given, checks that it is bf16 or f16, and evaluates pending assignments before
- * wb_setup converts the parameters. Returns 0 or an error code. */
+ * wb_setup converts the parameters.  Returns 0 or an error code. */
 static int opt_state_check_mixed(wb_dtype mixed)
 {
     if (!mixed) return 0;
@@ -148,8 +147,8 @@ static int has_mixed(const wb__leaf *leaf, void *ctx)
                     d->backend->tag, d->ordinal, wb_dtype_name(t));
 }
 
-/* Begins mixed precision. For f16 makes the loss scale. Then converts the parameters of the model,
- * as the last step of wb_setup. */
+/* Begins mixed precision.  For f16 makes the loss scale.  Then converts the parameters of the
+ * model, as the last step of wb_setup. */
 static int begin_mixed(wb_opt_state *s, void *model)
 {
     int status = wb__walk("setup", model, NULL, WB__TRAINABLE, has_mixed, &s->mixed);
@@ -204,7 +203,7 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-/* Adds the numbers that the slot alone has, and its schedule. */
+/* Adds the slot's own numbers, which wb_adjust_at has set, and its schedule. */
 static void opt_state_print_own(const wb_opt_state *s, const wb__slot *slot, wb__text *t)
 {
     for (int p = 0; slot->own && p < s->rule->n; p++)

@@ -1,4 +1,4 @@
-/* wb_update builds the graphs of all new values, then records the assignments of these values. If
+/* wb_update builds the graphs of all new values, then records the assignments of these values.  If
  * anything fails, wb_update drops the recorded assignments. */
 #include "backend/collective.h"
 #include "optim/optim.h"
@@ -10,7 +10,7 @@
 typedef struct {
     wb_tensor *x;                       /* the model's variable; NULL: not visited yet */
     wb_tensor *wide;                    /* value before the step, in the dtype of the moments */
-    /* g: the sum of the gradients of x, later the result of the rule. last: the gradient that was
+    /* g: the sum of the gradients of x, later the result of the rule.  last: the gradient that was
      * last added to g. */
     wb_tensor *g, *last;
     /* number of elements of gradients that are not finite; NULL without loss scaling */
@@ -19,21 +19,21 @@ typedef struct {
     wb_tensor *value;                   /* new value of x */
 } update_work;
 
+/* A wb_update while it builds its graphs. */
 typedef struct {
-    const char *what;
+    const char *what;                   /* the name of the function, for messages */
     wb_opt_state *state;
     bool last;                          /* it applies the sums even if batches are missing */
-    bool adds;                          /* it only adds gradients to the sums */
+    bool adds;                          /* the update only adds its gradients to the sums */
     update_work *works;                 /* the block that also has the next three arrays */
-    wb_tensor **next;                   /* the `next` arrays of all works */
+    wb_tensor **next;                   /* memory for works[i].next of all works */
     wb_tensor ***g;                     /* the address of works[i].g, or of works[i].value */
     wb_tensor **sums;   /* new values of the sums of the slots and of the losses (wb__sums_add) */
-    int leaf;
+    int leaf;                           /* index of the model's leaf that is visited */
     wb__scaling_step scaling;           /* ok is NULL without loss scaling */
-    wb_tensor *norm;                    /* finite if the norm of all gradients is; NULL if not
-                                           needed */
+    wb_tensor *norm;                    /* finite if the norm of all gradients is, or NULL */
     wb_tensor *loss;                    /* mean over the ranks and the accumulated batches; NULL:
-                                           the loss of the gradients is used */
+                                           use the loss of the gradients */
     int64_t batches;                    /* number of batches of each rank in the means */
     wb_tensor *before;                  /* the last operation of the ranks, or NULL */
 } update;
@@ -42,9 +42,8 @@ typedef struct {
 
 static int update_differs(const update *u, const wb__leaf *leaf)
 {
-    return wb__fail(WB_ERROR_ARGUMENT,
-                    "%s: the state was made for another model: \"%s\", %s, is not where it was",
-                    u->what, leaf->path, wb_describe(leaf->x));
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: the state was made for another model: \"%s\", %s, is "
+                    "not where it was", u->what, leaf->path, wb_describe(leaf->x));
 }
 
 #define PLACE(x) (x)->device->backend->tag, (x)->device->ordinal
@@ -54,10 +53,9 @@ static int check_moments(const update *u, const wb__leaf *leaf, const wb__slot *
     for (int k = 0; k <= u->state->n_moments; k++) {
         const wb_tensor *x = k < u->state->n_moments ? slot->moments[k] : slot->sum;
         if (x && x->device != leaf->x->device)
-            return wb__fail(WB_ERROR_DEVICE,
-                            "%s: the state of \"%s\" is on %s:%d, the parameter on %s:%d: move the "
-                            "state, as in state = wb_to(state, wb_device_of(model))",
-                            u->what, leaf->path, PLACE(x), PLACE(leaf->x));
+            return wb__fail(WB_ERROR_DEVICE, "%s: the state of \"%s\" is on %s:%d, the parameter "
+                            "on %s:%d: move the state, as in state = wb_to(state, "
+                            "wb_device_of(model))", u->what, leaf->path, PLACE(x), PLACE(leaf->x));
     }
     return 0;
 }
@@ -82,10 +80,9 @@ static int update_add_gradient(const update *u, const wb__leaf *leaf, wb__slot *
                         wb__is(g, &wb__tensor_class) ? wb_describe(g) : "not a tensor");
     w->last = g;
     if (g->device && g->device != leaf->x->device)
-        return wb__fail(WB_ERROR_DEVICE,
-                        "%s: the gradient of \"%s\" is on %s:%d, the parameter on %s:%d: move the "
-                        "gradients, as in grads = wb_to(grads, wb_device_of(model))",
-                        u->what, leaf->path, PLACE(g), PLACE(leaf->x));
+        return wb__fail(WB_ERROR_DEVICE, "%s: the gradient of \"%s\" is on %s:%d, the parameter on "
+                        "%s:%d: move the gradients, as in grads = wb_to(grads, "
+                        "wb_device_of(model))", u->what, leaf->path, PLACE(g), PLACE(leaf->x));
     const bool scaled = u->state->scaling[WB__SCALE] != NULL && !takes_means(u->state);
     if (scaled && !(w->bad = wb__scaling_count(w->bad, g))) return WB_ERROR_MEMORY;
     const wb_dtype dtype = wb__moment_dtype(slot->dtype);
@@ -114,11 +111,11 @@ static int update_visit_leaf(const wb__leaf *leaf, void *ctx)
 
 /* ---- the rule -------------------------------------------------------------------------------- */
 
-/* What a recorded update does to the step count of a slot. STEPPED and STEPPED_ALIKE increment the
- * count. STEPPED_ALIKE means that the previous slot with an increment had the same count while the
- * update was recorded. */
+/* What replays of an update do to the step count of a slot.  STEPPED and STEPPED_ALIKE increment
+ * the count; STEPPED_ALIKE means that while the update was recorded, the previous slot with an
+ * increment had the same count. */
 typedef enum { NOT_STEPPED, STEPPED, STEPPED_ALIKE } stepping;
-/* Data for the replays of a recorded wb_update. */
+/* The context of the functions that replays of a recorded wb_update call. */
 typedef struct {
     wb_opt_state *state;
     int64_t agreed;
@@ -126,7 +123,7 @@ typedef struct {
     uint8_t stepped[];
 } update_counting;
 
-/* Adds 1 to a count with `write` (wb__journal). Returns 0 or an error code. */
+/* Adds 1 to a count; `write` is the update's pending write (wb__journal).  0 or an error code. */
 static int update_add_one(wb__opt_counts *counts, int64_t *count, wb_tensor *write)
 {
     const int status = wb__journal(write, counts, count, sizeof *count);
@@ -146,9 +143,9 @@ static int renew_steps(void *context)
     return status;
 }
 
-/* Whether the recording can be replayed. A STEPPED_ALIKE slot uses the numbers of the previous
- * stepped slot, so the step counts of the two slots must be equal. If the ranks have exchanged
- * something else since, they must compare again what they exchange. If a schedule fails, recording
+/* Whether the recording can be replayed.  A STEPPED_ALIKE slot uses the numbers of the previous
+ * stepped slot, so the step counts of the two slots must be equal.  If the ranks have exchanged
+ * something else since, they must compare again what they exchange.  If a schedule fails, recording
  * the update again gives its error. */
 static wb__fit update_steps_fit(const void *context)
 {
@@ -165,8 +162,8 @@ static wb__fit update_steps_fit(const void *context)
     return WB__FITS;
 }
 
-/* Returns the square of the norm of the gradients of all parameters together; its fields are NULL
- * where that failed, or there is no gradient. */
+/* Returns the square of the norm of all parameters' gradients together; its fields are NULL if that
+ * failed or there is no gradient. */
 static wb__squares squared_norm(const update *u)
 {
     wb__squares sum = {NULL, NULL};
@@ -192,7 +189,7 @@ static wb_tensor *norm_factor(update *u, int p, int slot)
     return wb_minimum(wb_mul(wb__norm_of(sum, true), omega), wb_scalar(1));
 }
 
-/* Whether the next steps of two slots use the same numbers. */
+/* Whether the next updates of two slots use the same numbers. */
 static bool update_steps_alike(const wb_opt_state *s, int p, int a, int b)
 {
     return wb__next_step(s, a) == wb__next_step(s, b) && wb__slots_alike(s, p, a, b);
@@ -244,7 +241,7 @@ static int check_scaled(const update *u)
                     "gradient of wb_scale_loss(state, loss)", u->what);
 }
 
-/* Divides all gradients and the mean loss by the loss scale. Without loss scaling does nothing. */
+/* Divides all gradients and the mean loss by the loss scale.  Without loss scaling does nothing. */
 static int update_unscale(update *u)
 {
     wb_opt_state *s = u->state;
@@ -264,7 +261,7 @@ static int update_unscale(update *u)
     return good ? 0 : WB_ERROR_MEMORY;
 }
 
-/* Computes the new value of a parameter. If the update may be skipped (f16), each new value is
+/* Computes the new value of a parameter.  If the update may be skipped (f16), each new value is
  * wb_where(ok, new value, old value). */
 static int update_finish(const update *u, update_work *w, const wb__slot *slot)
 {
@@ -286,7 +283,7 @@ static wb_tensor *loss_of(const wb_tree *grads)
 }
 
 /* If the rule accumulates, adds the gradients and the loss to the sums; unless u->adds, replaces
- * them by the sums. Sets u->batches. */
+ * them by the sums.  Sets u->batches. */
 static int update_accumulate(update *u, const wb_tree *grads)
 {
     wb_opt_state *s = u->state;
@@ -333,9 +330,8 @@ static int update_compute(update *u, void *model, wb_tree *grads)
     int status = wb__ranks_check(u->what, s);
     if (!status) status = wb__walk(u->what, model, grads, WB__TRAINABLE, update_visit_leaf, u);
     if (!status && u->leaf != s->n_paths)
-        status = wb__fail(WB_ERROR_ARGUMENT,
-                          "%s: the state was made for another model, which had \"%s\"", u->what,
-                          s->paths[u->leaf].path);
+        status = wb__fail(WB_ERROR_ARGUMENT, "%s: the state was made for another model, which had "
+                          "\"%s\"", u->what, s->paths[u->leaf].path);
     if (!status) status = check_scaled(u);
     if (!status) status = update_accumulate(u, grads);
     if (status || u->adds) return status ? wb__error_or(status) : 0;
@@ -408,7 +404,7 @@ static int update_add_leaf(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-/* Adds 1 to the step count of each updated slot. While wb_compile records a function,
+/* Adds 1 to the step count of each updated slot.  While wb_compile records a function,
  * update_count_steps instead registers renew_steps, which adds the 1 after each replay. */
 static int update_count_steps(update *u)
 {
@@ -459,7 +455,7 @@ static int update_end_step_before(wb_opt_state *s, void *grads)
 }
 
 /* Returns the tensor that must be finite for the update to be made: wb__norm_finite if a rule
- * computes the norm of the gradients, else the loss. Returns NULL if nothing is checked here. For
+ * computes the norm of the gradients, else the loss.  Returns NULL if nothing is checked here.  For
  * f16 the check is on the device (mixed.c). */
 static wb_tensor *guard_of(const update *u, const wb_tree *grads, const char **what)
 {
@@ -472,7 +468,7 @@ static wb_tensor *guard_of(const update *u, const wb_tree *grads, const char **w
     return u->norm ? u->norm : u->loss ? u->loss : loss_of(grads);
 }
 
-/* Counts the steps and the accumulated batches. */
+/* Counts the update, its steps and the accumulated batches. */
 static int update_count(update *u)
 {
     int status = 0;
@@ -493,8 +489,8 @@ static int record_update(wb_opt_state *state, void *model, wb_tree *grads, bool 
     const char *what = NULL;
     wb_tensor *guard = status ? NULL : guard_of(&u, grads, &what);
     if (guard) status = wb__guard_pending(guard, what);
-    /* A rank that fails gives the others a loss that is not finite, and takes part in no further
-     * update: they must know before they begin one. */
+    /* A rank whose update fails gives the others a loss that is not finite, and takes part in no
+     * further update.  The others must know before they begin one. */
     if (is_distributed(state)) wb__this_thread()->guard_at_once = true;
     if (!status) status = update_record_state(&u);
     for (int i = 0; !status && i < state->n; i++)
@@ -535,7 +531,7 @@ static wb_tensor *update_replacement(wb_tensor *x, const char *path, void *ctx)
     return x->op == WB__OP_variable ? wb__variable_replacing(wb_variable(x), x) : x;
 }
 
-/* Evaluates all new values of parameters and moments together. wb_update_new calls this function
+/* Evaluates all new values of parameters and moments together.  wb_update_new calls this function
  * before creating the new model, so that a failure changes nothing. */
 static int update_evaluate(const update *u, wb_tree *grads)
 {

@@ -3,13 +3,13 @@
 
 #include <math.h>
 
-/* The sum of all elements, without dimensions. */
+/* Returns the sum of all elements, a scalar. */
 static wb_tensor *whole_sum(wb_tensor *x)
 {
     return x ? wb__reduce(WB__OP_sum, x, (1u << x->ndim) - 1, false) : NULL;
 }
 
-/* By what values of a dtype are multiplied so that no sum of their squares overflows. */
+/* Returns the factor with which no sum of squares of values of the dtype overflows. */
 static double shrink_of(const wb_tensor *x) { return x->dtype == WB_F64 ? 0x1p-560 : 0x1p-80; }
 
 static wb__squares squares_of(wb_tensor *x)
@@ -19,7 +19,7 @@ static wb__squares squares_of(wb_tensor *x)
                          whole_sum(wb_square(wb_mul(x, wb_scalar(shrink_of(x)))))};
 }
 
-/* A sum in f64.  One of f32 is multiplied by `more`. */
+/* Returns a sum as f64.  A sum in f32 is multiplied by `more`. */
 static wb_tensor *in_f64(wb_tensor *sum, double more)
 {
     return sum->dtype == WB_F64 ? sum : wb_mul(wb_astype(sum, WB_F64), wb_scalar(more));
@@ -122,7 +122,7 @@ static bool adafactor_counted(wb_tensor **number, wb_tensor *t)
     return number[1] && number[2];
 }
 
-/* The first moment is the row, or all averages of a parameter that has no rows; the second is the
+/* The first moment is the row, or, if a parameter has no rows, all averages.  The second is the
  * column, or one element that stays 0. */
 static void adafactor_shape(int moment, int *ndim, int64_t *dims)
 {
@@ -130,7 +130,7 @@ static void adafactor_shape(int moment, int *ndim, int64_t *dims)
     else if (moment) *ndim = 0;
 }
 
-/* The new value of a moment: its average with the means of x over an axis. */
+/* Returns the new value of a moment: its weighted average with the means of x over an axis. */
 static wb_tensor *whole_of_axis(wb__rule_step *s, int moment, wb_tensor *x,
                                 wb_tensor *const *number)
 {
@@ -181,7 +181,7 @@ static int muon_numbers(const wb_Rule_options *o, double t, double *out)
     return 5;
 }
 
-/* Makes the singular values of a matrix that has no more rows than columns about 1. */
+/* Returns x with singular values of about 1.  The matrix x has at most as many rows as columns. */
 static wb_tensor *whole_orthogonal(wb_tensor *x, wb_tensor *eps)
 {
     static const double c[] = {3.4445, -4.775, 2.0315};

@@ -8,22 +8,22 @@
 #include <math.h>
 #include <stdatomic.h>
 
-/* Notes in a model that it was made, copied or averaged as a target.  Returns whether it was known
- * as one. */
+/* Notes in a model that it is a target: made, copied or averaged into.  Returns whether that was
+ * noted before. */
 static bool note_target(void *model)
 {
     wb__branch *node = model;
     const bool known = node->is_target;
-    if (!known) node->is_target = true;     /* a target that threads only read is not written */
+    if (!known) node->is_target = true;     /* written only once, for threads that only read */
     return known;
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-/* An assignment of a copy, and all of them, which are made after all leaves were checked. */
+/* An assignment of a copy.  All assignments are made after all leaves were checked. */
 typedef struct { wb_tensor *to, *value; } assignment;
 typedef struct {
-    int n, capacity, same;              /* assignments; leaves that both models have */
+    int n, capacity, same;              /* n assignments; `same` leaves that both models have */
     assignment *all;
     wb__pointer_map from;               /* the source of each variable */
 } average_copying;
@@ -71,7 +71,7 @@ static int average_prepare_leaf(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-/* In the root scope, evaluates the assignments of a step before to these variables. */
+/* In the root scope, evaluates pending assignments of an earlier update to these variables. */
 static int average_end_step_before(const average_copying *c)
 {
     wb__thread *t = wb__this_thread();
@@ -88,7 +88,7 @@ static int average_end_step_before(const average_copying *c)
     return status;
 }
 
-/* Makes all assignments or none. */
+/* Makes all assignments, or on failure none. */
 static int assign_all(const average_copying *c)
 {
     const wb__thread *t = wb__this_thread();
@@ -122,8 +122,8 @@ int wb_copy(void *to, void *from)
 
 /* ---- averages -------------------------------------------------------------------------------- */
 
-/* A small step of an average is below the spacing of f16 and bf16, so that a parameter of a .mixed
- * model becomes f32.  It then is no parameter that an optimiser narrowed. */
+/* Returns a leaf of an average.  A step of an average is below the spacing of f16 and bf16, so a
+ * parameter of a .mixed model becomes f32, and no longer counts as narrowed by an optimiser. */
 static wb_tensor *average_copy(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path, (void)ctx;
@@ -160,8 +160,8 @@ static int add_distance(const wb__leaf *leaf, void *ctx)
 }
 
 /* Whether the parameters have nothing in common: |a - x|² of unrelated numbers is |a|² + |x|², and
- * that of an average of the model is far less.  No write is pending: its failure would be hidden
- * here. */
+ * that of an average of the model is far less.  The caller has evaluated the pending writes, since
+ * their failure would be hidden here. */
 static bool are_unrelated(void *average, void *model)
 {
     average_distance d = {0};
@@ -177,9 +177,9 @@ static bool are_unrelated(void *average, void *model)
     return apart;
 }
 
-/* Warns once in the process of an average that is meant as a copy.  Only the first few targets are
- * looked at, each at its first average: this evaluates the pending writes, and what they replace
- * stays readable.  Returns 0, or the error of these writes. */
+/* Warns once in the process about an average where a copy was meant.  Looks only at the first few
+ * targets, each at its first average: this evaluates the pending writes, and old values stay
+ * readable.  Returns 0, or the error of these writes. */
 static int warn_no_copy(void *average, void *model)
 {
     enum { LOOKS = 16 };
@@ -198,7 +198,7 @@ static int warn_no_copy(void *average, void *model)
     return 0;
 }
 
-typedef struct { double decay; int n, shared; } averaging;  /* numbers of variables */
+typedef struct { double decay; int n, shared; } averaging;  /* n variables, `shared` of them tied */
 
 static int average_leaf(const wb__leaf *leaf, void *ctx)
 {

@@ -1,6 +1,6 @@
 /* Checkpoints: one safetensors file with the model's tensors under "model.", those of its average
  * under "average.", the moments and masters under "state.", the variables of the loss scale under
- * "scaling.", and the rest as a JSON note (note.c). Folders of checkpoints are in keep.c. */
+ * "scaling.", and the rest as a JSON note (note.c).  Folders of checkpoints are in keep.c. */
 #include "train/checkpoint.h"
 
 #include "base/numbers/philox.h"
@@ -37,7 +37,7 @@ int wb__checkpoint_name(const char *what, const char *name)
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-/* A moment of a divided state, which is written whole. */
+/* A moment k of a slot in a divided state.  Files have the whole moment. */
 typedef struct { const wb_opt_state *state; int slot, k; } divided;
 
 static int checkpoint_put_part(const void *part, int64_t bytes, void *ctx)
@@ -51,7 +51,7 @@ static int put_divided(wb__writer *w, const void *data)
     return wb__divided_read(m->state, m->slot, m->k, checkpoint_put_part, w);
 }
 
-/* Gives the entry *t of a part of a moment the shape and the bytes of the whole moment. */
+/* Gives the entry *t, a part of a moment, the shape and the bytes of the whole moment. */
 static void checkpoint_make_whole(wb__st_out *t, const divided *m)
 {
     const wb__slot *slot = &m->state->slots[m->slot];
@@ -63,7 +63,7 @@ static void checkpoint_make_whole(wb__st_out *t, const divided *m)
     t->put = put_divided;
 }
 
-/* `own` has an element for each moment. */
+/* Adds the moments to the list.  `own` is memory with an element for each moment. */
 static int checkpoint_add_moments(wb__saving *list, const wb_opt_state *s, divided *own)
 {
     int status = 0;
@@ -92,8 +92,8 @@ int wb_save_checkpoint(const char *path, const wb_checkpoint *c)
     return status ? status : wb__checkpoint_write(path, c, 0, NULL);
 }
 
-/* Whether the library knows all fields of the checkpoint, and its members are objects of their
- * kinds; each may be NULL. */
+/* Whether the library knows all fields of the checkpoint, and its members are NULL or objects of
+ * the right kinds. */
 static bool has_objects(const wb_checkpoint *c)
 {
     return wb__reserve_is_empty("checkpoint", c->reserved_, sizeof c->reserved_) &&
@@ -134,6 +134,7 @@ int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t seria
 
 /* ---- loading: all checks come before any change ---------------------------------------------- */
 
+/* A checkpoint file that is loaded: its tensors, its note, and what was read from the note. */
 typedef struct {
     const char *path;
     wb__table file;
@@ -195,7 +196,7 @@ static int another_rule(const restoring *r, const wb_rule *rule)
     return status;
 }
 
-/* Sets `parts` to the parts of the rule, with the hyperparameters of the list from the checkpoint.
+/* Sets `parts` to the parts of the rule, with the hyperparameters in the checkpoint's `list`.
  * Returns 0 or an error code. */
 static int checkpoint_read_parts(const restoring *r, const wb__json *list, const wb_rule *rule,
                                  wb__rule_part *parts)
@@ -216,8 +217,8 @@ static int checkpoint_read_parts(const restoring *r, const wb__json *list, const
     return 0;
 }
 
-/* Sets the first of the parts to those of the rule, and the others to those of the slots that have
- * numbers of their own.  The slots have been checked.  Returns 0 or an error code. */
+/* Reads the parts of the rule, then the parts of each slot that has numbers of its own, into
+ * `parts`.  The slots have been checked.  Returns 0 or an error code. */
 static int checkpoint_read_rule(const restoring *r, const wb_opt_state *s, wb__rule_part *parts)
 {
     const wb__json *slot, *slots = wb__json_get(r->note, "slots");
@@ -247,7 +248,7 @@ static wb__entry *scaling_of(const restoring *r, int i)
     return checkpoint_entry_of(r, wb__printf("scaling.%s", wb__scaling_names[i]));
 }
 
-/* Whether the entry t exists and has this dtype and shape. */
+/* Whether the entry t is not NULL and has this dtype and shape. */
 static bool checkpoint_fits(const wb__entry *t, wb_dtype dtype, int ndim, const int64_t *dims)
 {
     return t && t->dtype == dtype && t->ndim == ndim &&
@@ -259,9 +260,8 @@ static int checkpoint_check_mixed(const restoring *r, const wb_opt_state *s)
     const char *mixed = wb__json_text(wb__json_get(r->note, "mixed"));
     const char *own = s->mixed ? wb_dtype_name(s->mixed) : "none", *its = mixed ? mixed : "none";
     if (strcmp(own, its))
-        return wb__fail(WB_ERROR_FORMAT,
-                        "%s: the checkpoint's state was set up with .mixed %s, this one with %s",
-                        r->path, its, own);
+        return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint's state was set up with .mixed %s, "
+                        "this one with %s", r->path, its, own);
     for (int i = 0; i < WB__SCALING && s->scaling[i]; i++)
         if (!checkpoint_fits(scaling_of(r, i), WB_F32, s->scaling[i]->ndim, s->scaling[i]->dims))
             return checkpoint_wrong(r, "scale is missing or does not fit");
@@ -288,9 +288,8 @@ static int checkpoint_check_state(const restoring *r, const wb_opt_state *s)
             int ndim;
             wb__moment_shape(s, slot, k, &ndim, dims);
             if (!checkpoint_fits(moment_of(r, slot, k), wb__moment_dtype(slot->dtype), ndim, dims))
-                return wb__fail(WB_ERROR_FORMAT,
-                                "%s: the checkpoint's moments of \"%s\" are missing or do not fit",
-                                r->path, slot->path);
+                return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint's moments of \"%s\" are "
+                                "missing or do not fit", r->path, slot->path);
         }
     }
     return 0;
@@ -309,7 +308,7 @@ static int restore_moment(const restoring *r, wb_opt_state *s, int slot, int k)
                     : wb__divided_set(s, slot, k, s->part, t->data);
 }
 
-/* Sets the numbers of its own of a slot, which are in `parts` if it has such. Returns 0 or an error
+/* Sets the slot's own numbers from `parts`; NULL: the slot has none.  Returns 0 or an error
  * code. */
 static int restore_own(const wb_opt_state *s, wb__slot *slot, const wb__rule_part *parts)
 {
@@ -325,7 +324,7 @@ static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_par
     const wb__json *updates = wb__json_get(r->note, "updates");
     wb__opt_counts *counts = status ? NULL : wb__opt_counts_new(s->n, s->counts);
     if (!counts) return wb__error_or(WB_ERROR_MEMORY);
-    wb__unref(s->counts);               /* the journal may take back what these count */
+    wb__unref(s->counts);               /* a cancelled write may still restore the old counts */
     s->counts = counts;
     counts->updates = wb__json_integer(updates);
     s->changes++;
@@ -369,7 +368,7 @@ static int read_about(const restoring *r, wb__checkpoint_about *about)
     return 0;
 }
 
-/* Reads what put_watch wrote into *w, which keeps its first three fields. */
+/* Reads a note of put_watch into *w, whose first three fields the program has set. */
 static int read_watch(const restoring *r, const char *key, wb_watch *w)
 {
     const wb__json *number, *list = wb__json_get(r->note, key);
@@ -400,16 +399,15 @@ static int checkpoint_open(restoring *r, wb__checkpoint_about *about)
     if (!r->note) return checkpoint_wrong(r, "note is not JSON");
     const int64_t version = wb__json_integer(wb__json_get(r->note, "version"));
     if (version < 1 || version > WB__CHECKPOINT_VERSION)
-        return wb__fail(WB_ERROR_FORMAT,
-                        "%s: the checkpoint is of version %lld; up to %d are known", r->path,
-                        (long long)version, WB__CHECKPOINT_VERSION);
+        return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint is of version %lld; up to %d are "
+                        "known", r->path, (long long)version, WB__CHECKPOINT_VERSION);
     if (version > 1 && !r->file.summed) return checkpoint_wrong(r, "checksums are gone");
     if (!checkpoint_read_words(wb__json_get(r->note, "random"), 2, r->random))
         return checkpoint_wrong(r, "random counters are wrong");
     return read_about(r, about);
 }
 
-/* Checks the values of the model and of its average, or loads them. */
+/* Loads the values of the model and of its average, or with `check_only` only checks them. */
 static int load_models(restoring *r, const wb_checkpoint *c, bool check_only)
 {
     wb__state_load values = {.path = r->path, .prefix = "model.", .names = WB_NAMES_WEBER,

@@ -22,22 +22,22 @@ typedef struct {
 
 /* Returns 0 if `name` is valid for a checkpoint, else an error code. */
 int wb__checkpoint_name(const char *what, const char *name);
-/* Whether the options of wb_train that save go together: 0, or an error code. */
+/* Whether wb_train's options for saving fit together: 0, or an error code. */
 int wb__check_saving(const wb_train_options *o);
-/* The JSON note (note.c), of wb__alloc; NULL: out of memory. */
+/* Returns the JSON note (note.c), in a block of wb__alloc; NULL: out of memory. */
 char *wb__checkpoint_note(const wb_checkpoint *c, int64_t serial, const char *best);
 int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t serial,
                          const char *best);
 /* Reads only the note of a checkpoint. */
 int wb__checkpoint_peek(const char *path, wb__checkpoint_about *about);
-/* Loads a checkpoint into *c. Sets *whole to whether the file is an undamaged checkpoint. *whole is
- * true also if loading fails because the checkpoint is of another model or state. */
+/* Loads a checkpoint into *c.  Sets *whole to whether the file is an undamaged checkpoint. *whole
+ * is true also if loading fails because the checkpoint is of another model or state. */
 int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole);
 
-/* Like wb_load_latest_checkpoint, but a folder without a checkpoint is no error. Sets *found to
+/* Like wb_load_latest_checkpoint, but a folder without a checkpoint is no error.  Sets *found to
  * whether there is a checkpoint. */
 int wb__checkpoint_resume(const char *folder, wb_checkpoint *c, bool *found);
-/* Sets *epoch to that of the newest checkpoint with the name of *c in a folder, or to -1. */
+/* Sets *epoch to the epoch of the folder's newest checkpoint with the name of *c, or to -1. */
 int wb__checkpoint_newest(const char *folder, const wb_checkpoint *c, int64_t *epoch);
 
 #endif

@@ -12,8 +12,8 @@
 
 /* ---- a loss that is not finite --------------------------------------------------------------- */
 
-/* Writes to `text` what the first element of x that is not finite is, and its index: "NaN at
- * [3,5]".  False: there is none, or x cannot be read. */
+/* Writes the first element of x that is not finite, and its index, to `text`: "NaN at [3,5]".
+ * False: all are finite, or x cannot be read. */
 static bool failures_find(wb_tensor *x, char *text, size_t bytes)
 {
     enum { BLOCK = 512 };
@@ -54,7 +54,7 @@ static int find_parameter(const wb__leaf *leaf, void *cause)
     return -1;
 }
 
-/* Writes the cause to `text`, of CAUSE bytes. */
+/* Writes the cause of a loss that is not finite to `text`, which has CAUSE bytes. */
 static void find_cause(void *model, const wb_batch *batch, char *text)
 {
     char found[CAUSE / 2];
@@ -111,9 +111,7 @@ int wb__on_two_devices(void *of, const wb_batch *batch)
     snprintf(message, sizeof message, "%s", wb_error());
     const wb_device *model = wb_object_device(of), *data = wb_object_device(batch->x);
     if (!model || !data || model == data) return wb__fail(code, "%s", message);
-    return wb__fail(code,
-                    "%s\nthe model is on %s:%d, the loader's batches on %s:%d: move the loader, as "
-                    "in data = wb_to(data, wb_device_of(model))",
-                    message, model->backend->tag, model->ordinal, data->backend->tag,
-                    data->ordinal);
+    return wb__fail(code, "%s\nthe model is on %s:%d, the loader's batches on %s:%d: move the "
+                    "loader, as in data = wb_to(data, wb_device_of(model))", message,
+                    model->backend->tag, model->ordinal, data->backend->tag, data->ordinal);
 }

@@ -1,5 +1,5 @@
-/* Folders of checkpoints: FOLDER/NAME-000012.safetensors. The header of each file has a serial
- * number, which gives the order in which the files were written. The epoch does not give this
+/* Folders of checkpoints: FOLDER/NAME-000012.safetensors.  The header of each file has a serial
+ * number, which gives the order in which the files were written.  The epoch does not give this
  * order, because a training may start again from an earlier epoch. */
 #include "train/checkpoint.h"
 
@@ -17,9 +17,10 @@
 
 typedef struct { char *path; wb__checkpoint_about about; } keep_file;
 
+/* The checkpoints in a folder that have one name. */
 typedef struct {
     const char *folder, *name;
-    keep_file *files;                   /* sorted by `collect`: the newest first */
+    keep_file *files;                   /* keep_collect sorts them: the newest first */
     int n, capacity;
     bool report;                        /* whether unreadable files are reported in the log */
 } keep_state;
@@ -32,7 +33,7 @@ static char *keep_path_of(const keep_state *k, int64_t epoch)
 }
 
 /* Returns the epoch in the file name, such as 12 in NAME-000012.safetensors, and sets *rest to the
- * end of the name after ".safetensors". Returns -1 for other names. */
+ * end of the name after ".safetensors".  Returns -1 for other names. */
 static int64_t epoch_in(const keep_state *k, const char *file, const char **rest)
 {
     const size_t n = strlen(k->name);
@@ -45,7 +46,7 @@ static int64_t epoch_in(const keep_state *k, const char *file, const char **rest
     return strtoll(digits, NULL, 10);
 }
 
-/* Whether `rest` is the end of the name of a temporary file, such as ".0.part". A writer that was
+/* Whether `rest` is the end of the name of a temporary file, such as ".0.part".  A writer that was
  * killed leaves such a file. */
 static bool is_leftover(const char *rest)
 {
@@ -114,8 +115,8 @@ static void keep_forget(keep_state *k)
     wb__free(k->files);
 }
 
-/* Whether checkpoint a is better than checkpoint b. A checkpoint without a metric, or with the
- * metric NaN, is never better. If the metrics are equal, the older checkpoint is better. */
+/* Whether checkpoint a is better than checkpoint b.  A checkpoint without a metric, or with the
+ * metric NaN, is never better.  If the metrics are equal, the older checkpoint is better. */
 static bool keep_better(const wb__checkpoint_about *a, const wb__checkpoint_about *b, bool higher)
 {
     if (!a->has_metric || isnan(a->metric)) return false;
@@ -148,7 +149,7 @@ static void remove_others(const keep_state *k, const wb_keep_checkpoint_options 
 }
 
 /* Sets *about and *path to the description and the path of the new checkpoint, and adds it to the
- * list. Returns 0 or an error code. */
+ * list.  Returns 0 or an error code. */
 static int keep_prepare(keep_state *k, const wb_checkpoint *c, wb__checkpoint_about *about,
                         char **path)
 {
@@ -216,8 +217,8 @@ int wb_keep_checkpoint_with(const char *folder, const wb_checkpoint *c,
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* Loads the first undamaged file of the list and sets *found to true. If all files are damaged,
- * sets *found to false and returns 0. Returns an error code if the undamaged file does not fit the
+/* Loads the first undamaged file of the list and sets *found to true.  If all files are damaged,
+ * sets *found to false and returns 0.  Returns an error code if the undamaged file does not fit the
  * objects in *c, or if memory is short. */
 static int keep_load_first(keep_state *k, wb_checkpoint *c, bool *found)
 {
@@ -248,8 +249,8 @@ static int by_highest(const void *a, const void *b)
                                                                                              : 1;
 }
 
-/* Drops files whose metric is missing or NaN from the list, and sorts the others, the best first. A
- * higher metric is better if `best` of the newest file is "highest". */
+/* Drops files whose metric is missing or NaN from the list, and sorts the others, the best first.
+ * A higher metric is better if `best` of the newest file is "highest". */
 static void order_by_metric(keep_state *k)
 {
     bool higher = k->n && !strcmp(k->files[0].about.best, WB__CHECKPOINT_HIGHEST);
@@ -322,8 +323,7 @@ int wb__check_saving(const wb_train_options *o)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "train: .checkpoint and .folder: one of both keeps what is saved");
     if (o->resume && !o->checkpoint && !o->folder)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "train: .resume needs .checkpoint or .folder");
+        return wb__fail(WB_ERROR_ARGUMENT, "train: .resume needs .checkpoint or .folder");
     if ((o->keep_best || (o->higher && !o->stop && !o->reduce)) && !o->folder)
         return wb__fail(WB_ERROR_ARGUMENT, "train: .%s needs .folder",
                         o->keep_best ? "keep_best" : "higher");

@@ -28,12 +28,12 @@ static const double flush_after = 5;    /* seconds */
 struct wb_logger {
     wb__object object;
     wb_logger *next;                    /* in the list of open logs, which `logs_mutex` guards */
-    wb__mutex mutex;                    /* guards all that follows */
+    wb__mutex mutex;                    /* guards the fields below */
     FILE *events, *csv;                 /* NULL: closed */
     char *events_path, *csv_path;
-    double flushed;                     /* when, in seconds of wb__now */
-    int error;                          /* number of the first failure, and the path, or 0 */
-    const char *failed;
+    double flushed;                     /* time of the last flush, in seconds of wb__now */
+    int error;                          /* errno of the first failure, or 0 */
+    const char *failed;                 /* the path of the file that failed */
 };
 
 static wb__mutex logs_mutex = WB__MUTEX_INIT;
@@ -65,7 +65,7 @@ static void put_wall_time(wb__wire_out *o, double seconds)
     wb__wire_put_fixed(o, 1, WB__WIRE_FIXED64, bits);
 }
 
-/* Adds the frame of a record around the data from byte `begun`, before which 12 bytes are free. */
+/* Completes the frame of a record: the data begin at byte `begun`, behind 12 reserved bytes. */
 static void logger_end_record(wb__wire_out *o, size_t begun)
 {
     uint8_t sum[4] = {0};
@@ -107,7 +107,7 @@ void wb__event_scalar(wb__wire_out *o, double wall_time, int64_t step, const cha
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* The shortest text of 15 to 17 digits that has this value, with a point in every locale. */
+/* Writes the shortest text of 15 to 17 digits that has this value, with a point in every locale. */
 static void logger_put_number(FILE *f, double value)
 {
     char text[40];
@@ -122,7 +122,7 @@ static void logger_put_number(FILE *f, double value)
     fputs(text, f);
 }
 
-/* A field of RFC 4180: in quotation marks where it must be. */
+/* Writes a field of RFC 4180, in quotation marks if it needs them. */
 static void put_field(FILE *f, const char *text)
 {
     if (!strpbrk(text, ",\"\r\n")) {
@@ -177,8 +177,8 @@ static void logger_flush(wb_logger *l)
 
 /* ---- fork ------------------------------------------------------------------------------------ */
 
-/* The locks of logs belong to fork, but for those that are never free.  What fails is noted by the
- * next flush. */
+/* Around a fork the locks of all logs are held, except those that stay locked for good.  A failure
+ * of the flush is noted by the next flush. */
 static void logger_before_fork(void)
 {
     for (wb_logger *l = logger_logs; l && logs_mutex.at_fork; l = l->next) {
@@ -268,7 +268,8 @@ static int open_events(wb_logger *l)
     return logger_report(l);
 }
 
-/* Opens the CSV file behind its last complete line: a killed process may have left a part of one */
+/* Opens the CSV file and continues after its last complete line: a killed process may have left a
+ * part of a line. */
 static int open_csv(wb_logger *l)
 {
     l->csv = fopen(l->csv_path, "a+e");
@@ -312,7 +313,7 @@ wb_logger *wb_logger_open(const char *folder)
     return wb__scope_give(l);
 }
 
-/* Locks the log; false: it is none, or closed. */
+/* Locks the log; false, with the error set: `l` is no log, or is closed. */
 static bool logger_begin(const char *what, wb_logger *l)
 {
     if (!wb__expect(what, l, &wb__logger_class)) return false;

@@ -1,4 +1,4 @@
-/* The JSON note of a checkpoint. Real numbers and the counters of `random` and `loader`, which use
+/* The JSON note of a checkpoint.  Real numbers and the counters of `random` and `loader`, which use
  * all 64 bits, are strings in it, because programs may read JSON numbers as f64.
  *
  *   {"version": 2, "name": "digits", "epoch": 3, "metric": "0.0125", "serial": 7, "best": "lowest",
@@ -8,8 +8,8 @@
  *    "average": true, "stop": ["2", "0.0125"], "reduce": ["0"]}
  *
  * A slot with numbers of its own has them under "rule"; one that is not frozen has no "frozen".
- * With "average" the file has the tensors of an average. "stop" and "reduce" are a count and
- * a score (put_watch). Version 1 has no name, metric, serial or best. Files before 0.5 have no
+ * With "average" the file has the tensors of an average.  "stop" and "reduce" are a count and
+ * a score (put_watch).  Version 1 has no name, metric, serial or best.  Files before 0.5 have no
  * updates. */
 #include "train/checkpoint.h"
 
@@ -47,7 +47,7 @@ static void note_put_words(wb__json_out *out, const char *key, int n, const uint
     wb__json_close(out, ']');
 }
 
-/* `own` has the numbers of a slot; NULL: those of the rule are written. */
+/* Writes the rule with the numbers `own` of a slot; NULL: with the rule's numbers. */
 static void put_rule(wb__json_out *out, const wb_rule *rule, const wb_Rule_options *own)
 {
     wb__json_put_key(out, "rule");
@@ -83,7 +83,7 @@ static void put_slots(wb__json_out *out, const wb_opt_state *s)
     wb__json_close(out, ']');
 }
 
-/* The count of a watched number and its score, if it has one: "stop": ["2", "0.0125"]. */
+/* Writes the count of a watched number and its score, if there is one: "stop": ["2", "0.0125"]. */
 static void put_watch(wb__json_out *out, const char *key, const wb_watch *w)
 {
     char count[24], score[40];

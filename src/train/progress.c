@@ -1,9 +1,9 @@
 /* Progress on standard error: a bar on a terminal, elsewhere a plain line every few seconds.
  *
  * wb_progress_step keeps the tensor of a metric and reads the tensor at the next call with the same
- * name. By then a training loop has normally computed the tensor. A call with the name of the first
- * metric, or without a name, counts one step. A call with another name only adds a value to the
- * line.
+ * name.  By then a training loop has normally computed the tensor.  A call with the name of the
+ * first metric, or without a name, counts one step.  A call with another name only adds a value to
+ * the line.
  *
  *   epoch 3  ━━━━━━━━━━━━━━╸            61%  572/938  1204/s  0:00 left  loss 0.0421 */
 #include "base/environment.h"
@@ -21,15 +21,15 @@ static const double redraw_after = 0.1, line_after = 10;        /* seconds */
 typedef struct {
     char name[24];
     wb_tensor *held;                /* latest tensor, not read yet (reference) */
-    double last, sum;
-    int64_t n;
+    double last, sum;               /* of the values read so far */
+    int64_t n;                      /* number of values in `sum` */
 } progress_metric;
 
 struct wb_progress {
     wb__object object;
     char title[64];
-    int64_t steps, total;           /* total 0: unknown */
-    double begun, shown;
+    int64_t steps, total;           /* steps done; steps in all, 0: unknown */
+    double begun, shown;            /* times of the begin and of the last drawing (wb__now) */
     bool terminal, utf8, ended;
     int n_metrics;
     progress_metric metrics[METRICS];
@@ -136,7 +136,7 @@ static void add_bar(char *line, const wb_progress *p)
         (long long)p->steps, (long long)p->total);
 }
 
-/* Cuts a line to `columns` columns. Each UTF-8 character counts as one column. */
+/* Cuts a line to `columns` columns.  Each UTF-8 character counts as one column. */
 static void progress_cut(char *line, int columns)
 {
     for (char *c = line; *c; c++)
@@ -185,8 +185,8 @@ static void read_held(progress_metric *m)
     m->held = NULL;
 }
 
-/* Returns the metric with this name, and adds a metric if the name is new. Returns NULL if the name
- * is new and there are METRICS metrics already. */
+/* Returns the metric with this name, and adds a metric if the name is new.  Returns NULL if the
+ * name is new and there are METRICS metrics already. */
 static progress_metric *metric_of(wb_progress *p, const char *name)
 {
     for (int i = 0; i < p->n_metrics; i++)
@@ -239,8 +239,8 @@ void wb_progress_end(wb_progress *p)
     progress_finish(p);
 }
 
-/* A closing scope may call this function, and then no tensor may be evaluated. The mean of a metric
- * therefore leaves out a last tensor that has not been computed. */
+/* A closing scope may call this function, and then no tensor may be evaluated.  The mean of a
+ * metric therefore leaves out a last tensor that has not been computed. */
 static void progress_destroy(void *object)
 {
     wb_progress *p = object;

@@ -1,5 +1,5 @@
-/* Curves as an SVG file: axes with round ticks, a line for each series, a legend. Points that are
- * not finite leave a gap in the line. Numbers are written with a decimal point in every locale. */
+/* Curves as an SVG file: axes with round ticks, a line for each series, a legend.  Points that are
+ * not finite leave a gap in the line.  Numbers are written with a decimal point in every locale. */
 #include "base/base.h"
 #include "base/files/file.h"
 #include "base/text.h"
@@ -23,8 +23,8 @@ static double round_step(double span)
     return power * (digit < 1.5 ? 1 : digit < 3.5 ? 2 : digit < 7.5 ? 5 : 10);
 }
 
-/* Returns the range of all finite points, or [0, 1] if there are none. If all points have the same
- * value, the range is widened. A vertical axis begins and ends at multiples of its step. */
+/* Returns the axis for the range of all finite points, or [0, 1] if there are none.  An empty range
+ * is widened.  A vertical axis begins and ends at multiples of its step. */
 static axis svg_axis_of(int n_series, const wb_series *series, bool vertical)
 {
     double low = INFINITY, high = -INFINITY;
@@ -144,12 +144,10 @@ int wb_save_curves(const char *path, const char *title, const char *x_label, con
             return wb__fail(WB_ERROR_ARGUMENT, "save_curves: series %d has no points to read", s);
     wb__text picture = {0}, *to = &picture;
     axis x = svg_axis_of(n_series, series, false), y = svg_axis_of(n_series, series, true);
-    wb__text_add(to,
-                 "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
-                 "height=\"%d\" "
-                 "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n"
-                 "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n",
-                 SVG_WIDTH, HEIGHT, SVG_WIDTH, HEIGHT, SVG_WIDTH, HEIGHT);
+    wb__text_add(to, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
+                 "height=\"%d\" font-family=\"sans-serif\" font-size=\"12\" fill=\"#222\">\n<rect "
+                 "width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", SVG_WIDTH, HEIGHT, SVG_WIDTH,
+                 HEIGHT, SVG_WIDTH, HEIGHT);
     svg_text(to, LEFT, 24, "font-size=\"16\"", title);
     svg_text(to, (LEFT + SVG_WIDTH - RIGHT) / 2.0, HEIGHT - 14, "text-anchor=\"middle\"", x_label);
     svg_text(to, 8, TOP - 10, "text-anchor=\"start\"", y_label);

@@ -16,6 +16,7 @@
 
 /* ---- training -------------------------------------------------------------------------------- */
 
+/* A run of wb_train. */
 typedef struct {
     wb_loss loss;
     wb_layer *model;
@@ -23,15 +24,15 @@ typedef struct {
     wb_opt_state *state;
     wb_train_options o;
     wb_progress *bar;
-    bool stop;
+    bool stop;                  /* .each or .stop ends the training */
     bool compares_stop;         /* the ranks train one model, and at least one has .each */
     bool has_metric;            /* at least one of the ranks has .metric */
-    wb_tensor *latest;          /* mean loss of the last `latest_of` observations, not yet in `sum`;
-                                   may be NULL */
+    wb_tensor *latest;          /* mean loss of the last `latest_of` observations, which is not yet
+                                   in `sum`, or NULL */
     int64_t latest_of;
-    int64_t waiting;            /* observations of this rank whose batches wait for an update */
-    wb_tensor *before;          /* the loss of the last step, whose guard may not be read yet */
-    wb_batch before_batch;      /* its batch; x and y are NULL if the guard was read */
+    int64_t waiting;            /* observations of this rank in batches that no update has used */
+    wb_tensor *before;          /* the last update's loss, whose guard may not be read yet */
+    wb_batch before_batch;      /* the batch of that update; x, y are NULL if the guard was read */
     wb_tensor *logged;          /* the loss of update `logged_step`, not yet in .logger; or NULL */
     int64_t logged_step;
     double sum;                 /* sum of the losses of `observations` earlier observations */
@@ -60,7 +61,7 @@ static bool train_is_first(const train_state *t)
     return !train_distributed(t) || !wb__world()->rank;
 }
 
-/* Adds t->latest, the loss of the batches before, to the sum. Then sets t->latest to `loss`, the
+/* Adds t->latest, the loss of the batches before, to the sum.  Then sets t->latest to `loss`, the
  * mean of n observations, which may be NULL. */
 static void add_loss(train_state *t, wb_tensor *loss, int64_t n)
 {
@@ -74,8 +75,8 @@ static void add_loss(train_state *t, wb_tensor *loss, int64_t n)
     wb__unref(before);
 }
 
-/* Writes the loss that waits to .logger.  Then `loss`, of the latest update, waits until the next
- * call, in which it is computed; NULL: none. */
+/* Writes the loss that waits, t->logged, to .logger.  Then `loss`, of the latest update, waits
+ * until the next call, since it is not computed yet; NULL: none waits. */
 static int log_loss(train_state *t, wb_tensor *loss)
 {
     wb_tensor *before = t->logged;
@@ -88,8 +89,8 @@ static int log_loss(train_state *t, wb_tensor *loss)
     return status;
 }
 
-/* Adds the loss of a batch of n observations, `own`, to the epoch's.  Ranks that train one model
- * add the mean over the ranks and the accumulated batches, `mean`, when an update has computed it;
+/* Adds `own`, the loss of a batch of n observations, to the epoch's.  Ranks that train one model
+ * add instead `mean`, over the ranks and the accumulated batches, when an update has computed it;
  * then n and `own` may be 0 and NULL. */
 static void train_add_batch(train_state *t, wb_tensor *own, wb_tensor *mean, int64_t n)
 {
@@ -104,9 +105,9 @@ static void train_add_batch(train_state *t, wb_tensor *own, wb_tensor *mean, int
     t->waiting = 0;
 }
 
-/* Evaluates the update that was just made, with a batch of n observations. *loss, the loss of this
- * batch or NULL, becomes the mean over the ranks and the accumulated batches, if the update has
- * one. *before: the update failed because the one before it was not finite. */
+/* Evaluates the last update, which had a batch of n observations.  *loss, the loss of this batch or
+ * NULL, becomes the mean over the ranks and the accumulated batches, if the update has a mean.
+ * Sets *before to whether the update failed because the update before it was not finite. */
 static int finish_update(train_state *t, wb_tensor **loss, int64_t n, bool *before)
 {
     /* now->guard is the tensor that wb_update requires to be finite, or NULL. */
@@ -127,14 +128,14 @@ static int finish_update(train_state *t, wb_tensor **loss, int64_t n, bool *befo
     return t->o.logger && updated && train_is_first(t) ? log_loss(t, both[0]) : 0;
 }
 
-/* Records the assignments of .average, after an update. */
+/* Records the assignments that move .average towards the model, after an update. */
 static int take_average(const train_state *t)
 {
     const wb_average_options o = WB__OPTIONS(wb_average_options, .decay = t->o.decay);
     return t->o.average ? wb_average_with(t->o.average, t->model, &o) : 0;
 }
 
-/* Keeps the loss of this step, and its batch if the guard is read later.  NULL: drops both. */
+/* Keeps the loss of this update, and its batch if the guard is read later.  NULL: forgets both. */
 static void train_keep_before(train_state *t, wb_tensor *loss, const wb_batch *batch)
 {
     const bool late = loss && wb__this_thread()->late.guard;
@@ -155,7 +156,7 @@ static int wait_for_guard(train_state *t)
                ? wb__not_finite(t->model, t->state, t->before, &t->before_batch) : status;
 }
 
-/* Applies what is accumulated, without a further batch. */
+/* Applies the accumulated gradients, without a further batch. */
 static int apply_rest(train_state *t)
 {
     wb_tensor *loss = NULL;
@@ -167,8 +168,8 @@ static int apply_rest(train_state *t)
     return status ? status : wait_for_guard(t);
 }
 
-/* After a failure the ranks may have accumulated different numbers of batches. Drops these, so that
- * the training can go on. */
+/* Drops the accumulated batches.  After a failure the ranks may have different numbers of them,
+ * with which the training could not go on. */
 static void drop_rest(const train_state *t)
 {
     wb__error_kept kept;
@@ -177,8 +178,8 @@ static void drop_rest(const train_state *t)
     if (!wb__sums_drop(t->state)) wb__error_restore(&kept);
 }
 
-/* Makes one training step. The loss must be finite, and also the norm of the gradients if a rule
- * computes this norm. Otherwise the step fails, and the model and the state keep their values. */
+/* Makes one training step.  The loss must be finite, and also the norm of the gradients if a rule
+ * computes this norm.  Otherwise the step fails, and the model and the state keep their values. */
 static int train_step(train_state *t, int epoch, wb_batch batch)
 {
     wb_tree *grads;
@@ -187,7 +188,7 @@ static int train_step(train_state *t, int epoch, wb_batch batch)
     if (!loss)
         return wb_error_code() ? (int)wb_error_code()
                                : wb__fail(WB_ERROR_ARGUMENT, "train: the loss is NULL");
-    /* With WEBER_EAGER wb_update assigns at once, so the loss is checked before wb_update. The
+    /* With WEBER_EAGER wb_update assigns at once, so the loss is checked before wb_update.  The
      * running statistics of BatchNorm layers have already changed. */
     if (wb__this_thread()->eager && !isfinite(wb_item(loss)))
         return wb__not_finite(t->model, t->state, loss, &batch);
@@ -201,7 +202,7 @@ static int train_step(train_state *t, int epoch, wb_batch batch)
     status = finish_update(t, &loss, batch.n, &before);
     if (before && t->before)
         return wb__not_finite(t->model, t->state, t->before, &t->before_batch);
-    /* The other ranks will wait in the update that applies the sums. This rank takes part with its
+    /* The other ranks will wait in the update that applies the sums.  This rank takes part with its
      * loss, so that the update fails on all ranks. */
     if (status == WB_ERROR_NUMBER && adds && train_distributed(t) &&
         !wb__update_now(t->state, t->model, grads))
@@ -368,7 +369,7 @@ static void reduce_eta(const train_state *t)
         }
 }
 
-/* Ends the epoch: its metric, and what .stop, .reduce and the checkpoint make of it. */
+/* Ends the epoch: computes its metric, and applies .stop, .reduce and the checkpoint options. */
 static int end_epoch(train_state *t, int epoch)
 {
     double metric = 0;
@@ -393,7 +394,8 @@ static int end_epoch(train_state *t, int epoch)
     return status;
 }
 
-/* Checkpoints of an earlier training count beside those of this one, which begins anew. */
+/* Reports checkpoints of an earlier training in the folder, since they count among the kept ones
+ * although this training begins anew. */
 static int report_earlier(const train_state *t)
 {
     const wb_checkpoint c = train_here(t);
@@ -410,8 +412,8 @@ static int report_earlier(const train_state *t)
     return status;
 }
 
-/* Loads the checkpoint, if there is one, and sets *done to the number of epochs that it is ahead of
- * the loader. */
+/* Loads the checkpoint, if there is one, and sets *done to the number of epochs by which the
+ * checkpoint is ahead of the loader. */
 static int train_load(const train_state *t, int64_t *done)
 {
     wb_checkpoint c = train_here(t);
@@ -426,7 +428,7 @@ static int train_load(const train_state *t, int64_t *done)
     return status;
 }
 
-/* Gives the other ranks the counts of rank 0.  All ranks have the same options. */
+/* Gives the other ranks the counts of rank 0's watched number. */
 static int share_watch(wb_watch *w)
 {
     if (!w) return 0;
@@ -438,15 +440,15 @@ static int share_watch(wb_watch *w)
     return status;
 }
 
-/* Gives the other ranks what rank 0 has: model, state, average, watched numbers, and, if it has
- * loaded a checkpoint, the position of the loader, which is at the beginning of an epoch. */
+/* Gives the other ranks the objects of rank 0: model, state, average, watched numbers, and, if rank
+ * 0 has loaded a checkpoint, the position of the loader, which is the beginning of an epoch. */
 static int train_share(const train_state *t, bool loaded)
 {
     uint64_t at[WB__LOADER_WORDS];
     wb__loader_state(t->data, at);
     int64_t words[] = {(int64_t)at[0], (int64_t)at[1]};
     int status = wb__from_rank(words, WB_I64, WB__COUNT(words), 0);
-    if (!status && loaded) status = wb__sums_drop(t->state);        /* as rank 0 has, by loading */
+    if (!status && loaded) status = wb__sums_drop(t->state);        /* loading does so on rank 0 */
     if (!status) status = wb_distributed_synchronize_with(t->model, NULL);
     if (!status) status = wb_distributed_synchronize_with(t->state, NULL);
     if (!status && t->o.average)
@@ -460,8 +462,8 @@ static int train_share(const train_state *t, bool loaded)
 }
 
 /* Resumes from the checkpoint, if .resume is set and there is one.  Sets *done to the number of
- * epochs that it is ahead of the loader, which count as epochs of this training.  All ranks then
- * have what rank 0 has. */
+ * epochs by which the checkpoint is ahead of the loader; they count as epochs of this training.
+ * Afterwards all ranks have the objects of rank 0. */
 static int train_begin(train_state *t, int *done)
 {
     int64_t ahead = 0, status = 0;
@@ -486,7 +488,7 @@ static int train_begin(train_state *t, int *done)
         if (!status) status = train_share(t, ahead > 0);
     }
     *done = (int)ahead;
-    /* .stop ended the training of which this is the checkpoint */
+    /* the checkpoint was written by a training that .stop had ended */
     if (!status && ahead && t->o.stop) t->stop = t->o.stop->count >= t->o.stop->wait;
     return (int)status;
 }
@@ -546,9 +548,8 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
         return wb_error_code();
     if (t.o.epochs < 0) return wb__fail(WB_ERROR_ARGUMENT, "train: %d epochs", t.o.epochs);
     if (!wb_loader_length(data))
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "train: the loader has no batches: the dataset is empty, or shorter than a "
-                        "batch with .drop_last");
+        return wb__fail(WB_ERROR_ARGUMENT, "train: the loader has no batches: the dataset is "
+                        "empty, or shorter than a batch with .drop_last");
     for (int i = 0; i < t.o.epochs; i++) {
         if (t.o.losses) t.o.losses[i] = NAN;
         if (t.o.metrics) t.o.metrics[i] = NAN;

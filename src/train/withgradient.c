@@ -5,20 +5,17 @@
 #include "optim/optim.h"
 #include "tree/tree.h"
 
-/* Returns the result l of the program's loss function if it is one floating number, else NULL with
+/* Returns l, the result of the program's loss function, if it is a floating scalar, else NULL with
  * the error set. */
 static wb_tensor *checked_loss(const char *what, wb_tensor *l)
 {
     if (!l && !wb_error_code())
-        return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "%s: the loss function gave NULL, and nothing failed; wb_fail sets "
-                             "the reason", what);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: the loss function gave NULL, and nothing "
+                             "failed; wb_fail sets the reason", what);
     if (!wb__operand(what, l)) return NULL;
     if (l->size == 1 && wb__dtype_float((wb_dtype)l->dtype)) return l;
-    return wb__fail_null(WB_ERROR_SHAPE,
-                         "%s: the loss function gave %s, not one floating number: take its mean "
-                         "or sum",
-                         what, wb_describe(l));
+    return wb__fail_null(WB_ERROR_SHAPE, "%s: the loss function gave %s, not one floating number: "
+                         "take its mean or sum", what, wb_describe(l));
 }
 
 static bool is_frozen(void *ctx, int leaf)

@@ -144,7 +144,7 @@ wb_tree *wb__tree_new(int n)
     return NULL;
 }
 
-/* Whether wb_to accepts the object although it cannot be in a tuple. */
+/* Whether wb_to accepts the object, although no tuple can have it as an element. */
 static bool moves_alone(const void *object)
 {
     return wb__is(object, &wb__loader_class) || wb__is(object, &wb__dataset_class) ||
@@ -170,10 +170,8 @@ static wb_tree *branch_tree_of(const char *what, int n, const char *const *names
                                                            "train = wb_gpu(train)" : "");
         if (!names) continue;
         if (!names[i] || !names[i][0] || strchr(names[i], '.'))
-            return wb__fail_null(
-                WB_ERROR_ARGUMENT,
-                "%s: element %d has the name \"%s\"; it must not be empty or hold a dot", what, i,
-                names[i] ? names[i] : "");
+            return wb__fail_null(WB_ERROR_ARGUMENT, "%s: element %d has the name \"%s\"; it must "
+                                 "not be empty or hold a dot", what, i, names[i] ? names[i] : "");
     }
     wb_tree *t = wb__tree_new(n);
     bool ok = t != NULL;
@@ -229,8 +227,7 @@ wb__child *wb__child_at(const char *what, void *object, const char *path, wb__br
     for (;;) {
         if (!wb__is_branch(object))
             return wb__fail_null(WB_ERROR_ARGUMENT, "%s: \"%.*s\" is a %s and has no parts", what,
-                                 (int)(name > path ? name - path - 1 : 0), path,
-                                 wb__kind(object));
+                                 (int)(name > path ? name - path - 1 : 0), path, wb__kind(object));
         wb__branch *node = object;
         wb__branch_used(node);
         if (of) *of = node;
@@ -248,7 +245,7 @@ wb__child *wb__child_at(const char *what, void *object, const char *path, wb__br
     }
 }
 
-/* Sets *node to the branch that `object` is, or to NULL if the object has no children. False with
+/* Sets *node to the branch that `object` is, or to NULL if the object has no children.  False with
  * the error set: the object is of another kind. */
 static bool branch_of(const char *what, void *object, wb__branch **node)
 {
@@ -321,8 +318,8 @@ const char *wb_child_name(void *object, int i)
 
 /* ---- patterns of paths ----------------------------------------------------------------------- */
 
-/* Whether the text is like the pattern of n characters, in which '*' is any text. */
-static bool is_like(const char *text, const char *pattern, size_t n)
+/* Whether the text matches the pattern of n characters, in which '*' matches any text. */
+static bool branch_matches_pattern(const char *text, const char *pattern, size_t n)
 {
     const char *star = NULL, *at = NULL, *end = pattern + n;
     while (*text) {
@@ -341,8 +338,8 @@ static bool is_like(const char *text, const char *pattern, size_t n)
     return pattern == end;
 }
 
-bool wb__path_is_below(const char *path, const char *of, size_t n)
+bool wb__path_is_below(const char *path, const char *start, size_t n)
 {
-    if (memchr(of, '*', n)) return is_like(path, of, n);
-    return !n || (!strncmp(path, of, n) && (!path[n] || path[n] == '.'));
+    if (memchr(start, '*', n)) return branch_matches_pattern(path, start, n);
+    return !n || (!strncmp(path, start, n) && (!path[n] || path[n] == '.'));
 }

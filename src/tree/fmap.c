@@ -1,15 +1,16 @@
-/* wb_fmap rebuilds a structure with new tensors. wb_set replaces one tensor. wb_tie makes two paths
- * share one tensor. */
+/* wb_fmap rebuilds a structure with new tensors.  wb_set replaces one tensor.  wb_tie makes two
+ * paths share one tensor. */
 #include "tree/tree.h"
 
 #include <string.h>
 
+/* The arguments and the state of a wb__fmap. */
 typedef struct {
     wb_leaf_function f;
     void *ctx;
-    bool plain;                             /* results for variables stay as they are */
-    void *(*replace)(void *branch, const char *path, void *ctx);
-    wb__pointer_map seen;
+    bool plain;                             /* results for variables need not be variables */
+    void *(*replace)(void *branch, const char *path, void *ctx);    /* of branches, or NULL */
+    wb__pointer_map seen;                   /* object -> its result */
     wb__text path;
 } mapping;
 
@@ -134,8 +135,7 @@ static wb__child *fmap_tensor_at(const char *what, wb_layer *layer, const char *
     if (wb__is(child->object, &wb__tensor_class) && !wb_is_none(child->object)) return child;
     return wb__fail_null(WB_ERROR_ARGUMENT, "%s: \"%s\" is %s%s, not a tensor", what, path,
                          wb_is_none(child->object) ? "" : "a ",
-                         wb_is_none(child->object) ? "none"
-                                                   : wb__kind(child->object));
+                         wb_is_none(child->object) ? "none" : wb__kind(child->object));
 }
 
 static bool fmap_alike(const char *what, const char *path, const wb_tensor *old, const wb_tensor *x)
@@ -143,10 +143,8 @@ static bool fmap_alike(const char *what, const char *path, const wb_tensor *old,
     const wb_device *from = wb__device_of(x), *to = wb__device_of(old);
     if (wb__same_dims(old, x) && old->dtype == x->dtype && from == to) return true;
     if (from != to) {
-        wb__fail(WB_ERROR_DEVICE,
-                 "%s: \"%s\" is %s, got %s of another device: move it first, as in "
-                 "wb_to(x, device)",
-                 what, path, wb_describe(old), wb_describe(x));
+        wb__fail(WB_ERROR_DEVICE, "%s: \"%s\" is %s, got %s of another device: move it first, as "
+                 "in wb_to(x, device)", what, path, wb_describe(old), wb_describe(x));
         return false;
     }
     wb__fail(old->dtype == x->dtype ? WB_ERROR_SHAPE : WB_ERROR_DTYPE, "%s: \"%s\" is %s, got %s",
@@ -156,7 +154,8 @@ static bool fmap_alike(const char *what, const char *path, const wb_tensor *old,
 
 wb__mutex wb__replacing = WB__MUTEX_INIT;
 
-/* Claims the old tensor, which another thread may train.  Returns 0 or an error code. */
+/* Replaces child->object by x.  Claims the old tensor first, which another thread may train.
+ * Returns 0 or an error code. */
 static int fmap_replace(const char *what, wb__branch *of, wb__child *child, wb_tensor *x)
 {
     wb_tensor *old = child->object, *v = old->op == WB__OP_variable ? old : NULL;

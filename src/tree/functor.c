@@ -38,10 +38,8 @@ wb_tree *wb_struct_typed(const wb_struct_type *type, const void *value)
         void *object = object_of(type, i, value);
         if (WB__NULL(object)) return NULL;
         if (!wb__is(object, &wb__tensor_class) && !wb__is_branch(object))
-            return wb__fail_null(WB_ERROR_ARGUMENT,
-                                 "struct: %s.%s is a %s; tensors, layers and trees go in",
-                                 type->name, type->fields[i].name,
-                                 wb__kind(object));
+            return wb__fail_null(WB_ERROR_ARGUMENT, "struct: %s.%s is a %s; tensors, layers and "
+                                 "trees go in", type->name, type->fields[i].name, wb__kind(object));
         n++;
     }
     wb_tree *t = wb__tree_new(n);

@@ -1,5 +1,5 @@
-/* wb_gradient. This file collects the leaves of `wrt`, lets the engine compute their gradients, and
- * puts the gradients into a tree with the structure of `wrt`. */
+/* wb_gradient.  This file collects the leaves of `wrt`, lets the engine compute their gradients,
+ * and puts the gradients into a tree with the structure of `wrt`. */
 #include "tree/tree.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@ typedef struct {
     wb__pointer_map index;              /* leaf -> its index in wrt + 1 */
     wb_tensor **wrt, **grads;
     int n, capacity;
-    int visited;                        /* number of calls of `skips` so far */
+    int visited;                        /* index of the next trainable leaf, for `skips` */
     bool (*skips)(void *ctx, int leaf); /* may be NULL */
     void *ctx;
 } tree_gradient_leaves;
@@ -47,7 +47,7 @@ static bool is_loss(const wb_tensor *loss)
     return false;
 }
 
-/* reaches: as in wb__gradient_of_some, or NULL. */
+/* Returns the gradients as a tree.  `reaches` is as in wb__gradient_of_some, or NULL. */
 static wb_tree *gradient(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, int leaf), void *ctx,
                          bool *reaches)
 {

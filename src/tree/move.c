@@ -1,5 +1,5 @@
-/* wb_to and wb_device_of of layers and trees. A tensor that occurs several times is copied once and
- * stays shared. If no tensor of a tree has to be moved or converted, wb_to returns the tree
+/* wb_to and wb_device_of of layers and trees.  A tensor that occurs several times is copied once
+ * and stays shared.  If no tensor of a tree has to be moved or converted, wb_to returns the tree
  * itself. */
 #include "tree/tree.h"
 
@@ -10,7 +10,7 @@ typedef struct {
     wb_dtype dtype;
 } moving;
 
-/* Returns the dtype that x is to get, 0 or WB_DTYPE_KEEP as in wb_to_options. */
+/* Returns the dtype that x gets by the move, or 0 or WB_DTYPE_KEEP as in wb_to_options. */
 static wb_dtype tree_move_dtype_of(const wb_tensor *x, const moving *m)
 {
     return x->op == WB__OP_variable && x->flags & WB__WIDE ? WB_DTYPE_KEEP : m->dtype;
@@ -37,9 +37,8 @@ static wb_tensor *tree_move_leaf(wb_tensor *x, const char *path, void *ctx)
                      : wb__dtype_on(m->device, (wb_dtype)x->dtype, tree_move_dtype_of(x, m));
     if (!t) return NULL;
     if (x->flags & WB__TYPED && t != (wb_dtype)x->dtype)
-        return wb__fail_null(WB_ERROR_UNSUPPORTED, "to: \"%s\" cannot become %s: the operations "
-                             "of a model of ONNX have the dtypes of its file", path,
-                             wb_dtype_name(t));
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "to: \"%s\" cannot become %s: the operations of "
+                             "a model of ONNX have the dtypes of its file", path, wb_dtype_name(t));
     wb_scope *s = wb_scope_open();
     if (!s) return NULL;
     wb_tensor *value = wb__converted(x, t, m->device);
@@ -77,11 +76,10 @@ static int tree_move_compare_device(const wb__leaf *leaf, void *ctx)
         p->device = d;
         return (p->path = wb__strdup(leaf->path)) ? 0 : WB_ERROR_MEMORY;
     }
-    return wb__fail(WB_ERROR_DEVICE,
-                    "Objects are on different devices: \"%s\" is on %s:%d and \"%s\" on %s:%d; "
-                    "wb_to moves all of it to one",
-                    p->path, p->device->backend->tag, p->device->ordinal, leaf->path,
-                    d->backend->tag, d->ordinal);
+    return wb__fail(WB_ERROR_DEVICE, "Objects are on different devices: \"%s\" is on %s:%d and "
+                    "\"%s\" on %s:%d; wb_to moves all of it to one", p->path,
+                    p->device->backend->tag, p->device->ordinal, leaf->path, d->backend->tag,
+                    d->ordinal);
 }
 
 const wb_device *wb__branch_device(void *object)
@@ -109,9 +107,8 @@ static void *tree_move(const char *what, void *x, const wb_device *d, const wb_t
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: a %s has no device and cannot be moved", what,
                              class->name);
     if (o.dtype && o.dtype != WB_DTYPE_KEEP && !wb__dtype_float(o.dtype))
-        return wb__fail_null(WB_ERROR_DTYPE,
-                             "to: .dtype is %s; it must be floating, or WB_DTYPE_KEEP",
-                             wb_dtype_name(o.dtype));
+        return wb__fail_null(WB_ERROR_DTYPE, "to: .dtype is %s; it must be floating, or "
+                             "WB_DTYPE_KEEP", wb_dtype_name(o.dtype));
     return class->to(x, d, o.dtype);
 }
 

@@ -1,4 +1,4 @@
-/* wb_show. This file formats trees; tensors are in show_tensor.c, layers in nn/show.c. */
+/* wb_show.  This file formats trees; tensors are in show_tensor.c, layers in nn/show.c. */
 #include "tree/tree.h"
 
 #include <stdio.h>

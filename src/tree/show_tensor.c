@@ -1,4 +1,4 @@
-/* Formats a tensor as text: its shape and dtype, then its values in rows. Long axes are
+/* Formats a tensor as text: its shape and dtype, then its values in rows.  Long axes are
  * abbreviated.
  *
  *   [2,3] f32
@@ -28,8 +28,8 @@ static void show_tensor_format_value(char *text, const void *data, wb_dtype dtyp
     else wb__plain(text, SHOW_TENSOR_WIDTH, "%.6g", f);
 }
 
-/* `shown` returns the number of printed entries of an axis of n elements, where the gap is one
- * entry. index_shown returns the index of the k-th printed element, or -1 for the gap. */
+/* show_tensor_shown returns the number of printed entries of an axis of n elements, counting the
+ * gap as one.  index_shown returns the index of the k-th printed element, or -1 for the gap. */
 static int show_tensor_shown(int64_t n) { return n <= AT_MOST ? (int)n : 2 * SHOW_TENSOR_EDGE + 1; }
 static int64_t index_shown(int64_t n, int k)
 {

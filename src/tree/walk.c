@@ -4,9 +4,10 @@
 
 #include <string.h>
 
+/* The arguments and the state of a wb__walk. */
 typedef struct {
-    const char *what;
-    unsigned which;
+    const char *what;           /* the name of the function, for messages */
+    unsigned which;             /* WB__TRAINABLE, WB__DISTINCT, ... */
     wb__leaf_visit f;
     void *ctx;
     wb__text path;
@@ -33,8 +34,8 @@ static int walk_visit(walk_state *w, wb_tensor *x, void *other, bool in_layer)
     return w->f(&leaf, w->ctx);
 }
 
-/* Sets *out to the child of `other` that has the name of child i of `node`. If `other` is NULL or
- * WB_NONE, sets *out to `other`. Returns 0 or an error code. */
+/* Sets *out to the child of `other` that has the name of child i of `node`.  If `other` is NULL or
+ * WB_NONE, sets *out to `other`.  Returns 0 or an error code. */
 static int walk_matching(const walk_state *w, const wb__branch *node, int i, void *other,
                          void **out)
 {
@@ -65,7 +66,7 @@ static int walk_descend(walk_state *w, void *object, void *other, bool in_layer)
     wb__branch_used(node);
     const size_t length = w->path.length;
     const bool named = !(w->which & WB__NAMELESS);
-    bool layer = in_layer || node->kind->layer; /* in a layer's trees too: a chain's `layers` */
+    bool layer = in_layer || node->kind->layer; /* a tree inside a layer counts as the layer */
     for (int i = 0; i < node->n; i++) {
         void *matched;
         int status = walk_matching(w, node, i, other, &matched);
@@ -172,8 +173,7 @@ static void *map_object(void *object, const tree_map *m, bool in_layer)
 wb_tree *wb__tree_map(void *object, wb__leaf_result f, void *ctx)
 {
     if (!wb__is_branch(object))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "a %s is not a tree",
-                             wb__kind(object));
+        return wb__fail_null(WB_ERROR_ARGUMENT, "a %s is not a tree", wb__kind(object));
     if (wb__is(object, &wb__tree_class) && ((wb_tree *)object)->is_opaque) return wb__tree_new(0);
     return map_object(object, &(tree_map){f, ctx}, false);
 }

@@ -35,7 +35,7 @@ static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
     return wb_logitcrossentropy(wb_call(model, batch.x), batch.y);
 }
 
-/* The part of the points whose class the model finds. */
+/* Returns the fraction of the points whose class the model finds. */
 static double accuracy(wb_layer *model, wb_dataset *data)
 {
     wb_tensor *right = wb_eq(wb_onecold(wb_call(model, wb_dataset_x(data))), wb_dataset_y(data));

@@ -79,9 +79,8 @@ bool wb__bson_next(wb__bson_file *f, wb__bson_walk *w)
     if (here == end - 1 && !*here) return false;
     bson_iter_t at;
     if (!bson_iter_init_from_data_at_offset(&at, w->of.at, w->of.bytes, w->next, 0)) {
-        wb__bson_fail(f, here,
-                      "no BSON: the element of type 0x%02x there is cut short, or BSON has no such",
-                      *here);
+        wb__bson_fail(f, here, "no BSON: the element of type 0x%02x there is cut short, or BSON "
+                      "has no such", *here);
         return false;
     }
     w->key = bson_iter_key(&at);

@@ -23,7 +23,7 @@ struct wb__doc {
     bson_type type;
     wb__doc_order order;
     int64_t size;               /* bytes of the value in the file, without type and name */
-    int64_t n;                  /* number of bytes of a text or binary; else number of elements */
+    int64_t n;                  /* bytes of a text or binary; else number of elements */
     union {
         bool truth;
         int64_t integer;
@@ -183,8 +183,8 @@ static int bson_put_part(const void *part, int64_t n, void *ctx)
     return wb__writer_put(p->w, part, n * (int64_t)p->each);
 }
 
-/* Context of put_reordered. Values that come in several parts are collected in `copy` and then
- * reordered. */
+/* The context of put_reordered.  Values that come in several parts are gathered in `copy`, whose
+ * first `done` bytes are filled, and then reordered. */
 typedef struct {
     wb__writer *w;
     const wb__doc *value;

@@ -87,8 +87,8 @@ static wb__doc *tuple_of(wb__doc_arena *r, wb__doc *list)
     return d;
 }
 
-/* Returns an array of the n types, if `types` is true, or of the n values. The array is in the
- * arena; NULL: out of memory. */
+/* Returns an array, in the arena, of the n types if `types` is true, else of the n values.  NULL:
+ * out of memory. */
 static wb__doc **julia_members(wb__doc_arena *r, int n, const wb__julia *values, bool types)
 {
     wb__doc **row = wb__doc_memory(r, (size_t)(n ? n : 1) * sizeof *row);
@@ -168,7 +168,7 @@ wb__doc *wb__julia_array_type(wb__doc_arena *r, wb_dtype dtype, int ndim)
     return wb__julia_type(r, "Core.Array", 2, both);
 }
 
-/* Makes an array; `dims` are Weber's dimensions. Returns `nothing` if Julia lacks the dtype. A
+/* Makes an array; `dims` are Weber's dimensions.  Returns `nothing` if Julia lacks the dtype.  A
  * Vector{UInt8} is a plain BSON binary, as BSON.jl writes it. */
 static wb__julia julia_array(wb__doc_arena *r, wb_dtype dtype, int ndim, const int64_t *dims,
                              wb__doc *data)

@@ -1,6 +1,6 @@
-/* Makes Julia's values as BSON.jl writes them. Each value comes with its type, because the type of
- * a struct or tuple includes the types of its fields. Names of types are paths that are valid after
- * `using Flux`: "Flux.Dense", "Core.Float32", "Flux.NNlib.#relu" (the type of the function
+/* Makes Julia's values as BSON.jl writes them.  Each value comes with its type, because the type of
+ * a struct or tuple includes the types of its fields.  Names of types are paths that are valid
+ * after `using Flux`: "Flux.Dense", "Core.Float32", "Flux.NNlib.#relu" (the type of the function
  * relu). */
 #ifndef WB__JULIA_H
 #define WB__JULIA_H
@@ -27,8 +27,8 @@ wb__julia wb__julia_named_tuple(wb__doc_arena *r, int n, const char *const *name
 const char *wb__julia_dtype(wb_dtype dtype);
 /* The type Array{dtype,ndim}; NULL if Julia lacks the dtype, or if memory is short. */
 wb__doc *wb__julia_array_type(wb__doc_arena *r, wb_dtype dtype, int ndim);
-/* wb__julia_array makes an array of the elements of x in `order`. Julia is column-major, so the
- * array has the dimensions of x in reverse order. With WB__DOC_COLUMNS it has the dimensions of x.
+/* wb__julia_array makes an array of the elements of x in `order`.  Julia is column-major, so the
+ * array has the dimensions of x in reverse order.  With WB__DOC_COLUMNS it has the dimensions of x.
  * wb__julia_column turns a vector into a matrix with one column. */
 wb__julia wb__julia_array(wb__doc_arena *r, wb_tensor *x, wb__doc_order order);
 wb__julia wb__julia_column(wb__doc_arena *r, wb_tensor *x);
@@ -36,8 +36,8 @@ wb__julia wb__julia_zeros(wb__doc_arena *r, wb_dtype dtype, int ndim, const int6
 /* Makes a reference to entry i of "_backrefs", counted from 0. */
 wb__doc *wb__julia_reference(wb__doc_arena *r, int64_t i);
 
-/* wb__julia_struct makes a struct of a type from wb__julia_type. wb__julia_singleton makes the only
- * value of a type without fields, such as a function. */
+/* wb__julia_struct makes a struct of a type from wb__julia_type.  wb__julia_singleton makes the
+ * only value of a type without fields, such as a function. */
 wb__julia wb__julia_struct(wb__doc_arena *r, wb__doc *type, int n, const wb__julia *fields);
 wb__julia wb__julia_singleton(wb__doc_arena *r, const char *path);
 

@@ -11,42 +11,44 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A cell: its text without the outer quotation marks. */
 typedef struct {
     const char *text;
     int length;
     bool quoted;
 } wb__cell;
 
+/* The text of a file while it is read. */
 typedef struct {
     const char *path, *text, *at, *end;     /* at: the next byte */
     char separator;
-    int64_t line;                           /* of `at`, from 1 */
+    int64_t line;                           /* the line of `at`, from 1 */
 } wb__cells;
 
-/* Where a message is: "line 3, column 2 \"rooms\"".  Columns count from 0 here, from 1 in messages;
- * column -1: the line alone.  `name` may be NULL. */
+/* A place in the file for messages: "line 3, column 2 \"rooms\"".  The argument `column` counts
+ * from 0, in messages from 1; column -1: only the line.  `name` may be NULL. */
 typedef struct { char text[120]; } wb__cell_place;
 wb__cell_place wb__cells_place(const wb__cells *t, int64_t column, const char *name);
-/* Fails with the place and printf's text. */
+/* Fails with a message of the place and of printf's arguments. */
 int wb__cells_wrong(const wb__cells *t, const char *at, int64_t column, const char *name,
                     const char *format, ...) WB__PRINTF(5, 6);
 
 /* Writes the text of a cell, without marks, and a 0, to `to`, which has room for c.length + 1
  * bytes.  Returns the end behind the 0.  NULL with the error set: the text has a byte 0. */
 char *wb__cell_put(const wb__cells *t, wb__cell c, char *to);
-/* The text of a cell, without marks, which the caller frees.  NULL: out of memory, or a byte 0,
- * with the error set. */
+/* Returns the text of a cell, without marks, which the caller frees.  NULL, with the error set: out
+ * of memory, or the text has a byte 0. */
 char *wb__cell_word(const wb__cells *t, wb__cell c);
 /* Calls each(cell, ctx) for the cells of one line of text, "a,\"b,c\"", until one fails.  Returns
  * its status, or 0.  `what` names the list in messages. */
 int wb__cells_of(const char *what, const char *list,
                  int (*each)(const wb__cells *t, wb__cell c, void *ctx), void *ctx);
-/* How often each other separator, of ; TAB | and a comma, is outside the quotation marks of the
- * line at `at`: returns the most frequent one, and its count; 0: there is none. */
+/* Counts the separators ; TAB | and , other than the file's outside of quotation marks in the line
+ * at `at`.  Returns the most frequent one and sets *count; 0 if there is none. */
 char wb__cells_other(const wb__cells *t, int64_t *count);
 
-/* Numbers are read and written with a point between these calls, whatever the program's locale
- * is. */
+/* Between these two calls, numbers are read and written with a decimal point, whatever the
+ * program's locale is. */
 typedef struct { void *plain, *old; } wb__plain_locale;
 bool wb__plain_begin(wb__plain_locale *l, const char *path);
 void wb__plain_end(wb__plain_locale *l);

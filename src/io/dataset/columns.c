@@ -5,7 +5,7 @@
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* The bytes of a cell one after the other, without the second of two marks; 0 at the end. */
+/* Returns the next byte of a cell's text, in which two marks count as one; false at the end. */
 static inline bool next_byte(wb__cell c, int *at, char *byte)
 {
     if (*at >= c.length) return false;
@@ -242,7 +242,7 @@ const char *wb_columns_name(const wb_columns *c, int64_t k)
                          (long long)wb__columns_width(c));
 }
 
-/* The words of a column of this name, or of y; NULL with the error set. */
+/* Returns the column of words with this name, or y; NULL with the error set. */
 static const wb__column *columns_column_of(const wb_columns *c, const char *what, const char *name)
 {
     if (!wb__expect(what, c, &wb__columns_class)) return NULL;

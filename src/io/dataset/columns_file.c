@@ -89,9 +89,9 @@ int wb_save_columns(const char *path, const wb_columns *c)
 typedef struct {
     wb__cells cells;
     wb_columns *c;
-    int capacity;                       /* of the columns */
-    wb__cell cell[3];                   /* of the last line */
-    char *value;                        /* cell[1] as a text */
+    int capacity;                       /* of the list of columns */
+    wb__cell cell[3];                   /* the cells of the last line */
+    char *value;                        /* the text of cell[1] */
 } columns_file;
 
 static bool columns_file_is(wb__cell f, const char *text)
@@ -99,7 +99,7 @@ static bool columns_file_is(wb__cell f, const char *text)
     return (size_t)f.length == strlen(text) && !memcmp(f.text, text, (size_t)f.length);
 }
 
-/* The number of a cell among n texts; -1 with the error set. */
+/* Returns the index of a cell's text among n texts; -1 with the error set. */
 static int columns_file_one_of(const columns_file *f, wb__cell cell, int n,
                                const char *const *texts)
 {
@@ -130,7 +130,7 @@ static int columns_file_next_line(columns_file *f)
     return f->value ? 0 : (int)wb_error_code();
 }
 
-/* Reads a line of this kind, and sets *value to the place of its value among n texts. */
+/* Reads a line of this kind, and sets *value to the index of its value among n texts. */
 static int columns_file_read_setting(columns_file *f, const char *kind, int n,
                                      const char *const *texts, int *value)
 {
@@ -161,7 +161,7 @@ static int columns_file_read_head(columns_file *f)
     return status;
 }
 
-/* Whether the fill of a column of words is one of its words, which may be none. */
+/* Whether the fill of a column of words is one of its words or empty. */
 static int check_column(const columns_file *f)
 {
     const wb__column *k = f->c->n ? &f->c->column[f->c->n - 1] : NULL;

@@ -8,7 +8,7 @@
 
 typedef struct { wb__csv *t; const char *option; } csv_named;
 
-/* The column that a cell of an option names; NULL with the error set. */
+/* Returns the column that a cell of an option names; NULL with the error set. */
 static wb__column *csv_column_of(const csv_named *n, const wb__cells *list, wb__cell f)
 {
     char *name = wb__cell_word(list, f);
@@ -50,9 +50,8 @@ static int csv_add_words(const csv_named *n, const wb__cells *list, wb__cell f, 
     if (!k) return wb_error_code();
     const bool label = k->role == WB__LABEL;
     if (k->role == WB__LEFT_OUT || k->words || (label && (one_hot || n->t->c->label_numbers)))
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "%s: %s names column %lld \"%.60s\", which is %s", n->t->cells.path,
-                        n->option, (long long)(k - n->t->c->column) + 1, k->name,
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: %s names column %lld \"%.60s\", which is %s",
+                        n->t->cells.path, n->option, (long long)(k - n->t->c->column) + 1, k->name,
                         k->words ? "named twice" : label ? "the label" : "left out");
     k->words = wb__alloc_zero(1, sizeof *k->words);
     if (!k->words) return WB_ERROR_MEMORY;
@@ -97,8 +96,8 @@ static int set_roles(wb__csv *t, const wb_load_csv_options *o)
 
 /* ---- the first lines ------------------------------------------------------------------------- */
 
-/* Calls each(cell, column, ctx), unless it is NULL, for the cells of the line at t->cells.at, and
- * sets *n to their number.  Stays before the line. */
+/* Calls each(cell, column, ctx), if `each` is not NULL, for the cells of the line at t->cells.at,
+ * and sets *n to their number.  Does not move t->cells.at. */
 static int csv_each_cell(wb__csv *t, int64_t *n,
                          int (*each)(wb__csv *t, wb__cell f, int64_t column))
 {
@@ -126,7 +125,7 @@ static int skip_cell(wb__csv *t, wb__cell f, int64_t column)
     return 0;
 }
 
-/* A word of the first line, where "*" would accept a heading as a row. */
+/* Refuses a word in the first line if "*" would otherwise take a heading for a row. */
 static int csv_refuse_word(wb__csv *t, wb__cell f, int64_t column)
 {
     double value;
@@ -157,8 +156,8 @@ static int csv_check_row(wb__csv *t)
                            (long long)n, (long long)t->n);
 }
 
-/* Before the columns are made: checks the first row, and that what the columns of a compressed file
- * take is within the limit.  *bytes becomes the room that the names take. */
+/* Checks the first row before the columns are made, and for a compressed file that the memory of
+ * its columns is within the limit.  Sets *bytes to the memory that the names need. */
 static int csv_check_columns(wb__csv *t, size_t *bytes)
 {
     const wb__cells line = t->cells;
@@ -211,7 +210,7 @@ static int use_column(wb__csv *t, int64_t from, int64_t column, int64_t *places)
 enum { TWICE = -1 };
 typedef struct { wb__words names; int32_t *column; } name_index;
 
-/* Finds the columns of c by name: index->column of a name is the column, or TWICE. */
+/* Makes an index from name to column of c; a name that two columns have leads to TWICE. */
 static bool csv_index_names(const wb_columns *c, name_index *index)
 {
     const wb__cells none = {.path = "load_csv"};
@@ -245,7 +244,7 @@ static bool csv_same_names(const wb__csv *t, const name_index *index)
     return true;
 }
 
-/* Matches the heading with the columns of .like by name.  Further columns are not used. */
+/* Matches the heading with the columns of .like by name.  Columns that .like lacks are not used. */
 static int match_names(wb__csv *t, const name_index *index, int64_t *places)
 {
     wb__cells *s = &t->cells;
@@ -263,7 +262,7 @@ static int match_names(wb__csv *t, const name_index *index, int64_t *places)
     }
 }
 
-/* Matches the columns by their order: all of them, or all but the labels. */
+/* Matches the columns with those of .like by their order: all of them, or all but the labels. */
 static int match_order(wb__csv *t, int64_t *places)
 {
     const wb_columns *c = t->c;

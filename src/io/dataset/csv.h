@@ -8,36 +8,37 @@
 
 #include "io/dataset/columns.h"
 
-/* A word of a column is its number, -1: the value is missing.  A missing number is NaN. */
+/* The number of a word in x or y, -1 if it is missing; or a number, NaN if it is missing. */
 typedef union { float number; int32_t word; } wb__csv_value;
 
-/* A cell that may be an error, which the following rows decide.  Without cell.text: none. */
+/* A cell that is an error unless following rows show that it is not.  cell.text NULL: none. */
 typedef struct { wb__cell cell; int64_t line, column; } wb__csv_found;
 
+/* A CSV file while it is read. */
 typedef struct {
     wb__cells cells;
     wb_columns *c;
     bool like;                          /* c comes from .like, and does not change */
-    bool all_one_hot, all_numbered;     /* columns with a word, without an option that names them */
-    bool asked_header;                  /* .header is given */
+    bool all_one_hot, all_numbered;     /* the option is "*": all columns with a word */
+    bool asked_header;                  /* the program gives .header */
     bool unpacked;                      /* the file is gzip */
     char *name_end;                     /* where the next name of the heading belongs */
     int64_t n;                          /* columns of the file */
-    /* If `like`, for each column of the file: the one of c, NULL: not used; and its place in a row
-     * of x or y. */
+    /* with `like`, for each column of the file: the column of c (NULL: it is not used), and its
+     * index in a row of x or y */
     struct wb__csv_place { wb__column *column; int64_t at; } *places;
     int64_t features, labels;           /* values of a row in x and in y */
     wb__csv_value *x, *y;
     int64_t rows, capacity;             /* of x and y, in rows */
-    int64_t lines;                      /* read, with those that were left out */
-    bool incomplete;                    /* a value of this row is missing */
-    bool only_words;                    /* the first row has words alone, and no heading before */
-    bool again;                         /* the first word of a column is not in the first row:
-                                           the rows must be read again */
+    int64_t lines;                      /* rows that were read, with those that were left out */
+    bool incomplete;                    /* the present row lacks a value */
+    bool only_words;                    /* the first row has only words, and no heading before it */
+    bool again;                         /* a column has its first word after the first row, so the
+                                           rows must be read again */
     const char *row;                    /* where the row begins */
     wb__csv_found fraction;             /* the first label that is no class */
-    wb__csv_found infinite;             /* the first number that is not finite as f32, in a column
-                                           that may have words further down */
+    wb__csv_found infinite;             /* the first number that is infinite as f32, in a column
+                                           whose later cells may be words */
 } wb__csv;
 
 /* Reads a file into *x [rows, columns] f32, *y and *columns, as wb_load_csv describes; *y is
@@ -50,7 +51,7 @@ int wb__csv_read(const char *path, const wb_load_csv_options *o, wb_tensor **x,
 char *wb__csv_text(const char *path, char separator, int64_t *bytes, bool *unpacked);
 int wb__csv_rows(wb__csv *t);                           /* reads the rows at t->cells.at */
 int wb__csv_finish(wb__csv *t, wb_tensor **x, wb_tensor **y);
-/* Fails if the line at t->cells.at has one column, and another separator. */
+/* Fails if the line at t->cells.at has a single column, and contains another separator. */
 int wb__csv_check_separator(const wb__csv *t);
 
 #endif

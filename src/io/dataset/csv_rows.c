@@ -41,7 +41,7 @@ static bool row_has_number(const wb__csv *t)
     return false;
 }
 
-/* The cause and cure of a cell that is no number. */
+/* Writes the cause and the cure of a cell that is no number to `to`. */
 static void csv_rows_explain(const wb__csv *t, const wb__column *k, wb__cell f, char *to,
                              size_t bytes)
 {
@@ -52,8 +52,8 @@ static void csv_rows_explain(const wb__csv *t, const wb__column *k, wb__cell f, 
     const char *name = k->name ? k->name : "*";
     *to = 0;
     if (!t->c->header && !t->lines && !row_has_number(t))
-        snprintf(to, bytes, ", nor is another cell of the line; a line of names? then "
-                            ".header = true");
+        snprintf(to, bytes, ", nor is another cell of the line; a line of names? then .header = "
+                 "true");
     else if (other == ',' && count == 1)
         snprintf(to, bytes, "; a number has a decimal point, not a comma");
     else if (other)
@@ -62,7 +62,7 @@ static void csv_rows_explain(const wb__csv *t, const wb__column *k, wb__cell f, 
         snprintf(to, bytes, "; the column has numbers in the file of .like");
     else if (k->role == WB__FEATURE)
         snprintf(to, bytes, "; .one_hot = \"%.60s\" makes columns of 0 and 1 of the words of a "
-                            "column, .numbered numbers them%s", name,
+                 "column, .numbered numbers them%s", name,
                  k->name ? ", .skip leaves the column out" : "");
 }
 
@@ -76,7 +76,7 @@ static int not_a_number(const wb__csv *t, int64_t column, const wb__column *k, w
                     cure);
 }
 
-/* A cell without a value, or with a word that .like does not have. */
+/* Handles a cell without a value, or with a word that .like does not have. */
 static int csv_rows_missing(wb__csv *t, int64_t column, const wb__column *k, wb__cell f,
                             bool is_new)
 {
@@ -105,13 +105,13 @@ static int csv_rows_missing(wb__csv *t, int64_t column, const wb__column *k, wb_
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
-/* The name of a column of the file; NULL: it has none. */
+/* Returns the name of a column in the file; NULL if it has none. */
 static const char *name_in_file(const wb__csv *t, int64_t column)
 {
     return (t->places ? t->places[column].column : &t->c->column[column])->name;
 }
 
-/* Makes a column of words, at its first word. */
+/* Makes a column one of words, when its first word is met. */
 static int csv_rows_begin_words(wb__csv *t, int64_t column, wb__column *k, wb__cell f)
 {
     const bool classes = k->role == WB__LABEL && !t->c->label_numbers;
@@ -125,7 +125,7 @@ static int csv_rows_begin_words(wb__csv *t, int64_t column, wb__column *k, wb__c
     return 0;
 }
 
-/* Counts a cell of a column that "*" makes one of words. */
+/* Counts a cell of a column that the option "*" has made one of words. */
 static void csv_rows_count_cell(const wb__csv *t, wb__words *w, wb__cell f)
 {
     double value;
@@ -138,7 +138,7 @@ static void csv_rows_count_cell(const wb__csv *t, wb__words *w, wb__cell f)
     }
 }
 
-/* Fails if most cells of such a column are numbers: the others have slipped in. */
+/* Fails if most cells of such a column are numbers: then its words are probably mistakes. */
 static int csv_rows_check_words(const wb__csv *t, int64_t column)
 {
     const wb__column *k = &t->c->column[column];
@@ -190,7 +190,7 @@ static void csv_rows_find(wb__csv_found *found, const wb__csv *t, int64_t column
     if (!found->cell.text) *found = (wb__csv_found){f, t->cells.line, column};
 }
 
-/* A number that is infinite as f32. */
+/* Fails because a number is infinite as f32. */
 static int not_finite(const wb__csv *t, int64_t line, int64_t column, wb__cell f)
 {
     wb__cells s = t->cells;
@@ -246,15 +246,14 @@ static bool reserve_row(wb__csv *t)
     wb__csv_value *x = wb__realloc(t->x, (size_t)(rows * t->features) * bytes);
     if (!x) return false;
     t->x = x;
-    wb__csv_value *y =
-        t->labels ? wb__realloc(t->y, (size_t)(rows * t->labels) * bytes) : t->y;
+    wb__csv_value *y = t->labels ? wb__realloc(t->y, (size_t)(rows * t->labels) * bytes) : t->y;
     if (t->labels && !y) return false;
     t->y = y;
     t->capacity = rows;
     return true;
 }
 
-/* The line has more or fewer columns than it should have. */
+/* Fails because the line has more or fewer columns than the heading or the first row. */
 static int wrong_length(const wb__csv *t, int64_t column, bool ends)
 {
     if (ends)

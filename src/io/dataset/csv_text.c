@@ -1,5 +1,5 @@
-/* The text of a CSV file: UTF-8, whose lines end with \n or \r\n. Programs of Windows write UTF-16,
- * and spreadsheets on the Mac end lines with \r. */
+/* The text of a CSV file: UTF-8, whose lines end with \n or \r\n.  Programs of Windows write
+ * UTF-16, and spreadsheets on the Mac end lines with \r. */
 #include "io/dataset/csv.h"
 
 #include "base/files/file.h"
@@ -7,9 +7,9 @@
 
 typedef enum { UTF_8, UTF_16_LITTLE, UTF_16_BIG, UTF_32 } encoding;
 
-/* Returns the encoding of a text by its byte order mark, which has *mark bytes, or by its zeros: a
- * line in UTF-16 has one in every second byte, but for letters that are not Latin; so at least a
- * quarter of these bytes, and few of the others, are 0. */
+/* Returns the encoding of a text by its byte order mark, of *mark bytes, or by its zeros: a line in
+ * UTF-16 has a zero in every second byte, except for letters that are not Latin.  At least a
+ * quarter of these bytes must be 0, and few of the others. */
 static encoding encoding_of(const uint8_t *text, int64_t bytes, int *mark)
 {
     enum { LOOKED_AT = 512, LEAST = 3 };
@@ -37,8 +37,8 @@ static uint32_t csv_text_unit(const uint8_t *at, bool big)
     return big ? (uint32_t)at[0] << 8 | at[1] : (uint32_t)at[1] << 8 | at[0];
 }
 
-/* Returns UTF-16 as UTF-8, in a new block, and sets *bytes to its length. A 0 is behind the text,
- * as in that of a reader. NULL with the error set. */
+/* Returns UTF-16 as UTF-8, in a new block with a final 0, and sets *bytes to its length without the
+ * 0.  NULL with the error set. */
 static char *from_utf_16(const char *path, const uint8_t *text, int64_t *bytes, int mark, bool big)
 {
     if (*bytes % 2) {
@@ -65,7 +65,7 @@ static char *from_utf_16(const char *path, const uint8_t *text, int64_t *bytes, 
     return made;
 }
 
-/* Whether a \r without a \n behind it is in the text. */
+/* Whether the text has a \r that no \n follows. */
 static bool has_lone_return(const char *text, const char *end)
 {
     for (const char *c = text; (c = memchr(c, '\r', (size_t)(end - c))); c++)
@@ -73,10 +73,10 @@ static bool has_lone_return(const char *text, const char *end)
     return false;
 }
 
-/* Makes a newline of each \r outside of quotation marks that no \n follows. */
+/* Replaces each \r that no \n follows by \n, outside of quotation marks. */
 static void csv_text_end_lines(char *text, const char *end, char separator)
 {
-    bool begins = true;                 /* only blanks were in this cell */
+    bool begins = true;                 /* the cell has had only blanks so far */
     for (char *c = text; c < end; c++) {
         if (begins && *c == '"') {
             for (c++; c < end && (*c != '"' || (c + 1 < end && c[1] == '"')); c++) c += *c == '"';
@@ -92,7 +92,7 @@ static void csv_text_end_lines(char *text, const char *end, char separator)
     }
 }
 
-/* Reads the file as it is. *unpacked: it is gzip. */
+/* Reads the bytes of the file.  Sets *unpacked to whether the file is gzip. */
 static char *csv_text_read_whole(const char *path, int64_t *bytes, bool *unpacked)
 {
     wb__reader *r = wb__reader_open(path);

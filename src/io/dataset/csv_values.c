@@ -38,7 +38,7 @@ static int csv_values_by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* NaN: there is no number. */
+/* Sets *result to the mean of the numbers; NaN if there is none. */
 static int csv_values_mean_of(csv_values_strip s, float *result)
 {
     double sum = 0;
@@ -66,7 +66,7 @@ static int median_of(csv_values_strip s, float *result)
     return 0;
 }
 
-/* The first of the most frequent words. */
+/* Sets *result to the first of the most frequent words. */
 static int frequent_of(const wb__words *w, csv_values_strip s, float *result)
 {
     int64_t *uses = wb__alloc_zero((size_t)w->n + 1, sizeof *uses);
@@ -95,7 +95,7 @@ static int csv_values_find_fill(const wb__csv *t, int64_t column, csv_values_str
                            k->name ? "; .skip leaves it out" : "");
 }
 
-/* Reports a column with a word of its own for many rows, such as the number of a customer. */
+/* Warns of a column in which many rows have a word of their own, such as a customer's number. */
 static void report_many_words(const wb__csv *t, int64_t column)
 {
     enum { USUAL = 20 };
@@ -108,8 +108,8 @@ static void report_many_words(const wb__csv *t, int64_t column)
                 (long long)t->rows);
 }
 
-/* Decides the numbers of words and what replaces missing values, for each column. */
-static int settle_columns(const wb__csv *t)
+/* Determines for each column the numbers of its words and what replaces missing values. */
+static int csv_values_finish_columns(const wb__csv *t)
 {
     wb_columns *c = t->c;
     int64_t x = 0, y = 0;
@@ -149,8 +149,7 @@ static float *csv_values_put_value(const wb__column *k, wb__csv_value from, floa
     return to + k->words->n;
 }
 
-/* Whether the rows in memory are those of x already: there are no words, and nothing replaces
- * missing values. */
+/* Whether the rows in memory are x already: no column has words or replaces missing values. */
 static bool csv_values_is_plain(const wb_columns *c)
 {
     for (int64_t i = 0; i < c->n; i++)
@@ -159,7 +158,7 @@ static bool csv_values_is_plain(const wb_columns *c)
     return true;
 }
 
-static void *take_fitting(wb__csv_value **block, int64_t n)
+static void *csv_values_take_shrunk(wb__csv_value **block, int64_t n)
 {
     void *fitting = wb__realloc(*block, (size_t)n * sizeof **block);
     if (fitting) *block = NULL;
@@ -174,7 +173,7 @@ static wb_tensor *make_x(wb__csv *t)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: x has no column: no column of words has a word",
                              t->cells.path);
     if (csv_values_is_plain(c))
-        return wb__borrow_block(take_fitting(&t->x, t->rows * width), WB_F32, 2,
+        return wb__borrow_block(csv_values_take_shrunk(&t->x, t->rows * width), WB_F32, 2,
                                 (int64_t[]){t->rows, width});
     if (t->rows > UINT32_MAX / width)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: %lld rows with %lld numbers are 2^32 or more",
@@ -194,11 +193,11 @@ static wb_tensor *make_y(wb__csv *t)
     if (!t->labels) return WB_NONE;
     const bool numbers = t->c->label_numbers;
     const int64_t dims[] = {t->rows, t->labels};
-    return wb__borrow_block(take_fitting(&t->y, t->rows * t->labels), numbers ? WB_F32 : WB_I32,
-                            numbers || t->labels > 1 ? 2 : 1, dims);
+    void *y = csv_values_take_shrunk(&t->y, t->rows * t->labels);
+    return wb__borrow_block(y, numbers ? WB_F32 : WB_I32, numbers || t->labels > 1 ? 2 : 1, dims);
 }
 
-/* Whether a label that is a number is no class. */
+/* Fails if a label that is a number is no class. */
 static int check_classes(const wb__csv *t)
 {
     bool numbers = false;
@@ -208,9 +207,8 @@ static int check_classes(const wb__csv *t)
     const wb__cell f = t->fraction.cell;
     double value = 0;
     wb__cell_number(f, &value);
-    return wb__fail(WB_ERROR_FORMAT,
-                    "%s: byte %lld (line %lld): the label \"%.*s\" is not a class, a whole number"
-                    "%s; .label_dtype = WB_F32 makes numbers of labels",
+    return wb__fail(WB_ERROR_FORMAT, "%s: byte %lld (line %lld): the label \"%.*s\" is not a "
+                    "class, a whole number%s; .label_dtype = WB_F32 makes numbers of labels",
                     t->cells.path, (long long)(f.text - t->cells.text), (long long)t->fraction.line,
                     WB__MIN(f.length, 60), f.text,
                     value == trunc(value) ? " of up to 2147483647" : "");
@@ -219,7 +217,7 @@ static int check_classes(const wb__csv *t)
 int wb__csv_finish(wb__csv *t, wb_tensor **x, wb_tensor **y)
 {
     int status = check_classes(t);
-    if (!status && !t->like) status = settle_columns(t);
+    if (!status && !t->like) status = csv_values_finish_columns(t);
     if (status) return status;
     *x = make_x(t);
     *y = *x ? make_y(t) : NULL;

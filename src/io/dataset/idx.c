@@ -1,6 +1,6 @@
 /* IDX, the format of MNIST (LeCun, Cortes & Burges): two zero bytes, a byte for the type, a byte
  * for the number of dimensions, each dimension as a big-endian u32, then the elements, big-endian
- * and row-major. data/readers.c makes datasets of such files. */
+ * and row-major.  data/readers.c makes datasets of such files. */
 #include "io/dataset/idx.h"
 
 #include "io/borrow.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The types of elements in IDX files. 16-bit integers are widened to i32. */
+/* The types of elements in IDX files.  16-bit integers are widened to i32. */
 static const struct { uint8_t code, bytes; wb_dtype dtype;
 } idx_types[] = {
     {0x08, 1, WB_U8},  {0x09, 1, WB_I8},  {0x0b, 2, WB_I32},
@@ -29,8 +29,8 @@ static void big_to_host(unsigned char *data, int64_t n, int bytes)
 #endif
 }
 
-/* `elements` points into the mapping, at big-endian numbers; `begin` is their offset in the
- * file. */
+/* The header of a file.  `elements` points to the big-endian numbers in the mapping, `begin` is
+ * their offset in the file. */
 typedef struct {
     size_t type;
     int ndim;
@@ -96,8 +96,8 @@ static void *idx_copied(const idx_header *h)
     return data;
 }
 
-/* If the file was read into memory (not mapped by the system), and its elements are aligned and
- * need no widening, the tensor takes that memory over; else it gets a copy. */
+/* If the file is in memory of its own, not mapped by the system, and its elements are aligned and
+ * not widened, the tensor takes over that memory; else it gets a copy. */
 wb_tensor *wb_load_idx_tensor(const char *path)
 {
     idx_header h;

@@ -1,7 +1,7 @@
-/* Flux's structs by version, and the child or option of Weber's layer for each of their fields. One
- * table is used for reading and for writing. BSON.jl writes the fields of a struct by position,
- * without names: a reader finds the version by the number of fields, and a writer must write
- * exactly the fields of the version that will read the file. */
+/* Flux's structs by version, and the child or option of Weber's layer for each of their fields.
+ * One table is used for reading and for writing.  BSON.jl writes the fields of a struct by
+ * position, without names: a reader finds the version by the number of fields, and a writer must
+ * write exactly the fields of the version that will read the file. */
 #ifndef WB__FLUX_FIELDS_H
 #define WB__FLUX_FIELDS_H
 
@@ -9,12 +9,12 @@
 
 enum { WB__FLUX_FIELDS = 12 };
 
-/* The kinds of fields in Flux's structs. The kind determines which child or option of Weber's layer
- * a field becomes. read_layers.c and save_layers.c visit the fields of a struct in the order of
- * their kinds. Below, A -> B means that A in Julia becomes B in Weber. Sizes in () are Julia's,
- * sizes in [] or {} Weber's. */
+/* The kinds of fields in Flux's structs.  The kind determines which child or option of Weber's
+ * layer a field becomes.  read_layers.c and save_layers.c visit the fields of a struct in the order
+ * of their kinds.  Below, A -> B means that A in Julia becomes B in Weber.  Sizes in () are
+ * Julia's, sizes in [] or {} Weber's. */
 typedef enum {
-    WB__FIELD_NONE,             /* neither child nor option */
+    WB__FIELD_NONE,             /* becomes neither a child nor an option */
     WB__FIELD_TANH,             /* a function -> an activation; tanh -> NULL */
     WB__FIELD_FIRST_FUNCTION,   /* as WB__FIELD_FUNCTION, but visited before the arrays */
     /* children */
@@ -64,52 +64,52 @@ typedef struct {
     const char *name;                   /* Flux's newest name: "weight" (formerly W) */
     const char *weber;                   /* Weber's name of the child or option */
     wb__flux_field_kind kind;
-    const char *written;                /* name in named tuples, if different: "b" */
+    const char *written;                /* its name in named tuples, if that is not `name`: "b" */
     /* of a bias: the first version that writes a missing bias as `false` and not as zeros */
     int since;
     double by_default;                  /* of a number whose option has no default; else 0 */
 } wb__flux_field;
 
-/* Versions are minor*100 + patch of 0.minor.patch: 1612 is 0.16.12. */
+/* A struct of Flux.  Versions are minor*100 + patch of 0.minor.patch: 1612 is 0.16.12. */
 typedef struct {
     const char *type;                   /* last part of the type's name: "Conv" */
-    /* Weber's layer for the struct; NULL: Weber has none. For a struct with a cell, the type of the
-     * cell, such as "LSTMCell", or "" if the cell may have any type. */
+    /* Weber's layer for the struct; NULL: Weber has none.  For a struct with a cell, the type of
+     * the cell, such as "LSTMCell", or "" if the cell may have any type. */
     const char *layer;
     int since, before;                  /* versions since <= v < before; 0: no limit */
-    /* The type parameters of the struct, as words separated by blanks. The name of a field means
-     * the type of that field. save_layers.c (`parameter`) explains other words. NULL: unknown, or
+    /* The type parameters of the struct, as words separated by blanks.  The name of a field means
+     * the type of that field.  save_layers.c (`parameter`) explains other words.  NULL: unknown, or
      * the struct is only read. */
     const char *parameters;
     int n;
     wb__flux_field fields[WB__FLUX_FIELDS];
 } wb__flux_struct;
 
-/* The rows of a type go from its newest version to its oldest. The list ends with a row without
+/* The rows of a type go from its newest version to its oldest.  The list ends with a row without
  * type. */
 extern const wb__flux_struct wb__flux_structs[];
 
-/* Returns the newest layout of a type with n_fields fields; NULL: none. */
+/* Returns the newest layout of a type with n_fields fields; NULL if there is none. */
 const wb__flux_struct *wb__flux_struct_by_count(const char *type, int n_fields);
 /* Returns the layout of a type in a version; NULL: that version does not have the type. */
 const wb__flux_struct *wb__flux_struct_of(const char *type, int version);
 /* Returns the newest layout of a type; NULL: no version has the type. */
 const wb__flux_struct *wb__flux_struct_named(const char *type);
-/* Whether wb__flux_structs has the type, and the newest layout of the type has fields. */
+/* Whether the type is in wb__flux_structs with fields in its newest layout. */
 bool wb__flux_struct_known(const char *type);
 /* Returns the index of a field in s->fields; -1: none. */
 int wb__flux_field_at(const wb__flux_struct *s, const char *name);
-/* Iterates over the fields in the order of their kinds. Returns the field after `last`, or the
- * first field if `last` is NULL. Returns NULL after the last field. */
+/* Iterates over the fields in the order of their kinds.  Returns the field after `last`, or the
+ * first field if `last` is NULL.  Returns NULL after the last field. */
 const wb__flux_field *wb__flux_field_after(const wb__flux_struct *s, const wb__flux_field *last);
-/* Finds a field of any version of a type; NULL: none. `name` is the field's `name` or `written`. */
+/* Finds a field in any version of a type, by `name` or `written`; NULL if there is none. */
 const wb__flux_field *wb__flux_field_named(const char *type, const char *name);
 
 /* Finds the field of a type that becomes a child of Weber's layer; NULL: `type` is NULL, or the
  * field keeps its name in a table. */
 const wb__flux_field *wb__flux_child_field(const char *type, const char *name);
 /* In a state, as Flux.state returns it, layers are recognised by the names of their fields.
- * wb__flux_mark returns a bit for a name, or 0. wb__flux_like returns, for the bits of all fields
+ * wb__flux_mark returns a bit for a name, or 0.  wb__flux_like returns, for the bits of all fields
  * of a part, the name of a type of Flux whose fields become the same children: "BatchNorm" for
  * each norm with γ and β, "GRUv3Cell" or "LSTMCell" for each cell; NULL: no layer is known. */
 unsigned wb__flux_mark(const char *name);
@@ -128,11 +128,11 @@ typedef struct {
 /* Each list ends with a row without path. */
 extern const wb__flux_name wb__flux_functions[], wb__flux_connections[];
 
-/* Finds the row of a function or connection by its name in Weber; NULL: Flux's `version` has none.
- * n is the number of arrays that a connection joins. */
+/* Finds the row of a function or connection by its name in Weber; NULL if Flux's `version` lacks
+ * it.  n is the number of arrays that a connection joins. */
 const wb__flux_name *wb__flux_name_weber(const wb__flux_name *rows, const char *weber, int n,
                                         int version);
-/* Finds the row of a function by its name in Julia without the module, such as "σ"; NULL: none. */
+/* Finds the row of a function by its name in Julia without the module, such as "σ", or NULL. */
 const wb__flux_name *wb__flux_name_julia(const wb__flux_name *rows, const char *julia);
 
 /* The values of an option, of the kinds WB__FIELD_PAD_MODE and WB__FIELD_REDUCTION, and what Julia

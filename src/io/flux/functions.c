@@ -46,8 +46,7 @@ bool wb__flux_activation(wb__flux_reader *r, const wb__jl *v, const char *field,
         if (l->type != wb__layer_type_named("Function"))
             return wb__flux_reason(r,
                                    "its activation was given as a %s; give wb_layer_from_function",
-                                   l->type->name),
-                   false;
+                                   l->type->name), false;
         memcpy(out, (const char *)l->options + l->type->options[0].offset, sizeof *out);
     }
     return true;

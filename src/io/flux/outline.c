@@ -19,9 +19,7 @@ static int64_t outline_bytes_in(wb__bson_file *f, const wb__jl *v, int depth)
     wb__jl_array a;
     int64_t sum = 0;
     if (depth > WB__JL_MAX_DEPTH)
-        return wb__bson_fail(f, v->at, "parts are nested deeper than %d",
-                             WB__JL_MAX_DEPTH),
-               0;
+        return wb__bson_fail(f, v->at, "parts are nested deeper than %d", WB__JL_MAX_DEPTH), 0;
     if (wb__jl_array_of(f, v, &a)) return a.bytes;
     if (!wb__jl_may_hold_arrays(v)) return 0;
     wb__jl_fields w;
@@ -51,7 +49,7 @@ static const char *outline_value_text(const wb__jl *v, char *out, size_t size)
     }
 }
 
-/* Writes the name of a layer's activation to `out` and returns it; NULL: none, or identity. */
+/* Writes the name of a layer's activation to `out` and returns it; NULL if none or identity. */
 static const char *activation_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size)
 {
     static const char *const fields[] = {"σ", "λ"};
@@ -91,8 +89,8 @@ static int outline_kind_of(outline_text *t, const wb__jl *v)
     }
 }
 
-/* Whether `row` is called for v, a part of `of`. It is not called for options and functions of a
- * layer, and for numbers and strings in a tuple or list. */
+/* Whether the outline has a row for v, a part of `of`.  Options and functions of a layer, and
+ * numbers and strings in a tuple or list, have none. */
 static bool is_shown(outline_text *t, const wb__jl *of, const wb__jl *v, int kind)
 {
     bool layer = of->kind == WB__JL_STRUCT && wb__flux_known(of);

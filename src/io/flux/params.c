@@ -1,4 +1,4 @@
-/* Lists of parameters as Flux.params returns them, which older programs saved. Finds the
+/* Lists of parameters as Flux.params returns them, which older programs saved.  Finds the
  * parameter of the model that each array belongs to. */
 #include "io/flux/flux.h"
 #include "io/flux/value.h"
@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A parameter of the model. order.list has the parameters in the order of Flux.params. */
+/* A parameter of the model.  order.list has the parameters in the order of Flux.params. */
 typedef struct {
     char *path;
-    bool transposed;            /* (out, in) or (out, in1, in2) in Julia */
-    bool state;                 /* an initial state that Weber's layer lacks; path is NULL */
+    bool transposed;            /* the array is (out, in) or (out, in1, in2) in Julia */
+    bool state;                 /* an initial state, which Weber's layer lacks; path is NULL */
 } expected;
 
 typedef struct {
@@ -32,8 +32,8 @@ static bool flux_params_add(flux_params_order *o, expected e)
 
 static void flux_params_collect(flux_params_order *o, void *object, const char *path);
 
-/* Returns the struct of Flux that has the arrays of a layer. For a recurrent layer it is the struct
- * of the cell. */
+/* Returns the struct of Flux that has the arrays of a layer.  For a recurrent layer it is the
+ * struct of the cell. */
 static const wb__flux_struct *flux_params_row_of(const wb_layer *l)
 {
     const wb__flux_struct *row = l ? wb__flux_struct_named(l->type->name) : NULL;
@@ -73,7 +73,7 @@ static void collect_child(flux_params_order *o, const wb__flux_struct *row, cons
     wb__free(full);
 }
 
-/* Collects a layer's parameters in Flux's order. The bias of such a norm comes before its scale.
+/* Collects a layer's parameters in Flux's order.  The bias of a norm comes before its scale.
  * The initial states of a recurrent layer come last, even if Weber's layer has none. */
 static void flux_params_collect(flux_params_order *o, void *object, const char *path)
 {
@@ -106,8 +106,8 @@ static bool flux_params_zero(const wb__entry *e)
     return true;
 }
 
-/* Gives the entries the names and shapes of the collected parameters, in the same order. An entry
- * for a state that Weber's layer lacks is dropped. If such an entry is not zero, sets the error. */
+/* Gives the entries the names and shapes of the collected parameters, in the same order.  An entry
+ * for a state that Weber's layer lacks is dropped, and sets the error if it is not zero. */
 static int flux_params_name_all(wb__table *t, const char *path, flux_params_order *o,
                                 bool with_states)
 {
@@ -118,11 +118,8 @@ static int flux_params_name_all(wb__table *t, const char *path, flux_params_orde
         wb__entry *e = &t->entries[at++];
         if (p->state) {
             if (!status && !flux_params_zero(e))
-                status =
-                    wb__fail(WB_ERROR_FORMAT,
-                             "%s: array %d is a learned initial state: make the recurrent layer "
-                             "with .initial_state",
-                             path, at - 1);
+                status = wb__fail(WB_ERROR_FORMAT, "%s: array %d is a learned initial state: make "
+                                  "the recurrent layer with .initial_state", path, at - 1);
             wb__entry_drop(e);
             continue;
         }
@@ -150,9 +147,8 @@ int wb__flux_name_params(wb__table *t, const char *path, void *model)
     if (wb__is_branch(model)) flux_params_collect(&o, model, "");
     int status = o.status, plain = o.n - o.n_states;
     if (!status && t->n != plain && t->n != o.n)
-        status = wb__fail(WB_ERROR_FORMAT,
-                          "%s: a list of %d arrays without names; the model has %d parameters",
-                          path, t->n, plain);
+        status = wb__fail(WB_ERROR_FORMAT, "%s: a list of %d arrays without names; the model has "
+                          "%d parameters", path, t->n, plain);
     if (!status) status = flux_params_name_all(t, path, &o, t->n != plain);
     for (int i = 0; i < o.n; i++) wb__free(o.list[i].path);
     wb__free(o.list);

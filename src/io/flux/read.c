@@ -83,8 +83,8 @@ static wb_tree *flux_read_tree_of(wb__flux_reader *r, const wb__jl *v)
     return t;
 }
 
-/* Reads a field of an unknown part for .substitute. Structs are read as layers. Returns WB_NONE for
- * a value that .substitute does not get, NULL on failure. */
+/* Reads a field of an unknown part for .substitute.  Structs are read as layers.  Returns WB_NONE
+ * for a value that .substitute does not get, NULL on failure. */
 static void *flux_read_part_of(wb__flux_reader *r, const wb__jl *v)
 {
     bool keep = r->o->substitute != NULL;
@@ -125,7 +125,7 @@ static void flux_read_note_unknown(wb__flux_reader *r, const char *type, int n, 
                  reason ? ": " : "", reason ? reason : "");
 }
 
-/* Returns l. If l is NULL, memory was short, and r->f.status is set to WB_ERROR_MEMORY. */
+/* Returns l.  If l is NULL for lack of memory, sets r->f.status to WB_ERROR_MEMORY. */
 static wb_layer *flux_read_made(wb__flux_reader *r, wb_layer *l)
 {
     if (!l && !r->f.status) r->f.status = WB_ERROR_MEMORY;
@@ -142,7 +142,7 @@ WB__PROGRAM_CALL(substitute_call, substitute_run, wb_layer *,
                  const wb_load_options *o; const wb_unknown *part;,
                  c->o->substitute(c->part, c->o->ctx))
 
-/* Sets *l to the layer of the program, or to NULL if it gives none.  False: it has thrown. */
+/* Sets *l to the layer that .substitute gives, or to NULL.  False: it has thrown an exception. */
 static bool substitute(const wb__flux_reader *r, const wb_unknown *part, wb_layer **l)
 {
     substitute_call c = {r->o, part, NULL};
@@ -270,7 +270,7 @@ static wb_layer *flux_read_assembled(wb__flux_reader *r, const char *type, const
 
 typedef struct { size_t size; wb__connection connection; } flux_read_join_options;
 
-/* Returns the connection of a layer. NULL with r->f.status set: failed. NULL with r->reason set:
+/* Returns the connection of a layer.  NULL with r->f.status set: failed.  NULL with r->reason set:
  * the connection is unknown. */
 static wb__connection connection_of(wb__flux_reader *r, const wb__jl *v)
 {
@@ -289,8 +289,8 @@ bool wb__flux_contains(const wb__jl *v)
            wb__jl_flux(v, "PairwiseFusion");
 }
 
-/* Reads a layer with a list of layers. NULL with r->f.status set: failed. NULL with r->reason set:
- * the layer is an unknown part. */
+/* Reads a layer with a list of layers.  NULL with r->f.status set: failed.  NULL with r->reason
+ * set: the layer is an unknown part. */
 static wb_layer *flux_read_container(wb__flux_reader *r, const wb__jl *v)
 {
     const bool chain = wb__jl_flux(v, "Chain"), joins = !chain && !wb__jl_flux(v, "Maxout");
@@ -345,7 +345,7 @@ static bool is_mutable(const wb__jl *v)
     return false;
 }
 
-/* Reads a value as a layer. Several references to one mutable struct give one layer. */
+/* Reads a value as a layer.  Several references to one mutable struct give one layer. */
 wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
 {
     r->reason = NULL;
@@ -367,7 +367,7 @@ wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
 /* ---- files ----------------------------------------------------------------------------------- */
 
 /* Loads a file that wb_save wrote without .structs, with the structure of the model. */
-static wb_layer *by_structure(const wb__mapping *m, const char *key)
+static wb_layer *flux_read_by_structure(const wb__mapping *m, const char *key)
 {
     wb__table values = {0};
     if (wb__flux_table(m, key, &values)) return NULL;
@@ -376,7 +376,7 @@ static wb_layer *by_structure(const wb__mapping *m, const char *key)
     return l;
 }
 
-/* Writes the layers inside a value to `list`, as values for .key. Returns the text of `list`, such
+/* Writes the layers inside a value to `list`, as values for .key.  Returns the text of `list`, such
  * as `; it holds layers: .key = "nets.0"`, or "" if there are none. */
 static const char *layers_in(wb__flux_reader *r, const char *name, const wb__jl *v, wb__text *list)
 {
@@ -411,10 +411,9 @@ static wb_layer *flux_read_no_layer(wb__flux_reader *r, const char *name, const 
     return NULL;
 }
 
-static wb_layer *from_variable(wb__flux_reader *r, const char *name, const wb__jl *v)
+static wb_layer *flux_read_variable(wb__flux_reader *r, const char *name, const wb__jl *v)
 {
-    bool layer =
-        v->kind == WB__JL_FUNCTION || v->kind == WB__JL_CLOSURE || v->kind == WB__JL_GPU ||
+    bool layer = v->kind == WB__JL_FUNCTION || v->kind == WB__JL_CLOSURE || v->kind == WB__JL_GPU ||
         (v->kind == WB__JL_STRUCT && !wb__jl_named_tuple(v) && strcmp(wb__jl_last(v), "Params"));
     if (r->f.status) return NULL;
     if (!layer) return flux_read_no_layer(r, name, v);
@@ -427,11 +426,9 @@ static wb_layer *from_variable(wb__flux_reader *r, const char *name, const wb__j
     bool one = r->n_unknown == 1;
     wb__text list = {0};
     const char *inner = wb__jl_layer(v) ? "" : layers_in(r, name, v, &list);
-    r->f.status = wb__fail(
-        WB_ERROR_FORMAT,
-        "%s: %d part%s of \"%s\" %s unknown here; .substitute can give layers:%s%s",
-        r->f.map->path, r->n_unknown, one ? "" : "s", name, one ? "is" : "are",
-        r->unknown.text ? r->unknown.text : "", inner);
+    r->f.status = wb__fail(WB_ERROR_FORMAT, "%s: %d part%s of \"%s\" %s unknown here; .substitute "
+                           "can give layers:%s%s", r->f.map->path, r->n_unknown, one ? "" : "s",
+                           name, one ? "is" : "are", r->unknown.text ? r->unknown.text : "", inner);
     wb__free(list.text);
     return NULL;
 }
@@ -451,11 +448,11 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
         text = wb__bson_get(&r->f, r->f.root, "weber");
         wb__jl v = wb__jl_variable(&r->f, o.key, name, sizeof name);
         bool state = v.kind == WB__JL_DICT || v.kind == WB__JL_TUPLE || wb__jl_named_tuple(&v);
-        /* `text` describes a whole variable, so a part of a variable is read without `text`. */
+        /* `text` is the structure of a whole variable, so a part is read without it. */
         state &= wb__bson_get(&r->f, r->f.root, name).kind != WB__BSON_ABSENT;
         if (r->f.status) text.kind = WB__BSON_ABSENT;
         else if (text.kind != WB__BSON_STRING || !state)
-            text.kind = WB__BSON_ABSENT, l = from_variable(r, name, &v);
+            text.kind = WB__BSON_ABSENT, l = flux_read_variable(r, name, &v);
     }
     wb__bson_close(&r->f);
     wb__pointer_map_free(&r->layers);
@@ -463,5 +460,5 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
     wb__free(r->unknown.text);
     if (r->f.status) l = NULL;
     wb__free(r);
-    return text.kind == WB__BSON_STRING ? by_structure(m, o.key) : l;
+    return text.kind == WB__BSON_STRING ? flux_read_by_structure(m, o.key) : l;
 }

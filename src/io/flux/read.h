@@ -7,13 +7,14 @@
 #include "io/flux/value.h"
 #include "nn/layer.h"
 
+/* A file of Flux while it is read. */
 typedef struct {
     wb__bson_file f;
     const wb_load_options *o;
     /* maps from the address of a shared object in the file to its layer or tensor */
     wb__pointer_map layers, arrays;
     const char *variable;       /* the variable with the model: "model" */
-    char path[2048];            /* of the part being read */
+    char path[2048];            /* the path of the part that is being read */
     size_t path_length;
     int depth;
     /* number of channels of the images that the last layer returned, or 1 if the number is unknown;
@@ -25,42 +26,42 @@ typedef struct {
     int n_unknown;
 } wb__flux_reader;
 
-/* Appends the name of a part to r->path; wb__flux_leave(r, *back) removes it. False, with the error
- * set: the part is nested too deep, or the path is too long. */
+/* Appends the name of a part to r->path; wb__flux_leave(r, *back) removes it.  False, with the
+ * error set: the part is nested too deep, or the path is too long. */
 bool wb__flux_enter(wb__flux_reader *r, const char *name, size_t *back);
 void wb__flux_leave(wb__flux_reader *r, size_t back);
 
-/* Reads a value as a layer; NULL with the error set. wb__flux_unknown returns the layer that
- * .substitute gives for an unknown part. Without such a layer it returns a placeholder and records
- * the part, and loading fails at the end. */
+/* Reads a value as a layer; NULL with the error set.  wb__flux_unknown returns the layer that
+ * .substitute gives for an unknown part.  Without such a layer it returns a placeholder and notes
+ * the part, so that loading fails at the end. */
 wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v);
 wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v);
 
 /* Whether v is a struct of Flux whose field `layers` is a list of layers. */
 bool wb__flux_contains(const wb__jl *v);
-/* Reads a layer that contains no other layers. NULL with r->f.status set: failed. NULL with
+/* Reads a layer that contains no other layers.  NULL with r->f.status set: failed.  NULL with
  * r->f.status 0: Weber has no such layer, and r->reason may give the reason. */
 wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v);
 /* Joins the weights of a GRUv3: `gates`, (2 out, out) or (3 out, out) in Julia, of which the first
- * 2 out rows count, above `last`, (out, out). Both are [rows, out] here. Sets *out to the array [3
- * out, out], whose values are the block *made, which the caller frees. False with r->reason or
+ * 2 out rows count, above `last`, (out, out).  Both are [rows, out] here.  Sets *out to the array
+ * [3 out, out], whose values are the block *made, which the caller frees.  False with r->reason or
  * r->f.status set, and *made NULL: failed. */
 bool wb__flux_join_gates(wb__flux_reader *r, const wb__jl_array *gates, const wb__jl_array *last,
                          wb__jl_array *out, void **made);
-/* Whether Weber has a layer for the type of this struct. Weber's layer may lack options of the
+/* Whether Weber has a layer for the type of this struct.  Weber's layer may lack options of the
  * type. */
 bool wb__flux_known(const wb__jl *v);
-/* Sets `reason`; returns NULL. */
+/* Sets r->reason to the text.  Returns NULL. */
 void *wb__flux_reason(wb__flux_reader *r, const char *format, ...) WB__PRINTF(2, 3);
 
-/* Return Weber's function or connection for the function v of Julia. NULL: Weber has none, or
+/* Return Weber's function or connection for the function v of Julia.  NULL: Weber has none, or
  * r->f.status is set. */
 wb_function wb__flux_function(const wb__jl *v);
 wb__connection wb__flux_connection(wb__flux_reader *r, const wb__jl *v);
 /* If v broadcasts a function over arrays, returns the function, else v. */
 wb__jl wb__flux_unbroadcast(wb__flux_reader *r, const wb__jl *v);
-/* Reads the activation in a field into *out. identity, `nothing` and a missing field give NULL. For
- * an unknown function .substitute is called. False, with r->reason or r->f.status set: failed. */
+/* Reads the activation in a field into *out.  identity, `nothing` and a missing field give NULL.
+ * .substitute gets an unknown function.  False: failed; r->reason or r->f.status is set. */
 bool wb__flux_activation(wb__flux_reader *r, const wb__jl *v, const char *field, wb_function *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* What differs between the kinds of Flux's layers that contain no other layers: the options that
- * follow from the shapes of their arrays, and checks. */
+/* What the layers that contain no other layers need besides the fields of fields.c: the options
+ * that follow from the shapes of their arrays, and checks. */
 #include "io/flux/kinds.h"
 
 #include <string.h>
@@ -50,7 +50,7 @@ static bool flux_read_conv_groups(wb__flux_reading *x)
 }
 
 /* Checks the arrays of a norm with statistics, scale, bias, mean and var, which all have the shape
- * [channels] or are missing. Sets *channels if there is an array, *affine to whether there are
+ * [channels] or are missing.  Sets *channels if there is an array, *affine to whether there are
  * scale and bias, *tracked to whether there are mean and var. */
 static bool flux_read_norm(wb__flux_reading *x, int64_t *channels, bool *affine, bool *tracked)
 {
@@ -74,7 +74,7 @@ static bool flux_read_batchnorm(wb__flux_reading *x)
 {
     wb_BatchNorm_options *o = &x->o.batchnorm;
     bool affine, tracked;
-    o->channels = 0;                    /* the arrays have it */
+    o->channels = 0;                    /* the arrays determine the number */
     if (!flux_read_norm(x, &o->channels, &affine, &tracked)) return false;
     o->affine = affine;
     o->track_stats = tracked;

@@ -1,7 +1,7 @@
-/* Reads Flux's layers that contain no other layers, by the fields of fields.c. Julia is
- * column-major, so the same bytes have reversed dimensions in Weber. A kernel (kw, kh, in, out)
- * becomes [out, in, kh, kw] without a copy. A weight (out, in) of a Dense or a recurrent cell would
- * become [in, out], so it is transposed to [out, in]. */
+/* Reads Flux's layers that contain no other layers, by the fields of fields.c.  Julia is
+ * column-major, so the same bytes have reversed dimensions in Weber.  A kernel (kw, kh, in, out)
+ * becomes [out, in, kh, kw] without a copy.  A weight (out, in) of a Dense or a recurrent cell
+ * would become [in, out], so it is transposed to [out, in]. */
 #include "io/flux/kinds.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ static void *flux_layer_option(wb__flux_reading *x, const char *name)
 }
 
 /* Returns the layout, for the type of v, with as many fields as v; if there is none, the newest
- * layout of the type. NULL: v is no struct of Flux. */
+ * layout of the type.  NULL: v is no struct of Flux. */
 const wb__flux_struct *wb__flux_row_of(wb__flux_reader *r, const wb__jl *v)
 {
     const char *type = wb__jl_last(v);
@@ -24,8 +24,8 @@ const wb__flux_struct *wb__flux_row_of(wb__flux_reader *r, const wb__jl *v)
     return row ? row : wb__flux_struct_named(type);
 }
 
-/* Reads the array of a field. False with r->reason set: the value is no array of floats, or a
- * required array is missing. False with r->f.status set: another failure, such as an array in GPU
+/* Reads the array of a field.  False with r->reason set: the value is no array of floats, or a
+ * required array is missing.  False with r->f.status set: another failure, such as an array in GPU
  * memory. */
 static bool flux_layer_take(wb__flux_reading *x, const wb__jl *v, const wb__flux_field *f)
 {
@@ -129,8 +129,8 @@ static int flux_layer_fill_child(wb__flux_reader *r, wb_layer *l, int i, const w
     return status;
 }
 
-/* Copies the arrays into the new layer `l` and returns it. NULL, with r->reason or r->f.status set:
- * `l` is NULL, or the copying failed. */
+/* Copies the arrays into the new layer `l` and returns it.  NULL, with r->reason or r->f.status
+ * set: `l` is NULL, or the copying failed. */
 static wb_layer *flux_layer_filled(wb__flux_reader *r, wb_layer *l, int n, const wb__flux_child *s)
 {
     if (!l) {
@@ -157,7 +157,7 @@ static double flux_layer_number(wb__flux_reader *r, const wb__jl *v, const char 
     return value.kind == WB__JL_NUMBER ? value.real : by_default;
 }
 
-/* Reads 1 to 3 numbers, which must be at least `least`. (w, h) in Julia becomes {h, w} in `out`. */
+/* Reads 1 to 3 numbers, which must be at least `least`.  Julia's (w, h) becomes {h, w} in `out`. */
 static bool flux_layer_of_space(wb__flux_reader *r, const wb__jl *value, const char *field,
                                 int64_t least, int64_t *out)
 {
@@ -167,15 +167,14 @@ static bool flux_layer_of_space(wb__flux_reader *r, const wb__jl *value, const c
     for (int i = 0; i < n; i++) {
         if (given[i] < least)
             return wb__flux_reason(r, least ? "its %s is not positive" : "its %s is negative",
-                                   field),
-                   false;
+                                   field), false;
         sizes[n - 1 - i] = given[i];
     }
     wb_ints_set(out, n, sizes);
     return true;
 }
 
-/* Reads a padding of the window or kernel that `stride` slides. (w, h) or (left, right, top,
+/* Reads a padding of the window or kernel that `stride` slides.  (w, h) or (left, right, top,
  * bottom) in Julia becomes {top, bottom, left, right} in `list`. */
 static bool flux_layer_pad(wb__flux_reader *r, const wb__jl *value, const wb__jl *stride,
                            int64_t *list)
@@ -241,7 +240,7 @@ static bool flux_layer_axes(wb__flux_reader *r, const wb__jl *value, int64_t *ou
     return true;
 }
 
-/* Reads one learned initial state, which is (out) or (out, 1) in Julia. A state of zeros is
+/* Reads one learned initial state, which is (out) or (out, 1) in Julia.  A state of zeros is
  * ignored. */
 static bool flux_layer_state(wb__flux_reading *x, const wb__jl *v, const char *child)
 {

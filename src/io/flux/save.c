@@ -1,4 +1,4 @@
-/* Saves models to BSON files for Flux. This file writes the document, save_layers.c the layers. */
+/* Saves models to BSON files for Flux.  This file writes the document, save_layers.c the layers. */
 #include "io/flux/save.h"
 
 #include "io/flux/flux.h"
@@ -23,7 +23,7 @@ wb__julia wb__flux_refuse(wb__flux_saver *s, const char *format, ...)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Writes a tensor. If the tensor occurs several times, "_backrefs" has its array, and each
+/* Writes a tensor.  If the tensor occurs several times, "_backrefs" has its array, and each
  * occurrence is a reference to that array. */
 static wb__julia flux_save_tensor(wb__flux_saver *s, wb_tensor *x, wb__doc_order order)
 {
@@ -131,7 +131,7 @@ wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* Returns the version in a text such as "0.16.10"; 0: unknown. Without a patch number 0.12 is
+/* Returns the version in a text such as "0.16.10"; 0: unknown.  Without a patch number 0.12 is
  * 0.12.9, 0.16 is 0.16.10, and other versions have patch 99. */
 static int flux_save_version_of(const char *text)
 {
@@ -149,15 +149,11 @@ static int flux_save_check(const char *path, const wb_save_options *o, wb__flux_
     s->version_text = o->flux ? o->flux : "0.16";
     s->version = flux_save_version_of(s->version_text);
     if (!s->version)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "save: .flux is \"%s\"; known are \"0.%d\" to \"0.%d\", also with a patch: "
-                        "\"0.16.10\"",
-                        s->version_text, OLDEST, NEWEST);
+        return wb__fail(WB_ERROR_ARGUMENT, "save: .flux is \"%s\"; known are \"0.%d\" to \"0.%d\", "
+                        "also with a patch: \"0.16.10\"", s->version_text, OLDEST, NEWEST);
     if (!s->structs && s->version < LOADMODEL)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "save: Flux %s has no loadmodel! yet, which came with 0.13: save the "
-                        "layers themselves, with .structs = true",
-                        s->version_text);
+        return wb__fail(WB_ERROR_ARGUMENT, "save: Flux %s has no loadmodel! yet, which came with "
+                        "0.13: save the layers themselves, with .structs = true", s->version_text);
     if (!*key || !wb__is_utf8(key) || !strcmp(key, "_backrefs") ||
         (!strcmp(key, "weber") && !o->structs))
         return wb__fail(WB_ERROR_ARGUMENT, "save: \"%s\" is no key for %s", key, path);
@@ -180,10 +176,8 @@ static wb__doc *flux_save_document(wb__flux_saver *s, void *model, const char *k
 static int flux_save_write(const char *path, const wb__doc *d)
 {
     if (wb__doc_size(d) > WB__DOC_MAX)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "save: %s would have %lld bytes; BSON has room for 2 GiB less one: save to "
-                        ".safetensors",
-                        path, (long long)wb__doc_size(d));
+        return wb__fail(WB_ERROR_ARGUMENT, "save: %s would have %lld bytes; BSON has room for 2 "
+                        "GiB less one: save to .safetensors", path, (long long)wb__doc_size(d));
     wb__writer *w = wb__writer_open(path);
     if (!w) return wb_error_code();
     int status = wb__doc_write(d, w);
@@ -203,9 +197,8 @@ static int flux_save(wb__flux_saver *s, const char *path, void *model, const cha
     if (s->wrong.failed || s->path.failed || (!d && !s->n_wrong))
         return wb__fail(WB_ERROR_MEMORY, NULL);
     if (s->n_wrong)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "save: %s: Flux %s has no such (.safetensors holds any model):%s", path,
-                        s->version_text, s->wrong.text);
+        return wb__fail(WB_ERROR_ARGUMENT, "save: %s: Flux %s has no such (.safetensors holds any "
+                        "model):%s", path, s->version_text, s->wrong.text);
     return flux_save_write(path, d);
 }
 
@@ -217,7 +210,7 @@ int wb__flux_save(const char *path, void *model, const wb_save_options *o)
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
     char *structure = o->structs ? NULL : wb__structure_text(model);
     if (!o->structs && !structure) status = wb_error_code();
-    wb_scope *scope = status ? NULL : wb_scope_open();      /* of the computed tensors */
+    wb_scope *scope = status ? NULL : wb_scope_open();      /* owns the computed tensors */
     if (!status && !scope) status = wb_error_code();
     if (!status) status = flux_save(&s, path, model, o->key ? o->key : "model", structure);
     wb_scope_close(scope);

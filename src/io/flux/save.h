@@ -7,25 +7,25 @@
 #include "io/bson/julia.h"
 #include "nn/layer.h"
 
+/* A file of Flux while it is written. */
 typedef struct {
     wb__doc_arena arena;
-    /* true: layers are written as structs; false: as Flux.state returns them */
-    bool structs;
+    bool structs;               /* layers are written as structs, not as Flux.state returns them */
     int version;                /* minor*100 + patch of Flux 0.minor.patch */
     const char *version_text;
     int depth;
-    wb__text path;              /* of the current part */
+    wb__text path;              /* the path of the part that is being written */
     wb__text wrong;             /* parts that cannot be written, one line for each */
     int n_wrong;
-    wb__pointer_map uses;                       /* tensor -> NULL unless it occurs several times */
+    wb__pointer_map uses;                       /* tensor -> not NULL if it occurs several times */
     wb__pointer_map references[WB__DOC_ORDERS];     /* tensor -> 1 + its index in `shared` */
     wb__doc *shared;                            /* the values of "_backrefs" */
 } wb__flux_saver;
 
-/* Records that the current part cannot be written. Returns `nothing` as a placeholder. */
+/* Notes that the current part cannot be written.  Returns `nothing` as a placeholder. */
 wb__julia wb__flux_refuse(wb__flux_saver *s, const char *format, ...) WB__PRINTF(2, 3);
 
-/* wb__flux_tensor writes a tensor, wb__flux_value any child. `name` is the name of the child, for
+/* wb__flux_tensor writes a tensor, wb__flux_value any child.  `name` is the name of the child, for
  * messages. */
 wb__julia wb__flux_tensor(wb__flux_saver *s, const char *name, wb_tensor *x, wb__doc_order order);
 wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object);

@@ -2,8 +2,8 @@
  * by the fields of fields.c.
  *
  * Flux's sizes are reversed: {h, w} is (w, h), {top, bottom, left, right} is (left, right, top,
- * bottom), and [out, in, kh, kw] is (kw, kh, in, out) with the same bytes. The matrix of a Dense or
- * a cell is (out, in) in Flux too, so it is written column-major. Flux.state returns the empty
+ * bottom), and [out, in, kh, kw] is (kw, kh, in, out) with the same bytes.  The matrix of a Dense
+ * or a cell is (out, in) in Flux too, so it is written column-major.  Flux.state returns the empty
  * tuple for functions and for values of types without fields, such as Colon. */
 #include "io/flux/save.h"
 #include "nn/window.h"
@@ -21,21 +21,22 @@ enum {
 
 /* ---- a struct under construction ------------------------------------------------------------- */
 
+/* A layer while its struct is made. */
 typedef struct {
     wb__flux_saver *s;
     wb_layer *l;
     const wb__layer_type *type;
-    const void *options;                /* options of `type` */
+    const void *options;                /* the options of the layer, of `type` */
     const wb__flux_struct *row;
-    wb__julia at[WB__FLUX_FIELDS];
+    wb__julia at[WB__FLUX_FIELDS];      /* the values of the fields of `row` */
 } flux_put_record;
 
 static wb__julia struct_of(wb__flux_saver *s, wb_layer *l, const char *type, const void *options);
 
 static wb__julia flux_put_empty(wb__flux_saver *s) { return wb__julia_tuple(&s->arena, 0, NULL); }
 
-/* Writes the only value of a type without fields, such as the type of a function. `path` is the
- * name of the type. If s->structs is false, writes the empty tuple. */
+/* Writes the only value of a type without fields, such as the type of a function.  `path` is the
+ * name of the type.  Writes the empty tuple if s->structs is false. */
 static wb__julia flux_put_only(wb__flux_saver *s, const char *path)
 {
     return s->structs ? wb__julia_singleton(&s->arena, path) : flux_put_empty(s);
@@ -126,9 +127,9 @@ static wb__julia flux_put_connection(const flux_put_record *r)
 
 /* ---- children -------------------------------------------------------------------------------- */
 
-/* Writes a kernel. Flux's Conv flips its kernels. Flux's CrossCor does not, but has no groups. So a
- * Conv without .flip is written as a CrossCor, or, if it has groups, as a Conv with flipped
- * kernels. A ConvTranspose without .flip is written with flipped kernels too. */
+/* Writes a kernel.  Flux's Conv flips its kernels.  Flux's CrossCor does not, but has no groups.
+ * So a Conv without .flip is written as a CrossCor, or, if it has groups, as a Conv with flipped
+ * kernels.  A ConvTranspose without .flip is written with flipped kernels too. */
 static wb__julia flux_put_kernel(const flux_put_record *r, const wb__flux_field *f)
 {
     const bool flipped = f->kind == WB__FIELD_FLIPPED && !flux_put_has(r, "flip");
@@ -136,7 +137,7 @@ static wb__julia flux_put_kernel(const flux_put_record *r, const wb__flux_field 
     return wb__flux_tensor(r->s, f->weber, flux_put_child(r->l, f->weber), order);
 }
 
-/* Writes the bias; a missing one as `false`, or as zeros in versions before f->since. */
+/* Writes the bias.  A missing bias is `false`, or zeros in versions before f->since. */
 static wb__julia flux_put_bias(const flux_put_record *r, const wb__flux_field *f)
 {
     wb__flux_saver *s = r->s;
@@ -163,7 +164,7 @@ static wb__julia flux_put_state(const flux_put_record *r, const char *name)
     return wb__julia_zeros(&s->arena, dtype, column ? 2 : 1, column ? dims : dims + 1);
 }
 
-/* Writes the weights of the hidden state of a GRUv3. Flux's first array has the gates r and z, and
+/* Writes the weights of the hidden state of a GRUv3.  Flux's first array has the gates r and z, and
  * since 0.15 a third block that nothing uses; its second array has the gate n. */
 static wb__julia flux_put_gates(const flux_put_record *r, const wb__flux_field *f)
 {
@@ -187,7 +188,7 @@ static wb__julia flux_put_states(const flux_put_record *r)
 }
 
 /* Writes the field `diag` of a LayerNorm: a Diagonal, or, from version 0.13, a Scale, which
- * includes the activation. Without .affine, writes only the activation, or identity. */
+ * includes the activation.  Without .affine, writes only the activation, or identity. */
 static wb__julia flux_put_affine(const flux_put_record *r)
 {
     wb__flux_saver *s = r->s;
@@ -253,7 +254,7 @@ static int upsampled_axes(const flux_put_record *r)
     return (int)(scale[0] ? scale[0] : sizes[0]);
 }
 
-/* Writes the index of a row of an Embedding, which is negative and counts from n, or 0: none. */
+/* Writes the index of a row of an Embedding: a negative index counts from n, 0 means no row. */
 static wb__julia flux_put_row_index(const flux_put_record *r, int64_t index)
 {
     const int64_t *n = flux_put_option(r, "n");
@@ -261,7 +262,7 @@ static wb__julia flux_put_row_index(const flux_put_record *r, int64_t index)
                               : wb__julia_int(&r->s->arena, *n + index + 1);
 }
 
-/* Writes the axes of a Dropout. Julia's axis i is Weber's axis -i, so only negative axes can be
+/* Writes the axes of a Dropout.  Julia's axis i is Weber's axis -i, so only negative axes can be
  * written. */
 static wb__julia flux_put_drop_axes(wb__flux_saver *s, const int64_t *axes)
 {
@@ -342,7 +343,7 @@ static wb__julia flux_put_value_of(const flux_put_record *r, const wb__flux_fiel
 
 /* ---- structs --------------------------------------------------------------------------------- */
 
-/* Returns the number of axes of space of a layer, or of axes that a LayerNorm normalises. */
+/* Returns the number of a layer's axes of space, or of the axes that a LayerNorm normalises. */
 static int flux_put_axes_of(const flux_put_record *r)
 {
     static const char *const lists[] = {"kernel", "window", "out", "shape"};
@@ -353,10 +354,10 @@ static int flux_put_axes_of(const flux_put_record *r)
     return 2;
 }
 
-/* Returns the type parameter for a word of `parameters` in fields.c. The name of a field gives the
+/* Returns the type parameter for a word of `parameters` in fields.c.  The name of a field gives the
  * type of that field, "array" the array type of the scale, "mode" the mode of an Upsample, and
- * "return_state" that option. "axes" is the number of axes, "2axes" twice that number, and "2+axes"
- * 2 more than that number. */
+ * "return_state" that option.  "axes" is the number of axes, "2axes" twice that number, and
+ * "2+axes" 2 more than that number. */
 static wb__doc *flux_put_parameter(const flux_put_record *r, const char *word)
 {
     wb__doc_arena *arena = &r->s->arena;
@@ -420,7 +421,7 @@ static bool is_used(const flux_put_record *r, const wb__flux_field *f)
 }
 
 /* Returns the name of an option that the layer uses and that only a later version of the struct
- * has; NULL: none. Sets *since to that version. */
+ * has; NULL: none.  Sets *since to that version. */
 static const char *newer_field(const flux_put_record *r, int *since)
 {
     const char *name = NULL;
@@ -436,7 +437,7 @@ static const char *newer_field(const flux_put_record *r, int *since)
     return name;
 }
 
-/* Whether the layer is an attention with shared heads or rotary positions, which Flux's has not. */
+/* Whether the layer is an attention with shared heads or rotary positions, which Flux lacks. */
 static bool has_own_attention(const flux_put_record *r)
 {
     const int64_t *heads = flux_put_option(r, "heads"), *kv_heads = flux_put_option(r, "kv_heads");
@@ -444,7 +445,7 @@ static bool has_own_attention(const flux_put_record *r)
     return kv_heads && (*kv_heads != *heads || *rotary > 0);
 }
 
-/* Whether windows of one size, as Flux's, are those of this adaptive pool. */
+/* Whether this adaptive pool has windows of one size, as those of Flux have. */
 static bool fits_adaptive(const flux_put_record *r)
 {
     const int64_t *out = flux_put_option(r, "out");
@@ -453,7 +454,7 @@ static bool fits_adaptive(const flux_put_record *r)
     return one || flux_put_has(r, "fixed");
 }
 
-/* Refuses a layer whose options Flux's struct has in no version. */
+/* Refuses a layer with options that no version of Flux's struct has. */
 static void flux_put_check_options(const flux_put_record *r)
 {
     wb__flux_saver *s = r->s;
@@ -522,7 +523,7 @@ static void flux_put_check_version(const flux_put_record *r)
                         r->row->since % 100);
 }
 
-/* Refuses a layer that no version of Flux has, or only later ones. */
+/* Refuses a layer that no version of Flux has, or that only later versions have. */
 static wb__julia no_struct(wb__flux_saver *s, const char *type)
 {
     const wb__flux_struct *row = wb__flux_struct_named(type);
@@ -557,7 +558,7 @@ static wb__julia flux_put_function_layer(wb__flux_saver *s, wb_layer *l)
     return flux_put_function_named(s, wb__function_name(f));
 }
 
-/* Whether Flux.state returned the empty tuple for the struct before 0.15. */
+/* Whether Flux.state returned the empty tuple for such a struct before version 0.15. */
 static bool had_no_children(const char *type)
 {
     static const char *const types[] = {"MaxPool", "MeanPool", "AdaptiveMaxPool",
@@ -574,7 +575,7 @@ wb__julia wb__flux_save_layer(wb__flux_saver *s, wb_layer *l)
     const wb_Conv_options *o = l->options;
     if (!strcmp(type, "Flatten")) return flux_put_function_named(s, "flatten");
     if (!strcmp(type, "Function")) return flux_put_function_layer(s, l);
-    if (l->type->one_row)                       /* Recurrence, WeightNorm, LoRA, Quantized */
+    if (l->type->one_row)                       /* a Recurrence, WeightNorm, LoRA or Quantized */
         return wb__flux_refuse(s, "%s", type);
     char *line = strstr(type, "1d");
     if (line && !line[2]) *line = 0;            /* Flux has one type for 1, 2 and 3 axes */

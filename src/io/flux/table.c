@@ -1,6 +1,6 @@
-/* Lists all arrays of a variable of a BSON file by name. The fields of Flux's layers get Weber's
- * names. Layers are structs, or, as Flux.state returns them, NamedTuples or dictionaries, which are
- * recognised by the names of their fields. */
+/* Lists all arrays of a variable of a BSON file by name.  The fields of Flux's layers get Weber's
+ * names.  Layers are structs, or, as Flux.state returns them, NamedTuples or dictionaries, which
+ * are recognised by the names of their fields. */
 #include "io/flux/flux.h"
 #include "base/files/file.h"
 #include "engine/tensor.h"
@@ -9,11 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A table while it is filled. */
 typedef struct {
     wb__flux_reader *r;
     wb__table *t;
     bool zeros;                 /* initial states of zeros are included */
-    int64_t repeated;           /* bytes of arrays that are met through a reference */
+    int64_t repeated;           /* bytes of arrays that were reached through a reference */
 } filling;
 
 /* Returns the name of a type of Flux whose fields become the same children as the fields of v.
@@ -35,7 +36,7 @@ static bool flux_table_is_cell(const char *type) { return type && strstr(type, "
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
-/* Counts an array that is there once and named several times: each name becomes a tensor. */
+/* Counts the bytes of an array that is named several times: each name becomes a tensor. */
 static int count_repeated(filling *x, const wb__jl_array *a)
 {
     const int64_t limit = wb__unpack_limit();
@@ -68,7 +69,7 @@ static int flux_table_add(filling *x, const wb__jl_array *found, const wb__flux_
     if (kind == WB__FIELD_MATRIX && (a.dtype || a.narrow)) wb__jl_transpose(&a);
     if (count_repeated(x, &a)) return r->f.status;
     if (kind == WB__FIELD_DEPTHWISE && a.ndim == 4 && a.count) {
-        a.dims[0] *= a.dims[1];     /* as the kernel of a grouped convolution */
+        a.dims[0] *= a.dims[1];     /* the shape of a grouped convolution's kernel */
         a.dims[1] = 1;
     }
     if (!a.count || (a.ndim == 2 && (a.dims[0] == 1 || a.dims[1] == 1))) a.transposed = false;
@@ -90,7 +91,7 @@ static int flux_table_add(filling *x, const wb__jl_array *found, const wb__flux_
     return a.narrow ? r->f.status = flux_table_widen(e, &a) : 0;
 }
 
-/* Adds the weight of the hidden state of a GRUv3, whose first array is the field v of `of`. */
+/* Adds the weight of the hidden state of a GRUv3, whose first array is v, a field of `of`. */
 static int flux_table_add_gates(filling *x, const wb__jl *of, const wb__jl *v, const char *name)
 {
     wb__flux_reader *r = x->r;
@@ -132,7 +133,7 @@ static int flux_table_visit_part(filling *x, const wb__jl *v, const wb__flux_fie
     return status;
 }
 
-/* Adds the initial states of a recurrent layer. v is the state h or the tuple (h, c). In Julia a
+/* Adds the initial states of a recurrent layer.  v is the state h or the tuple (h, c).  In Julia a
  * state is (out) or (out, 1). */
 static int flux_table_visit_state(filling *x, const wb__jl *v, const char *name)
 {
@@ -164,8 +165,7 @@ static int visit_fields(filling *x, const wb__jl *v)
     wb__jl_fields w;
     const char *type = flux_table_like(&r->f, v);
     if (r->depth >= WB__JL_MAX_DEPTH)
-        return wb__bson_fail(&r->f, v->at, "parts are nested deeper than %d",
-                             WB__JL_MAX_DEPTH);
+        return wb__bson_fail(&r->f, v->at, "parts are nested deeper than %d", WB__JL_MAX_DEPTH);
     if (v->shared && !wb__bson_spend(&r->f, v->items.bytes)) return r->f.status;
     r->depth++;
     bool recurrent = false;
@@ -177,8 +177,7 @@ static int visit_fields(filling *x, const wb__jl *v)
         const wb__flux_field *field = wb__flux_child_field(type, w.name);
         bool inside = cell || (field && field->kind == WB__FIELD_AFFINE);
         const char *name = inside ? "" : field ? field->weber : w.name;
-        if (field && field->kind == WB__FIELD_LAST_GATE) continue;  /* flux_table_add_gates adds
-                                                                     * it */
+        if (field && field->kind == WB__FIELD_LAST_GATE) continue;  /* see flux_table_add_gates */
         if (wb__begins(name, "initial_")) flux_table_visit_state(x, &w.value, name);
         else if (field && field->kind == WB__FIELD_GATES)
             flux_table_add_gates(x, v, &w.value, name);
@@ -209,8 +208,8 @@ static int flux_table_visit(filling *x, const wb__jl *v, const wb__flux_field *f
 
 /* ---- lists of parameters --------------------------------------------------------------------- */
 
-/* Returns the list of arrays in a Params of Zygote or Tracker. A Params is (order, set), and its
- * order is a list, or a Buffer with a list. Any other value is returned unchanged. */
+/* Returns the list of arrays in a Params of Zygote or Tracker.  A Params is (order, set), and its
+ * order is a list, or a Buffer with a list.  Any other value is returned unchanged. */
 static wb__jl parameters_of(wb__bson_file *f, const wb__jl *v)
 {
     if (v->kind != WB__JL_STRUCT || strcmp(wb__jl_last(v), "Params")) return *v;
@@ -255,7 +254,7 @@ static void visit_variable(filling *x, const char *key)
     if (!f->status) flux_table_visit_part(x, &v, NULL, alone ? name : "");
 }
 
-/* Lists the arrays of all variables, whose names begin their names. */
+/* Lists the arrays of all variables.  The names begin with the name of the variable. */
 static void visit_variables(filling *x)
 {
     char name[WB__JL_NAME];
@@ -265,7 +264,7 @@ static void visit_variables(filling *x)
         if (wb__jl_may_hold_arrays(&v)) flux_table_visit_part(x, &v, NULL, name);
 }
 
-/* The note of the structure of the model, as in other files that wb_save wrote. */
+/* Adds the note with the structure of the model, as in other files that wb_save writes. */
 static int note_structure(wb__table *t, wb__bson structure)
 {
     char *text = wb__alloc((size_t)structure.bytes + 1);

@@ -1,4 +1,4 @@
-/* Reads Julia's values. BSON.jl writes most of them as documents with a "tag", such as "struct". */
+/* Reads Julia's values.  BSON.jl writes most values as documents with a "tag", such as "struct". */
 #include "io/flux/value.h"
 
 #include "io/model/transpose.h"
@@ -98,6 +98,7 @@ bool wb__jl_named_tuple(const wb__jl *v)
 
 /* ---- kinds of values ------------------------------------------------------------------------- */
 
+/* A Julia type of numbers or of array elements. */
 typedef struct {
     const char *name;
     wb_dtype dtype;             /* 0: a dtype that Weber lacks */
@@ -106,7 +107,7 @@ typedef struct {
     wb__narrow_int narrow;
 } flux_value_element;
 
-/* Returns the row of a Julia type of numbers or of array elements; NULL: another type. */
+/* Returns the row of a Julia type; NULL if it is not in the table. */
 static const flux_value_element *element_named(const char *type)
 {
     static const flux_value_element elements[] = {
@@ -346,7 +347,7 @@ int wb__jl_integers(wb__bson_file *f, const wb__jl *v, int most, int64_t *out)
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
-/* Writes the short name of an element type and returns its row; NULL: an unknown type. */
+/* Writes the short name of an element type and returns its row; NULL if it is not in the table. */
 static const flux_value_element *element_type(wb__bson_file *f, wb__bson type, char *name,
                                               size_t size)
 {
@@ -502,11 +503,9 @@ void wb__jl_type_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size)
 
 int wb__jl_gpu_fail(wb__bson_file *f, const wb__jl *v, const char *path)
 {
-    return wb__bson_fail(
-        f, NULL,
-        "\"%s\" is a %s: the model was saved from a GPU's memory, and its values are not in the "
-        "file. In Julia, save it again after model = cpu(model)",
-        path, v->name);
+    return wb__bson_fail(f, NULL, "\"%s\" is a %s: the model was saved from a GPU's memory, and "
+                         "its values are not in the file. In Julia, save it again after model = "
+                         "cpu(model)", path, v->name);
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */

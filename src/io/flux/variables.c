@@ -1,4 +1,4 @@
-/* The variables of a BSON file: which of them is meant by a key, or without one. */
+/* The variables of a BSON file: which of them a key means, or is preferred without a key. */
 #include "io/flux/value.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ static wb__jl flux_variables_part_at(wb__bson_file *f, wb__jl v, const char *pat
 }
 
 /* If v is a dictionary with a layer "model" or with only one layer, returns this layer and appends
- * the name of its entry to `name`. Otherwise returns v. */
+ * the name of its entry to `name`.  Otherwise returns v. */
 static wb__jl layer_within(wb__bson_file *f, wb__jl v, char *name, size_t size)
 {
     int n = 0;
@@ -38,7 +38,7 @@ static wb__jl layer_within(wb__bson_file *f, wb__jl v, char *name, size_t size)
     return v;
 }
 
-/* The variables of a file, for messages: their names, how many there are, and how many of them hold
+/* The variables of a file, for messages: their names, their number, and how many of them hold
  * arrays or layers. */
 typedef struct { char names[400]; size_t used; int n, n_holding; } variables;
 
@@ -52,7 +52,7 @@ bool wb__jl_next_variable(wb__bson_file *f, wb__bson_walk *w, wb__jl *v, char *n
     return true;
 }
 
-/* Finds the variable as wb__jl_variable does. Its kind is WB__JL_ABSENT if there is none. */
+/* Finds the variable as wb__jl_variable does.  Its kind is WB__JL_ABSENT if there is none. */
 static wb__jl flux_variables_choose(wb__bson_file *f, const char *key, char *name, size_t size,
                                     variables *all)
 {

@@ -46,8 +46,8 @@ static struct {
 typedef struct {
     wb__package_id package;
     const char *files[3], *functions[6];
-    void *table;                                /* the functions in the same order */
-    bool is_open;                               /* guarded by `lock`, as the table is before */
+    void *table;                                /* receives the functions, in their order */
+    bool is_open;                               /* guarded by `lock`, as is the table before */
 } codecs_library;
 
 static wb__mutex codecs_lock = WB__MUTEX_INIT;
@@ -83,8 +83,8 @@ int wb__jpeg_open(const char *what) { return codecs_open_library(what, &turbojpe
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Allocates the pixels, unless the sizes in the file are too large, or no compression could bring
- * so many pixels into a file of this size. */
+/* Allocates the pixels.  Fails if the sizes in the file are too large, or if no compression could
+ * bring so many pixels into a file of this size. */
 static int make_pixels(const wb__mapping *m, int64_t height, int64_t width, int channels,
                        wb__pixels *image)
 {
@@ -100,8 +100,8 @@ static int make_pixels(const wb__mapping *m, int64_t height, int64_t width, int 
     return image->pixels ? 0 : WB_ERROR_MEMORY;
 }
 
-/* Whether the chunks of a PNG file reach the last one, which libpng does not read. A chunk is its
- * length in 4 bytes, its type in 4, its data, and a sum in 4. */
+/* Whether the chunks of a PNG file reach the last one, which libpng does not read.  A chunk is its
+ * length in 4 bytes, its type in 4, its data, and a checksum in 4. */
 static bool png_is_whole(const wb__mapping *m)
 {
     int64_t at = 8, length = 0;

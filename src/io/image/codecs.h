@@ -1,5 +1,5 @@
 /* PNG by libpng 1.6 and JPEG by libjpeg-turbo, which are opened at run time when a first image
- * needs them.  Their functions that are used here have a stable binary interface. */
+ * needs them.  The functions that are used here have a stable binary interface. */
 #ifndef WB__CODECS_H
 #define WB__CODECS_H
 
@@ -12,15 +12,14 @@ typedef struct {
     uint8_t *pixels;                    /* a block of wb__alloc */
 } wb__pixels;
 
-enum { WB__IMAGE_MOST = 1 << 28 };      /* bytes of an image */
+enum { WB__IMAGE_MOST = 1 << 28 };      /* the most bytes of an image */
 
 /* Opens libpng or libjpeg-turbo, unless it is open.  Returns 0 or an error code.  `what` begins the
  * message. */
 int wb__png_open(const char *what);
 int wb__jpeg_open(const char *what);
-/* Reads a PNG or JPEG file with the channels that it has.  The caller frees image->pixels.  Returns
- * 0, or an error code with nothing to free.  `what` begins the message if the library is missing.
- * */
+/* Reads a PNG or JPEG file with its own channels.  The caller frees image->pixels.  Returns 0, or
+ * an error code with nothing to free.  `what` begins the message if the library is missing. */
 int wb__image_read(const char *what, const wb__mapping *m, wb__pixels *image);
 
 /* Compresses an image as PNG.  Returns a block of *bytes bytes, or NULL with the error set. */

@@ -1,6 +1,6 @@
 /* Exif data are those of a TIFF file: "II*\0" or "MM\0*" for the order of bytes, the offset of a
  * directory, and the directory: a number of entries, and for each a tag, a type, a count and the
- * value, in 12 bytes. JPEG has them in a segment APP1 behind "Exif\0\0", PNG in a chunk eXIf.
+ * value, in 12 bytes.  JPEG has them in a segment APP1 behind "Exif\0\0", PNG in a chunk eXIf.
  * Offsets that lead out of the data are taken for no orientation, since the pixels do not depend on
  * it. */
 #include "io/image/exif.h"
@@ -9,7 +9,7 @@
 
 typedef struct { const uint8_t *data; int64_t bytes; bool big; } tiff;
 
-/* The unsigned number of n bytes at an offset; 0 outside of the data. */
+/* Returns the unsigned number of n bytes at an offset; 0 outside of the data. */
 static uint32_t exif_number(const tiff *t, int64_t at, int n)
 {
     uint32_t value = 0;
@@ -19,7 +19,7 @@ static uint32_t exif_number(const tiff *t, int64_t at, int n)
     return value;
 }
 
-/* The orientation in the first directory; 0: there is none. */
+/* Returns the orientation in the first directory; 0 if there is none. */
 static int orientation_of(const uint8_t *data, int64_t bytes)
 {
     enum { HEAD = 8, ENTRY = 12, TAG = 0x0112, BYTE = 1, SHORT = 3, LONG = 4 };
@@ -37,7 +37,8 @@ static int orientation_of(const uint8_t *data, int64_t bytes)
     return 0;
 }
 
-/* Segments follow each other up to the pixels: 0xff, a kind, and the length with its two bytes. */
+/* Finds the segment of Exif data.  Segments precede the pixels: 0xff, a kind, a length that
+ * includes its own two bytes, and contents. */
 static int jpeg_orientation(const wb__mapping *m)
 {
     enum { APP1 = 0xe1, SCAN = 0xda };
@@ -54,7 +55,7 @@ static int jpeg_orientation(const wb__mapping *m)
     return 0;
 }
 
-/* A chunk is its length in 4 bytes, its type in 4, its data, and a sum in 4. */
+/* Finds the chunk eXIf.  A chunk has a length and a type of 4 bytes each, data, and a checksum. */
 static int png_orientation(const wb__mapping *m)
 {
     for (int64_t at = 8, n; at + 12 <= m->bytes; at += 12 + n) {
@@ -72,8 +73,8 @@ int wb__exif_orientation(const wb__mapping *m)
     return WB__MAX(m->data[0] == 0xff ? jpeg_orientation(m) : png_orientation(m), 1);
 }
 
-/* Pixel (i, j) of the upright image is the pixel (row, column) of the file, which has `height` rows
- * of `width` pixels. From 5 on rows become columns. */
+/* Returns the index of the pixel of the file, `height` rows of `width` pixels, that is pixel (i, j)
+ * of the upright image.  For orientations from 5 on rows become columns. */
 static int64_t exif_place_of(int orientation, int64_t i, int64_t j, int64_t height, int64_t width)
 {
     const bool turned = orientation > 4;

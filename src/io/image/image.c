@@ -14,13 +14,13 @@
 
 /* ---- planes ---------------------------------------------------------------------------------- */
 
-/* Luma as in JPEG files and in Pillow: (0.299 R + 0.587 G + 0.114 B), rounded. */
+/* Returns the luma, as in JPEG files and in Pillow: (0.299 R + 0.587 G + 0.114 B), rounded. */
 static uint8_t image_luma(const uint8_t *rgb)
 {
     return (uint8_t)((19595u * rgb[0] + 38470u * rgb[1] + 7471u * rgb[2] + 32768u) >> 16);
 }
 
-/* The value of plane c of `channels`, of a pixel with n channels. */
+/* Returns the value that a pixel with n channels has in plane c of `channels` planes. */
 static uint8_t plane_value(const uint8_t *pixel, int n, int c, int channels)
 {
     const bool colours = n > 2, wanted = channels > 2;
@@ -81,7 +81,7 @@ wb_tensor *wb_load_image_with(const char *path, const wb_load_image_options *giv
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-/* A number from 0 to 1 as a byte; numbers outside and NaN become 0 or 255. */
+/* Returns a number from 0 to 1 as a byte; numbers outside and NaN become 0 or 255. */
 static uint8_t byte_of(float x)
 {
     return x >= 1 ? 255 : x > 0 ? (uint8_t)(x * 255 + 0.5f) : 0;
@@ -117,11 +117,11 @@ int wb_save_image(const char *path, wb_tensor *image)
 
 /* ---- resizing -------------------------------------------------------------------------------- */
 
-/* The elements that element i of a resized axis is made of: `n` from `first`, with `weight`. */
+/* The elements of which element i of a resized axis is the weighted sum: `n` from `first` on. */
 typedef struct { int64_t first, n; double *weight; } taps;
 
-/* Weights of a triangle around the middle of element i, as wide as an element of the smaller axis;
- * `weight` has room for 2 · ceil(size / made) + 3. */
+/* Sets *t for element i.  The weights are a triangle around its middle, as wide as an element of
+ * the smaller axis.  t->weight has memory for 2 · ceil(size / made) + 3 numbers. */
 static void find_taps(int64_t size, int64_t made, int64_t i, taps *t)
 {
     const double scale = (double)size / (double)made, reach = WB__MAX(scale, 1);

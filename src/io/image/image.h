@@ -8,8 +8,8 @@
  * 4 RGB; 2 and 4 have alpha, which is 255 where the image has none. */
 void wb__image_planes(const wb__pixels *image, int channels, uint8_t *to);
 
-/* Reads a file as planes.  channels 0: those of the file.  exif: the image is turned upright by
- * its Exif data.  *planes is a block of wb__alloc_aligned.  Returns 0 or an error code. */
+/* Reads a file as planes.  `channels` 0: those of the file.  With `exif` its Exif data turn it
+ * upright.  *planes is a block of wb__alloc_aligned.  Returns 0 or an error code. */
 int wb__image_load(const char *what, const char *path, int channels, bool exif, int64_t dims[3],
                    uint8_t **planes);
 

@@ -30,7 +30,7 @@ static int hdf5_forbid(const char *file, const char *group, const char *child_fi
     return -1;
 }
 
-/* Begins to work with the library.  Returns NULL, or what is wrong. */
+/* Prepares the use of the library.  Returns NULL, or the reason why it cannot be used. */
 static const char *hdf5_begin(void *library)
 {
     static const char old[] = "is older than 1.10";

@@ -1,6 +1,6 @@
-/* Functions of libhdf5, which is opened when the first file is read. The types are those of libhdf5
- * since 1.10: an identifier (hid_t) is an int64_t, negative on failure; a size (hsize_t) is a
- * uint64_t; a status (herr_t) is an int, negative on failure. */
+/* Functions of libhdf5, which is opened when the first file is read.  The types are those of
+ * libhdf5 since 1.10: an identifier (hid_t) is an int64_t, negative on failure; a size (hsize_t) is
+ * a uint64_t; a status (herr_t) is an int, negative on failure. */
 #ifndef WB__HDF5_H
 #define WB__HDF5_H
 
@@ -76,8 +76,8 @@ enum {
     WB__H5R_OBJECT = 0, WB__H5D_VIRTUAL = 3
 };
 
-/* Returns the functions. NULL with the error set: libhdf5 was not found, or is older than 1.10.
- * `path` is the file that is read, for the message. libhdf5 may be called by one thread at a time:
+/* Returns the functions.  NULL with the error set: libhdf5 was not found, or is older than 1.10.
+ * `path` is the file that is read, for the message.  libhdf5 may be called by one thread at a time:
  * the caller holds a lock. */
 const wb__hdf5 *wb__hdf5_open(const char *path);
 

@@ -1,12 +1,12 @@
-/* Reads JLD2 files. A named tuple, a tuple or a struct is a compound type with a member for each
+/* Reads JLD2 files.  A named tuple, a tuple or a struct is a compound type with a member for each
  * field: an array is a reference to a dataset, a struct of more than 1 KiB too, a smaller one is a
- * compound inside. Fields of types without data, such as () and nothing, have no member. The
+ * compound inside.  Fields of types without data, such as () and nothing, have no member.  The
  * members of a tuple are named "1", "2", ... The dimensions of a dataset are Julia's, reversed.
  *
  * A dot in a name becomes _, as in BSON files, since dots separate the parts of a path.
  *
  * The bytes of all arrays together are at most those of the file and the limit of
- * wb_set_unpack_limit: datasets may be compressed, and several references may lead to one. So the
+ * wb_set_unpack_limit: datasets may be compressed, and several references may lead to one.  So the
  * parts are counted too, and the file is visited before its values are read. */
 #include "io/jld2/jld2.h"
 
@@ -25,16 +25,17 @@ enum {
     JLD2_MOST_BYTES = 1 << 20
 };
 
-static wb__mutex jld2_lock = WB__MUTEX_INIT;   /* of libhdf5 */
+static wb__mutex jld2_lock = WB__MUTEX_INIT;   /* guards all calls of libhdf5 */
 
+/* A file while it is read. */
 typedef struct {
     const wb__hdf5 *h;
     wb__mapping *m;
-    bool values;
+    bool values;                /* the values are read, not only the sizes */
     wb__table *out;
-    const char *variable;       /* name of the variable that is read, if that is in no path */
-    int64_t file, bytes, takes; /* of all arrays so far: elements; names and tensors */
-    int visits, depth;
+    const char *variable;       /* name of the variable, if paths do not begin with it */
+    int64_t file, bytes, takes; /* identifier; so far: bytes of elements; of names and objects */
+    int visits, depth;          /* parts visited so far; depth of the present part */
     char path[1024];
 } jld2_reading;
 
@@ -52,19 +53,18 @@ static int jld2_fail(const jld2_reading *r, const char *what)
     return wb__fail(WB_ERROR_FORMAT, "%s: \"%.200s\": %s", r->m->path, path, what);
 }
 
-/* Appends a name to r->path. False, with the error set: the path is too long, or the part is nested
- * too deep. An empty name changes only the depth. */
+/* Appends a name to r->path.  False, with the error set: the path is too long, or the part is
+ * nested too deep.  An empty name changes only the depth. */
 static bool jld2_enter(jld2_reading *r, const char *name, size_t *back)
 {
     *back = strlen(r->path);
     const size_t room = sizeof r->path - *back, n = strlen(name) + 1;
     if (r->depth >= JLD2_DEEPEST || n >= room)
         return !jld2_fail(r, "its parts are nested too deep, or their names are too long");
-    /* a reference has 8 bytes, and a part at least the half of one */
+    /* a file has at most one part for 4 of its bytes, which are half a reference */
     if (++r->visits > WB__MIN(VISITS, r->m->bytes / 4 + JLD2_LEAST_VISITS))
-        return !jld2_fail(r,
-                          "it refers to the same parts so often that they unfold to many times the "
-                          "file, or has too many parts");
+        return !jld2_fail(r, "it refers to the same parts so often that they unfold to many times "
+                          "the file, or has too many parts");
     if (*name) snprintf(r->path + *back, room, "%s%s", *back ? "." : "", name);
     for (char *c = r->path + *back + (*back > 0); *c; c++)
         if (*c == '.') *c = '_';
@@ -102,8 +102,8 @@ static bool is_bool(const wb__hdf5 *h, int64_t type)
            h->H5Tget_member_value(type, 1, &yes) >= 0 && yes == 1;
 }
 
-/* Returns the dtype of the elements of a type that is no number of HDF5, 0: Weber lacks it. Writes
- * its name. A complex number of JLD2 is a compound of re and im, one of h5py of r and i. */
+/* Returns the dtype of the elements of a type that is no number of HDF5; 0 if Weber lacks it.
+ * Writes its name.  A complex number is a compound of re and im for JLD2, of r and i for h5py. */
 static wb_dtype other_dtype(const wb__hdf5 *h, int64_t type, int class, char *name, size_t room)
 {
     const bool flag = class == WB__H5T_ENUM && is_bool(h, type);
@@ -116,7 +116,7 @@ static wb_dtype other_dtype(const wb__hdf5 *h, int64_t type, int class, char *na
     return flag ? WB_BOOL : 0;
 }
 
-/* Returns the dtype of the elements of a type, 0: Weber lacks it. Writes its name. */
+/* Returns the dtype of the elements of a type; 0 if Weber lacks it.  Writes its name. */
 static wb_dtype jld2_dtype_of(const wb__hdf5 *h, int64_t type, char *name, size_t room,
                               wb__narrow_int *narrow)
 {
@@ -152,8 +152,8 @@ static wb_dtype jld2_dtype_of(const wb__hdf5 *h, int64_t type, char *name, size_
     return 0;
 }
 
-/* Whether the values are in this file. */
-static bool is_here(const jld2_reading *r, int64_t set)
+/* Whether the values of a dataset are in this file, not in another one. */
+static bool jld2_is_in_file(const jld2_reading *r, int64_t set)
 {
     const int64_t made = r->h->H5Dget_create_plist(set);
     const bool here = made >= 0 && r->h->H5Pget_external_count(made) == 0 &&
@@ -162,7 +162,7 @@ static bool is_here(const jld2_reading *r, int64_t set)
     return here || !jld2_fail(r, "its values are in another file");
 }
 
-/* Sets the sizes of an array from its space. Returns 0 or an error code. */
+/* Sets the sizes of an array from its space.  Returns 0 or an error code. */
 static int jld2_sizes_of(jld2_reading *r, int64_t space, wb__jl_array *a)
 {
     uint64_t dims[32];
@@ -176,7 +176,7 @@ static int jld2_sizes_of(jld2_reading *r, int64_t space, wb__jl_array *a)
     return wb__check_dims(r->path, a->ndim, a->dims, &a->count) ? 0 : (int)wb_error_code();
 }
 
-/* Reads a dataset of numbers into *a; *block has its values, which the caller frees. */
+/* Reads a dataset of numbers into *a.  *block has its values, which the caller frees. */
 static int jld2_read_array(jld2_reading *r, int64_t set, int64_t type, int64_t space,
                            wb__jl_array *a, void **block)
 {
@@ -194,7 +194,7 @@ static int jld2_read_array(jld2_reading *r, int64_t set, int64_t type, int64_t s
                         "the file: the limit of wb_set_unpack_limit", r->m->path,
                         (long long)wb__unpack_limit());
     r->bytes += a->bytes;
-    if (!is_here(r, set)) return wb_error_code();
+    if (!jld2_is_in_file(r, set)) return wb_error_code();
     if (!r->values || !a->bytes) return 0;
     if (!(*block = wb__alloc_aligned((size_t)a->bytes))) return WB_ERROR_MEMORY;
     memset(*block, 0, (size_t)a->bytes);
@@ -214,7 +214,7 @@ static int jld2_read_array(jld2_reading *r, int64_t set, int64_t type, int64_t s
                           : "its values are damaged, or compressed by a filter that libhdf5 lacks");
 }
 
-/* Adds an entry, which owns the block. */
+/* Adds an entry, which takes over the block. */
 static int jld2_add(jld2_reading *r, wb__jl_array *a, void *block, const wb__flux_field *field)
 {
     const wb__flux_field_kind kind = field ? field->kind : WB__FIELD_NONE;
@@ -246,8 +246,8 @@ static int jld2_add(jld2_reading *r, wb__jl_array *a, void *block, const wb__flu
 
 static int visit_object(jld2_reading *r, int64_t object, const wb__flux_field *field);
 
-/* The members of a compound type that are read, which have the same places in `type`. Returns -1 if
- * there are none; the caller closes the type. */
+/* Returns a compound type of those members of `type` that are read, at the same offsets; -1 if
+ * there are none.  The caller closes it. */
 static int64_t members_of(const wb__hdf5 *h, int64_t type, int depth)
 {
     int64_t found = -1;
@@ -270,11 +270,11 @@ static int64_t members_of(const wb__hdf5 *h, int64_t type, int depth)
     return found;
 }
 
-/* What follows from the names of all members of a compound type. */
+/* What the names of all members of a compound type show of its layer. */
 typedef struct { const char *like; bool numbered, recurrent; } jld2_outline;
 
-/* A field of a type without data has no member: the activation of a Dense, the scale of a norm that
- * has none. So a Dense is a struct with a bias and no stride, a norm one with `track_stats`. */
+/* A field of a type without data has no member, such as the activation of a Dense, or the scale of
+ * a norm without one.  So a bias and no stride make a Dense, and `track_stats` makes a norm. */
 static jld2_outline outline_of(const wb__hdf5 *h, int64_t type)
 {
     jld2_outline o = {.numbered = true};
@@ -389,7 +389,7 @@ static int visit_member(jld2_reading *r, int64_t type, int i, const char *name,
     return status;
 }
 
-/* Visits the members of a compound type, whose value is the `room` bytes at `at`. */
+/* Visits the members of a compound type.  Its value is the `room` bytes at `at`. */
 static int visit_compound(jld2_reading *r, int64_t type, const uint8_t *at, size_t room)
 {
     const jld2_outline o = outline_of(r->h, type);
@@ -413,10 +413,10 @@ static int read_compound(jld2_reading *r, int64_t set, int64_t type)
     const size_t size = r->h->H5Tget_size(type);
     if (!size || size > JLD2_MOST_BYTES) return jld2_fail(r, "its struct has an impossible size");
     const int64_t wanted = members_of(r->h, type, 0);
-    if (wanted < 0) return 0;                   /* no arrays */
+    if (wanted < 0) return 0;                   /* it has no arrays */
     uint8_t *at = wb__alloc_zero(1, size);
     int status = at ? 0 : WB_ERROR_MEMORY;
-    if (!status && (!is_here(r, set) || r->h->H5Dread(set, wanted, 0, 0, 0, at) < 0))
+    if (!status && (!jld2_is_in_file(r, set) || r->h->H5Dread(set, wanted, 0, 0, 0, at) < 0))
         status = wb_error_code() ? (int)wb_error_code()
                                  : jld2_fail(r, "its fields are not readable");
     if (!status) status = visit_compound(r, type, at, size);
@@ -435,7 +435,7 @@ static int jld2_read_list(jld2_reading *r, int64_t set, int64_t type, int64_t sp
         return jld2_fail(r, "its list is too long");
     uint8_t *at = wb__alloc_zero((size_t)a.count + 1, 8);
     if (!at) return WB_ERROR_MEMORY;
-    if (!is_here(r, set)) status = wb_error_code();
+    if (!jld2_is_in_file(r, set)) status = wb_error_code();
     else if (r->h->H5Dread(set, type, 0, 0, 0, at) < 0)
         status = jld2_fail(r, "its list is not readable");
     for (int64_t i = 0; !status && i < a.count; i++) {
@@ -462,7 +462,7 @@ static int jld2_visit_set(jld2_reading *r, int64_t set, int64_t type, int64_t sp
     const bool one = extent == WB__H5S_SCALAR, many = extent == WB__H5S_SIMPLE;
     if (class == WB__H5T_COMPOUND && one) return read_compound(r, set, type);
     if (class == WB__H5T_REFERENCE && (one || many)) return jld2_read_list(r, set, type, space);
-    /* numbers and texts */
+    /* single numbers and texts are left out */
     if (!many || class == WB__H5T_STRING || class == WB__H5T_VLEN) return 0;
     wb__jl_array a;
     void *block;
@@ -486,7 +486,7 @@ static int visit_object(jld2_reading *r, int64_t object, const wb__flux_field *f
     return status;
 }
 
-/* Visits an object in a group; `inside` is whether its name does not belong to the path. */
+/* Visits an object in a group.  With `inside` its name is not added to the path. */
 static int visit_link(jld2_reading *r, int64_t group, const char *name, bool inside)
 {
     size_t back;
@@ -499,7 +499,7 @@ static int visit_link(jld2_reading *r, int64_t group, const char *name, bool ins
     return status;
 }
 
-/* Writes the name of link i of a group. Returns 0 or an error code. */
+/* Writes the name of link i of a group.  Returns 0 or an error code. */
 static int link_name(const jld2_reading *r, int64_t group, uint64_t i, char *name, size_t room)
 {
     const ptrdiff_t n = r->h->H5Lget_name_by_idx(group, ".", 0, 0, i, name, room, 0);
@@ -520,7 +520,7 @@ static int jld2_visit_group(jld2_reading *r, int64_t group)
     return status;
 }
 
-/* Visits the variable `key`, or the one that is meant without a key. */
+/* Visits the variable `key`, or without a key the preferred one (jld2.h). */
 static int jld2_visit_file(jld2_reading *r, const char *key)
 {
     wb__hdf5_group info = {0};
@@ -552,8 +552,8 @@ static int jld2_visit_file(jld2_reading *r, const char *key)
     return status;
 }
 
-/* Reads the file without values, so that what its arrays take together is known before the first
- * one is read. */
+/* Walks through the file without reading values, so that the memory of all its arrays is known and
+ * checked before the first one is read. */
 static int jld2_check_file(const jld2_reading *r, const char *key)
 {
     wb__table table = {0};

@@ -1,5 +1,5 @@
-/* Loads values from a table into a model. All tensors are matched before any is changed. The error
- * lists the first 50 tensors that do not fit. */
+/* Loads values from a table into a model.  All tensors are matched before any is changed.  The
+ * error lists the first 50 tensors that do not fit. */
 #include "io/model/load_state.h"
 
 #include "io/model/names.h"
@@ -9,14 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOAD_STATE_LINES_MOST = 50, LOAD_STATE_LIST_MOST = 7000 }; /* limits of an error's list:
-                                                                   * lines, bytes */
+/* The most lines and bytes of an error's list. */
+enum { LOAD_STATE_LINES_MOST = 50, LOAD_STATE_LIST_MOST = 7000 };
 
-/* A tensor of the file. Rows of the name map find the tensor by `name`, which is the name in the
- * file without .prefix. If .rename applies to the tensor, `name` is the name of the new path in the
+/* A tensor of the file.  The rows of the name map find the tensor by `name`, its name in the file
+ * without .prefix.  If .rename applies, `name` is instead the name that the new path has in the
  * naming that is being tried. */
 typedef struct { char *name; wb__entry *entry; bool used; } load_state_source;
 
+/* A try to match the tensors of the file and of the model with one naming. */
 typedef struct {
     const wb__state_load *o;
     wb__name_map names;
@@ -24,10 +25,10 @@ typedef struct {
     load_state_source *sources;         /* sorted by name */
     wb__pointer_map found;              /* tensor -> the row that loads it; WB_NONE: no row fits */
     wb__pointer_map convolutions;       /* kernel -> the wb__flip of its convolution */
-    int lacking;                        /* number of tensors that get no value */
-    int absent;                         /* number of tensors whose names are not in the file */
+    int lacking;                        /* number of the model's tensors that get no value */
+    int absent;                         /* number of names that the file does not have */
     wb__text list;                      /* the lines of the error, one for each misfit */
-    int n_wrong, n_listed;
+    int n_wrong, n_listed;              /* misfits; misfits in `list` */
 } load_state_matching;
 
 static void load_state_drop(load_state_matching *m)
@@ -43,8 +44,8 @@ static void load_state_drop(load_state_matching *m)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Applies .rename to a name in the file. Returns the path in the model that the first matching row
- * gives; the caller frees it. NULL: no row matches (*fits is then false), or out of memory. */
+/* Applies .rename to a name in the file.  Returns the path in the model that the first matching row
+ * gives; the caller frees it.  NULL: no row matches (*fits is then false), or out of memory. */
 static char *load_state_renamed(const wb__state_load *o, const char *name, bool *fits)
 {
     *fits = true;
@@ -118,9 +119,9 @@ static void load_state_report(load_state_matching *m, const char *format, ...)
     va_end(list);
 }
 
-/* The name in the file, in parentheses, if it differs from the path in the model; else "". */
+/* The name of a tensor in the file, in parentheses, if it is not the path in the model; else "". */
 typedef struct { char text[216]; } file_name;
-static const char *second_name(const wb__name_row *l, file_name *out)
+static const char *file_name_of(const wb__name_row *l, file_name *out)
 {
     out->text[0] = 0;
     if (strcmp(l->name, l->path)) snprintf(out->text, sizeof out->text, " (\"%.200s\")", l->name);
@@ -132,27 +133,25 @@ static void report_misfit(load_state_matching *m, const wb__name_row *l, const w
     file_name second;
     char part[40] = "";
     if (l->x->op != WB__OP_variable) {
-        load_state_report(
-            m,
-            "\"%.200s\"%s, %s, is a constant in the model: wb_variable makes what can be loaded "
-            "into",
-            l->path, second_name(l, &second), wb_describe(l->x));
+        load_state_report(m, "\"%.200s\"%s, %s, is a constant in the model: wb_variable makes what "
+                          "can be loaded into", l->path, file_name_of(l, &second),
+                          wb_describe(l->x));
         return;
     }
     if (l->parts > 1) snprintf(part, sizeof part, "one of %d parts of ", l->parts);
     load_state_report(m, "\"%.200s\"%s, %s in the model, is in the file %s%s", l->path,
-                      second_name(l, &second), wb_describe(l->x), part, wb__entry_describe(e));
+                      file_name_of(l, &second), wb_describe(l->x), part, wb__entry_describe(e));
 }
 
 static void report_missing(load_state_matching *m, const wb__name_row *l)
 {
     file_name second;
-    load_state_report(m, "\"%.200s\"%s, %s, is not in the file", l->path, second_name(l, &second),
+    load_state_report(m, "\"%.200s\"%s, %s, is not in the file", l->path, file_name_of(l, &second),
                       wb_describe(l->x));
 }
 
-/* Whether the source is PyTorch's count of the batches of running statistics that are loaded: a
- * model from an ONNX file has the statistics and no count. */
+/* Whether the source is PyTorch's counter of batches beside running statistics that are loaded.  A
+ * model from an ONNX file has the statistics and no counter. */
 static bool counts_batches(const load_state_matching *m, const load_state_source *s)
 {
     static const char count[] = "num_batches_tracked";
@@ -164,8 +163,8 @@ static bool counts_batches(const load_state_matching *m, const load_state_source
     return mean && mean->used;
 }
 
-/* Whether a layer of the model has the source as a constant: such as the positions of an encoder,
- * which PyTorch counts to the state. */
+/* Whether a layer of the model has the source as a constant, such as the positions of an encoder,
+ * which are part of PyTorch's state. */
 static bool is_constant(void *object, const char *name, const wb__entry *e)
 {
     const wb_layer *l = wb__is(object, &wb__layer_class) ? object : NULL;
@@ -208,7 +207,7 @@ static bool load_state_same_shape(const wb__name_row *l, const wb__entry *e)
     return true;
 }
 
-/* Whether the entry's last l->zeros elements, for which the model has no place, are 0 or -0. */
+/* Whether the entry's last l->zeros elements, which the model cannot store, are 0 or -0. */
 static bool rest_is_zero(const wb__name_row *l, const wb__entry *e)
 {
     const int64_t each = (int64_t)wb__dtype_size(e->dtype), rows = l->x->dims[0];
@@ -237,8 +236,8 @@ static load_state load_state_check_row(load_state_matching *m, const wb__name_ro
     return UNFIT;
 }
 
-/* Finds, for each tensor, the row that loads it. A tied tensor has several rows. The first row that
- * is in the file and fits is used. */
+/* Finds, for each tensor, the row that loads it.  A tied tensor has several rows.  The first row
+ * that is in the file and fits is used. */
 static int match_rows(load_state_matching *m)
 {
     for (int i = 0; i < m->names.n; i++) {
@@ -294,13 +293,13 @@ static bool load_state_noted(const wb__table *file, const char *key, const char 
     return found && (!value || !strcmp(found, value));
 }
 
-/* Writes the namings that the file may use to `out`, the likeliest first. Returns their number. */
+/* Writes the namings that the file may use to `out`, the likeliest first.  Returns their number. */
 static int load_state_candidates(const wb__table *file, wb_names names, naming *out)
 {
     int n = 0;
     if (names == WB_NAMES_AUTO && load_state_noted(file, "weber", NULL))
         names = load_state_noted(file, "weber_names", "torch") ? WB_NAMES_TORCH : WB_NAMES_WEBER;
-    /* PyTorch's names may be the same as Weber's, but PyTorch does not flip kernels. So in a file
+    /* PyTorch's names may be the same as Weber's, but PyTorch does not flip kernels.  So in a file
      * of PyTorch the namings of PyTorch come first. */
     const bool torch = load_state_noted(file, "format", "pt");
     if (names == WB_NAMES_WEBER || (names == WB_NAMES_AUTO && !torch)) out[n++] = WEBER;
@@ -319,7 +318,7 @@ static int match_best(load_state_matching *best, wb__table *file, void *model)
         load_state_matching other = {.o = o};
         status = load_state_match(&other, file, model, hows[i]);
         /* If two namings leave equally many tensors without a value, the naming with fewer names
-         * absent from the file wins. So the error for a file of another dtype lists dtypes. */
+         * absent from the file wins.  So the error for a file of another dtype lists dtypes. */
         const bool named = other.lacking == best->lacking && other.absent < best->absent;
         if (!status && (named || other.lacking < best->lacking)) {
             load_state_drop(best);
@@ -345,8 +344,7 @@ const char *wb__entry_describe(const wb__entry *e)
     }
     text[0] = '[';
     for (int d = 0; d < e->ndim; d++)
-        n += (size_t)snprintf(text + n, bytes - n, d ? ",%lld" : "%lld",
-                              (long long)e->dims[d]);
+        n += (size_t)snprintf(text + n, bytes - n, d ? ",%lld" : "%lld", (long long)e->dims[d]);
     snprintf(text + n, bytes - n, "] %s", e->dtype ? wb_dtype_name(e->dtype) : e->type);
     return text;
 }
@@ -376,7 +374,7 @@ const void *wb__entry_values(const wb__entry *e, void **block)
     return to;
 }
 
-/* Flips each kernel, the elements of the axes 2 and up, along all its axes. */
+/* Flips each kernel along all its axes, which are the axes 2 and up. */
 static void flip_kernels(uint8_t *to, const uint8_t *from, const wb_tensor *x)
 {
     const size_t each = wb__dtype_size((wb_dtype)x->dtype);
@@ -388,7 +386,7 @@ static void flip_kernels(uint8_t *to, const uint8_t *from, const wb_tensor *x)
                    from + (size_t)(first + plane - 1 - i) * each, each);
 }
 
-/* to = a + b, rounded once. */
+/* Sets `to` to a + b, rounded once. */
 static void load_state_add(void *to, const uint8_t *a, const uint8_t *b, wb_dtype t, int64_t n)
 {
     const size_t each = wb__dtype_size(t);
@@ -419,7 +417,7 @@ static int note_kernels(load_state_matching *m, void *object)
 }
 
 /* Sets *flipped to whether the kernels must be flipped, so that the model's convolution computes
- * the same as the convolution of the file. Returns 0 or an error code. */
+ * the same as the convolution of the file.  Returns 0 or an error code. */
 static int must_flip(load_state_matching *m, const wb__name_row *l, const wb__entry *e,
                      bool *flipped)
 {
@@ -438,9 +436,9 @@ static bool is_added(const load_state_matching *m, const wb__name_row *l)
     return l + 1 < m->names.rows + m->names.n && l[1].kind == WB__NAME_ADDED;
 }
 
-/* Returns the values of a row in the form that the model takes. They are in the file, or in a copy
- * if they must be changed. *block is that copy, which the caller frees with wb__free; without a
- * copy it is NULL. The result is NULL if memory is short or there are no values. */
+/* Returns the values of a row as the model stores them, in the file or in a copy if they must be
+ * changed.  *block is that copy, which the caller frees with wb__free; without a copy it is NULL.
+ * Returns NULL if memory is short or there are no values. */
 static const uint8_t *load_state_values_of(load_state_matching *m, const wb__name_row *l,
                                            void **block)
 {
@@ -474,12 +472,12 @@ static int load_state_tensor(load_state_matching *m, const wb__name_row *l)
     return status;
 }
 
-/* Whether the file has values of the right shape and dtype for the row.  PyTorch stores some of our
- * biases as two tensors to be added; the second has the next row, which is checked too. */
-static bool is_good(const load_state_matching *m, const wb__name_row *l)
+/* Whether the file has values of the right shape and dtype for the row.  PyTorch stores some of
+ * Weber's biases as two tensors to be added; the next row has the second, which is checked too. */
+static bool source_fits(const load_state_matching *m, const wb__name_row *l)
 {
     const load_state_source *s = load_state_source_of(m, l);
-    return s && load_state_same_shape(l, s->entry) && (!is_added(m, l) || is_good(m, l + 1));
+    return s && load_state_same_shape(l, s->entry) && (!is_added(m, l) || source_fits(m, l + 1));
 }
 
 /* Checks that the file has the same values for all paths of a tied tensor. */
@@ -492,16 +490,14 @@ static int check_ties(load_state_matching *m, void *model)
         void **at = wb__pointer_map_at(&m->found, l->x), *blocks[2];
         if (!at) return WB_ERROR_MEMORY;
         const wb__name_row *first = *at;
-        if (!first || wb_is_none(first) || first == l || !is_good(m, l)) continue;
+        if (!first || wb_is_none(first) || first == l || !source_fits(m, l)) continue;
         const uint8_t *a = load_state_values_of(m, first, &blocks[0]),
                       *b = load_state_values_of(m, l, &blocks[1]);
         if (!a || !b) status = WB_ERROR_MEMORY;
         else if (memcmp(a, b, load_state_bytes_of(l->x)))
-            load_state_report(
-                m,
-                "\"%.200s\" and \"%.200s\" are one tensor in the model and have different "
-                "values in the file (\"%.200s\" and \"%.200s\")",
-                first->path, l->path, first->name, l->name);
+            load_state_report(m, "\"%.200s\" and \"%.200s\" are one tensor in the model and have "
+                              "different values in the file (\"%.200s\" and \"%.200s\")",
+                              first->path, l->path, first->name, l->name);
         wb__free(blocks[0]);
         wb__free(blocks[1]);
     }

@@ -1,6 +1,6 @@
-/* Saves and loads low-rank adapters: wb_save_lora, wb_load_lora. The file has the factors of each
+/* Saves and loads low-rank adapters: wb_save_lora, wb_load_lora.  The file has the factors of each
  * LoRA, "PATH.a" and "PATH.b", and the other parameters that are trained, by their paths; a tensor
- * with several paths once, by the first. Its note "weber_lora" is JSON:
+ * with several paths once, by the first.  Its note "weber_lora" is JSON:
  *
  *   {"version": 1, "layers": {"layers.0": {"rank": 8, "alpha": 16.0, "dropout": 0.0}, ...},
  *    "ties": {"layers.1.a": "layers.0.a", ...}} */
@@ -19,7 +19,7 @@ static const char lora_file_note_name[] = "weber_lora";
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-/* The file that is being made. */
+/* A file while it is made. */
 typedef struct {
     void *model;
     wb__saving list;
@@ -27,7 +27,7 @@ typedef struct {
     wb__ties ties;
 } saving;
 
-/* Writes rank, alpha and dropout of a LoRA. Its path is the first n bytes of `path`. */
+/* Writes rank, alpha and dropout of the LoRA whose path is the first n bytes of `path`. */
 static void lora_file_put_numbers(wb__json_out *out, const wb_layer *l, const char *path, int n)
 {
     int64_t rank;
@@ -50,7 +50,7 @@ static void lora_file_put_numbers(wb__json_out *out, const wb_layer *l, const ch
     wb__free(key);
 }
 
-/* Adds a tensor that is a factor of a LoRA, frozen or not, or that is trained. */
+/* Adds a tensor if it is a factor of a LoRA, frozen or not, or is trained. */
 static int lora_file_add_leaf(const wb__leaf *leaf, void *ctx)
 {
     saving *s = ctx;
@@ -69,7 +69,7 @@ static int lora_file_add_leaf(const wb__leaf *leaf, void *ctx)
     return status || !is_first ? status : wb__saving_add(&s->list, "", leaf->path, leaf->x);
 }
 
-/* Returns the note, which the caller frees. NULL with the error set. */
+/* Returns the note, which the caller frees.  NULL with the error set. */
 static char *lora_file_note_of(saving *s)
 {
     char *layers = wb__json_take(&s->layers), *ties = wb__ties_take(&s->ties), *note = NULL;
@@ -93,8 +93,7 @@ static int lora_file_save(const char *path, void *model)
     char *note = lora_file_note_of(&s);
     if (!status && !note) status = wb__error_or(WB_ERROR_MEMORY);
     if (!status)
-        status = wb__saving_write(
-            &s.list, path, 2,
+        status = wb__saving_write(&s.list, path, 2,
             (wb__note[]){{"format", "weber"}, {(char *)(uintptr_t)lora_file_note_name, note}});
     wb__saving_free(&s.list);
     wb__free(note);
@@ -118,13 +117,13 @@ typedef struct {
     const char *path;
     wb__table file;
     wb__json *root;
-    int n_layers;                       /* of the file that were found */
-    wb__pointer_map inside;             /* layers that were adapted */
-    wb__pointer_map trained;            /* tensors that are in the file by their path */
+    int n_layers;                       /* how many layers of the file were found in the model */
+    wb__pointer_map inside;             /* the layers inside the new adapters */
+    wb__pointer_map trained;            /* tensors of the model that the file has by their paths */
 } loading;
 
-/* Reads rank, alpha and dropout of a layer, the last two into `number`. False with the error set:
- * they are wrong. */
+/* Reads rank, alpha and dropout of a layer, the last two into `number`.  False, with the error set,
+ * if they are wrong. */
 static bool lora_file_read_numbers(const loading *t, const char *layer, const wb__json *at,
                                    int64_t *rank, double *number)
 {
@@ -165,8 +164,8 @@ static void *lora_file_adapt(void *branch, const char *path, void *ctx)
     return wb__pointer_map_put(&t->inside, branch, 0) ? made : NULL;
 }
 
-/* Ties tensors as in the file, and compares: each layer and tensor of the file must be in the
- * model, with the same shape and dtype. False with the error set. */
+/* Ties tensors as they are tied in the file, and checks that each layer and tensor of the file is
+ * in the model, with the same shape and dtype.  False with the error set. */
 static bool tie_and_compare(loading *t, void *model)
 {
     const wb__json *layers = wb__json_get(t->root, "layers"), *at = NULL;
@@ -201,7 +200,7 @@ static int lora_file_freeze_others(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-/* Copies the values of the file to the model, which they fit, and freezes the rest. */
+/* Copies the values of the file to the model, which was checked, and freezes other tensors. */
 static bool lora_file_load_values(loading *t, void *model)
 {
     for (int i = 0; i < t->file.n; i++) {

@@ -11,13 +11,14 @@
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
+/* The context of model_file_gather. */
 typedef struct {
     const char *prefix;
     wb__saving *list;
 } gathering;
 
-/* Context of model_file_put_part. Values are copied from their device to the file in parts, so that
- * no second copy of a model is needed. */
+/* The context of model_file_put_part.  Values are copied from their device to the file in parts of
+ * elements of `each` bytes, so that no second copy of a model is needed. */
 typedef struct { wb__writer *w; size_t each; } model_file_putting;
 
 static int model_file_put_part(const void *part, int64_t n, void *ctx)
@@ -47,8 +48,7 @@ int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tenso
     char *full = wb__printf("%s%s", prefix, name);
     if (!full) return WB_ERROR_MEMORY;
     const int64_t bytes = x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype);
-    l->tensors[l->n++] =
-        (wb__st_out){full, (wb_dtype)x->dtype, x->ndim, x->dims, bytes, x, NULL};
+    l->tensors[l->n++] = (wb__st_out){full, (wb_dtype)x->dtype, x->ndim, x->dims, bytes, x, NULL};
     return 0;
 }
 
@@ -73,7 +73,7 @@ int wb__saving_add_model(wb__saving *l, const char *prefix, void *model)
 }
 
 /* Returns the tensor that is written for a row: l->x, flipped kernels, zeros, or the concatenation
- * of the tensors of l->parts rows. NULL with the error set. */
+ * of the tensors of l->parts rows.  NULL with the error set. */
 static wb_tensor *model_file_composed(const wb__name_row *l)
 {
     switch (l->kind) {
@@ -92,7 +92,7 @@ static wb_tensor *model_file_composed(const wb__name_row *l)
     return wb_concat_array(0, l->parts, parts);
 }
 
-/* Adds a model's tensors with PyTorch's names. The computed tensors belong to the current scope. */
+/* Adds a model's tensors with PyTorch's names.  The current scope owns the computed tensors. */
 static int model_file_add_torch(wb__saving *list, void *model)
 {
     wb__name_map names;
@@ -109,8 +109,8 @@ static int model_file_add_torch(wb__saving *list, void *model)
     return status;
 }
 
-/* `model` is not a model, and the error is set. If `path` is an object, the two were swapped, which
- * the error then names. Returns its code. */
+/* Sets the error that `model` is not a model.  If `path` is an object, the two arguments were
+ * swapped, and the message names that.  Returns its code. */
 static int model_file_swapped(const char *what, const char *path, const void *model)
 {
     if (!model || !wb__is_object(path)) return wb__error_or(WB_ERROR_ARGUMENT);
@@ -156,7 +156,7 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
     if (format == WB__FORMAT_ONNX) return wb__onnx_save(path, model, &o, &g);
     if ((unsigned)o.names > WB_NAMES_TORCH)
         return wb__fail(WB_ERROR_ARGUMENT, "save: .names is %d", (int)o.names);
-    wb_scope *scope = wb_scope_open();      /* of the computed tensors */
+    wb_scope *scope = wb_scope_open();      /* owns the computed tensors */
     if (!scope) return wb_error_code();
     wb__saving list = {0};
     bool torch = o.names == WB_NAMES_TORCH;
@@ -186,19 +186,17 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
     if (!wb__read_options("load_state", wb_load_state_options, &o, given, NULL))
         return wb_error_code();
     if (o.n_rename < 0 || (o.rename && !o.n_rename))
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "load_state: .n_rename is %d; it is the number of rows of .rename",
-                        o.n_rename);
+        return wb__fail(WB_ERROR_ARGUMENT, "load_state: .n_rename is %d; it is the number of rows "
+                        "of .rename", o.n_rename);
     if ((unsigned)o.names > WB_NAMES_TORCH)
         return wb__fail(WB_ERROR_ARGUMENT, "load_state: .names is %d", (int)o.names);
     for (int i = 0; i < o.n_rename; i++)
         if (!o.rename || !o.rename[i].file || !o.rename[i].model)
             return wb__fail(WB_ERROR_ARGUMENT, "load_state: row %d of .rename lacks a name", i);
         else if (ends_in_star(o.rename[i].file) != ends_in_star(o.rename[i].model))
-            return wb__fail(WB_ERROR_ARGUMENT,
-                            "load_state: row %d of .rename, \"%.200s\" to \"%.200s\", has a '*' at "
-                            "the end of one side alone",
-                            i, o.rename[i].file, o.rename[i].model);
+            return wb__fail(WB_ERROR_ARGUMENT, "load_state: row %d of .rename, \"%.200s\" to "
+                            "\"%.200s\", has a '*' at the end of one side alone", i,
+                            o.rename[i].file, o.rename[i].model);
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
     wb__table file;
     int status = wb__table_load(path, o.key, true, &file);
@@ -206,9 +204,8 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
     const wb__state_load how = {.path = path, .prefix = o.prefix, .names = o.names,
                                 .lenient = o.lenient, .n_rename = o.n_rename, .rename = o.rename};
     if (file.nameless && (o.n_rename || (o.prefix && *o.prefix)))
-        status = wb__fail(WB_ERROR_ARGUMENT,
-                          "%s: holds a list of values, which have no names for .%s", path,
-                          o.n_rename ? "rename" : "prefix");
+        status = wb__fail(WB_ERROR_ARGUMENT, "%s: holds a list of values, which have no names for "
+                          ".%s", path, o.n_rename ? "rename" : "prefix");
     if (!status) status = wb__flux_name_params(&file, path, model);
     if (!status) status = wb__load_values(&file, &how, model);
     wb__table_free(&file);
@@ -217,9 +214,9 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
 
 /* ---- loading a model ------------------------------------------------------------------------- */
 
-/* Called by wb__fmap for each tensor. `ctx` maps a tensor to its entry in the file if the entry has
- * another floating dtype than the tensor. Returns a new tensor of that dtype, or x itself if `ctx`
- * has no entry. NULL with the error set. */
+/* Called by wb__fmap for each tensor.  `ctx` maps a tensor to its entry in the file if the entry
+ * has another floating dtype than the tensor.  Returns a new tensor of that dtype, or x itself if
+ * `ctx` has no entry.  NULL with the error set. */
 static wb_tensor *model_file_retype(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path;
@@ -267,15 +264,14 @@ void *wb__model_from(const char *path, const char *structure, wb__table *file, b
     return model && !wb__load_values(file, &how, model) ? model : NULL;
 }
 
-static void *model_of_tensors(const char *path, wb__table *file, bool tree)
+static void *model_file_of_tensors(const char *path, wb__table *file, bool tree)
 {
     const char *structure = wb__table_note(file, "weber");
     if (structure) return wb__model_from(path, structure, file, tree);
     if (wb__table_note(file, "weber_checkpoint"))
-        return wb__fail_null(WB_ERROR_FORMAT,
-                             "%s: is a checkpoint, which describes no model: make the model and "
-                             "use wb_load_checkpoint, or wb_load_state with .prefix = \"model.\"",
-                             path);
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: is a checkpoint, which describes no model: make "
+                             "the model and use wb_load_checkpoint, or wb_load_state with .prefix "
+                             "= \"model.\"", path);
     if (wb__table_note(file, "weber_lora"))
         return wb__fail_null(WB_ERROR_FORMAT, "%s: has adapters alone: wb_load_lora puts them into "
                              "the model that they adapt", path);
@@ -312,7 +308,7 @@ wb_layer *wb_load_with(const char *path, const wb_load_options *given)
         wb__map_ahead(m, m->data, m->bytes);
         model = format->load(m, &o);
     } else if (!wb__table_of(m, o.key, true, &file)) {
-        model = model_of_tensors(path, &file, false);
+        model = model_file_of_tensors(path, &file, false);
     }
     if (file.mapping) wb__table_free(&file);
     else wb__unmap(m);
@@ -328,7 +324,7 @@ wb_tree *wb_load_tree(const char *path)
     wb_tree *tree = NULL;
     wb__table file = {0};
     if (!wb__table_of(m, wb__all_variables, true, &file))
-        tree = model_of_tensors(path, &file, true);
+        tree = model_file_of_tensors(path, &file, true);
     if (file.mapping) wb__table_free(&file);
     else wb__unmap(m);
     return tree;

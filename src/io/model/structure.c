@@ -12,7 +12,7 @@
 enum { STRUCTURE_VERSION = 2, STRUCTURE_DEEPEST = 100 };
 
 /* A described model may have at most TIED_MOST times as many bytes of values as the file, plus
- * STRUCTURE_LEAST. It may have more bytes than the file, because the file has the values of tied
+ * STRUCTURE_LEAST.  It may have more bytes than the file, because the file has the values of tied
  * parameters once. */
 enum { TIED_MOST = 32, STRUCTURE_LEAST = 1 << 20 };
 
@@ -20,8 +20,8 @@ static const char *const structure_modes[] = {"auto", "train", "test"};
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* The state of the writer. `nameless` is a list, for the error message, of functions without
- * names. */
+/* A structure while it is written.  `nameless` lists the functions without names, for the error
+ * message. */
 typedef struct { wb__json_out out; wb__text path, nameless; } structure_writing;
 
 static bool structure_is_named(const wb__option *o)
@@ -72,15 +72,15 @@ static void structure_put_option(wb__json_out *out, const wb__option *o, const c
     }
 }
 
-/* Whether a number means a default that has no number. */
+/* Whether the value of an option means a default that is no number, such as WB_DEFAULT. */
 static bool is_default(const wb__option *o, const void *at)
 {
     return (o->kind == WB__OPTION_REAL && *(const double *)at == WB_DEFAULT) ||
            (o->kind == WB__OPTION_INT && *(const int64_t *)at == INT64_MIN);
 }
 
-/* Writes options of a layer type or struct. Initialisers, functions that are NULL, and numbers that
- * mean a default, are left out. */
+/* Writes the options of a layer type or struct, except initialisers, functions that are NULL, and
+ * numbers that mean a default. */
 static void structure_put_options(structure_writing *w, const wb__layer_type *type,
                                   const void *options)
 {
@@ -179,13 +179,12 @@ static int structure_read_option(const char *file, const wb__layer_type *type, c
     const char *name = structure_is_named(o) ? wb__json_text(value) : NULL;
     if (name && wb__option_named(o, at, name)) return 0;
     if (name)
-        return wb__fail(WB_ERROR_FORMAT,
-                        "%s: no %s is named \"%.200s\": name it with wb_name_%s first", file,
-                        structure_kind_of(o), name, structure_kind_of(o));
+        return wb__fail(WB_ERROR_FORMAT, "%s: no %s is named \"%.200s\": name it with wb_name_%s "
+                        "first", file, structure_kind_of(o), name, structure_kind_of(o));
     return structure_read_value(o, at, value) ? 0 : structure_wrong(file, type, o->name);
 }
 
-/* Reads options of a layer type. Missing options keep their defaults; initialisers become
+/* Reads options of a layer type.  Missing options keep their defaults; initialisers become
  * wb__init_empty, because the values are loaded later. */
 static int structure_read_options(const char *file, const wb__layer_type *type,
                                   const wb__json *object, char *options)
@@ -236,14 +235,14 @@ static void put_children(structure_writing *w, int n, const wb__child *children,
     wb__json_close(&w->out, ']');
 }
 
-/* Whether the object is a layer around another one, as no layer makes one inside itself. */
+/* Whether the object is a layer that was put around another one, which no layer does by itself. */
 static bool is_wrapped(const void *object)
 {
     return wb__is(object, &wb__layer_class) && ((const wb_layer *)object)->type->one_row &&
            ((const wb_layer *)object)->type->assemble;
 }
 
-/* Writes the inner layers that the layer has not made itself. */
+/* Writes those inner layers that have replaced the ones that the layer had made. */
 static void put_replaced(structure_writing *w, const wb_layer *l, int depth)
 {
     bool any = false;
@@ -299,8 +298,8 @@ static void put_tree(structure_writing *w, wb_tree *t, int depth)
     put_children(w, t->node.n, t->node.children, depth);
 }
 
-/* Writes a layer, tree or tensor as a JSON object. `name` is its name in its parent; NULL: it is
- * the whole model. */
+/* Writes a layer, tree or tensor as a JSON object.  `name` is its name in its parent; NULL for the
+ * whole model. */
 static void put_node(structure_writing *w, void *object, const char *name, int depth)
 {
     wb__json_out *out = &w->out;
@@ -358,8 +357,7 @@ char *wb__structure_text(void *model)
 
 static void *structure_build(const char *file, const wb__json *node, int depth);
 
-/* Puts the file's name in front of the message of the current error, which lacks it. Returns
- * NULL. */
+/* Adds the file's name to the beginning of the current error's message.  Returns NULL. */
 static void *structure_fail_in(const char *file)
 {
     return wb__fail_null((int)wb_error_code(), "%s: %s", file, wb_error());
@@ -405,7 +403,7 @@ static wb_layer *assemble_container(const char *file, const wb__layer_type *type
     return type->assemble(options, p->n, p->names, (wb_layer *const *)p->objects);
 }
 
-/* Sorts the parts of a struct by its fields that are objects. */
+/* Sorts the parts of a struct in the order of its fields that are objects. */
 static bool structure_sort_parts(const char *file, const wb_struct_type *of, part_list *p)
 {
     int k = 0;
@@ -429,8 +427,8 @@ static bool structure_sort_parts(const char *file, const wb_struct_type *of, par
     return true;
 }
 
-/* Whether a layer of the file can take the place of one that the layer made: it has that kind of
- * layer inside, with a weight of that shape. */
+/* Whether a layer of the file can replace one that the layer made: it contains a layer of the same
+ * kind, with a weight of the same shape. */
 static bool can_replace(const wb_layer *made, const wb_layer *l)
 {
     while (is_wrapped(l)) l = wb__layer_child(l, 0);
@@ -439,7 +437,7 @@ static bool can_replace(const wb_layer *made, const wb_layer *l)
     return wb__is(w, &wb__tensor_class) && wb__is(v, &wb__tensor_class) && wb__same_dims(w, v);
 }
 
-/* Replaces inner layers of `made` by the parts. */
+/* Replaces inner layers of `made` by the parts that have their names. */
 static bool structure_replace_inner(const char *file, wb_layer *made, const part_list *p)
 {
     for (int k = 0; k < p->n; k++) {

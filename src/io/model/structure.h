@@ -14,12 +14,12 @@
 
 /* Changes a structure of version 1 to one of version 2: the options of layers of the library. */
 void wb__structure_update(wb__json *root);
-/* Returns a model's structure as JSON; the caller frees it with wb__free. NULL with the error
+/* Returns a model's structure as JSON; the caller frees it with wb__free.  NULL with the error
  * set. */
 char *wb__structure_text(void *model);
-/* Builds the layer, tree or tensor that `text` describes, including ties between tensors. The
- * caller then loads the values. `file` is the path, for messages. `values` is the size, in bytes,
- * of the tensors in the file. A model that needs many times as many bytes is an error. NULL with
+/* Builds the layer, tree or tensor that `text` describes, including ties between tensors.  The
+ * caller then loads the values.  `file` is the path, for messages.  `values` is the size, in bytes,
+ * of the tensors in the file.  A model that needs many times as many bytes is an error.  NULL with
  * the error set. */
 void *wb__structure_build(const char *file, const char *text, int64_t values);
 

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-/* Changes an option of version 1 to that of version 2. There the default eps, momentum and
- * padding_index were 0, and an eps of 0 was -1e-300; .bias = false was .no_bias = true. A default
- * becomes null. */
+/* Changes an option of version 1 to that of version 2.  In version 1 the default eps, momentum and
+ * padding_index were 0, and an eps of 0 was -1e-300; .bias = false was .no_bias = true.  In version
+ * 2 a default is null. */
 static void update_option(wb__json *key, wb__json *value)
 {
     const char *name = key->is.text;

@@ -1,11 +1,11 @@
-/* Makes the name mappings of names.h. The type of a layer has PyTorch's names of the layer's
+/* Makes the name mappings of names.h.  The type of a layer has PyTorch's names of the layer's
  * children (wb__torch_kind in nn/layer.h). */
 #include "io/model/names.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Adds a row for x at the end, with copies of both names. NULL: out of memory. */
+/* Adds a row for x at the end, with copies of both names.  NULL: out of memory. */
 static wb__name_row *torch_names_add_row(wb__name_map *l, const char *name, const char *path,
                                          wb_tensor *x)
 {
@@ -49,8 +49,8 @@ static const wb__torch_kind *torch_names_kind_of(const wb_layer *l)
     return l && l->type->torch ? l->type->torch : &same_names;
 }
 
-/* Returns the end of the name `child`, behind the name of its row; NULL: they differ. The end is ""
- * or, in a layer whose kind has a suffix, such as "_l1_reverse". */
+/* If the name `child` is `row` and an end, returns the end; else NULL.  The end is "", or such as
+ * "_l1_reverse" in a layer whose kind has a suffix. */
 static const char *torch_names_end_of(const wb__torch_kind *kind, const char *row,
                                       const char *child)
 {
@@ -61,7 +61,7 @@ static const char *torch_names_end_of(const wb__torch_kind *kind, const char *ro
     return !*end || of_pass ? end : NULL;
 }
 
-/* Returns the row of a child that has another name in PyTorch; NULL: it has the same name. */
+/* Returns the row of a child that has another name in PyTorch; NULL if it has the same name. */
 static const wb__torch_child *torch_names_child(const wb_layer *l, const char *child)
 {
     const wb__torch_kind *kind = torch_names_kind_of(l);
@@ -76,7 +76,7 @@ static char *torch_names_join(const char *prefix, const char *name)
 }
 
 /* Returns PyTorch's whole name of a child with the row `other`; `name` is other->name or
- * other->second. The caller frees it; NULL: out of memory. */
+ * other->second.  The caller frees it; NULL: out of memory. */
 static char *torch_names_join_row(const wb_layer *l, const char *prefix,
                                   const wb__torch_child *other, const char *name, const char *child)
 {
@@ -89,7 +89,7 @@ static char *torch_names_join_row(const wb_layer *l, const char *prefix,
     return full;
 }
 
-/* Whether the activation of the layer is a separate module behind it in PyTorch's Sequential. */
+/* Whether PyTorch's Sequential has the layer's activation as a separate module behind the layer. */
 static bool has_module_behind(void *object)
 {
     if (!wb__is(object, &wb__layer_class)) return false;
@@ -108,7 +108,7 @@ static bool has_module_behind(void *object)
 
 typedef struct { wb__name_map *out; bool numbered; } torch_names_walk;
 
-/* torch_names_name_child, without WeightNorm. */
+/* Does the same as torch_names_name_child for a layer outside of any WeightNorm. */
 static char *torch_names_plain_child(const torch_names_walk *w, const wb_layer *owner,
                                      const wb__branch *node, int i, const char *name)
 {
@@ -126,9 +126,9 @@ static char *torch_names_plain_child(const torch_names_walk *w, const wb_layer *
     return torch_names_join(name, own);
 }
 
-/* Returns PyTorch's name of child i of `node`; `name` is PyTorch's name of `node`. `owner` is the
- * layer whose child `node` is, or NULL; of WeightNorms one in the other it is the outermost. The
- * numbers in a Sequential count activations too, unless w->numbered is true. The caller frees the
+/* Returns PyTorch's name of child i of `node`; `name` is PyTorch's name of `node`.  `owner` is the
+ * layer whose child `node` is, or NULL; of WeightNorms one in the other it is the outermost.  The
+ * numbers in a Sequential count activations too, unless w->numbered is true.  The caller frees the
  * result; NULL: out of memory. */
 static char *torch_names_name_child(const torch_names_walk *w, const wb_layer *owner,
                                     const wb__branch *node, int i, const char *name)
@@ -168,7 +168,7 @@ static int add_second(torch_names_walk *w, const wb_layer *l, const wb__child *c
     return row ? 0 : WB_ERROR_MEMORY;
 }
 
-/* Returns the owner of what is inside l. */
+/* Returns the owner of the children of l, where `owner` is that of l. */
 static const wb_layer *owner_inside(const wb_layer *owner, const wb_layer *l)
 {
     const wb_layer *base;
@@ -198,7 +198,7 @@ static int torch_names_visit_child(torch_names_walk *w, const wb_layer *owner,
     return status;
 }
 
-/* Whether the weights or biases of the first three projections of an attention have one shape. */
+/* Whether the weights or the biases of an attention's first three projections have one shape. */
 static bool torch_names_one_shape(const wb_layer *l, const char *what)
 {
     const wb_tensor *x[3];
@@ -211,7 +211,7 @@ static bool torch_names_one_shape(const wb_layer *l, const char *what)
 }
 
 /* Adds two rows for the weight or bias (`what`) of each of the first three projections of an
- * attention. A file has the three as blocks of one tensor, in_proj_..., or as three tensors. If
+ * attention.  A file has the three as blocks of one tensor, in_proj_..., or as three tensors.  If
  * their shapes differ, they are three tensors, q_proj_weight or q_proj.weight. */
 static int visit_projections(torch_names_walk *w, const wb_layer *l, const char *what,
                              const char *name, const char *path)
@@ -254,7 +254,7 @@ static int torch_names_visit_count(torch_names_walk *w, const wb_layer *l, const
     return row ? 0 : WB_ERROR_MEMORY;
 }
 
-/* Whether PyTorch has the three projections of the attention as one. */
+/* Whether PyTorch has the three projections of the attention as one tensor. */
 static bool is_joined(const wb_layer *l)
 {
     bool joined = torch_names_kind_of(l)->joined;

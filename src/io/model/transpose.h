@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* to[j][i] = from[i][j], in tiles that fit in the cache. `from`, which may be a mapped file, is
- * read in bands of 32 rows, from the first to the last. */
+/* Sets to[j][i] to from[i][j], in tiles that fit in the cache.  `from`, which may be a mapped file,
+ * is read in bands of 32 rows, from the first to the last. */
 #define WB__TRANSPOSE(each)                                                                        \
     for (int64_t i0 = 0; i0 < rows; i0 += 32)                                                      \
         for (int64_t j0 = 0; j0 < columns; j0 += 32)                                               \
@@ -17,7 +17,7 @@
                     memcpy((char *)to + (j * rows + i) * (each),                                   \
                            (const char *)from + (i * stride + j) * (each), (each))
 
-/* Transposes rows x columns elements of 1, 2, 4 or 8 bytes; rows of `from` are `stride` elements
+/* Transposes rows x columns elements of 1, 2, 4 or 8 bytes.  Rows of `from` begin `stride` elements
  * apart. */
 static inline void wb__transpose(void *to, const void *from, size_t each, int64_t rows,
                                  int64_t columns, int64_t stride)
@@ -31,8 +31,8 @@ static inline void wb__transpose(void *to, const void *from, size_t each, int64_
     }
 }
 
-/* Makes the row-major array `to` of 2 or 3 dimensions `dims` from the column-major array `from` of
- * the same dimensions. */
+/* Sets `to`, a row-major array of 2 or 3 dimensions `dims`, to the elements of `from`, a
+ * column-major array of the same dimensions. */
 static inline void wb__to_rows(void *to, const void *from, size_t each, int ndim,
                                const int64_t *dims)
 {

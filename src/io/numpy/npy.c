@@ -4,8 +4,8 @@
  *   {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   spaces, a newline
  *   the elements
  *
- * Integers i2, u2 and u4, whose dtypes Weber lacks, are widened. Big-endian elements, records,
- * objects and complex numbers are not read. npy_write.c writes NPY files, npz.c reads archives of
+ * Integers i2, u2 and u4, whose dtypes Weber lacks, are widened.  Big-endian elements, records,
+ * objects and complex numbers are not read.  npy_write.c writes NPY files, npz.c reads archives of
  * them. */
 #include "engine/tensor.h"
 #include "io/numpy/npy.h"
@@ -28,13 +28,14 @@ static const struct { const char *name; uint8_t bytes; wb_dtype dtype; wb__narro
 
 /* ---- the header, a Python literal ------------------------------------------------------------ */
 
+/* A header while it is read. */
 typedef struct {
     wb__npy_source *s;
     wb__npy *h;
     const char *text, *at;              /* ends with a zero byte */
-    int64_t offset;                     /* of `text` in the file */
-    bool any, has_type, has_order, has_shape;
-    const char *lacks;                  /* why Weber cannot hold the array; NULL: it can */
+    int64_t offset;                     /* the offset of `text` in the file */
+    bool any, has_type, has_order, has_shape;   /* any: as in wb__npy_header */
+    const char *lacks;                  /* the reason why Weber cannot hold the array, or NULL */
 } cursor;
 
 static bool npy_wrong(const cursor *c, const char *reason)
@@ -59,7 +60,7 @@ static bool npy_take(cursor *c, const char *what)
     return true;
 }
 
-/* Reads a string in single or double quotes into `to`, which has room for `bytes` bytes. */
+/* Reads a string in single or double quotes into `to`, which is `bytes` bytes long. */
 static bool npy_quoted(cursor *c, char *to, size_t bytes)
 {
     npy_blank(c);
@@ -75,8 +76,8 @@ static bool npy_quoted(cursor *c, char *to, size_t bytes)
     return true;
 }
 
-/* Reads the dimensions up to the closing parenthesis. If Weber cannot hold the array, returns the
- * reason, else NULL. If the text is no shape, sets *failed to true and sets the error. */
+/* Reads the dimensions up to the closing parenthesis.  If Weber cannot hold the array, returns the
+ * reason, else NULL.  If the text is no shape, sets *failed to true and sets the error. */
 static const char *npy_dimensions(cursor *c, bool *failed)
 {
     wb__npy *h = c->h;
@@ -120,7 +121,7 @@ static bool npy_shape(cursor *c)
     return npy_take(c, ")") || npy_wrong(c, "a shape has no end");
 }
 
-/* Skips the list of fields of a record dtype. Without c->any a record dtype is an error. */
+/* Skips the list of fields of a record dtype.  Without c->any a record dtype is an error. */
 static bool npy_record(cursor *c)
 {
     if (!c->any) return npy_wrong(c, "records are not read");
@@ -218,7 +219,7 @@ static int too_short(wb__npy_source *s, int64_t at, int64_t n, int64_t got, cons
                     (long long)n, what);
 }
 
-/* Reads up to n bytes. Returns the number of bytes read, which is less than n only at the end of
+/* Reads up to n bytes.  Returns the number of bytes read, which is less than n only at the end of
  * the source; -1 with the error set. */
 static int64_t npy_next(wb__npy_source *s, void *to, int64_t n)
 {
@@ -295,7 +296,7 @@ static void *npy_block(wb__npy_source *s, int64_t n)
     return block;
 }
 
-/* Converts column-major to row-major. */
+/* Copies a column-major array to `to`, row-major. */
 static void make_row_major(char *to, const char *from, const wb__npy *h, size_t bytes)
 {
     int64_t index[WB_MAX_DIMS] = {0}, stride[WB_MAX_DIMS], step = 1, at = 0;
@@ -311,10 +312,10 @@ static void make_row_major(char *to, const char *from, const wb__npy *h, size_t 
     }
 }
 
-/* Whether the elements need neither widening nor a change of their order. */
+/* Whether the elements are neither widened nor reordered. */
 static bool npy_plain(const wb__npy *h) { return !h->narrow && (!h->fortran || h->ndim < 2); }
 
-/* Makes every bool 0 or 1, in place; in files any byte other than 0 is true. Returns `data`. */
+/* Makes every bool in `data` 0 or 1, since in files any byte but 0 is true.  Returns `data`. */
 static void *normalise_bools(void *data, const wb__npy *h)
 {
     if (data && h->dtype == WB_BOOL) wb__convert(data, WB_BOOL, data, WB_BOOL, h->size);
@@ -364,8 +365,8 @@ static int fail_mapped(void *ctx, int64_t offset, const char *reason)
     return wb__map_fail(((mapped *)ctx)->m, offset, "%s", reason);
 }
 
-/* Reads the header of a mapped file and sets *begin to the offset of the elements. If Weber has the
- * dtype, sets *data to the elements and checks that the file ends behind the elements. */
+/* Reads the header of a mapped file and sets *begin to the offset of the elements.  If Weber has
+ * the dtype, sets *data to the elements and checks that the file ends behind the elements. */
 static int read_in_place(wb__mapping *m, bool any, wb__npy *h, int64_t *begin, const uint8_t **data)
 {
     mapped p = {m, 0};
@@ -379,8 +380,8 @@ static int read_in_place(wb__mapping *m, bool any, wb__npy *h, int64_t *begin, c
     return status;
 }
 
-/* If the file was read into memory (not mapped by the system) and its elements are aligned and need
- * no conversion, the tensor takes that memory over; else it gets a copy. */
+/* If the file is in memory of its own, not mapped by the system, and its elements are aligned and
+ * not converted, the tensor takes over that memory; else it gets a copy. */
 wb_tensor *wb_load_npy(const char *path)
 {
     wb__mapping *m = wb__map_begin(path);
@@ -410,7 +411,7 @@ void wb__npy_describe(const wb__npy *h, wb__entry *e)
     if (e->dtype) e->bytes = h->size * (int64_t)wb__dtype_size(h->dtype);
 }
 
-/* Fills the entry of the array. Elements that need no conversion stay in the mapping. */
+/* Fills the entry of the array.  Elements that need no conversion stay in the mapping. */
 static int npy_fill_entry(wb__mapping *m, bool values, wb__entry *e)
 {
     wb__npy h;

@@ -21,8 +21,8 @@ static const char *npy_write_name_of(wb_dtype t)
     }
 }
 
-/* Writes the header, padded so that the elements begin at a multiple of 64 bytes. Returns its
- * length. */
+/* Writes the header, padded so that the elements begin at a multiple of 64 bytes.  Returns the
+ * length of the header. */
 static int write_header(char *to, size_t size, const wb_tensor *x)
 {
     char dims[200] = "";

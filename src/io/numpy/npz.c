@@ -1,8 +1,8 @@
-/* Reads NPZ files with libzip. libzip allocates its tables with malloc; they are at most about ten
- * times as large as the archive. Each array takes its decompressed size in addition.
+/* Reads NPZ files with libzip.  libzip allocates its tables with malloc; they are at most about ten
+ * times as large as the archive.  Each array takes its decompressed size in addition.
  *
- * Sizes in the archive are checked. Each array that is read has the number of bytes in its
- * directory entry, with a correct checksum. All members fit in the file. All compressed members
+ * Sizes in the archive are checked.  Each array that is read has the number of bytes in its
+ * directory entry, with a correct checksum.  All members fit in the file.  All compressed members
  * together are at most as large, when decompressed, as the limit of wb_set_unpack_limit. */
 #include "io/numpy/npz.h"
 
@@ -27,6 +27,7 @@ static int npz_read_archive(wb__mapping *m, bool values, wb__table *out)
 
 enum { FIRST_BLOCK = 1 << 20 };
 
+/* An archive while it is read. */
 typedef struct {
     wb__mapping *m;
     zip_t *zip;
@@ -37,7 +38,7 @@ typedef struct {
     npz_archive *a;
     const char *name;
     zip_file_t *file;
-    int64_t offset, size;               /* size: from the directory */
+    int64_t offset, size;               /* bytes read so far; size in the archive's directory */
     bool compressed;
 } npz_member;
 
@@ -60,13 +61,11 @@ static int npz_damaged(npz_member *f, zip_error_t *e)
 
 static int over_limit(const npz_archive *a)
 {
-    return wb__fail(WB_ERROR_FORMAT,
-                    "%s: more than %lld bytes when decompressed: the limit of "
-                    "wb_set_unpack_limit",
-                    a->m->path, (long long)wb__unpack_limit());
+    return wb__fail(WB_ERROR_FORMAT, "%s: more than %lld bytes when decompressed: the limit of "
+                    "wb_set_unpack_limit", a->m->path, (long long)wb__unpack_limit());
 }
 
-/* Reads up to n bytes. Returns the number of bytes read, which is less than n only at the end of
+/* Reads up to n bytes.  Returns the number of bytes read, which is less than n only at the end of
  * the member; -1 with the error set. */
 static int64_t member_read(void *ctx, void *to, int64_t n)
 {
@@ -84,7 +83,7 @@ static int64_t member_read(void *ctx, void *to, int64_t n)
     return done;
 }
 
-/* Checks that no bytes follow. libzip compares the checksum when it reaches the end. */
+/* Checks that the member has no further bytes.  libzip compares the checksum at the end. */
 static int member_end(npz_member *f)
 {
     char more;
@@ -109,9 +108,8 @@ static int npz_read_array(npz_member *f, bool values, wb__entry *e)
     }
     if (wb__npy_bytes(&h) != s.left) {
         char reason[160];
-        snprintf(reason, sizeof reason,
-                 "it ends after %lld of the %lld bytes of elements, or goes on",
-                 (long long)s.left, (long long)wb__npy_bytes(&h));
+        snprintf(reason, sizeof reason, "it ends after %lld of the %lld bytes of elements, or goes "
+                 "on", (long long)s.left, (long long)wb__npy_bytes(&h));
         return member_fail(f, s.offset, reason);
     }
     if (!values) return 0;
@@ -164,11 +162,11 @@ static int npz_read_member(npz_archive *a, uint64_t i, const zip_stat_t *s, bool
 
 /* ---- the archive ----------------------------------------------------------------------------- */
 
-/* Checks the sizes that the directory has, before the first member is read. A size that no
- * compression could reach is wrong, which reading shows. */
+/* Checks the sizes in the archive's directory before the first member is read.  A size that no
+ * compression could reach is left to the reader, which finds that it is wrong. */
 static int npz_check_sizes(const npz_archive *a)
 {
-    enum { RATIO = 1032, MORE = 1000 };             /* of deflate */
+    enum { RATIO = 1032, MORE = 1000 };             /* the most that deflate compresses */
     const uint64_t limit = (uint64_t)wb__unpack_limit();
     uint64_t all = 0;
     for (int64_t i = 0, n = zip_get_num_entries(a->zip, 0); i < n; i++) {
@@ -195,10 +193,8 @@ static int read_members(npz_archive *a, bool values, wb__table *out)
         if (zip_stat_index(a->zip, (zip_uint64_t)i, 0, &s))
             return wb__zip_fail(a->m, zip_get_error(a->zip));
         if ((s.valid & all) != all || s.comp_size > (uint64_t)a->m->bytes - held)
-            return wb__fail(WB_ERROR_FORMAT,
-                            "%s: member %lld: it claims bytes that the file has not, or that "
-                            "others have",
-                            a->m->path, (long long)i);
+            return wb__fail(WB_ERROR_FORMAT, "%s: member %lld: it claims bytes that the file has "
+                            "not, or that others have", a->m->path, (long long)i);
         held += s.comp_size;
         int status = npz_read_member(a, (uint64_t)i, &s, values, out);
         if (status) return status;

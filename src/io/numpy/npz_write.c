@@ -1,12 +1,12 @@
-/* Writing NPZ files. The header of an uncompressed member has the checksum of its bytes, so the
- * values are read twice. The archive is written sequentially:
+/* Writing NPZ files.  The header of an uncompressed member has the checksum of its bytes, so the
+ * values are read twice.  The archive is written sequentially:
  *
  *   for each array: a local header, the member's name, the NPY file
  *   the directory: an entry for each array
  *   the position of the directory
  *
- * Sizes and offsets have fields of 32 bits, the number of members has a field of 16 bits. If a
- * number does not fit, all bits of its field are 1. The number is then written in 64 bits, behind
+ * Sizes and offsets have fields of 32 bits, the number of members has a field of 16 bits.  If a
+ * number does not fit, all bits of its field are 1.  The number is then written in 64 bits, behind
  * the member's name or in a record behind the directory. */
 #include "base/files/file.h"
 #include "base/files/packed.h"
@@ -27,11 +27,12 @@ enum {
     FIRST_DAY = 1 << 5 | 1              /* 1 January 1980, so that equal values give equal files */
 };
 
+/* A file of the archive. */
 typedef struct {
     const char *name;
     wb_tensor *x;
     uint32_t crc;
-    uint64_t bytes, at;
+    uint64_t bytes, at;                 /* size of the NPY file; offset of its local header */
 } npz_write_member;
 
 /* ---- little-endian numbers ------------------------------------------------------------------- */

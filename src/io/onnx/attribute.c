@@ -26,15 +26,15 @@ const char *wb__onnx_attr_type_name(int64_t type)
     return onnx_attr_type_names[onnx_attr_is_type(type) ? type : 0];
 }
 
-/* An attribute that is being read */
+/* An attribute while it is read. */
 typedef struct {
     wb__onnx_building *b;
     const wb__onnx_node *node;
     const wb__onnx_scope *scope;
     wb__wire in;                        /* the message from its beginning */
     wb__span name, ref;
-    int64_t type, n;                    /* n: elements of a list */
-    unsigned seen;                      /* a bit for each type that has a value */
+    int64_t type, n;                    /* n: number of elements of a list */
+    unsigned seen;                      /* a bit for each type of which a value was found */
 } onnx_attr_reading;
 
 static int onnx_attr_fail(const onnx_attr_reading *x, int code, const char *format, ...)
@@ -76,7 +76,7 @@ static int onnx_attr_read_head(onnx_attr_reading *x)
     return x->name.n ? 0 : onnx_attr_fail(x, WB_ERROR_FORMAT, "it has no name");
 }
 
-/* A file of the first version of the format has no types; the value's field has it then. */
+/* Checks the type.  A file of the format's first version has no types; the value's field has it. */
 static int onnx_attr_check_type(onnx_attr_reading *x)
 {
     for (int type = 1; !x->type && type < (int)WB__COUNT(onnx_attr_type_names); type++)
@@ -85,9 +85,8 @@ static int onnx_attr_check_type(onnx_attr_reading *x)
         return onnx_attr_fail(x, WB_ERROR_FORMAT, "it has type %lld, which is none of ONNX's",
                               (long long)x->type);
     if (x->seen & ~(1u << x->type))
-        return onnx_attr_fail(x, WB_ERROR_FORMAT,
-                              "its type is %s, and it has a value of another type",
-                              onnx_attr_type_names[x->type]);
+        return onnx_attr_fail(x, WB_ERROR_FORMAT, "its type is %s, and it has a value of another "
+                              "type", onnx_attr_type_names[x->type]);
     if (x->type == WB__ONNX_IS_SPARSE || x->type == WB__ONNX_IS_SPARSES)
         return onnx_attr_fail(x, WB_ERROR_UNSUPPORTED,
                               "a sparse tensor (SparseTensorProto), which is not " "read");
@@ -98,7 +97,7 @@ static int onnx_attr_check_type(onnx_attr_reading *x)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* The lists, with room for x->n elements; `at` is where the next one goes. */
+/* The lists, each with memory for x->n elements; `at` is the index of the next element. */
 typedef struct { int64_t *ints; float *floats; const char **strings; int64_t at; } onnx_attr_lists;
 
 static int onnx_attr_make_lists(onnx_attr_reading *x, onnx_attr_lists *l, wb__onnx_attr *to)
@@ -187,8 +186,8 @@ static int onnx_attr_read_values(onnx_attr_reading *x, wb__onnx_attr *to)
     return in.status;
 }
 
-/* Reads the attribute of the call, or the default, to which this one refers.  *none: there is
- * neither, or that of the call refers to one that is not there. */
+/* Reads the attribute of the call, or the default, to which this attribute refers.  Sets *none if
+ * there is neither, or if the call's attribute refers to one that is missing. */
 static int read_either(onnx_attr_reading *x, bool is_default, wb__onnx_attr *to, bool *none)
 {
     wb__span message;
@@ -201,13 +200,12 @@ static int read_either(onnx_attr_reading *x, bool is_default, wb__onnx_attr *to,
     return wb__onnx_read_attr(x->b, x->node, in, scope, to, none);
 }
 
-/* The attribute keeps its own name. */
+/* Reads the attribute to which this one refers.  The name stays this attribute's own. */
 static int read_referred(onnx_attr_reading *x, wb__onnx_attr *to, bool *none)
 {
     if (!x->scope)
-        return onnx_attr_fail(x, WB_ERROR_FORMAT,
-                              "it refers to attribute \"%.*s\" of a function, and is in " "none",
-                              (int)WB__MIN(x->ref.n, 100), x->ref.at);
+        return onnx_attr_fail(x, WB_ERROR_FORMAT, "it refers to attribute \"%.*s\" of a function, "
+                              "and is in none", (int)WB__MIN(x->ref.n, 100), x->ref.at);
     int status = read_either(x, false, to, none);
     if (!status && *none) status = read_either(x, true, to, none);
     if (status || *none) return status;

@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The entries of external_data; others than these, such as a checksum, are not read. */
+/* The entries of external_data.  Entries of other names, such as a checksum, are ignored. */
 typedef struct {
     const char *tensor;
     wb__span location;
-    int64_t offset, length;             /* length -1: as the shape needs */
+    int64_t offset, length;             /* in bytes; length -1: the one that the shape needs */
 } onnx_external_place;
 
 static int onnx_external_fail(const wb__onnx_reader *r, const onnx_external_place *p,
@@ -64,7 +64,7 @@ static int onnx_external_read_place(const wb__onnx_reader *r, wb__wire in, onnx_
     return p->location.n ? 0 : onnx_external_fail(r, p, "there is no entry \"location\"");
 }
 
-/* Whether a part of the path is "..". */
+/* Whether a component of the path is "..". */
 static bool onnx_external_leaves(wb__span path)
 {
     size_t from = 0;
@@ -76,7 +76,7 @@ static bool onnx_external_leaves(wb__span path)
     return false;
 }
 
-/* Sets r->folder. */
+/* Sets r->folder, the folder of the model. */
 static int onnx_external_find_folder(wb__onnx_reader *r, const onnx_external_place *p)
 {
     const char *path = r->file.path, *end = strrchr(path, '/');
@@ -91,7 +91,7 @@ static int onnx_external_find_folder(wb__onnx_reader *r, const onnx_external_pla
     return r->folder ? 0 : (int)wb_error_code();
 }
 
-/* Maps the file, or finds its mapping. */
+/* Maps the file, unless it is mapped already. */
 static int map_file(wb__onnx_reader *r, const onnx_external_place *p, const char *real)
 {
     wb__mapping *m = wb__onnx_find_mapping(r->m, real);
@@ -124,8 +124,8 @@ static int onnx_external_open_file(wb__onnx_reader *r, const onnx_external_place
     if (!found) return onnx_external_fail(r, p, "it is not there; it belongs beside the model");
     const size_t n = strcmp(r->folder, "/") ? strlen(r->folder) : 0;
     if (strncmp(real, r->folder, n) != 0 || real[n] != '/')
-        return onnx_external_fail(
-            r, p, "a link leads out of the model's folder: copy the file into the folder");
+        return onnx_external_fail(r, p, "a link leads out of the model's folder: copy the file "
+                                  "into the folder");
     return map_file(r, p, real);
 }
 

@@ -1,5 +1,5 @@
-/* The numbers of the fields in onnx.proto, of those that are read or written: an enum for each
- * message, with its name without "Proto". */
+/* The numbers of those fields in onnx.proto that are read or written: an enum for each message,
+ * with the message's name without "Proto". */
 #ifndef WB__ONNX_FIELDS_H
 #define WB__ONNX_FIELDS_H
 
@@ -33,7 +33,7 @@ enum {
     TENSOR_STRINGS = 6, TENSOR_INT64S = 7, TENSOR_NAME = 8, TENSOR_RAW = 9, TENSOR_DOUBLES = 10,
     TENSOR_UINT64S = 11, TENSOR_EXTERNAL = 13, TENSOR_LOCATION = 14
 };
-enum { LOCATION_EXTERNAL = 1 };                                         /* of TENSOR_LOCATION */
+enum { LOCATION_EXTERNAL = 1 };                                         /* in TENSOR_LOCATION */
 enum { ENTRY_KEY = 1, ENTRY_VALUE = 2 };                                /* StringStringEntry */
 enum { INFO_NAME = 1, INFO_TYPE = 2 };                                  /* ValueInfo */
 enum {

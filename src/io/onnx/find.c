@@ -7,7 +7,7 @@
 
 static bool is_onnx(const char *domain) { return !*domain || !strcmp(domain, "ai.onnx"); }
 
-/* Returns the operator in any version, or NULL. */
+/* Returns the operator for any opset, or NULL. */
 static const wb__onnx_operator *find_any(const char *domain, const char *op)
 {
     const char *of = is_onnx(domain) ? "" : domain;
@@ -27,8 +27,8 @@ const wb__onnx_operator *wb__onnx_find(const char *domain, const char *op, int64
 
 /* ---- what is not supported ------------------------------------------------------------------- */
 
-/* The first nodes of an operator that is not supported.  `other` is Weber's operator of this name,
- * of other opsets, or NULL. */
+/* The first nodes of an operator that is not supported.  `other` is the operator of this name for
+ * other opsets, or NULL. */
 enum { OPERATORS = 50, NODES = 3 };
 typedef struct {
     const wb__onnx_node *nodes[NODES];
@@ -54,7 +54,7 @@ static void add_missing(misses *m, const wb__onnx_node *n)
     o->n++;
 }
 
-/* Returns 0 or an error code. */
+/* Finds the operators of the nodes of g.  Returns 0 or an error code. */
 static int onnx_find_in(misses *m, const wb__onnx_model *model, const wb__onnx_graph *g)
 {
     int status = 0;

@@ -1,6 +1,6 @@
-/* What the operator of a node has in the node's opset: inputs, outputs and attributes, by the rows
- * of ops.def.  What it does not have would be ignored, and the results be wrong: Clip has bounds as
- * attributes before opset 11, and as inputs from it on.  ONNX Runtime refuses the same, and lets
+/* Checks what a node has against its operator in the node's opset: inputs, outputs and attributes,
+ * by the rows of ops.def.  Otherwise they would be ignored, and results be wrong: Clip has bounds
+ * as attributes before opset 11, and as inputs from it on.  ONNX Runtime refuses the same, and lets
  * attributes pass whose names begin with two underscores. */
 #include "base/text.h"
 #include "io/onnx/frame.h"
@@ -10,7 +10,7 @@
 
 enum { ONNX_FORM_TEXT = 500 };
 
-/* The ports in the opset.  find.c has found that there are some. */
+/* Returns the ports of the operator in the opset, which find.c has found to exist. */
 static const wb__onnx_ports *ports_of(const wb__onnx_operator *o, int64_t opset)
 {
     const wb__onnx_ports *p = o->ports;
@@ -43,8 +43,8 @@ int wb__onnx_word_in(const char *words, const char *text)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* Fails with "FILE: node 3 (Clip): " and the reason.  since: the first opset whose operator has
- * what this one lacks, or 0 */
+/* Fails with "FILE: node 3 (Clip): " and the reason.  `since` is the first opset whose operator has
+ * what the node's opset lacks, or 0. */
 static int onnx_form_fail(const wb__onnx_model *m, const wb__onnx_node *n, int since,
                           const char *format, ...) WB__PRINTF(4, 5);
 static int onnx_form_fail(const wb__onnx_model *m, const wb__onnx_node *n, int since,
@@ -68,7 +68,7 @@ static int onnx_form_fail(const wb__onnx_model *m, const wb__onnx_node *n, int s
 
 /* ---- inputs and outputs ---------------------------------------------------------------------- */
 
-/* The first opset in which the operator has so many inputs or outputs, or 0 */
+/* Returns the first opset in which the operator can have so many inputs or outputs, or 0. */
 static int since_ports(const wb__onnx_operator *o, bool is_in, int count)
 {
     for (int i = 0; i < WB__ONNX_PORTS && o->ports[i].since; i++) {
@@ -112,17 +112,15 @@ static const wb__onnx_attr *attribute_of(const wb__onnx_node *n, const char *nam
     return NULL;
 }
 
-/* Checks the type of an attribute, and its word. */
+/* Checks the type of an attribute, and that its text is one of the row's words. */
 static int forms_check_value(const wb__onnx_model *m, const wb__onnx_node *n,
                              const wb__onnx_attr *a, const wb__onnx_attr_row *row)
 {
     char known[160];
     if (a->type != row->type)
-        return onnx_form_fail(m, n, 0,
-                              "its attribute '%.100s' is of type %s, which in %s of opset %lld is "
-                              "of type %s",
-                              a->name, wb__onnx_attr_type_name(a->type), n->op, (long long)n->opset,
-                              wb__onnx_attr_type_name(row->type));
+        return onnx_form_fail(m, n, 0, "its attribute '%.100s' is of type %s, which in %s of opset "
+                              "%lld is of type %s", a->name, wb__onnx_attr_type_name(a->type),
+                              n->op, (long long)n->opset, wb__onnx_attr_type_name(row->type));
     if (!row->words || wb__onnx_word_in(row->words, a->s) >= 0) return 0;
     wb__list_words(known, sizeof known, row->words);
     return onnx_form_fail(m, n, 0, "its attribute '%.100s' is \"%.60s\"; it is %s", a->name, a->s,
@@ -137,10 +135,9 @@ static int check_given(const wb__onnx_model *m, const wb__onnx_node *n)
         const wb__onnx_attr_row *row = wb__onnx_attr_row_of(n->operator, a->name, n->opset);
         if (wb__begins(a->name, "__")) continue;
         if (!row || !wb__onnx_in_opset(row, n->opset))
-            return onnx_form_fail(
-                m, n, row ? WB__MAX(row->from, n->operator->ports[0].since) : 0,
-                "has the attribute '%.100s', which %s of opset %lld does not have", a->name, n->op,
-                (long long)n->opset);
+            return onnx_form_fail(m, n, row ? WB__MAX(row->from, n->operator->ports[0].since) : 0,
+                                  "has the attribute '%.100s', which %s of opset %lld does not "
+                                  "have", a->name, n->op, (long long)n->opset);
         status = forms_check_value(m, n, a, row);
     }
     return status;
@@ -155,7 +152,7 @@ static int check_needed(const wb__onnx_model *m, const wb__onnx_node *n)
     return 0;
 }
 
-/* The types of the first output that attributes name and that the graph declares are the same. */
+/* Checks that the type of the first output in an attribute is the type that the graph declares. */
 static int onnx_form_check_type(const wb__onnx_model *m, const wb__onnx_graph *g,
                                 const wb__onnx_node *n)
 {
@@ -164,10 +161,9 @@ static int onnx_form_check_type(const wb__onnx_model *m, const wb__onnx_graph *g
     for (size_t i = 0; v && v->type && i < WB__COUNT(names); i++) {
         const wb__onnx_attr *a = attribute_of(n, names[i]);
         if (a && a->type == WB__ONNX_IS_INT && a->i && a->i != (int64_t)v->type)
-            return onnx_form_fail(m, n, 0,
-                                  "its attribute '%s' says that \"%.200s\" is %s, and the graph "
-                                  "that it is %s",
-                                  names[i], v->name, wb__onnx_type_name(wb__onnx_type_of(a->i)),
+            return onnx_form_fail(m, n, 0, "its attribute '%s' says that \"%.200s\" is %s, and the "
+                                  "graph that it is %s", names[i], v->name,
+                                  wb__onnx_type_name(wb__onnx_type_of(a->i)),
                                   wb__onnx_type_name(v->type));
     }
     return 0;

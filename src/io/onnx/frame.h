@@ -9,8 +9,8 @@
 #include "engine/compiled/apart.h"
 #include "io/onnx/run.h"
 
-/* What a value depends on.  A value that depends on several others has the least of their kinds.
- * Nodes whose results do not vary are computed on the CPU, outside of a recording of wb_compile. */
+/* What a value depends on; of several kinds the least one.  Nodes whose results do not vary are
+ * computed on the CPU, outside of recordings of wb_compile. */
 typedef enum {
     WB__ONNX_VARIES,        /* the values of inputs or parameters, or random numbers */
     WB__ONNX_BY_SIZES,      /* sizes that Shape and Size read, and constants of the file */
@@ -19,24 +19,25 @@ typedef enum {
 
 /* ---- the state of a model -------------------------------------------------------------------- */
 
-/* An event of a call, in the order in which calls have them: */
+/* What a call reads; a trace has these events in the order in which they happen: */
 typedef enum {
     WB__ONNX_SIZES,         /* Shape or Size read these `n` sizes */
     WB__ONNX_INTS,          /* the numbers of a value that does not vary were read: int64_t[n] */
-    WB__ONNX_REALS,         /* the same as double[n] */
+    WB__ONNX_REALS,         /* WB__ONNX_INTS with numbers of double[n] */
     WB__ONNX_DATA           /* a value that does not vary went into a node that does: `x` */
 } wb__onnx_event_kind;
+/* An event of a call. */
 typedef struct {
     wb__onnx_event_kind kind;
     const wb__onnx_value *value;
     int n;
-    void *numbers;                      /* owned */
+    void *numbers;                      /* the numbers or sizes, in a block that the event owns */
     wb_tensor *x;                       /* a constant on the device of the call (reference) */
 } wb__onnx_event;
 
 /* The events of the last call with these sizes of the inputs.  What a call reads follows from the
- * sizes that Shape and Size have read before.  So a call that has had the same events up to here
- * takes the numbers of the next one and evaluates nothing; where its events differ, the rest is
+ * sizes that Shape and Size have read before.  So a call with the same events so far takes the
+ * numbers of the next event and evaluates nothing; where its events differ, the rest is
  * forgotten. */
 typedef struct {
     const wb_device *device;
@@ -44,22 +45,23 @@ typedef struct {
     int64_t *key;                       /* number and sizes of the dimensions of each input */
     wb__onnx_event *events;
     int n, capacity;
-    int at;                             /* the next event */
+    int at;                             /* index of the next event */
 } wb__onnx_trace;
 
 enum { WB__ONNX_DEVICES = 8, WB__ONNX_TRACES = 8 };
+/* The state of a model, which the copies of a layer share. */
 typedef struct {
     wb__onnx_model *model;
     char file[128];                     /* the name of the file, for messages */
     int n_parameters;
-    int *parameters;                    /* the graph's values that are the layer's children */
-    bool *frozen;                       /* for each parameter: running statistics */
+    int *parameters;                    /* indices of the graph's values that are children */
+    bool *frozen;                       /* for each parameter: whether it is a running statistic */
     wb__mutex lock;                     /* guards the fields below */
-    /* Constants by device, and by the address of the wb__onnx_tensor, wb__onnx_value or
-     * wb__onnx_attr that they are the value of (references) */
+    /* constants by device, and by the address of the wb__onnx_tensor, wb__onnx_value or
+     * wb__onnx_attr whose value they are (references) */
     struct { const wb_device *device; wb__pointer_map tensors; } constants[WB__ONNX_DEVICES];
-    wb__onnx_trace *traces[WB__ONNX_TRACES];    /* those that no call uses; NULL: none */
-    int next_trace;                     /* which of them is replaced next */
+    wb__onnx_trace *traces[WB__ONNX_TRACES];    /* traces that no call is using, or NULL */
+    int next_trace;                     /* index of the trace that is replaced next */
 } wb__onnx_state;
 
 bool wb__onnx_state_init(wb__onnx_state *s);
@@ -67,21 +69,21 @@ void wb__onnx_state_clear(wb__onnx_state *s);   /* frees constants, traces, the 
 
 /* Returns the constant that is cached for the key, or NULL.  The state owns it. */
 wb_tensor *wb__onnx_cached(wb__onnx_state *s, const wb_device *d, const void *key);
-/* Caches x, an evaluated constant on d, for the key, unless the key has one; returns the constant
- * that is cached, or x if there is no cache for d.  NULL: failed, or x is NULL. */
+/* Caches x, an evaluated constant on d, unless the key has a constant.  Returns the cached
+ * constant, or x if there is no cache for d.  NULL: failed, or x is NULL. */
 wb_tensor *wb__onnx_cache(wb__onnx_state *s, const wb_device *d, const void *key, wb_tensor *x);
 
-/* Returns the trace for these inputs, which the caller gives back.  NULL with the error set. */
+/* Returns the trace for these inputs; wb__trace_give returns it.  NULL with the error set. */
 wb__onnx_trace *wb__trace_take(wb__onnx_state *s, const wb_device *d, int n,
                                     wb_tensor *const *inputs);
 void wb__trace_give(wb__onnx_state *s, wb__onnx_trace *t);
-/* Returns the next event, if it has this kind and value.  Else forgets the further events and
- * returns NULL: then wb__trace_add adds the event.  wb__trace_add takes over e.numbers, also on
- * failure, when it returns NULL. */
+/* Returns the next event, if it has this kind and value.  Otherwise forgets the events from there
+ * on and returns NULL: then wb__trace_add adds the event.  wb__trace_add takes over e.numbers, also
+ * on failure, when it returns NULL. */
 const wb__onnx_event *wb__trace_next(wb__onnx_trace *t, wb__onnx_event_kind kind,
                                     const wb__onnx_value *value);
 const wb__onnx_event *wb__trace_add(wb__onnx_trace *t, wb__onnx_event e);
-/* Forgets the event that wb__trace_next returned, and the further ones. */
+/* Forgets the event that wb__trace_next returned, and all events after it. */
 void wb__trace_forget(wb__onnx_trace *t);
 
 /* Returns a constant on d with the value of x, which does not vary.  NULL with the error set. */
@@ -91,25 +93,26 @@ const void *wb__onnx_host(wb_tensor *x);
 
 /* ---- one call -------------------------------------------------------------------------------- */
 
-/* A value in a call.  x: NULL until it is computed; if it does not vary, it is on the CPU or has no
- * device.  data: for nodes that vary, on the device of the call; NULL until it is needed. */
+/* A value in a call.  x is NULL until it is computed; if it does not vary, it is on the CPU or has
+ * no device.  `data`: the value on the call's device, for nodes that vary; NULL until needed. */
 typedef struct { wb_tensor *x, *data; wb__onnx_known known; } wb__onnx_call_value;
 
-/* A graph that is being called */
+/* A graph while it is called. */
 typedef struct wb__onnx_frame {
     const wb__onnx_graph *graph;
     struct wb__onnx_frame *outer;
-    wb__onnx_call_value *values;        /* those of outer graphs are unused */
+    wb__onnx_call_value *values;        /* of this graph; elements of outer graphs are unused */
 } wb__onnx_frame;
 
+/* A call of the model. */
 typedef struct wb__onnx_run {
     wb__onnx_state *state;
     const wb_device *device;            /* of the inputs and parameters */
     wb__onnx_trace *trace;
-    wb__onnx_frame *frame;              /* innermost */
-    wb__onnx_known *out_known;          /* of the outputs of the node that is called; If and Loop
-                                           set it */
-    int iterations;                     /* of all loops */
+    wb__onnx_frame *frame;              /* the innermost graph that is called */
+    wb__onnx_known *out_known;          /* for If and Loop, which set it: what the outputs of the
+                                           node that is called depend on */
+    int iterations;                     /* of all loops together */
     void **blocks;                      /* freed when the call ends */
     int n_blocks, blocks_capacity;
 } wb__onnx_run;
@@ -118,19 +121,19 @@ typedef struct wb__onnx_run {
  * children; out: the outputs, in the current scope.  Returns false with the error set. */
 bool wb__onnx_run_graph(wb__onnx_state *s, wb_tensor *const *parameters, wb_tensor *const *in,
                         wb_tensor **out);
-/* Calls a subgraph of the node with n inputs, and sets its outputs. */
+/* Calls a subgraph of the node with n inputs, and sets its outputs.  False with the error set. */
 bool wb__onnx_subgraph(wb__onnx_call *c, const wb__onnx_graph *g, int n, wb_tensor *const *in,
                        const wb__onnx_known *in_known, wb_tensor **out, wb__onnx_known *out_known);
-/* What input i depends on. */
+/* Returns what input i of the node depends on. */
 wb__onnx_known wb__onnx_known_of(const wb__onnx_call *c, int i);
 /* Sets *list to the numbers of x, an integer value; returns their count, or -2 with the error set.
- * `what` describes it in messages, such as "the condition".  The list is valid until the call of
- * the graph ends. */
+ * `what` names x in messages, as in "the condition".  The list is valid until the call of the graph
+ * ends. */
 int wb__onnx_numbers(const wb__onnx_call *c, const char *what, const wb__onnx_value *value,
                      wb_tensor *x, wb__onnx_known known, const int64_t **list);
-/* Copies the elements of x, which is made of input i alone, to `to`, as `dtype`.  False with the
- * error set; it is also an error to do this while the thread records, if the elements depend on the
- * values of the inputs. */
+/* Copies the elements of x, which is computed from input i alone, to `to`, as `dtype`.  False with
+ * the error set.  While the thread records, it is an error if the elements depend on the values of
+ * the model's inputs. */
 bool wb__onnx_copy_values(const wb__onnx_call *c, int i, wb_tensor *x, void *to, wb_dtype dtype);
 /* Returns x for nodes that vary, on the device of the call.  NULL with the error set. */
 wb_tensor *wb__onnx_data(wb__onnx_run *r, const wb__onnx_value *value, wb_tensor *x,
@@ -139,8 +142,8 @@ wb_tensor *wb__onnx_data(wb__onnx_run *r, const wb__onnx_value *value, wb_tensor
 /* Finds the operators of all nodes.  Returns 0, or an error code: the message lists the operators
  * that are not supported, with their nodes. */
 int wb__onnx_find_operators(const wb__onnx_model *m);
-/* forms.c: checks inputs, outputs and attributes of a node of g, whose operator is found, against
- * what the operator has in the node's opset.  Returns 0 or an error code. */
+/* forms.c: checks inputs, outputs and attributes of a node of g against its operator, which is
+ * found, in the node's opset.  Returns 0 or an error code. */
 int wb__onnx_check_form(const wb__onnx_model *m, const wb__onnx_graph *g, const wb__onnx_node *n);
 
 #endif

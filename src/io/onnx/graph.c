@@ -1,5 +1,5 @@
-/* GraphProto and NodeProto.  The values of a graph are numbered as they are found: initializers,
- * inputs, results of nodes, then those of outer graphs that its nodes read. */
+/* Reads GraphProto and NodeProto.  The values of a graph are numbered as they are found:
+ * initializers, inputs, results of nodes, then values of outer graphs that its nodes read. */
 #include "io/onnx/read.h"
 
 #include <stdio.h>
@@ -8,8 +8,8 @@ enum { ONNX_GRAPH_TEXT = 500 };
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Adds a value, unless the graph has one of this name (then *is_new is false).  -1: out of
- * memory. */
+/* Adds a value and returns its index; if the graph has a value of this name, sets *is_new to false.
+ * -1: out of memory. */
 static int onnx_graph_define(wb__onnx_building *b, wb__span name, bool *is_new)
 {
     const int i = wb__name_set_add(b->r->m, &b->names, name, is_new);
@@ -23,7 +23,7 @@ static int onnx_graph_define(wb__onnx_building *b, wb__span name, bool *is_new)
     return i;
 }
 
-/* The number of a value of this graph or an outer one; -1: there is none; -2: out of memory. */
+/* Returns the index of a value of this or an outer graph; -1: there is none; -2: out of memory. */
 static int onnx_graph_resolve(wb__onnx_building *b, wb__span name)
 {
     bool is_new;
@@ -159,8 +159,8 @@ static int read_initializer(wb__onnx_building *b, wb__wire in, wb__onnx_tensor *
     return 0;
 }
 
-/* Reads a TypeProto of a value that may have a type already, which must be the same. */
-static int read_again(wb__onnx_building *b, wb__wire type, wb__onnx_value *v)
+/* Reads a TypeProto of a value.  If the value has a type already, both must be the same. */
+static int onnx_graph_read_again(wb__onnx_building *b, wb__wire type, wb__onnx_value *v)
 {
     wb__onnx_value again = {.name = v->name};
     if (!v->type) return onnx_graph_read_type(b, type, v);
@@ -171,7 +171,7 @@ static int read_again(wb__onnx_building *b, wb__wire type, wb__onnx_value *v)
                          wb__onnx_type_name(again.type));
 }
 
-/* An input that is an initializer too, as all are in files of version 3, is no input of a call. */
+/* Reads an input.  Inputs that are initializers too, as in files of version 3, are not counted. */
 static int onnx_graph_read_input(wb__onnx_building *b, wb__wire in, int *inputs)
 {
     wb__span name;
@@ -181,7 +181,8 @@ static int onnx_graph_read_input(wb__onnx_building *b, wb__wire in, int *inputs)
     if (status) return status;
     const int i = onnx_graph_define(b, name, &is_new);
     if (i < 0) return wb_error_code();
-    if (!is_new && b->g->values[i].initializer) return read_again(b, type, &b->g->values[i]);
+    if (!is_new && b->g->values[i].initializer)
+        return onnx_graph_read_again(b, type, &b->g->values[i]);
     if (!is_new)
         return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "two inputs are named \"%.200s\"",
                              b->g->values[i].name);
@@ -191,15 +192,14 @@ static int onnx_graph_read_input(wb__onnx_building *b, wb__wire in, int *inputs)
     return onnx_graph_refuse_kind(b, "input", &b->g->values[i]);
 }
 
-/* Sets what an output or value_info adds to a value of this graph; other names are not looked
- * at. */
+/* Adds what an output or value_info declares to a value of this graph.  Ignores other names. */
 static int read_value_type(wb__onnx_building *b, wb__wire in)
 {
     wb__span name;
     wb__wire type;
     int status = read_info(b, in, &name, &type);
     const int i = status ? -1 : wb__name_set_find(&b->names, name);
-    return i < 0 ? status : read_again(b, type, &b->g->values[i]);
+    return i < 0 ? status : onnx_graph_read_again(b, type, &b->g->values[i]);
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -263,7 +263,7 @@ static int onnx_graph_add_node(wb__onnx_building *b, wb__wire in, const wb__onnx
     return 0;
 }
 
-/* Adds a node; for a call of a function of the file, the function's nodes instead. */
+/* Adds a node, or, if it calls a function of the file, the nodes of the function. */
 static int onnx_graph_collect(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *scope)
 {
     wb__node_head h;
@@ -396,7 +396,7 @@ static int count_fields(wb__onnx_building *b, wb__wire in, counts *n)
     return (b->g->name = wb__onnx_copy(b->r->m, name)) ? 0 : (int)wb_error_code();
 }
 
-/* Makes room for what the message has; more values are added as they are found. */
+/* Allocates what the counts of the message need; further values are added as they are found. */
 static int onnx_graph_allocate(wb__onnx_building *b, const counts *n, wb__onnx_tensor **tensors,
                                int **inputs, int **outputs)
 {
@@ -417,7 +417,7 @@ static int onnx_graph_allocate(wb__onnx_building *b, const counts *n, wb__onnx_t
     return 0;
 }
 
-/* Reads the fields of one number. */
+/* Reads all fields with one number. */
 static int onnx_graph_read_fields(wb__onnx_building *b, wb__wire in, uint32_t number,
                                   wb__onnx_tensor *tensors, int *inputs)
 {
@@ -454,8 +454,8 @@ static int read_outputs(wb__onnx_building *b, wb__wire in, int *outputs)
     return in.status;
 }
 
-/* The sequence of maps that ZipMap makes becomes the tensor that it reads (ops_ml.c). */
-static void take_maps(wb__onnx_building *b, const wb__onnx_node *n)
+/* Declares the sequence of maps that a ZipMap makes as the tensor that it reads (ops_ml.c). */
+static void onnx_graph_take_maps(wb__onnx_building *b, const wb__onnx_node *n)
 {
     if (strcmp(n->op, "ZipMap") || strcmp(n->domain, WB__ONNX_ML) || n->n_out != 1) return;
     wb__onnx_value *v = n->out[0] >= 0 ? &b->g->values[n->out[0]] : NULL;
@@ -471,7 +471,7 @@ static int read_nodes(wb__onnx_building *b)
     if (!b->g->nodes) return wb_error_code();
     for (int i = 0; !status && i < b->g->n_nodes; i++) {
         status = read_node(b, i);
-        if (!status) take_maps(b, &b->g->nodes[i]);
+        if (!status) onnx_graph_take_maps(b, &b->g->nodes[i]);
     }
     return status;
 }

@@ -1,6 +1,6 @@
 /* What is known of a graph of ONNX before its inputs have values: constants by device, and the
- * events of calls, from which later calls with the same sizes take numbers and tensors.  See
- * frame.h. */
+ * events of calls, from which later calls with the same sizes take numbers and tensors.  frame.h
+ * explains both. */
 #include "io/onnx/frame.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ bool wb__onnx_state_init(wb__onnx_state *s)
 
 /* ---- constants ------------------------------------------------------------------------------- */
 
-/* Returns the constants on d, which begin empty; NULL: too many devices. */
+/* Returns the map of the constants on d, at first empty; NULL: there are too many devices. */
 static wb__pointer_map *constants_on(wb__onnx_state *s, const wb_device *d)
 {
     for (int i = 0; i < WB__ONNX_DEVICES; i++) {
@@ -122,8 +122,7 @@ void wb__trace_give(wb__onnx_state *s, wb__onnx_trace *t)
     wb__mutex_lock(&s->lock);
     int to = -1;
     for (int i = 0; i < WB__ONNX_TRACES; i++)
-        if (s->traces[i] && onnx_known_same_key(s->traces[i], t)) to = i; /* another thread's
-                                                                           * call */
+        if (s->traces[i] && onnx_known_same_key(s->traces[i], t)) to = i;
         else if (!s->traces[i] && to < 0) to = i;
     if (to < 0) {
         to = s->next_trace;
@@ -160,7 +159,7 @@ void wb__trace_forget(wb__onnx_trace *t) { forget_from(t, --t->at); }
 
 /* ---- values that do not vary ----------------------------------------------------------------- */
 
-/* Evaluates x apart.  False with the error set. */
+/* Evaluates x outside of the plan of the call.  False with the error set. */
 static bool onnx_known_evaluate(wb_tensor *x)
 {
     if (x->storage) return true;

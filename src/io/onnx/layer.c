@@ -10,10 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The options of the layer. */
 typedef struct {
     size_t size;
     char file[128];                     /* the name of the file, for messages */
-    wb__blob *graph;                    /* `made` is its wb__onnx_state */
+    wb__blob *graph;                    /* the model; `made` is its wb__onnx_state */
 } onnx_options;
 #define ONNX_LAYER_OPTIONS(X) X(onnx_options, file, TEXT, 128) X(onnx_options, graph, BLOB, 1)
 static const wb__option onnx_layer_table[] = {ONNX_LAYER_OPTIONS(WB__OPTION_ROW)};
@@ -53,7 +54,7 @@ static void find_frozen(wb__onnx_state *s, const wb__onnx_graph *g)
     }
 }
 
-/* Makes the list of parameters from what the initializers are.  Returns 0 or an error code. */
+/* Makes the list of parameters from the parts, the uses of initializers.  0 or an error code. */
 static int onnx_layer_list_parameters(wb__onnx_state *s, const wb__onnx_part *parts)
 {
     const wb__onnx_model *m = s->model;
@@ -78,7 +79,7 @@ static int onnx_layer_list_parameters(wb__onnx_state *s, const wb__onnx_part *pa
     return status;
 }
 
-/* Checks what a layer can have.  Returns 0 or an error code. */
+/* Checks that the graph can be a layer.  Returns 0 or an error code. */
 static int onnx_layer_check_graph(const wb__onnx_model *m)
 {
     const wb__onnx_graph *g = m->graph;
@@ -101,7 +102,7 @@ static int onnx_layer_check_graph(const wb__onnx_model *m)
     return 0;
 }
 
-/* Sets `parts` to what each initializer of the model is, after the checks of the model. */
+/* Checks the model, and sets `parts` to the use of each initializer. */
 static int onnx_layer_look_at(const wb__onnx_model *m, wb__onnx_part **parts)
 {
     *parts = wb__alloc_zero((size_t)m->n_tensors + 1, sizeof **parts);
@@ -145,7 +146,7 @@ static wb_layer *onnx_layer_make(const void *options)
         const wb__onnx_value *v = &s->model->graph->values[s->parameters[i]];
         wb_tensor *x = wb__parameter("Onnx", v->name, wb__init_empty, wb__onnx_dtype(v->type),
                                      v->ndim, v->dims);
-        if (x) x->name = NULL;          /* a tensor may outlive the names of its model */
+        if (x) x->name = NULL;          /* since a tensor may outlive the names of its model */
         if (x) x->flags |= WB__TYPED | (s->frozen[i] ? WB__FROZEN : 0);
         if (x && wb__branch_put_copy(&l->node, i, v->name, x)) continue;
         wb_object_free(l);
@@ -167,7 +168,7 @@ static int onnx_layer_set_values(wb_layer *l, const wb__onnx_model *m, const wb_
     return 0;
 }
 
-/* The name of the file without its folder, if it is a text that a file may have */
+/* Sets the name of the file without its folder, if that is a text that options can have. */
 static void onnx_layer_set_file(onnx_options *o, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -175,9 +176,8 @@ static void onnx_layer_set_file(onnx_options *o, const char *path)
     if (!wb__is_utf8(o->file)) snprintf(o->file, sizeof o->file, "model.onnx");
 }
 
-/* Makes the layer of a model, whose bytes are `data`.  `make` reads the bytes that are kept; both
- * reads find the same parameters in the same order, since values do not decide what a parameter
- * is. */
+/* Makes the layer of a model, whose bytes are `data`.  `make` reads the bytes that are kept; it
+ * finds the same parameters in the same order, since values do not decide what a parameter is. */
 static wb_layer *onnx_layer_of(wb__onnx_model *m, const wb__onnx_part *parts, const void *data,
                                size_t bytes)
 {
@@ -216,7 +216,7 @@ wb_layer *wb__onnx_load(const wb__mapping *file, const wb_load_options *o)
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
-/* Adds an input or output as the file has it: "x [batch,3,224,224] f32". */
+/* Adds an input or output as the file declares it: "x [batch,3,224,224] f32". */
 static void add_port(wb__text *t, const wb__onnx_value *v)
 {
     wb__text_foreign(t, v->name);
@@ -241,7 +241,7 @@ static void add_ports(wb__text *t, const wb__onnx_graph *g, int n, const int *va
     if (!n) wb__text_add(t, "nothing");
 }
 
-/* Fails with a reason, and with the inputs of the file. */
+/* Fails with a reason and the inputs that the file declares. */
 static bool onnx_layer_refuse_inputs(const wb__onnx_state *s, int code, const char *format, ...)
     WB__PRINTF(3, 4);
 static bool onnx_layer_refuse_inputs(const wb__onnx_state *s, int code, const char *format, ...)
@@ -260,11 +260,11 @@ static bool onnx_layer_refuse_inputs(const wb__onnx_state *s, int code, const ch
     return false;
 }
 
-/* Sizes that the file names, and the input that set each */
+/* A size with a name in the file, and the index of the input that determined it. */
 typedef struct { const char *name; int64_t size; int input; } named_size;
 typedef struct { int n, capacity; named_size *list; } named_sizes;
 
-/* Checks a size with the name `name`.  False with the error set. */
+/* Checks that a size is that of other axes with the same name.  False with the error set. */
 static bool onnx_layer_check_named(const wb__onnx_state *s, named_sizes *all, const char *name,
                                    int64_t size, int input)
 {
@@ -337,7 +337,8 @@ static int onnx_layer_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tens
     return ok ? s->model->graph->n_outputs : -1;
 }
 
-/* An initializer that no node reads has no value here, and any value is as good. */
+/* Whether the file has an initializer of this name and value that no node reads: its value was not
+ * kept, so any value is accepted. */
 static bool has_constant(const wb_layer *l, const char *name, wb_dtype dtype, size_t bytes,
                          const void *value)
 {

@@ -8,7 +8,7 @@
 
 enum { EXPANDED_MOST = 64 << 20 };
 
-/* Adds a message by its name. */
+/* Adds a message to a list under its name. */
 static int onnx_local_put(wb__onnx_model *m, wb__name_set *s, wb__span **list, wb__span name,
                           wb__span message, bool *is_new)
 {
@@ -21,7 +21,7 @@ static int onnx_local_put(wb__onnx_model *m, wb__name_set *s, wb__span **list, w
     return 0;
 }
 
-/* Adds an AttributeProto by its name. */
+/* Adds an AttributeProto to a list under its name. */
 static int put_attr(wb__onnx_reader *r, wb__name_set *s, wb__span **list, wb__wire in)
 {
     const wb__span message = {(const char *)in.at, (size_t)(in.end - in.at)};
@@ -39,7 +39,7 @@ static int put_attr(wb__onnx_reader *r, wb__name_set *s, wb__span **list, wb__wi
 
 /* ---- the functions --------------------------------------------------------------------------- */
 
-/* What names a function, as one text that the caller frees; NULL: out of memory. */
+/* Returns the key of a function, a text that the caller frees; NULL: out of memory. */
 static char *onnx_local_key_of(wb__span domain, wb__span name, wb__span overload)
 {
     return wb__printf("%.*s\n%.*s\n%.*s", (int)domain.n, domain.at, (int)name.n, name.at,
@@ -56,7 +56,7 @@ static int add_formal(wb__onnx_reader *r, wb__local *f, wb__wire *in, const wb__
                                       "named \"%.*s\"", (int)WB__MIN(name.n, 200), name.at);
 }
 
-/* Reads everything but outputs and nodes. */
+/* Reads all fields of a function but its outputs and nodes. */
 static int onnx_local_read_head(wb__onnx_reader *r, wb__wire in, wb__local *to, wb__span *domain,
                                 wb__span *name, wb__span *overload)
 {
@@ -133,7 +133,7 @@ int wb__onnx_count_expanded(wb__onnx_reader *r, size_t bytes)
                          "nodes", EXPANDED_MOST >> 20);
 }
 
-/* Sets the names for the formals, in `actual`, and the attributes. */
+/* Sets the call's names of the function's inputs and outputs, in `actual`, and its attributes. */
 static int onnx_local_read_call(wb__onnx_reader *r, wb__onnx_scope *s, wb__span *actual,
                                 wb__wire in)
 {
@@ -191,7 +191,7 @@ wb__span wb__onnx_prefixed(wb__onnx_reader *r, const wb__onnx_scope *scope, wb__
     return (wb__span){text, n + name.n};
 }
 
-/* An output that the call does not use gets a name as an inner value does. */
+/* Returns the name in the graph.  An output that the call leaves out is named as an inner value. */
 wb__span wb__onnx_name(wb__onnx_reader *r, const wb__onnx_scope *scope, wb__span name)
 {
     if (!scope || !name.n) return name;
@@ -205,7 +205,7 @@ bool wb__onnx_referred(const wb__onnx_scope *scope, wb__span ref, bool is_defaul
 {
     const wb__local *f = scope->function;
     const int i = wb__name_set_find(is_default ? &f->defaults : &scope->attrs, ref);
-    *read_in = is_default ? NULL : scope->outer;        /* a default refers to nothing */
+    *read_in = is_default ? NULL : scope->outer;        /* a default refers to no attribute */
     if (i < 0) return false;
     *message = is_default ? f->default_at[i] : scope->attr_at[i];
     return true;

@@ -18,10 +18,11 @@ enum {
 typedef struct onnx_model_block { struct onnx_model_block *next; size_t used,
                                   size; } onnx_model_block;
 
+/* The memory of a model. */
 struct wb__onnx_arena {
     onnx_model_block *blocks;
-    size_t held, most;                  /* bytes of all blocks, and their limit */
-    wb__mapping **files;                /* external data */
+    size_t held, most;                  /* bytes of all blocks; the most that they may be */
+    wb__mapping **files;                /* mappings of files of external data */
     int n_files, file_capacity;
 };
 
@@ -116,7 +117,8 @@ void wb__onnx_free(wb__onnx_model *m)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* The set's own address goes in, so that no file can be made whose names all collide. */
+/* Returns the place of a text in the table.  The hash depends on the set's address, so that no file
+ * can have names that all collide. */
 static int onnx_model_place_of(const wb__name_set *s, wb__span text)
 {
     int i = wb__name_hash((uint64_t)(uintptr_t)s->table, text) & (s->size - 1);
@@ -200,8 +202,7 @@ int wb__onnx_read_opset(wb__onnx_reader *r, wb__wire in, wb__opsets *to)
     }
     if (!is_new && to->versions[i] != version)
         return wb__onnx_fail(r, WB_ERROR_FORMAT, "uses versions %lld and %lld of \"%.100s\"",
-                             (long long)to->versions[i], (long long)version,
-                             to->domains.list[i]);
+                             (long long)to->versions[i], (long long)version, to->domains.list[i]);
     to->versions[i] = version;
     return 0;
 }
@@ -215,15 +216,14 @@ int wb__onnx_check_opset(const wb__onnx_reader *r, const wb__opsets *s, int64_t 
         return wb__onnx_fail(r, WB_ERROR_UNSUPPORTED, "uses version %lld of %s; versions up to %d "
                              "are read", (long long)s->versions[ml], WB__ONNX_ML, LAST_ML);
     if (i < 0 || (*opset >= FIRST_OPSET && *opset <= LAST_OPSET)) return 0;
-    return wb__onnx_fail(r, WB_ERROR_UNSUPPORTED,
-                         "uses opset %lld; opsets %d to %d are read: convert the file, for example "
-                         "with onnx.version_converter, or export it with opset 17",
-                         (long long)*opset, FIRST_OPSET, LAST_OPSET);
+    return wb__onnx_fail(r, WB_ERROR_UNSUPPORTED, "uses opset %lld; opsets %d to %d are read: "
+                         "convert the file, for example with onnx.version_converter, or export it "
+                         "with opset 17", (long long)*opset, FIRST_OPSET, LAST_OPSET);
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-/* Reads everything but functions and the graph; *n_functions is their number. */
+/* Reads all fields but functions, which it counts in *n_functions, and the graph. */
 static int onnx_model_read_head(wb__onnx_reader *r, wb__wire in, wb__wire *graph, int *n_functions)
 {
     wb__wire_field f;
@@ -295,7 +295,7 @@ int wb__onnx_read(const char *path, const void *data, size_t bytes, wb__onnx_mod
     if (!status && !(m->path = wb__onnx_copy(m, wb__span_of(name)))) status = wb_error_code();
     if (!status) status = onnx_model_read(&r, wb__wire_of(&r.file, data, bytes));
     if (status) return wb__onnx_free(m), status;
-    m->arena->most = SIZE_MAX;          /* what is taken later has its own limits */
+    m->arena->most = SIZE_MAX;          /* later allocations have limits of their own */
     *model = m;
     return 0;
 }

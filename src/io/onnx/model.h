@@ -7,7 +7,7 @@
 
 #include "base/base.h"
 
-/* TensorProto.DataType; numbers behind these are of types that only wb__onnx_type_name knows */
+/* TensorProto.DataType.  Only wb__onnx_type_name knows the types with greater numbers. */
 typedef enum {
     WB__ONNX_UNDEFINED, WB__ONNX_FLOAT, WB__ONNX_UINT8, WB__ONNX_INT8, WB__ONNX_UINT16,
     WB__ONNX_INT16, WB__ONNX_INT32, WB__ONNX_INT64, WB__ONNX_STRING, WB__ONNX_BOOL,
@@ -15,7 +15,7 @@ typedef enum {
     WB__ONNX_COMPLEX128, WB__ONNX_BFLOAT16
 } wb__onnx_type;
 
-/* AttributeProto.AttributeType.  Values of the types behind STRINGS are not read. */
+/* AttributeProto.AttributeType.  Values of types behind WB__ONNX_STRINGS are not read. */
 typedef enum {
     WB__ONNX_IS_FLOAT = 1, WB__ONNX_IS_INT, WB__ONNX_IS_STRING, WB__ONNX_IS_TENSOR,
     WB__ONNX_IS_GRAPH, WB__ONNX_IS_FLOATS, WB__ONNX_IS_INTS, WB__ONNX_IS_STRINGS,
@@ -23,11 +23,12 @@ typedef enum {
     WB__ONNX_IS_TYPE, WB__ONNX_IS_TYPES
 } wb__onnx_attr_type;
 
+/* A tensor of the file. */
 typedef struct {
     const char *name;
     wb__onnx_type type;
     int ndim;
-    int64_t dims[WB_MAX_DIMS], size;    /* size: elements */
+    int64_t dims[WB_MAX_DIMS], size;    /* size: number of elements */
     /* little-endian, row-major, maybe unaligned; of strings const char *, ended by 0; NULL if the
      * size is 0, and where wb__onnx_read allows it */
     const void *data;
@@ -40,11 +41,11 @@ typedef struct {
     wb__onnx_attr_type type;
     int64_t i;
     float f;
-    const char *s;                      /* ended by 0; s_bytes without it */
+    const char *s;                      /* s_bytes bytes, and a final 0 */
     size_t s_bytes;
     const wb__onnx_tensor *t;
     wb__onnx_graph *g;
-    int n;                              /* elements of one of the following */
+    int n;                              /* number of elements of one of the lists below */
     const int64_t *ints;
     const float *floats;
     const char *const *strings;
@@ -54,10 +55,10 @@ typedef struct {
 
 typedef struct {
     const char *op, *domain, *name;     /* domain "": ONNX's own; name may be "" */
-    int index;                          /* its place in its graph */
-    int64_t opset;                      /* the model's version of the domain */
+    int index;                          /* of the node in its graph */
+    int64_t opset;                      /* version of the domain that the model uses */
     int n_in, n_out, n_attrs;
-    const int *in, *out;                /* values of the graph; -1: left out */
+    const int *in, *out;                /* indices of the graph's values; -1: left out */
     const wb__onnx_attr *attrs;
     const struct wb__onnx_operator *operator;   /* run.h; NULL: not yet found (find.c) */
 } wb__onnx_node;
@@ -65,14 +66,14 @@ typedef struct {
 /* An input, an initializer, a result of a node, or a value of an outer graph */
 typedef struct {
     const char *name;
-    wb__onnx_type type;                 /* UNDEFINED: not in the file */
-    int ndim;                           /* -1: not in the file */
+    wb__onnx_type type;                 /* UNDEFINED: the file does not declare it */
+    int ndim;                           /* -1: the file does not declare the shape */
     int64_t dims[WB_MAX_DIMS];          /* -1: any size */
-    const char *dim_names[WB_MAX_DIMS]; /* sizes of one name are equal; NULL: no name */
+    const char *dim_names[WB_MAX_DIMS]; /* sizes with the same name are equal; NULL: no name */
     const char *kind;                   /* "a sequence", ...; NULL: a tensor */
     const wb__onnx_tensor *initializer; /* or NULL */
     int outer;                          /* this value's index in the outer graph, or -1 */
-    int parameter;                      /* the layer's child (layer.c), or -1 */
+    int parameter;                      /* index of the layer's child (layer.c), or -1 */
 } wb__onnx_value;
 
 struct wb__onnx_graph {
@@ -80,7 +81,7 @@ struct wb__onnx_graph {
     wb__onnx_graph *outer;              /* of a subgraph; else NULL */
     int n_values, n_nodes, n_inputs, n_outputs;
     wb__onnx_value *values;
-    wb__onnx_node *nodes;               /* each after those whose results it reads */
+    wb__onnx_node *nodes;               /* each follows the nodes whose results it reads */
     const int *inputs, *outputs;        /* inputs: those without an initializer */
 };
 
@@ -89,7 +90,7 @@ typedef struct {
     int64_t ir_version, opset;          /* opset: of ONNX's own operators */
     const char *producer;
     wb__onnx_graph *graph;
-    int n_tensors;                      /* the initializers of the graph, with values */
+    int n_tensors;                      /* the graph's initializers with values */
     wb__onnx_tensor *tensors;
     struct wb__onnx_arena *arena;
 } wb__onnx_model;
@@ -101,21 +102,21 @@ typedef struct {
 int wb__onnx_read(const char *path, const void *data, size_t bytes, wb__onnx_model **model);
 void wb__onnx_free(wb__onnx_model *m);
 
-/* Returns the index of value v, an index or -1, in the graph that has it, and sets *g from the
- * graph that reads it to that graph. */
+/* Follows value v, an index or -1 in the graph *g, to the graph that owns it.  Sets *g to this
+ * graph, and returns the index there. */
 static inline int wb__onnx_owner(const wb__onnx_graph **g, int v)
 {
     for (; v >= 0 && (*g)->values[v].outer >= 0; *g = (*g)->outer) v = (*g)->values[v].outer;
     return v;
 }
 
-/* Memory in the model's arena, zeros; NULL: out of memory. */
+/* Returns zeroed memory of the model's arena; NULL: out of memory. */
 void *wb__onnx_alloc(wb__onnx_model *m, size_t n, size_t size);
 
-/* Weber's dtype for a type of ONNX; 0: Weber has none. */
+/* Returns Weber's dtype for a type of ONNX; 0: Weber has none. */
 wb_dtype wb__onnx_dtype(wb__onnx_type t);
 const char *wb__onnx_type_name(wb__onnx_type t);        /* "float16" */
-/* The type with a number of the file; UNDEFINED: ONNX has none. */
+/* Returns the type with a number in the file; UNDEFINED: ONNX has none. */
 wb__onnx_type wb__onnx_type_of(int64_t number);
 const char *wb__onnx_attr_type_name(int64_t type);      /* "ints" */
 

@@ -1,20 +1,20 @@
-/* The order of the nodes of a graph: each follows those whose results it, or a graph in it, reads.
- * Files should have this order; of those that do not, the nodes are sorted. */
+/* Sorts the nodes of a graph, so that each follows those whose results it, or a graph in it, reads.
+ * Files should have this order; the nodes of other files are sorted. */
 #include "io/onnx/read.h"
 
-/* The values that node i reads are reads[first[i]] to reads[first[i + 1] - 1]; producer: the node
- * that computes a value, or -1. */
+/* The lists of a sort.  The values that node i reads are reads[first[i]] to reads[first[i + 1] -
+ * 1]; producer[v] is the node that computes value v, or -1. */
 typedef struct {
     const wb__onnx_reader *r;
     const wb__onnx_graph *g;
     int *block;                         /* the memory of all lists */
     int *producer, *first, *reads;
-    int *state, *next, *path, *order;   /* of each node, while they are sorted */
+    int *state, *next, *path, *order;   /* for each node, during the sort */
 } sorting;
 
 enum { NEW, ONNX_ORDER_OPEN, ONNX_ORDER_DONE };
 
-/* Writes the values that a node or a graph in it reads to `to`, unless that is NULL, and returns
+/* Writes the values that a node, or a graph in it, reads to `to`, if that is not NULL, and returns
  * their number. */
 static size_t onnx_order_values_of(const wb__onnx_node *node, int *to)
 {
@@ -81,8 +81,8 @@ static int fail_cycle(const sorting *s, int node, int value)
                          s->g->values[value].name, two);
 }
 
-/* Visits what a node needs before the node, in the order of the file.  `path` are the nodes that
- * were begun and are not done. */
+/* Visits the nodes that a node needs, in the order of the file, then the node.  `path` has the
+ * nodes that were begun and are not done. */
 static int onnx_order_visit(sorting *s, int node, int *n_done)
 {
     int depth = 0;

@@ -8,14 +8,15 @@
 
 /* ---- uses of values -------------------------------------------------------------------------- */
 
-/* How a value is used: by a node that is called; as data; as numbers that decide a shape or the
- * like, such as the scales of Resize. */
+/* How a value is used: by a node that is called; as data; as numbers that decide a shape or a
+ * similar property, such as the scales of Resize. */
 enum { READ = 1, DATA = 2, ONNX_PARAMS_NUMBERS = 4 };
 
+/* The uses of the values of a graph. */
 typedef struct onnx_params_uses {
     const wb__onnx_graph *graph;
     struct onnx_params_uses *outer;
-    uint8_t *of;                        /* for each value */
+    uint8_t *of;                        /* the uses of each value, as bits */
 } onnx_params_uses;
 
 static void onnx_params_add_use(const onnx_params_uses *u, int v, unsigned use)
@@ -42,8 +43,8 @@ static bool onnx_params_find_inner(onnx_params_uses *u, const wb__onnx_node *n)
     return ok;
 }
 
-/* From the outputs back to the inputs: what a node's results are used for, its inputs are used for
- * too. */
+/* Finds the uses, from the outputs back to the inputs: the inputs of a node have the uses of its
+ * results, too. */
 static bool onnx_params_find_uses(onnx_params_uses *u)
 {
     const wb__onnx_graph *g = u->graph;
@@ -57,17 +58,16 @@ static bool onnx_params_find_uses(onnx_params_uses *u)
         if (of->reads_sizes) use = 0;
         for (int k = 0; k < n->n_in; k++)
             if (n->in[k] >= 0)
-                onnx_params_add_use(
-                    u, n->in[k],
+                onnx_params_add_use(u, n->in[k],
                     READ | (k < 32 && of->constants >> k & 1 ? ONNX_PARAMS_NUMBERS : use));
         if (!onnx_params_find_inner(u, n)) return false;
     }
     return true;
 }
 
-/* Whether a value, of which `use` is made, is a parameter: a floating initializer with at least one
- * dimension that a node uses as data.  A number of a formula is none: it has no dimensions, or is
- * one element that is read as a number too. */
+/* Whether a value with these uses is a parameter: a floating initializer with at least one
+ * dimension that a node uses as data.  A number of a formula is no parameter: it has no dimensions,
+ * or has one element and is read as a number, too. */
 static bool is_parameter(const wb__onnx_value *v, unsigned use)
 {
     const wb__onnx_tensor *t = v->initializer;
@@ -98,7 +98,7 @@ int wb__onnx_find_parameters(const wb__onnx_model *m, wb__onnx_part *parts)
 
 /* ---- the bytes that are kept ----------------------------------------------------------------- */
 
-/* What is being written */
+/* A model while its kept bytes are written. */
 typedef struct {
     wb__onnx_model *m;
     const wb__onnx_part *parts;
@@ -127,7 +127,7 @@ static void onnx_params_put_tensor(wb__wire_out *out, uint32_t field, const wb__
 
 /* ---- tensors in nodes ------------------------------------------------------------------------ */
 
-/* Messages that may have tensors in them, other than the initializers of the main graph */
+/* The messages that may contain tensors besides the initializers of the main graph. */
 typedef enum { GRAPH, ONNX_PARAMS_FUNCTION, ONNX_PARAMS_NODE, ATTR, TENSOR,
                ONNX_PARAMS_OTHER } message;
 
@@ -156,7 +156,7 @@ static bool is_external(wb__wire in)
     return is;
 }
 
-/* Copies a field, which is a message.  Tensors with values in other files get these values. */
+/* Copies a field that is a message.  Tensors get values that are in other files. */
 static int put_message(const onnx_params_keeping *k, message kind, const wb__wire_field *field)
 {
     wb__wire in = wb__wire_of(&k->file, field->bytes, field->n);

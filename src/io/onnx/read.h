@@ -12,76 +12,77 @@
 
 #include <string.h>
 
-enum { WB__ONNX_DEPTH = 64 };           /* graphs in graphs, functions in functions */
+enum { WB__ONNX_DEPTH = 64 };           /* levels of graphs in graphs, functions in functions */
 
-/* A set of texts, which are numbered from 0 as they are added. */
+/* A set of texts.  A text's number is its index in the order of addition. */
 typedef struct {
     const char **list;                  /* the texts, ended by 0 */
     int n, capacity;
     int *table, size;                   /* by hash: the number of a text plus 1, or 0 */
 } wb__name_set;
 
-/* opset_import: the version of each domain */
+/* The field opset_import: the version of each domain. */
 typedef struct { wb__name_set domains; int64_t *versions; } wb__opsets;
 
-/* A function of the file (FunctionProto) */
+/* A function of the file (FunctionProto). */
 typedef struct {
     const uint8_t *at, *end;            /* the message */
     const char *name;
     int n_inputs;
-    wb__name_set formals;               /* inputs, then outputs */
-    wb__name_set defaults;              /* attributes with a default value */
-    wb__span *default_at;               /* their messages */
+    wb__name_set formals;               /* names of the inputs, then of the outputs */
+    wb__name_set defaults;              /* names of attributes with a default value */
+    wb__span *default_at;               /* the messages of these attributes */
     wb__opsets opsets;
 } wb__local;
 
-/* A call of a function of the file, whose nodes take its place: names in the function are those of
- * the call, or begin with `prefix`. */
+/* A call of a function of the file, which the function's nodes replace.  Names in the function
+ * become names of the call, or get the prefix `prefix`. */
 typedef struct wb__onnx_scope {
     const wb__local *function;
-    const struct wb__onnx_scope *outer; /* of the node that calls; NULL: in no function */
+    const struct wb__onnx_scope *outer; /* of the calling node; NULL: it is in no function */
     int depth;
     const char *prefix;
-    wb__span *actual;                   /* the names for the formals; n = 0: left out */
-    wb__name_set attrs;                 /* of the call */
-    wb__span *attr_at;                  /* their messages */
+    wb__span *actual;                   /* the call's names for `formals`; n = 0: left out */
+    wb__name_set attrs;                 /* names of the call's attributes */
+    wb__span *attr_at;                  /* the messages of these attributes */
 } wb__onnx_scope;
 
+/* A file while it is read. */
 typedef struct wb__onnx_reader {
     wb__onnx_model *m;
     wb__wire_file file;
     bool bare;                          /* initializers may lack values (wb__onnx_read) */
     wb__opsets opsets;
-    wb__name_set functions;             /* by wb__local_key */
+    wb__name_set functions;             /* by wb__local_key; their definitions are `locals` */
     wb__local *locals;
-    int n_calls;                        /* of functions: the number in their prefixes */
-    size_t expanded;                    /* bytes of the functions' messages, once per call */
+    int n_calls;                        /* of functions so far; prefixes have this number */
+    size_t expanded;                    /* bytes of the functions' messages, once for each call */
     const char *folder;                 /* of the file, without links; NULL: not yet needed */
-    wb__span location;                  /* the last external file, */
-    const wb__mapping *located;         /* and its mapping */
-    int64_t mapped, external;           /* bytes of other files; of the tensors that are in them */
+    wb__span location;                  /* name of the external file that was opened last */
+    const wb__mapping *located;         /* its mapping */
+    int64_t mapped, external;           /* bytes of external files; bytes of tensors in them */
 } wb__onnx_reader;
 
-/* A node of the file that is a node of the graph */
+/* A node of the file that becomes a node of the graph. */
 typedef struct {
     const uint8_t *at, *end;
     const wb__onnx_scope *scope;
 } wb__raw_node;
 
-/* A graph that is being read */
+/* A graph while it is read. */
 typedef struct wb__onnx_building {
     wb__onnx_reader *r;
     wb__onnx_graph *g;
     struct wb__onnx_building *outer;
     const wb__onnx_scope *scope;
     int depth;
-    wb__name_set names;                 /* of the values, with their numbers */
+    wb__name_set names;                 /* of the values; a name's number is the value's index */
     int value_capacity;
     wb__raw_node *raw;
     int raw_capacity;
 } wb__onnx_building;
 
-/* What of a node is looked at before its attributes */
+/* The fields of a node that are read before its attributes. */
 typedef struct {
     wb__span op, domain, name, overload;
     int n_in, n_out, n_attrs;
@@ -89,8 +90,8 @@ typedef struct {
 
 /* model.c: sets the error "path: reason" and returns the code. */
 int wb__onnx_fail(const wb__onnx_reader *r, int code, const char *format, ...) WB__PRINTF(3, 4);
-/* Makes room for n elements in a list in the arena, whose old memory is lost; zeros.  False: out of
- * memory. */
+/* Grows a list in the arena to n elements; new ones are zeros.  The old memory stays unused.
+ * False: out of memory. */
 bool wb__onnx_reserve(wb__onnx_model *m, void *list, int *capacity, int n, size_t each);
 const char *wb__onnx_copy(wb__onnx_model *m, wb__span text);    /* ended by 0 */
 /* Mappings of files of external data, which the model owns.  wb__onnx_add_mapping returns 0 or an
@@ -101,12 +102,12 @@ static inline int wb__name_hash(uint64_t seed, wb__span text)
 {
     return (int)(wb__hash(seed, text.at, text.n) >> 33);
 }
-/* The number of a text in the set; -1: it is not there. */
+/* Returns the number of a text in the set; -1 if it is not there. */
 int wb__name_set_find(const wb__name_set *s, wb__span text);
-/* The same, and a text that is not there is added, with *is_new set.  -1: out of memory. */
+/* The same, but adds a text that is not there, and sets *is_new.  -1: out of memory. */
 int wb__name_set_add(wb__onnx_model *m, wb__name_set *s, wb__span text, bool *is_new);
 int wb__onnx_read_opset(wb__onnx_reader *r, wb__wire in, wb__opsets *to);
-/* Checks the versions of the domains; *opset: that of ONNX's own operators, 0 if `s` has none. */
+/* Checks the versions of the domains.  Sets *opset to the version of ONNX's own operators, or 0. */
 int wb__onnx_check_opset(const wb__onnx_reader *r, const wb__opsets *s, int64_t *opset);
 wb__span wb__onnx_domain(wb__span domain);      /* "" for "ai.onnx" */
 static inline wb__span wb__span_of(const char *text) { return (wb__span){text, strlen(text)}; }
@@ -115,41 +116,41 @@ static inline bool wb__span_is(wb__span s, const char *text)
     return s.n == strlen(text) && !memcmp(s.at, text, s.n);
 }
 
-/* tensor.c: reads a TensorProto.  `bare`: its values may be missing. */
+/* tensor.c: reads a TensorProto.  With `bare` its values may be missing. */
 int wb__onnx_read_tensor(wb__onnx_reader *r, wb__wire in, bool bare, wb__onnx_tensor *t);
-/* Bytes of the values; -1: the type has no fixed size. */
+/* Returns the bytes of the values; -1: the type has no fixed size. */
 int64_t wb__onnx_tensor_bytes(const wb__onnx_tensor *t);
 
-/* external.c: sets t->data to `bytes` bytes of another file in the model's folder.  `in`: the
- * TensorProto. */
+/* external.c: sets t->data to `bytes` bytes of another file in the model's folder, as the
+ * TensorProto `in` names them. */
 int wb__onnx_external(wb__onnx_reader *r, wb__wire in, int64_t bytes, wb__onnx_tensor *t);
 
 /* graph.c */
 int wb__onnx_read_graph(wb__onnx_reader *r, wb__wire in, const wb__onnx_scope *scope,
                         wb__onnx_building *outer, wb__onnx_graph **out);
 int wb__onnx_read_head(wb__wire in, wb__node_head *h);
-/* "node 'name' (Conv, number 3)", in a buffer of `n` bytes; returns it. */
+/* Writes "node 'name' (Conv, number 3)" to `to`, n bytes, and returns it. */
 const char *wb__onnx_node_text(const wb__onnx_node *node, char *to, size_t n);
 
-/* attribute.c: reads an AttributeProto of node `node`.  *none: it refers to an attribute that the
- * call of the function left out. */
+/* attribute.c: reads an AttributeProto of node `node`.  Sets *none if it refers to an attribute
+ * that the call of the function leaves out. */
 int wb__onnx_read_attr(wb__onnx_building *b, const wb__onnx_node *node, wb__wire in,
                        const wb__onnx_scope *scope, wb__onnx_attr *to, bool *none);
 
 /* local.c: reads a FunctionProto. */
 int wb__onnx_read_local(wb__onnx_reader *r, wb__wire in);
-/* Finds the function that a node calls; *f NULL: none. */
+/* Finds the function that a node calls; *f becomes NULL if it calls none. */
 int wb__onnx_called(wb__onnx_reader *r, const wb__node_head *h, const wb__local **f);
 /* Makes the scope of a call. */
 int wb__onnx_enter(wb__onnx_reader *r, const wb__local *f, wb__wire node,
                    const wb__onnx_scope *outer, wb__onnx_scope **out);
-/* Counts bytes that are read again for a call of a function.  An error code: too many. */
+/* Counts bytes that are read again for a call of a function.  Returns an error code if too many. */
 int wb__onnx_count_expanded(wb__onnx_reader *r, size_t bytes);
-/* The name in the graph for a name in the message, and that of a node, which is no value.  at NULL:
- * out of memory. */
+/* Returns the name in the graph for a name in the message; wb__onnx_prefixed does so for a node,
+ * which is no value.  `at` is NULL if memory is short. */
 wb__span wb__onnx_name(wb__onnx_reader *r, const wb__onnx_scope *scope, wb__span name);
 wb__span wb__onnx_prefixed(wb__onnx_reader *r, const wb__onnx_scope *scope, wb__span name);
-/* The message of the attribute to which `ref` refers: that of the call, or the default; and the
+/* Finds the message of the attribute to which `ref` refers, of the call or the default, and the
  * scope in which it is read.  False: there is none. */
 bool wb__onnx_referred(const wb__onnx_scope *scope, wb__span ref, bool is_default,
                        wb__span *message, const wb__onnx_scope **read_in);

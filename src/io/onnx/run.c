@@ -9,7 +9,7 @@
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* Prefixes of this thread's messages begin so, and are not added twice. */
+/* The beginning of this thread's messages, which is not added to a message twice. */
 static const char onnx_run_prefix[] = "onnx: ";
 
 static void onnx_run_add_node(wb__text *t, const wb__onnx_run *r, const wb__onnx_node *n)
@@ -34,7 +34,7 @@ bool wb__onnx_refuse(const wb__onnx_call *c, wb_status code, const char *format,
     return false;
 }
 
-/* Puts the node in front of the message of an operation that failed. */
+/* Puts the text of the node before the message of an operation that failed. */
 static bool onnx_run_fail_in(const wb__onnx_call *c)
 {
     const int code = wb_error_code();
@@ -130,7 +130,7 @@ static void *onnx_run_block(wb__onnx_run *r, size_t bytes)
     return made;
 }
 
-/* Returns the constant on d. */
+/* Returns the tensor of the file as a constant on d. */
 static wb_tensor *constant_on(wb__onnx_state *s, const wb_device *d, const wb__onnx_tensor *t)
 {
     wb_tensor *x = wb__onnx_cached(s, d, t);
@@ -151,8 +151,7 @@ wb_tensor *wb__onnx_constant(const wb__onnx_call *c, const wb__onnx_tensor *t)
     return constant_on(c->run->state, wb_default_device(), t);
 }
 
-/* Returns the value as it was computed; one that does not vary is on the CPU.  NULL with the error
- * set. */
+/* Returns the value as computed, on the CPU if it does not vary.  NULL with the error set. */
 static wb_tensor *onnx_run_computed(wb__onnx_run *r, const wb__onnx_value *value,
                                     wb__onnx_call_value *s)
 {
@@ -180,7 +179,7 @@ wb_tensor *wb__onnx_data(wb__onnx_run *r, const wb__onnx_value *value, wb_tensor
     return e ? e->x : NULL;
 }
 
-/* Returns the value for a node that varies. */
+/* Returns the value as data for a node that varies. */
 static wb_tensor *as_data(wb__onnx_run *r, const wb__onnx_value *value, wb__onnx_call_value *s)
 {
     if (s->data) return s->data;
@@ -192,7 +191,7 @@ static wb_tensor *as_data(wb__onnx_run *r, const wb__onnx_value *value, wb__onnx
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* "its input 1, 'shape',", in a buffer of `n` bytes; returns it. */
+/* Writes "its input 1, 'shape'," to `to`, n bytes, and returns it. */
 static const char *onnx_run_input_text(const wb__onnx_call *c, int i, char *to, size_t n)
 {
     const wb__onnx_graph *g = c->run->frame->graph;
@@ -200,7 +199,7 @@ static const char *onnx_run_input_text(const wb__onnx_call *c, int i, char *to, 
     return to;
 }
 
-/* Copies the elements of x, converted, to `to`.  False with the error set. */
+/* Converts the elements of x to `dtype` and copies them to `to`.  False with the error set. */
 static bool onnx_run_copy_numbers(const wb__onnx_call *c, const char *what, wb_tensor *x,
                                   wb__onnx_known known, void *to, wb_dtype dtype)
 {
@@ -328,7 +327,7 @@ wb__onnx_known wb__onnx_known_of(const wb__onnx_call *c, int i)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* What the results of a node depend on, other than those of If and Loop. */
+/* Returns what the results of a node depend on, except for If and Loop. */
 static wb__onnx_known onnx_run_known_result(const wb__onnx_run *r, const wb__onnx_node *n)
 {
     wb__onnx_known known = WB__ONNX_BY_FILE;
@@ -340,7 +339,7 @@ static wb__onnx_known onnx_run_known_result(const wb__onnx_run *r, const wb__onn
     return n->operator->is_random ? WB__ONNX_VARIES : known;
 }
 
-/* Notes the sizes that Shape or Size reads.  False with the error set. */
+/* Notes the sizes that a Shape or Size reads.  False with the error set. */
 static bool onnx_run_note_sizes(wb__onnx_run *r, const wb__onnx_node *n, const wb_tensor *x)
 {
     const wb__onnx_value *value = &r->frame->graph->values[n->out[0]];
@@ -381,9 +380,9 @@ static bool onnx_run_call_function(wb__onnx_call *c, wb__onnx_known known)
     return ok;
 }
 
-/* Puts the results of a call into the graph.  A node that reads a result that is NULL fails, and a
- * result of another type than the file declares. */
-static bool take_outputs(const wb__onnx_call *c, wb__onnx_known known, bool control)
+/* Puts the results of a call into the graph.  Fails if a result that a node reads is NULL, or has
+ * another type than the file declares. */
+static bool onnx_run_take_outputs(const wb__onnx_call *c, wb__onnx_known known, bool control)
 {
     wb__onnx_run *r = c->run;
     for (int i = 0; i < c->n_out; i++) {
@@ -415,7 +414,7 @@ static bool onnx_run_call_with(wb__onnx_run *r, const wb__onnx_node *n, wb_tenso
     if (ok && n->operator->reads_sizes && known == WB__ONNX_BY_SIZES)
         ok = !wb__onnx_wants(&c, 0) || onnx_run_note_sizes(r, n, c.in[0]);
     if (ok) ok = onnx_run_call_function(&c, control ? WB__ONNX_VARIES : known);
-    if (ok) ok = take_outputs(&c, known, control);
+    if (ok) ok = onnx_run_take_outputs(&c, known, control);
     r->out_known = was;
     return ok ? true : onnx_run_fail_in(&c);
 }
@@ -485,7 +484,7 @@ bool wb__onnx_subgraph(wb__onnx_call *c, const wb__onnx_graph *g, int n, wb_tens
     return ok;
 }
 
-/* Returns an output as a new tensor of the current scope, if it belongs to the model. */
+/* Returns an output; if it belongs to the model, as a new tensor of the current scope. */
 static wb_tensor *output_of(wb__onnx_run *r, int v)
 {
     const wb__onnx_value *value;
@@ -495,7 +494,7 @@ static wb_tensor *output_of(wb__onnx_run *r, int v)
     return x->storage && x->device ? wb__as_constant(x) : x;
 }
 
-/* The device of the first input or parameter that has one. */
+/* Returns the device of the first input or parameter that has one. */
 static const wb_device *onnx_run_device_of(const wb__onnx_state *s, wb_tensor *const *parameters,
                                            wb_tensor *const *in)
 {

@@ -8,22 +8,22 @@
 
 typedef struct wb__onnx_call wb__onnx_call;
 
-/* An attribute of an operator.  One without `is_needed` and `has_default` may be left out: its
- * function knows what that means. */
+/* An attribute of an operator.  If it has neither `is_needed` nor `has_default`, it may be left
+ * out, and the operator's function handles that. */
 typedef struct {
     wb__onnx_attr_type type;            /* 0: the end of the list */
     bool is_needed, has_default;
     const char *name;
     uint8_t from, before;               /* the opsets that have it; 0: no bound */
-    const char *words;                  /* of a STRING: those that are known, separated by blanks,
-                                           '=' between those that mean the same; the first one is
-                                           the default.  NULL: any text */
+    const char *words;                  /* of a STRING: the known words, separated by blanks, with
+                                           '=' between words of one meaning; the first one is the
+                                           default.  NULL: any text */
     double number;                      /* the default of an INT or FLOAT; of a FLOAT also the
-                                           number of `op` */
+                                           number that `op` uses */
 } wb__onnx_attr_row;
 
 /* What a formula takes as input 0: any dtype, reals, reals of which f16 and bf16 are computed in
- * f32, or bools */
+ * f32, or bools. */
 typedef enum {
     WB__ONNX_OF_ALL, WB__ONNX_OF_REALS, WB__ONNX_OF_WIDE, WB__ONNX_OF_TRUTHS
 } wb__onnx_accepted;
@@ -31,7 +31,7 @@ typedef enum {
 typedef wb_tensor *wb__onnx_formula(const wb__onnx_call *c, wb_tensor *x, wb_tensor *y,
                                     wb_tensor *z, double a, double b);
 
-/* How many inputs and outputs are needed, and the most, from an opset on */
+/* The least and the most inputs and outputs, from an opset on. */
 enum { WB__ONNX_PORTS = 4, WB__ONNX_ANY = UINT8_MAX };
 typedef struct { uint8_t since, in[2], out[2]; } wb__onnx_ports;
 
@@ -39,23 +39,23 @@ typedef struct { uint8_t since, in[2], out[2]; } wb__onnx_ports;
 typedef struct wb__onnx_operator {
     const char *name, *domain;          /* domain "": ONNX's own */
     bool (*function)(wb__onnx_call *c); /* computes the outputs; false: failed, the error is set */
-    wb__op op;                          /* the operation that it is with its default attributes, by
-                                           which the writer knows it; WB__OP_NONE: none */
-    wb__onnx_formula *formula;          /* NULL: the function does without */
-    wb__onnx_accepted accepts;
+    wb__op op;                          /* the operation that its default attributes make it, by
+                                           which the writer finds it; WB__OP_NONE: none */
+    wb__onnx_formula *formula;          /* of a row that is an expression: what `function` calls */
+    wb__onnx_accepted accepts;          /* what the formula takes as input 0 */
     wb__onnx_ports ports[WB__ONNX_PORTS];   /* the first one: of the first opset that is read */
-    const wb__onnx_attr_row *attributes;    /* NULL: none */
-    int removed;                        /* the first opset that has it no longer, or 0 */
-    unsigned constants;                 /* inputs that are no data: read as numbers, or scales and
-                                           zero points; initializers there are no parameters */
+    const wb__onnx_attr_row *attributes;    /* sorted by name; NULL: none */
+    int removed;                        /* the first opset that lacks the operator, or 0 */
+    unsigned constants;                 /* inputs that are no data but numbers, scales or zero
+                                           points; their initializers are no parameters */
     unsigned statistics;                /* inputs that are running statistics */
     bool calls_graphs;                  /* If and Loop */
     bool reads_sizes;                   /* the results are sizes of the input */
     bool is_random;                     /* the results vary from call to call */
 } wb__onnx_operator;
 
-/* The call of a node.  in[i] is NULL where an input is left out that is not needed (forms.c checks
- * that); out[i] is computed if the node names it (wb__onnx_wants). */
+/* The call of a node.  in[i] is NULL if the node leaves out an input that is not needed (forms.c
+ * checks that).  out[i] is computed if the node names it (wb__onnx_wants). */
 struct wb__onnx_call {
     const wb__onnx_node *node;
     int n_in, n_out;
@@ -72,10 +72,10 @@ static inline wb_tensor *wb__onnx_in(const wb__onnx_call *c, int i)
     return i < c->n_in ? c->in[i] : NULL;
 }
 
-/* An attribute that the node gives, or NULL. */
+/* Returns an attribute of the node, or NULL if the node does not give it. */
 const wb__onnx_attr *wb__onnx_attribute(const wb__onnx_call *c, const char *name);
-/* Values of attributes: of the node, or else the default in the operator's row; 0 or "" if it has
- * none.  A word is counted from 0 in the row's words. */
+/* Return the value of an attribute, of the node or else the default in the operator's row; 0 or ""
+ * if there is none.  wb__onnx_word returns the index of the text in the row's words. */
 int64_t wb__onnx_int(const wb__onnx_call *c, const char *name);
 double wb__onnx_real(const wb__onnx_call *c, const char *name);
 const char *wb__onnx_text(const wb__onnx_call *c, const char *name);
@@ -87,7 +87,7 @@ static inline int64_t wb__onnx_int_or(const wb__onnx_call *c, const char *name, 
 {
     return wb__onnx_attribute(c, name) ? wb__onnx_int(c, name) : otherwise;
 }
-/* Sets *list to the numbers of a list; returns their count, or -1 without the attribute. */
+/* Sets *list to the numbers of a list attribute; returns their count, or -1 if it is not given. */
 int wb__onnx_ints(const wb__onnx_call *c, const char *name, const int64_t **list);
 
 /* Sets *list to the elements of input i, which is an integer tensor such as a shape, axes or
@@ -95,10 +95,10 @@ int wb__onnx_ints(const wb__onnx_call *c, const char *name, const int64_t **list
  * are known from the file and the sizes of the inputs, or are evaluated now, which cannot be
  * recorded.  The list is valid until the call of the graph ends. */
 int wb__onnx_input_ints(const wb__onnx_call *c, int i, const int64_t **list);
-/* The same of an attribute, which earlier opsets have in the place of input i, if the node gives
- * it. */
+/* Like wb__onnx_input_ints for an input that earlier opsets have as the attribute `name`: sets
+ * *list to what the node gives, and returns the number of its elements. */
 int wb__onnx_list(const wb__onnx_call *c, const char *name, int i, const int64_t **list);
-/* As wb__onnx_input_ints, for a floating or integer input (the scales of Resize). */
+/* Like wb__onnx_input_ints, for a floating or integer input (the scales of Resize). */
 int wb__onnx_input_reals(const wb__onnx_call *c, int i, const double **list);
 /* Set *value to the number in an input of one element, which is an integer, or for
  * wb__onnx_input_real floating or an integer.  If the input is left out, *value stays as it is.
@@ -109,7 +109,7 @@ bool wb__onnx_input_real(const wb__onnx_call *c, int i, double *value);
 /* Fails with "onnx: FILE: Conv 'name': ..."; returns false. */
 bool wb__onnx_refuse(const wb__onnx_call *c, wb_status code, const char *format, ...)
     WB__PRINTF(3, 4);
-/* Fails unless the first n inputs are given: for operators of any number of inputs. */
+/* Fails if one of the first n inputs is left out: for operators with any number of inputs. */
 static inline bool wb__onnx_has(const wb__onnx_call *c, int n)
 {
     for (int i = 0; i < n; i++)
@@ -118,34 +118,34 @@ static inline bool wb__onnx_has(const wb__onnx_call *c, int n)
                                    "needs", i);
     return true;
 }
-/* Makes an axis of -ndim to ndim - 1 positive; -1 with the error set. */
+/* Returns an axis from -ndim to ndim - 1 as one from 0; -1 with the error set. */
 int wb__onnx_axis(const wb__onnx_call *c, int64_t axis, int ndim);
-/* A constant tensor of the file, as a tensor of Weber on the device of the call. */
+/* Returns a tensor of the file as a constant on the device of the call. */
 wb_tensor *wb__onnx_constant(const wb__onnx_call *c, const wb__onnx_tensor *t);
-/* Sets out[0]; false if y is NULL. */
+/* Sets out[0] to y.  Returns false if y is NULL. */
 static inline bool wb__onnx_give(wb__onnx_call *c, wb_tensor *y)
 {
     c->out[0] = y;
     return y != NULL;
 }
-/* The table of the operators (operators.c); *n: how many there are. */
+/* Returns the table of the operators (operators.c), and sets *n to its length. */
 const wb__onnx_operator *wb__onnx_operators(int *n);
-/* The operator that is this operation in the opset, or NULL. */
+/* Returns the operator for an operation in the opset, or NULL. */
 const wb__onnx_operator *wb__onnx_operator_of(wb__op op, int64_t opset);
-/* The operator of a node with this version of its domain; NULL: not supported. */
+/* Returns the operator of a node in this version of its domain; NULL: not supported. */
 const wb__onnx_operator *wb__onnx_find(const char *domain, const char *op, int64_t opset);
 /* Whether the operator has the attribute in the opset. */
 static inline bool wb__onnx_in_opset(const wb__onnx_attr_row *a, int64_t opset)
 {
     return opset >= a->from && (!a->before || opset < a->before);
 }
-/* The row of the attribute in the opset, or else in another one; NULL: there is none. */
+/* Returns the row of the attribute in the opset, or else in another opset; NULL: there is none. */
 const wb__onnx_attr_row *wb__onnx_attr_row_of(const wb__onnx_operator *o, const char *name,
                                               int64_t opset);
-/* The place of the text among the words, counted from 0; -1: it is none of them. */
+/* Returns the index of the text among the words; -1 if it is none of them. */
 int wb__onnx_word_in(const char *words, const char *text);
 
-/* Computes the operation of the row; one of two operands joins any number of inputs. */
+/* Computes the operation of the row.  One of two operands joins any number of inputs pairwise. */
 bool wb__onnx_operation(wb__onnx_call *c);
 
 #define ONNX_OP(name, function, ...) bool wb__onnx_##function(wb__onnx_call *c);

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* The kind of each field of ModelProto; a file with others is taken for none of ONNX. */
+/* Whether a field has its kind in ModelProto; a file with other fields is not one of ONNX. */
 static bool onnx_table_has_kind(const wb__wire_field *f)
 {
     switch (f->number) {
@@ -33,7 +33,7 @@ bool wb__onnx_is(const wb__mapping *m)
     return has_graph && !in.status;
 }
 
-/* Sets where the values are: in the mapping, or in a block of the entry's own, since the model is
+/* Sets where the values are: in the mapping, or in a block that the entry owns, since the model is
  * freed. */
 static int onnx_table_set_values(const wb__mapping *m, const wb__onnx_tensor *t, bool values,
                                  wb__entry *e)

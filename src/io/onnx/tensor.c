@@ -1,11 +1,11 @@
-/* TensorProto.  Values that are in the file as they are in memory stay there: raw_data, float_data
- * and double_data in one packed list.  Others are copied into the arena, little-endian. */
+/* Reads TensorProto.  raw_data, and float_data and double_data in one packed list, stay in the
+ * file's memory.  Other values are copied into the arena, little-endian. */
 #include "io/onnx/read.h"
 
 #include <stdio.h>
 
-/* bits: of an element, 0: not fixed; field: that of the values, 0: raw_data only; least, most: of
- * the numbers in int32_data */
+/* A type.  bits: of an element, 0 if not fixed; field: the field of the values, 0: raw_data only;
+ * least, most: bounds of the numbers in int32_data. */
 typedef struct {
     const char *name;
     uint8_t bits, field;
@@ -70,15 +70,15 @@ int64_t wb__onnx_tensor_bytes(const wb__onnx_tensor *t)
 
 /* ---- dimensions ------------------------------------------------------------------------------ */
 
-/* A tensor that is being read */
+/* A tensor while it is read. */
 typedef struct {
     wb__onnx_reader *r;
     wb__wire in;                        /* the message from its beginning */
     wb__onnx_tensor *t;
     wb__span raw, name;
     bool has_raw, external;
-    int field;                          /* of the typed values, or 0 */
-    int64_t n_numbers;                  /* elements of the typed values */
+    int field;                          /* the field of typed values, or 0 */
+    int64_t n_numbers;                  /* number of the typed values */
 } onnx_tensor_reading;
 
 static int onnx_tensor_fail(const onnx_tensor_reading *x, int code, const char *format, ...)
@@ -111,8 +111,8 @@ static void onnx_tensor_read_dims(onnx_tensor_reading *x, wb__wire *in, const wb
     if (list.status) in->status = list.status;
 }
 
-/* The elements of a tensor, and those without dimensions of 0, fit into 63 bits with the 16 bytes
- * of the largest type. */
+/* Sets the number of elements.  It must fit into 63 bits with the 16 bytes of the largest type,
+ * also if dimensions of 0 are counted as 1. */
 static int onnx_tensor_find_size(onnx_tensor_reading *x)
 {
     int64_t size = 1;
@@ -120,10 +120,8 @@ static int onnx_tensor_find_size(onnx_tensor_reading *x)
     for (int i = 0; i < x->t->ndim; i++) {
         const int64_t dim = x->t->dims[i];
         if (dim && size > INT64_MAX / 16 / dim)
-            return onnx_tensor_fail(x, WB_ERROR_FORMAT,
-                                    "has %lld times %lld elements or more, which no "
-                                    "address can count",
-                                    (long long)size, (long long)dim);
+            return onnx_tensor_fail(x, WB_ERROR_FORMAT, "has %lld times %lld elements or more, "
+                                    "which no address can count", (long long)size, (long long)dim);
         size *= WB__MAX(dim, 1);
         x->t->size *= dim;
     }
@@ -150,21 +148,18 @@ static int64_t onnx_tensor_put_numbers(onnx_tensor_reading *x, wb__wire *list, i
     for (; wb__wire_number(list, onnx_tensor_kind_of(x->field), &value); n++) {
         const int32_t low = (int32_t)(uint32_t)value;
         if (x->field == TENSOR_INT32S && (low < row->least || low > row->most))
-            return onnx_tensor_fail(x, WB_ERROR_FORMAT,
-                                    "element %lld of int32_data is %d, and the type is %s",
-                                    (long long)n, (int)low, row->name), -1;
+            return onnx_tensor_fail(x, WB_ERROR_FORMAT, "element %lld of int32_data is %d, and the "
+                                    "type is %s", (long long)n, (int)low, row->name), -1;
         if (x->t->type == WB__ONNX_UINT32 && value > UINT32_MAX)
-            return onnx_tensor_fail(x, WB_ERROR_FORMAT,
-                                    "element %lld of uint64_data is %llu, and the type is "
-                                    "uint32",
-                                    (long long)n, (unsigned long long)value),
+            return onnx_tensor_fail(x, WB_ERROR_FORMAT, "element %lld of uint64_data is %llu, and "
+                                    "the type is uint32", (long long)n, (unsigned long long)value),
                    -1;
         for (int i = 0; i < width; i++) to[n * width + i] = (uint8_t)(value >> (8 * i));
     }
     return list->status ? -1 : n;
 }
 
-/* Copies the numbers of all fields. */
+/* Copies the numbers of all fields into the arena. */
 static int onnx_tensor_copy_numbers(onnx_tensor_reading *x, int width)
 {
     wb__wire in = x->in, list;
@@ -183,7 +178,7 @@ static int onnx_tensor_copy_numbers(onnx_tensor_reading *x, int width)
     return in.status;
 }
 
-/* Texts become a list of pointers. */
+/* Copies texts, as a list of pointers. */
 static int copy_texts(onnx_tensor_reading *x)
 {
     wb__wire in = x->in;
@@ -199,7 +194,7 @@ static int copy_texts(onnx_tensor_reading *x)
     return in.status;
 }
 
-/* A packed list of all floats or doubles is used where it is. */
+/* Whether all floats or doubles are in one packed list; then sets the data to this list. */
 static bool onnx_tensor_in_place(onnx_tensor_reading *x)
 {
     wb__wire in = x->in;
@@ -241,7 +236,7 @@ static void onnx_tensor_count_values(onnx_tensor_reading *x, wb__wire *in, const
     } else {
         if (!wb__wire_list(in, f, onnx_tensor_kind_of((int)f->number), &list)) return;
         x->n_numbers += wb__wire_count(&list, onnx_tensor_kind_of((int)f->number));
-        if (!f->n) return;              /* an empty list of another type than the values' */
+        if (!f->n) return;              /* an empty list of a type that the tensor does not have */
     }
     if (x->field && x->field != (int)f->number)
         wb__wire_fail(in, f->at, "a tensor has values in fields %d and %d", x->field,
@@ -283,14 +278,13 @@ static int onnx_tensor_read_fields(onnx_tensor_reading *x)
 static int take_raw(onnx_tensor_reading *x, int64_t bytes)
 {
     if ((int64_t)x->raw.n != bytes)
-        return onnx_tensor_fail(x, WB_ERROR_FORMAT,
-                                "has %zu bytes; its shape and type %s need %lld", x->raw.n,
-                                wb__onnx_type_name(x->t->type), (long long)bytes);
+        return onnx_tensor_fail(x, WB_ERROR_FORMAT, "has %zu bytes; its shape and type %s need "
+                                "%lld", x->raw.n, wb__onnx_type_name(x->t->type), (long long)bytes);
     x->t->data = bytes ? x->raw.at : NULL;
     return 0;
 }
 
-/* A bool of another value than 0 and 1 would be true in one operation and not in another. */
+/* Checks that bools are 0 or 1: others would be true in one operation and not in another. */
 static int check_bools(const onnx_tensor_reading *x)
 {
     const uint8_t *data = x->t->data;
@@ -305,9 +299,8 @@ static int onnx_tensor_take_values(onnx_tensor_reading *x, bool bare)
 {
     const int64_t bytes = wb__onnx_tensor_bytes(x->t);
     if ((x->external || x->has_raw) && bytes < 0)
-        return onnx_tensor_fail(x, WB_ERROR_FORMAT,
-                                "has type %s, whose values are in string_data only",
-                                wb__onnx_type_name(x->t->type));
+        return onnx_tensor_fail(x, WB_ERROR_FORMAT, "has type %s, whose values are in string_data "
+                                "only", wb__onnx_type_name(x->t->type));
     if (x->external) return wb__onnx_external(x->r, x->in, bytes, x->t);
     if (x->has_raw && x->field)
         return onnx_tensor_fail(x, WB_ERROR_FORMAT, "has raw_data and values in field %d",

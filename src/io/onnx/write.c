@@ -19,8 +19,8 @@ const char *wb__onnx_option(const wb_save_options *o, const wb__given *given)
     return o->fixed ? "fixed" : o->batch_axes[0] ? "batch_axes" : NULL;
 }
 
-/* Returns the length of a list that NULL ends, of which `given` lists how many the program gives;
- * -1 with the error set: an object before its end is NULL, as of a call that failed. */
+/* Returns the length of a list that ends with NULL; -1 with the error set if `given` has more
+ * elements: then one of the program's objects is NULL, as after a call that failed. */
 static int onnx_write_length_of(const void *const *list, const wb__given *given, const char *name)
 {
     int n = 0;
@@ -44,7 +44,7 @@ static bool onnx_write_read_axes(const char *path, int n, wb_tensor *const *x, c
             return !wb__fail(WB_ERROR_ARGUMENT, "save: %s: the batch of input %d, %s, is axis %lld",
                              path, i, wb_describe(x[i]), (long long)axis);
         axes[i] = x[i]->ndim ? (int)axis : -1;
-        /* without .batch_axes: inputs of the size of the first one's */
+        /* without .batch_axes, axis 0 of all inputs with the first input's size */
         if (!list[0] && (axes[0] < 0 || (axes[i] >= 0 && x[i]->dims[0] != x[0]->dims[0])))
             axes[i] = -1;
         any |= axes[i] >= 0;
@@ -87,9 +87,9 @@ static int64_t onnx_write_divisible(int64_t batch)
     return (2 * batch / UNIT + 1) * UNIT;
 }
 
-/* Sets the inputs of the writer.  The sizes of the batch are the smallest that are not special, and
- * a larger one with many divisors, so that quotients and remainders are not linear in these three;
- * and 1.  Returns 0 or an error code. */
+/* Sets the inputs of the writer for batches of different sizes: the smallest one that is not
+ * special, larger ones with many divisors, so that no quotient or remainder is linear in these
+ * three, and 1.  Returns 0 or an error code. */
 static int onnx_write_set_inputs(wb__exporter *w, int n, wb_tensor *const *x, const int *axes,
                                  bool fixed)
 {
@@ -133,8 +133,8 @@ static int onnx_write_add_parameter(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-/* Returns what has the name among the model's tensors and the first n inputs and outputs, or
- * NULL. */
+/* Returns the kind of object that has the name among the model's tensors and the first n inputs and
+ * outputs, or NULL. */
 static const char *onnx_write_owner_of(const wb__exporter *w, const char *name, int n_in, int n_out)
 {
     for (int i = 0; i < w->n_parameters; i++)
@@ -146,7 +146,7 @@ static const char *onnx_write_owner_of(const wb__exporter *w, const char *name, 
     return NULL;
 }
 
-/* Names a port: with the name of the program, or "input", "input1", "input2", ... */
+/* Names a port: by the program's name, or "input", "input1", "input2", ... */
 static int name_port(wb__exporter *w, const char *const *names, int n_names, bool output, int i)
 {
     const char *kind = output ? "output" : "input";
@@ -179,7 +179,7 @@ static int name_ports(wb__exporter *w, const wb_save_options *o, const wb__given
     return status;
 }
 
-/* Sets the beginning of the names of values, with which no tensor of the model begins. */
+/* Sets the prefix of the names of values, with which no tensor of the model begins. */
 static int set_prefix(wb__exporter *w)
 {
     static const char slashes[] = "////////";
@@ -234,7 +234,7 @@ static void put_port(wb__wire_out *o, uint32_t field, const wb__export_port *p)
     wb__wire_end(o, info);
 }
 
-/* Puts what is in front of the values of an initializer; returns the bytes of the values. */
+/* Writes the fields before the values of an initializer; returns the bytes of the values. */
 static int64_t onnx_write_put_head(wb__wire_out *o, const wb__export_initializer *p)
 {
     const wb_tensor *x = p->x;
@@ -259,8 +259,8 @@ static int onnx_write_put_values(const void *part, int64_t n, void *ctx)
     return wb__writer_put(p->file, part, n * (int64_t)p->each);
 }
 
-/* Writes the file: the bytes, with the values of initializer i, which come from their device in
- * parts, behind the first ends[i] bytes. */
+/* Writes the file: the bytes of o, in which the values of initializer i follow the first ends[i]
+ * bytes.  Values come from their devices in parts. */
 static int onnx_write_file(wb__exporter *w, const wb__wire_out *o, const size_t *ends)
 {
     wb__writer *file = wb__writer_open(w->path);
@@ -279,8 +279,8 @@ static int onnx_write_file(wb__exporter *w, const wb__wire_out *o, const size_t 
     return wb__writer_close(file);
 }
 
-/* The graph's fields but the values of initializers, which belong behind the first ends[i] bytes;
- * adds their bytes to *bytes. */
+/* Adds the graph's fields except the values of initializers, which belong behind the first ends[i]
+ * bytes; adds the size of these values to *bytes. */
 static void onnx_write_put_graph(wb__exporter *w, const char *name, wb__wire_out *o, size_t *ends,
                                  int64_t *bytes)
 {

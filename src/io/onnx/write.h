@@ -5,7 +5,7 @@
 #include "nn/layer.h"
 #include "weber/files.h"
 
-/* Whether the program gives one of the options that only models of ONNX have; its name, or NULL. */
+/* Returns the name of an option in *o that only models of ONNX have, or NULL if none is given. */
 const char *wb__onnx_option(const wb_save_options *o, const wb__given *given);
 /* Writes the layer to the path.  Returns 0 or an error code. */
 int wb__onnx_save(const char *path, void *model, const wb_save_options *o,

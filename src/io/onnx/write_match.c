@@ -11,7 +11,7 @@ static wb__op onnx_match_op_of(const wb__exporter *w, int i)
     return s->n_in || !wb__known(s->x[0]) ? (wb__op)s->x[0]->op : WB__OP_constant;
 }
 
-/* Returns the step whose value step i has too: without marks, and casts to its own dtype. */
+/* Returns the step whose value step i has too, behind marks and casts to its own dtype. */
 static int onnx_match_plain(const wb__exporter *w, int i)
 {
     for (;;) {
@@ -23,13 +23,13 @@ static int onnx_match_plain(const wb__exporter *w, int i)
     }
 }
 
-/* Input k of step i */
+/* Returns input k of step i. */
 static int onnx_match_operand(const wb__exporter *w, int i, int k) {
     return onnx_match_plain(w, w->steps[i].in[k]);
 }
 
-/* Sets p and q to the operands of the operation `op`, p to that for which `is` is true.  False: i
- * is no such operation, or neither operand fits. */
+/* Sets *p and *q to the operands of the operation `op`, *p to the one for which `is` is true.
+ * False: i is no such operation, or neither operand fits. */
 static bool onnx_match_operands(const wb__exporter *w, int i, wb__op op,
                                 bool (*is)(const wb__exporter *w, int i), int *p, int *q)
 {
@@ -69,14 +69,14 @@ static bool is_literal(const wb__exporter *w, int i)
     return w->steps[i].x[0]->op == WB__OP_literal;
 }
 
-/* Whether i is a vector with the size n */
+/* Whether step i is a vector with the size n. */
 static bool onnx_match_is_vector(const wb__exporter *w, int i, wb__export_size n)
 {
     return w->steps[i].x[0]->ndim == 1 && wb__export_same(w->steps[i].dims[0], n);
 }
 
-/* Returns the vector [C] of which i is the reshape to [C, 1, ...] or [1, C, 1, ...] for a tensor
- * with `ndim` axes; -1: there is none. */
+/* Returns the vector [C] that step i reshapes to [C, 1, ...] or [1, C, 1, ...] for a tensor with
+ * `ndim` axes; -1 if i is none. */
 static int onnx_match_along_channels(const wb__exporter *w, int i, int ndim)
 {
     const wb_tensor *x = w->steps[i].x[0];
@@ -112,7 +112,7 @@ static bool find_convolution(const wb__exporter *w, int i, wb__export_group *g)
     return true;
 }
 
-/* Whether v has the sizes of the axes of x that are normalised, the last ones. */
+/* Whether v has the shape of the axes that step `normalise` normalises, the last ones. */
 static bool has_normalised(const wb__exporter *w, int v, int normalise)
 {
     const wb__export_step *s = &w->steps[normalise], *t = &w->steps[v];
@@ -124,7 +124,7 @@ static bool has_normalised(const wb__exporter *w, int v, int normalise)
     return same;
 }
 
-/* scale · normalise(x) + bias over the last axes */
+/* Matches scale · normalise(x) + bias over the last axes. */
 static bool find_layer_norm(const wb__exporter *w, int i, wb__export_group *g)
 {
     int product, bias, of, scale;
@@ -138,7 +138,7 @@ static bool find_layer_norm(const wb__exporter *w, int i, wb__export_group *g)
     return true;
 }
 
-/* i is rsqrt(variance + eps), or scale times that: sets them. */
+/* Matches rsqrt(variance + eps), or scale times that, and sets scale, variance and eps. */
 static bool find_factor(const wb__exporter *w, int i, int *scale, int *variance, double *eps)
 {
     int root = i, number;
@@ -153,7 +153,7 @@ static bool find_factor(const wb__exporter *w, int i, int *scale, int *variance,
     return true;
 }
 
-/* i is bias - mean · factor, or the negative of this product: sets bias and mean. */
+/* Matches bias - mean · factor, or the negative of this product, and sets bias and mean. */
 static bool find_shift(const wb__exporter *w, int i, int factor, int *bias, int *mean)
 {
     const wb__op op = onnx_match_op_of(w, i);
@@ -166,7 +166,7 @@ static bool find_shift(const wb__exporter *w, int i, int factor, int *bias, int 
     return a == factor || b == factor;
 }
 
-/* x · factor + shift with the statistics of a BatchNorm, which are tensors of the model */
+/* Matches x · factor + shift with the statistics of a BatchNorm, which are tensors of the model. */
 static bool find_batch_norm(const wb__exporter *w, int i, wb__export_group *g)
 {
     int product, shift, x, factor, scale, bias, mean, variance;
@@ -191,7 +191,7 @@ static bool find_batch_norm(const wb__exporter *w, int i, wb__export_group *g)
     return true;
 }
 
-/* sum(x) · 1/n, with n the number of elements that are added */
+/* Matches sum(x) · 1/n, where n is the number of elements that are added. */
 static bool onnx_match_find_mean(const wb__exporter *w, int i, wb__export_group *g)
 {
     int sum, number;

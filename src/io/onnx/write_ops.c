@@ -1,10 +1,10 @@
-/* The elementwise operations of a model in operators of ONNX, and which file has the others. */
+/* Writes elementwise operations of a model; wb__export_write_step finds the file for the others. */
 #include "io/onnx/run.h"
 #include "io/onnx/writer.h"
 
 #include <math.h>
 
-/* The operator that is the operation, with its numbers; NULL: the opset of the file has none. */
+/* Writes the operator for the operation, with its numbers; NULL: the opset of the file has none. */
 static const char *onnx_put_same(wb__exporter *w, wb__op op, int n, const char *const *in)
 {
     const wb__onnx_operator *o = wb__onnx_operator_of(op, WB__ONNX_WRITTEN);
@@ -15,8 +15,8 @@ static const char *onnx_put_same(wb__exporter *w, wb__op op, int n, const char *
     return wb__export_end(w);
 }
 
-/* log(1 + x) without loss of digits near 0: with u = 1 + x rounded, log(u) x / (u - 1) (Higham
- * 2002, section 1.14.1).  Where u is 1 nothing is divided by 0, also in gradients. */
+/* Writes log(1 + x) without loss of digits near 0: log(u) x / (u - 1) for the rounded u = 1 + x
+ * (Higham 2002, section 1.14.1).  Where u is 1 nothing is divided by 0, also in gradients. */
 static const char *log1p_of(wb__exporter *w, const char *x, wb_dtype t)
 {
     const char *one = wb__export_number(w, t, 1), *u = WB__PUT(w, "Add", one, x);
@@ -27,7 +27,7 @@ static const char *log1p_of(wb__exporter *w, const char *x, wb_dtype t)
     return WB__PUT(w, "Where", tiny, x, y);
 }
 
-/* 2 sqrt(2/pi) (x + 0.044715 x^3), the sigmoid of which is gelu(x) / x; `slope`: its derivative */
+/* Writes v = 2 sqrt(2/pi) (x + 0.044715 x^3), of which gelu(x) / x is the sigmoid; or its slope. */
 static const char *gelu_inside(wb__exporter *w, const char *x, wb_dtype t, bool slope)
 {
     const double c = 1.5957691216057308, a = 0.044715;
@@ -37,7 +37,7 @@ static const char *gelu_inside(wb__exporter *w, const char *x, wb_dtype t, bool 
     return slope ? factor : WB__PUT(w, "Mul", x, factor);
 }
 
-/* s + x s (1 - s) dv/dx with s = sigmoid(v) */
+/* Writes the slope of gelu, s + x s (1 - s) dv/dx with s = sigmoid(v). */
 static const char *gelu_slope(wb__exporter *w, const char *x, wb_dtype t)
 {
     const char *s = WB__PUT(w, "Sigmoid", gelu_inside(w, x, t, false));
@@ -58,7 +58,7 @@ static const char *onnx_put_times(wb__exporter *w, const char *x, const char *y)
     return WB__PUT(w, "Mul", x, y);
 }
 
-/* Operations of one operand that are several operators */
+/* Writes an operation of one operand that needs several operators. */
 static const char *onnx_put_unary(wb__exporter *w, wb__op op, const char *x, wb_dtype t)
 {
     switch (op) {
@@ -81,11 +81,11 @@ static const char *onnx_put_unary(wb__exporter *w, wb__op op, const char *x, wb_
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-/* 8-bit integers are computed as i32, of which runtimes have all operators, and wrap around when
- * they are cast back. */
+/* Returns the dtype in which operations are computed: i32 for 8-bit integers, for which runtimes
+ * have all operators; the results wrap around when they are cast back. */
 static wb_dtype onnx_put_computed(wb_dtype t) { return t == WB_I8 || t == WB_U8 ? WB_I32 : t; }
 
-/* Operand k of a step.  A literal is a number without dimensions where another operand has the
+/* Returns operand k of a step.  A literal is a number without dimensions if another operand has the
  * dimensions of the result. */
 static const char *onnx_put_op_operand(wb__exporter *w, int step, int k)
 {
@@ -101,7 +101,7 @@ static const char *onnx_put_op_operand(wb__exporter *w, int step, int k)
     return wb__export_cast(w, x, t, onnx_put_computed(t));
 }
 
-/* A quotient of integers by 0 is 0. */
+/* Writes a quotient.  A quotient of integers by 0 is 0. */
 static const char *onnx_put_divide(wb__exporter *w, int step, const char *x, const char *y,
                                    wb_dtype t)
 {
@@ -114,7 +114,7 @@ static const char *onnx_put_divide(wb__exporter *w, int step, const char *x, con
     return WB__PUT(w, "Where", none, zero, WB__PUT(w, "Div", x, some));
 }
 
-/* Weber's cast: bf16 is carried as f32, rounded where the model rounds it. */
+/* Writes a cast.  bf16 is stored as f32, and rounded where the model rounds it. */
 static const char *onnx_put_cast(wb__exporter *w, int step)
 {
     const int i = wb__export_operand(w, step, 0);
@@ -144,7 +144,7 @@ const char *wb__export_write_elementwise(wb__exporter *w, int step)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* Operations that are their first operand here */
+/* Whether the operation returns its first operand in a written model. */
 static bool onnx_put_passes(wb__op op)
 {
     return op == WB__OP_stop || op == WB__OP_automatic || op == WB__OP_custom ||

@@ -1,5 +1,5 @@
-/* Products, convolutions, pools, softmax, normalisation and attention of a model in operators of
- * ONNX. */
+/* Writes products, convolutions, pools, softmax, normalisation and attention of a model in
+ * operators of ONNX. */
 #include "io/onnx/writer.h"
 
 #include <string.h>
@@ -49,7 +49,7 @@ static void onnx_put_attrs(wb__exporter *w, int step, int first, int n, int64_t 
     for (int i = 0; i < n; i++) list[i] = wb__export_fixed_attr(w, step, first + i);
 }
 
-/* Weber's padding is top, bottom, left, right; ONNX has the starts first. */
+/* Writes a padding.  Weber's is top, bottom, left, right; ONNX has the starts first. */
 static void put_pads(wb__exporter *w, int step, int first)
 {
     int64_t p[4];
@@ -61,7 +61,7 @@ static void put_pads(wb__exporter *w, int step, int first)
 /* Attributes of a convolution, in the order of wb__conv_attr */
 enum { STRIDE = 0, DILATION = 2, ONNX_PUT_PAD = 4, ONNX_PUT_GROUPS = 8 };
 
-/* The elements that a transposed convolution adds behind the windows, along axis 0 or 1 of space */
+/* Returns the elements that a transposed convolution adds behind the windows, along axis 0 or 1. */
 static int64_t onnx_put_added(wb__exporter *w, int step, int kernel, int axis)
 {
     const wb__export_step *s = &w->steps[step];
@@ -77,7 +77,7 @@ static int64_t onnx_put_added(wb__exporter *w, int step, int kernel, int axis)
     return more;
 }
 
-/* A convolution (`step`) with the name of a bias, or NULL */
+/* Writes the convolution `step`; `bias` is the name of a bias, or NULL. */
 static const char *onnx_put_convolution(wb__exporter *w, int step, const char *bias)
 {
     const wb__export_step *s = &w->steps[step];
@@ -145,14 +145,14 @@ static const char *onnx_put_layer_norm(wb__exporter *w, const char *x, const cha
     return wb__export_end(w);
 }
 
-/* A vector of n ones or zeros, as a constant of the file */
+/* Writes a vector of n ones or zeros, as a constant of the file. */
 static const char *onnx_put_same_numbers(wb__exporter *w, wb_dtype t, int64_t n, double value)
 {
     const wb__export_size size = {0, n};
     return wb__export_filled(w, wb__export_number(w, t, value), 1, &size);
 }
 
-/* (x - mean) / sqrt(variance + eps), computed in f32 if x is f16 */
+/* Writes (x - mean) / sqrt(variance + eps), computed in f32 if x is f16. */
 static const char *onnx_put_normalise(wb__exporter *w, int step)
 {
     const wb_tensor *y = wb__export_x(w, step);
@@ -170,8 +170,8 @@ static const char *onnx_put_normalise(wb__exporter *w, int step)
     return wb__export_cast(w, WB__PUT(w, "Div", centred, WB__PUT(w, "Sqrt", padded)), t, dtype);
 }
 
-/* softmax(scale q·kᵀ)·v.  The softmax of masked scores is 0 beside others, and made 0, so that a
- * row without a key is 0. */
+/* Writes softmax(scale q·kᵀ)·v.  The weights of masked keys are almost 0, and are set to 0, so that
+ * a row without a key is 0. */
 static const char *onnx_put_attention(wb__exporter *w, int step)
 {
     const wb__export_step *s = &w->steps[step];

@@ -40,7 +40,7 @@ const char *wb__export_cannot(wb__exporter *w, const char *format, ...)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Keeps a text of wb__alloc. */
+/* Adds a text of wb__alloc to the texts that the writer owns. */
 static const char *onnx_writer_keep(wb__exporter *w, char *name)
 {
     if (name && wb__reserve(&w->names, &w->names_capacity, w->n_names + 1, sizeof *w->names))
@@ -49,7 +49,7 @@ static const char *onnx_writer_keep(wb__exporter *w, char *name)
     return wb__export_failed(w, WB_ERROR_MEMORY);
 }
 
-/* "/layers.0/Gemm_3": the layer, the operator, and a number that no other name has */
+/* Returns a new name, such as "/layers.0/Gemm_3": layer, operator, and a unique number. */
 static const char *onnx_writer_new_name(wb__exporter *w, const char *op)
 {
     const char *layer = w->at < 0 ? "" : w->steps[w->at].layer;
@@ -108,7 +108,7 @@ void wb__export_put_text(wb__exporter *w, const char *name, const char *value)
     wb__wire_end(&w->nodes, at);
 }
 
-/* Not packed: the field of an attribute is a plain repeated one. */
+/* Writes a list attribute.  Its field is a repeated one that is not packed. */
 void wb__export_put_ints(wb__exporter *w, const char *name, int n, const int64_t *values)
 {
     const size_t at = begin_attr(w, name, WB__ONNX_IS_INTS);
@@ -133,7 +133,7 @@ const char *wb__export_put(wb__exporter *w, const char *op, int n, const char *c
 
 /* ---- constants ------------------------------------------------------------------------------- */
 
-/* Returns the name of a small constant that was written before, or NULL. */
+/* Returns the name of an equal constant that was written before, or NULL. */
 static const char *onnx_writer_find_kept(const wb__exporter *w, const wb__export_kept *k)
 {
     for (int i = 0; i < w->n_kept; i++) {
@@ -189,7 +189,7 @@ const char *wb__export_list(wb__exporter *w, int n, const int64_t *values)
     return wb__export_constant(w, WB_I64, 1, (int64_t[]){n}, values);
 }
 
-/* The size of the batch, i64 [1]: from the first input that has it */
+/* Writes the size of the batch, i64 [1], of the first input that has a batch. */
 static const char *onnx_writer_batch_of(wb__exporter *w)
 {
     if (w->batch_name) return w->batch_name;
@@ -229,7 +229,7 @@ const char *wb__export_size_number(wb__exporter *w, wb__export_size n)
     return WB__PUT(w, "Squeeze", one, wb__export_list(w, 1, (int64_t[]){0}));
 }
 
-/* The numbers themselves, if they are few */
+/* Writes 0, ..., n - 1: as a constant, if these numbers are few. */
 const char *wb__export_range(wb__exporter *w, wb__export_size n)
 {
     enum { FEW = 256 };
@@ -250,7 +250,7 @@ static const char *onnx_writer_cast(wb__exporter *w, const char *x, wb_dtype to)
     return wb__export_end(w);
 }
 
-/* The least and greatest numbers of floats that integers of the dtype hold */
+/* Sets the least and the greatest number of the floating dtype that the integer dtype can hold. */
 static void onnx_writer_bounds(wb_dtype from, wb_dtype to, double *low, double *high)
 {
     const int bits = 8 * (int)wb__dtype_size(to) - (to != WB_U8);
@@ -260,8 +260,8 @@ static void onnx_writer_bounds(wb_dtype from, wb_dtype to, double *low, double *
     *high = bits > digits ? end - (double)((uint64_t)1 << (bits - digits)) : end - 1;
 }
 
-/* Weber's floats become integers by truncation, the nearest one if they are out of range, and 0 if
- * they are NaN; ONNX leaves the latter two to the runtime. */
+/* Writes a cast of floats to integers: truncated, the nearest integer if out of range, and 0 if
+ * NaN.  ONNX leaves the latter two to the runtime. */
 static const char *cast_to_integer(wb__exporter *w, const char *x, wb_dtype from, wb_dtype to)
 {
     double low, high;
@@ -298,8 +298,8 @@ const char *wb__export_where(wb__exporter *w, const char *condition, const char 
 
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
-/* A tensor of the model: its name in the file is that of the model, and it is used as f32 if it is
- * bf16. */
+/* Returns the value of a tensor of the model, which has the model's name in the file.  A bf16
+ * tensor is cast to f32. */
 static const char *onnx_writer_parameter(wb__exporter *w, int i)
 {
     wb__export_initializer *p = &w->parameters[i];
@@ -309,7 +309,7 @@ static const char *onnx_writer_parameter(wb__exporter *w, int i)
     return p->name;
 }
 
-/* An evaluated tensor that is no parameter */
+/* Writes an evaluated tensor that is no parameter. */
 static const char *onnx_writer_evaluated(wb__exporter *w, const wb__export_step *s)
 {
     wb_tensor *x = wb__export_row(s);

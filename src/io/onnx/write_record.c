@@ -10,7 +10,7 @@
 
 typedef struct { wb__observer base; wb__exporter *w; } listener;
 
-/* Notes which tensors a layer made. */
+/* Notes the tensors that a layer made. */
 static void onnx_record_note_call(wb__observer *o, const wb_layer *l, int n,
                                   wb_tensor *const *inputs, int n_out, wb_tensor **outputs)
 {
@@ -26,8 +26,7 @@ static void onnx_record_note_call(wb__observer *o, const wb_layer *l, int n,
         if (!x) w->status = (int)wb_error_code();
         list[i] = x ? wb__ref(x) : NULL;
     }
-    w->calls[w->n_calls++] =
-        (wb__export_layer_call){(wb_layer *)(uintptr_t)l, n, n_out, list};
+    w->calls[w->n_calls++] = (wb__export_layer_call){(wb_layer *)(uintptr_t)l, n, n_out, list};
 }
 
 static int onnx_record_call_failed(wb__exporter *w, int r, int code, bool recorded)
@@ -47,7 +46,7 @@ static int onnx_record_call_failed(wb__exporter *w, int r, int code, bool record
     return (int)wb_error_code();
 }
 
-/* Refuses a pending write. */
+/* Refuses a write to a variable, which a file cannot have. */
 static int onnx_record_assigns(const wb__exporter *w, const wb_tensor *write)
 {
     const char *path = "of its own";
@@ -85,7 +84,7 @@ static int onnx_record_call(wb__exporter *w, wb_layer *model, int r, wb_tensor *
 
 /* ---- one graph ------------------------------------------------------------------------------- */
 
-/* The tensors of a call, inputs before their readers */
+/* The tensors of a call; inputs come before their readers. */
 typedef struct {
     int n, capacity, n_out;
     wb_tensor **node, *outputs[WB__OUTPUTS];
@@ -97,7 +96,7 @@ static bool onnx_record_is_leaf(const wb_tensor *x)
     return wb__known(x) || x->flags & WB__GONE || !x->n_in;
 }
 
-/* How many inputs the value depends on.  The others are of gradients, or of a step of a backend. */
+/* Returns how many of the tensors x.in the value needs; gradients or plan steps need the others. */
 static int onnx_record_inputs_of(const wb_tensor *x)
 {
     if (onnx_record_is_leaf(x)) return 0;
@@ -107,7 +106,7 @@ static int onnx_record_inputs_of(const wb_tensor *x)
 typedef struct { wb_tensor *x; int next; } onnx_record_visit;
 typedef struct { onnx_record_visit *list; int n, capacity; } visits;
 
-enum { ONNX_RECORD_OPEN = INT_MAX };    /* in the map: its inputs are being visited */
+enum { ONNX_RECORD_OPEN = INT_MAX };    /* in the map: the inputs of the tensor are being visited */
 
 static bool onnx_record_enter(graph *g, visits *v, wb_tensor *x)
 {
@@ -152,7 +151,7 @@ static void onnx_record_graph_free(graph *g)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* Sets *size to the size with these values in the recordings.  False: it is no k · batch + c. */
+/* Sets *size to the size with these values in the recordings; false: it is no k · batch + c. */
 static bool onnx_record_find_size(const wb__exporter *w, const int64_t *v, wb__export_size *size)
 {
     *size = (wb__export_size){0, v[0]};
@@ -177,9 +176,9 @@ wb_tensor *wb__export_row(const wb__export_step *s)
     return row;
 }
 
-/* Whether the tensor that is no input and is known is the same in all recordings, but for axes that
- * depend on the batch, along which all its elements are equal */
-static bool same_constant(const wb__exporter *w, const wb__export_step *s)
+/* Whether a tensor that is known without the inputs is the same in all recordings.  It may have
+ * axes of the batch's size, along which all its elements are equal. */
+static bool onnx_record_same_constant(const wb__exporter *w, const wb__export_step *s)
 {
     wb_tensor *row = wb__export_row(s);
     bool same = row != NULL, differ = row != s->x[0];
@@ -199,7 +198,8 @@ static int onnx_record_input_of(const wb__exporter *w, const wb__export_step *s,
     return -1;
 }
 
-/* Compares a step's tensors, and finds what it is.  Returns 0 or an error code. */
+/* Compares the tensors that step i has in the recordings, and sets the step's inputs, parameter,
+ * dimensions and whether it varies.  Returns 0 or an error code. */
 static int onnx_record_compare(wb__exporter *w, int i, const graph *g)
 {
     wb__export_step *s = &w->steps[i];
@@ -229,7 +229,7 @@ static int onnx_record_compare(wb__exporter *w, int i, const graph *g)
                    w->status;
     }
     if (wb__known(a) && s->input < 0 && a->op != WB__OP_literal && a->op != WB__OP_iota &&
-        !same_constant(w, s))
+        !onnx_record_same_constant(w, s))
         return onnx_record_differs(w, "has a constant of the program, which is");
     return 0;
 }
@@ -251,7 +251,7 @@ int64_t wb__export_fixed_attr(wb__exporter *w, int step, int k)
     return size.c;
 }
 
-/* Makes the steps of the graphs.  Returns 0 or an error code. */
+/* Makes the steps, one for each tensor of the graphs.  Returns 0 or an error code. */
 static int onnx_record_make_steps(wb__exporter *w, const graph *g)
 {
     for (int r = 1; r < w->records; r++)
@@ -296,7 +296,7 @@ static int onnx_record_find_path(wb_layer *layer, const char *path, void *ctx)
     return FOUND;
 }
 
-/* Gives the steps between a call's inputs and outputs, which no earlier call made, its layer. */
+/* Sets the layer of the steps between a call's inputs and outputs that have no layer yet. */
 static void onnx_record_name_steps(wb__exporter *w, const graph *g, const wb__export_layer_call *c,
                                    const char *path, int *stack, int *seen, int mark)
 {
@@ -325,7 +325,7 @@ static void onnx_record_name_steps(wb__exporter *w, const graph *g, const wb__ex
     }
 }
 
-/* Returns 0 or an error code. */
+/* Sets the layers of all steps.  Returns 0 or an error code. */
 static int name_layers(wb__exporter *w, wb_layer *model, const graph *g)
 {
     int *stack = wb__alloc((size_t)(w->n_steps + 1) * sizeof *stack);
@@ -359,10 +359,10 @@ static int set_outputs(wb__exporter *w, const graph *g)
     return 0;
 }
 
-/* Whether x, of a call with a batch of 1, has the sizes, the starts of slices and parts, and the
- * number that the step has in the file for this batch.  If x is NULL: whether these sizes and
- * starts are not negative. */
-static bool fits_single(wb__exporter *w, int step, const wb_tensor *x)
+/* Whether x, a tensor of the call with a batch of 1, has the sizes, the starts of slices and parts,
+ * and the number that the step has in the file for this batch.  If x is NULL, whether these sizes
+ * and starts are not negative. */
+static bool onnx_record_fits_single(wb__exporter *w, int step, const wb_tensor *x)
 {
     const wb__export_step *s = &w->steps[step];
     const wb_tensor *a = s->x[0];
@@ -377,23 +377,23 @@ static bool fits_single(wb__exporter *w, int step, const wb_tensor *x)
     return fits && (!x || a->op != WB__OP_literal || !same || x->number[0].u == a->number[0].u);
 }
 
-/* Compares a call with a batch of 1.  It may have other operations, such as no expansion; then only
- * the outputs are compared.  Returns 0 or an error code. */
+/* Compares the call with a batch of 1.  If it has other operations, such as no expansion, compares
+ * only the outputs.  Returns 0 or an error code. */
 static int compare_single(wb__exporter *w, const graph *g)
 {
     bool same = g->n == w->n_steps, fits = g->n_out == w->n_outputs;
     for (int i = 0; same && i < g->n; i++) same = g->node[i]->op == w->steps[i].x[0]->op;
     for (int i = 0; fits && i < w->n_steps; i++)
-        fits = fits_single(w, w->at = i, same ? g->node[i] : NULL);
+        fits = onnx_record_fits_single(w, w->at = i, same ? g->node[i] : NULL);
     for (int i = 0; fits && i < w->n_outputs; i++)
-        fits = fits_single(w, w->at = w->outputs[i].step, g->outputs[i]);
+        fits = onnx_record_fits_single(w, w->at = w->outputs[i].step, g->outputs[i]);
     if (!fits)
         wb__export_cannot(w, "is with a batch of 1 not what it is with other sizes of the batch: "
                           ".fixed = true writes the file for the batch of the example alone");
     return w->status;
 }
 
-/* Calls the model with a batch of 1, which need not work.  Returns 0 or an error code. */
+/* Calls the model with a batch of 1, which may fail.  Returns 0 or an error code. */
 static int record_single(wb__exporter *w, wb_layer *model)
 {
     graph g = {0};

@@ -1,10 +1,10 @@
-/* Reductions, rows by index, sums along an axis and sorting of a model in operators of ONNX. */
+/* Writes reductions, rows by index, sums along an axis and sorting in operators of ONNX. */
 #include "io/onnx/writer.h"
 
 #include <math.h>
 #include <string.h>
 
-/* 8-bit integers are reduced and sorted as i32. */
+/* Returns the dtype in which rows are reduced and sorted: i32 for 8-bit integers. */
 static wb_dtype onnx_put_widened(wb_dtype t) { return t == WB_I8 || t == WB_U8 ? WB_I32 : t; }
 
 static const char *onnx_put_operand(wb__exporter *w, int step, wb_dtype *t)
@@ -26,7 +26,7 @@ static int onnx_put_axes_of(wb__exporter *w, int step, int64_t *axes)
     return n;
 }
 
-/* ReduceSum has its axes as an input, ReduceMax and ReduceMin as an attribute in opset 17. */
+/* Writes a reduction.  In opset 17 ReduceSum has its axes as an input, others as an attribute. */
 static const char *onnx_put_reduce(wb__exporter *w, int step)
 {
     const wb__export_step *s = &w->steps[step];
@@ -74,8 +74,8 @@ static const char *onnx_put_cumsum(wb__exporter *w, int step)
     return wb__export_cast(w, wb__export_end(w), t, wb__export_dtype_of(w, step));
 }
 
-/* The places of all elements in their order: the second result of TopK of all elements, in which
- * of equal elements the first is first */
+/* Writes the indices of all elements in sorted order: the second result of a TopK of all elements.
+ * Of equal elements the first comes first. */
 static const char *onnx_put_argsort(wb__exporter *w, int step)
 {
     enum { AXIS, DESCENDING };
@@ -92,8 +92,8 @@ static const char *onnx_put_argsort(wb__exporter *w, int step)
 
 /* ---- indices --------------------------------------------------------------------------------- */
 
-/* Whether the step, which depends on no input, has the same numbers in all recordings, all in
- * 0 .. n - 1 */
+/* Whether the step, which depends on no input, has the same numbers in all recordings, and all are
+ * in 0 .. n - 1. */
 static bool numbers_below(const wb__exporter *w, const wb__export_step *s, wb__export_size n)
 {
     wb_tensor *x = s->x[0];
@@ -112,12 +112,12 @@ static bool numbers_below(const wb__exporter *w, const wb__export_step *s, wb__e
     return below;
 }
 
-static bool is_at_most(wb__export_size a, wb__export_size n)
+static bool onnx_put_is_at_most(wb__export_size a, wb__export_size n)
 {
     return wb__export_same(a, n) || (!a.k && !n.k && a.c <= n.c);
 }
 
-/* Whether the indices are known to be in 0 .. n - 1, whatever the inputs are */
+/* Whether the indices are in 0 .. n - 1 for all inputs of the model. */
 static bool onnx_put_in_range(const wb__exporter *w, int i, wb__export_size n)
 {
     for (int steps = 0; steps < 16; steps++) {
@@ -125,12 +125,12 @@ static bool onnx_put_in_range(const wb__exporter *w, int i, wb__export_size n)
         const wb_tensor *x = s->x[0];
         if (s->input >= 0 || s->parameter >= 0) return false;
         if (x->op == WB__OP_iota || x->op == WB__OP_argsort)
-            return is_at_most(s->dims[x->attr[0]], n);
+            return onnx_put_is_at_most(s->dims[x->attr[0]], n);
         if (!s->varies) return numbers_below(w, s, n);
         if (x->op == WB__OP_argmax) {
             const wb__export_step *of = &w->steps[s->in[0]];
             for (int k = 0; k < of->x[0]->ndim; k++)
-                if (x->attr[0] >> k & 1) return is_at_most(of->dims[k], n);
+                if (x->attr[0] >> k & 1) return onnx_put_is_at_most(of->dims[k], n);
             return false;
         }
         if (x->op != WB__OP_cast && x->op != WB__OP_reshape && x->op != WB__OP_permute &&
@@ -141,8 +141,8 @@ static bool onnx_put_in_range(const wb__exporter *w, int i, wb__export_size n)
     return false;
 }
 
-/* Indices as i64.  If they may be out of range, *inside is where they are in range, and the
- * others become `otherwise`; else *inside is NULL. */
+/* Writes indices as i64.  If they may be out of range, sets *inside to a mask of those in range and
+ * replaces the others by `otherwise`; else sets *inside to NULL. */
 static const char *onnx_put_indices(wb__exporter *w, int index, wb__export_size n,
                                     const char *otherwise, const char **inside)
 {
@@ -155,7 +155,7 @@ static const char *onnx_put_indices(wb__exporter *w, int index, wb__export_size 
     return WB__PUT(w, "Where", *inside, x, otherwise);
 }
 
-/* x with `more` axes of size 1 behind its own, which are `ndim` */
+/* Writes x, which has `ndim` axes, with `more` axes of size 1 behind them. */
 static const char *onnx_put_with_axes(wb__exporter *w, const char *x, int ndim, int more)
 {
     int64_t axes[WB_MAX_DIMS];
@@ -163,8 +163,8 @@ static const char *onnx_put_with_axes(wb__exporter *w, const char *x, int ndim, 
     return more ? WB__PUT(w, "Unsqueeze", x, wb__export_list(w, more, axes)) : x;
 }
 
-/* Weber's rows of an index that is out of range are 0; ONNX counts negative ones from the end, and
- * refuses others. */
+/* Writes rows by index.  Rows of an index out of range are 0 in Weber; ONNX counts negative indices
+ * from the end, and refuses others. */
 static const char *onnx_put_take(wb__exporter *w, int step)
 {
     const int x = w->steps[step].in[0], index = w->steps[step].in[1];
@@ -181,8 +181,8 @@ static const char *onnx_put_take(wb__exporter *w, int step)
 
 /* ---- rows to places -------------------------------------------------------------------------- */
 
-/* What ScatterND makes of `base`, filled into [n + 1, ...] of which the last row takes the rows of
- * indices that are out of range: [n, ...]. */
+/* Writes a ScatterND of `rows` to [n + 1, ...] filled with `base`, and returns [n, ...]: the last
+ * row receives the rows whose index is out of range. */
 static const char *onnx_put_scattered(wb__exporter *w, int step, const char *at, const char *rows,
                                       const char *base, const char *reduction)
 {
@@ -200,7 +200,7 @@ static const char *onnx_put_scattered(wb__exporter *w, int step, const char *at,
     return WB__PUT(w, "Slice", y, zero, wb__export_list(w, 1, (int64_t[]){-1}), zero);
 }
 
-/* [n, rows]: whether row k has the index i */
+/* Writes [n, rows]: whether row k has the index i. */
 static const char *onnx_put_members(wb__exporter *w, int step)
 {
     const wb__export_step *s = &w->steps[step];
@@ -212,8 +212,8 @@ static const char *onnx_put_members(wb__exporter *w, int step)
     return WB__PUT(w, "Equal", places, x);
 }
 
-/* The rows of the step, of the dtype t, as [rows, ...].  Sets *n to their number. */
-static const char *flat_rows(wb__exporter *w, int step, wb_dtype t, wb__export_size *n)
+/* Writes the rows of the step, in the dtype t, as [rows, ...].  Sets *n to their number. */
+static const char *onnx_put_flat_rows(wb__exporter *w, int step, wb_dtype t, wb__export_size *n)
 {
     const wb__export_step *s = &w->steps[step];
     const wb__export_step *index = &w->steps[s->in[0]];
@@ -231,7 +231,7 @@ static const char *flat_rows(wb__exporter *w, int step, wb_dtype t, wb__export_s
     return wb__export_reshaped(w, rows, s->x[0]->ndim, dims);
 }
 
-/* x [n, rows, ...] reduced over its rows */
+/* Writes x [n, rows, ...] reduced over its rows. */
 static const char *onnx_put_over_rows(wb__exporter *w, const char *op, const char *x)
 {
     wb__export_begin(w, op, 1, &x);
@@ -240,13 +240,13 @@ static const char *onnx_put_over_rows(wb__exporter *w, const char *op, const cha
     return wb__export_end(w);
 }
 
-/* The greatest or smallest of the rows with each index; opset 17 has no ScatterND for it. */
+/* Writes the greatest or smallest of the rows of each index; opset 17 has no ScatterND for it. */
 static const char *onnx_put_extreme(wb__exporter *w, int step, const char *op, double none)
 {
     const int more = wb__export_x(w, step)->ndim - 1;
     const wb_dtype t = onnx_put_widened(wb__export_dtype_of(w, step));
     wb__export_size n;
-    const char *member = onnx_put_members(w, step), *rows = flat_rows(w, step, t, &n);
+    const char *member = onnx_put_members(w, step), *rows = onnx_put_flat_rows(w, step, t, &n);
     const char *any = onnx_put_over_rows(w, "ReduceMax",
                                          wb__export_cast(w, member, WB_BOOL, WB_I32));
     any = onnx_put_with_axes(w, wb__export_cast(w, any, WB_I32, WB_BOOL), 1, more);
@@ -257,14 +257,14 @@ static const char *onnx_put_extreme(wb__exporter *w, int step, const char *op, d
     return wb__export_cast(w, y, t, wb__export_dtype_of(w, step));
 }
 
-/* x, of which the last row with each index replaces a row */
+/* Writes x with a row replaced by the last row that has its index. */
 static const char *onnx_put_set(wb__exporter *w, int step)
 {
     const wb__export_step *s = &w->steps[step];
     const wb_dtype t = wb__export_dtype_of(w, step);
     wb__export_size n;
     const char *member = onnx_put_members(w, step), *x = wb__export_value(w, s->in[2]);
-    const char *rows = flat_rows(w, step, t, &n), *zero = wb__export_number(w, WB_I64, 0);
+    const char *rows = onnx_put_flat_rows(w, step, t, &n), *zero = wb__export_number(w, WB_I64, 0);
     const char *none = wb__export_number(w, WB_I64, -1);
     const char *last = WB__PUT(w, "Where", member, wb__export_range(w, n), none);
     last = onnx_put_over_rows(w, "ReduceMax", last);
@@ -273,7 +273,7 @@ static const char *onnx_put_set(wb__exporter *w, int step)
     return wb__export_where(w, onnx_put_with_axes(w, any, 1, s->x[0]->ndim - 1), taken, x, t);
 }
 
-/* Sums or products of rows.  A place that no index names is 0. */
+/* Writes sums or products of the rows with each index; 0 where no row has the index. */
 static const char *onnx_put_scatter(wb__exporter *w, int step, bool product)
 {
     const wb__export_step *s = &w->steps[step];
@@ -284,7 +284,7 @@ static const char *onnx_put_scatter(wb__exporter *w, int step, bool product)
     const char *zero = wb__export_number(w, t, 0), *one = wb__export_number(w, t, 1);
     const char *y = onnx_put_scattered(w, step, at, rows, product ? one : zero,
                                        product ? "mul" : "add");
-    if (product) {                      /* where there is a row */
+    if (product) {                      /* keeps 0 where there is no row */
         const char *some = WB__PUT(w, "Expand", one, WB__PUT(w, "Shape", rows));
         const char *count = onnx_put_scattered(w, step, at, some, zero, "add");
         y = WB__PUT(w, "Where", WB__PUT(w, "Greater", count, zero), y, zero);
@@ -292,7 +292,7 @@ static const char *onnx_put_scatter(wb__exporter *w, int step, bool product)
     return wb__export_cast(w, y, t, from);
 }
 
-/* A number that no number of the dtype is below */
+/* Returns the number that no number of the dtype is below. */
 static double onnx_put_least(wb_dtype t)
 {
     return wb__dtype_float(t) ? -INFINITY : t == WB_I64 ? (double)INT64_MIN : (double)INT32_MIN;

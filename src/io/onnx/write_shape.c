@@ -1,4 +1,4 @@
-/* Operations of a model that move elements, and tensors without operands, in operators of ONNX. */
+/* Writes operations that move elements, and tensors without operands, in operators of ONNX. */
 #include "io/onnx/writer.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-/* One size that depends on the batch is -1, what is left.  Of several all are computed. */
+/* Writes a reshape.  A single size that depends on the batch is -1; several are computed. */
 const char *wb__export_reshaped(wb__exporter *w, const char *x, int n, const wb__export_size *dims)
 {
     int64_t list[WB_MAX_DIMS];
@@ -36,7 +36,7 @@ const char *wb__export_permuted(wb__exporter *w, const char *x, int n, const int
     return wb__export_end(w);
 }
 
-/* Where x has the size already, Expand may be given 1. */
+/* Writes an expansion.  Along axes where x already has the size, Expand may get 1. */
 static const char *onnx_put_expand(wb__exporter *w, int step, int of)
 {
     const wb__export_step *s = &w->steps[step], *x = &w->steps[of];
@@ -59,8 +59,8 @@ static const char *onnx_put_permute(wb__exporter *w, int step, int of)
 
 /* ---- slices ---------------------------------------------------------------------------------- */
 
-/* A bound of a slice along an axis of size n, as a number if it is one from the start or the end.
- * A bound behind all elements is `most`. */
+/* Returns a bound of a slice along an axis of size n, as a fixed number if it is one from the start
+ * or from the end.  `most` means a bound behind all elements. */
 static wb__export_size onnx_put_bound(wb__export_size at, wb__export_size n, int64_t most)
 {
     const wb__export_size left = {n.k - at.k, n.c - at.c};
@@ -98,13 +98,13 @@ static const char *onnx_put_slice(wb__exporter *w, int step, int of)
 
 /* ---- concat ---------------------------------------------------------------------------------- */
 
-/* Where part k begins along axis i */
+/* Returns where part k begins along axis i. */
 static wb__export_size onnx_put_start_of(wb__exporter *w, int step, int k, int i)
 {
     return wb__export_attr(w, step, k * wb__export_x(w, step)->ndim + i);
 }
 
-/* Part k among zeros */
+/* Writes part k with zeros around it. */
 static const char *onnx_put_padded(wb__exporter *w, int step, int k)
 {
     const wb__export_step *s = &w->steps[step];
@@ -121,7 +121,7 @@ static const char *onnx_put_padded(wb__exporter *w, int step, int k)
     return any ? WB__PUT(w, "Pad", x, wb__export_sizes(w, 2 * ndim, pads)) : x;
 }
 
-/* The axis along which the parts follow one another, complete along the others; -1: none */
+/* Returns the axis along which the parts follow one another, if they fill the others; else -1. */
 static int joined_axis(wb__exporter *w, int step)
 {
     const wb__export_step *s = &w->steps[step];
@@ -136,7 +136,7 @@ static int joined_axis(wb__exporter *w, int step)
     return -1;
 }
 
-/* Zeros of the size n along axis a */
+/* Writes zeros that have the size n along axis a. */
 static const char *onnx_put_gap(wb__exporter *w, int step, int a, wb__export_size n)
 {
     const wb__export_step *s = &w->steps[step];
@@ -147,13 +147,13 @@ static const char *onnx_put_gap(wb__exporter *w, int step, int a, wb__export_siz
     return wb__export_filled(w, zero, s->x[0]->ndim, dims);
 }
 
-/* A part that has elements, and where it is along axis a */
+/* A part that has elements, and its range along axis a. */
 typedef struct { int step; wb__export_size start, end; } onnx_put_segment;
 
 static int64_t onnx_put_at_batch(wb__export_size n, int64_t batch) { return n.k * batch + n.c; }
 
-/* Whether p is before q in all recordings.  Parts do not overlap, and each has elements in one of
- * the recordings. */
+/* Whether p is before q in all recordings.  Parts do not overlap, and each has elements in at least
+ * one recording. */
 static bool onnx_put_is_before(const wb__exporter *w, const onnx_put_segment *p,
                                const onnx_put_segment *q)
 {
@@ -164,8 +164,8 @@ static bool onnx_put_is_before(const wb__exporter *w, const onnx_put_segment *p,
     return before;
 }
 
-/* Sets `list` to the parts in their order along axis a; returns their number, or -1 after a
- * failure: the order is another one with another size of the batch. */
+/* Sets `list` to the parts in their order along axis a.  Returns their number, or -1 after a
+ * failure: the order depends on the size of the batch. */
 static int segments_of(wb__exporter *w, int step, int a, onnx_put_segment *list)
 {
     int n = 0;
@@ -195,7 +195,7 @@ static void onnx_put_add_gap(wb__exporter *w, int step, int a, wb__export_size f
         in[(*n)++] = onnx_put_gap(w, step, a, (wb__export_size){to.k - from.k, to.c - from.c});
 }
 
-/* The parts in their order along axis a, with zeros between them */
+/* Writes the parts in their order along axis a, with zeros between them. */
 static const char *onnx_put_joined(wb__exporter *w, int step, int a)
 {
     const size_t most = (size_t)w->steps[step].n_in;
@@ -222,8 +222,8 @@ static const char *onnx_put_joined(wb__exporter *w, int step, int a)
     return y;
 }
 
-/* Parts that follow one another along an axis, or one among zeros, or several that do not overlap,
- * whose sum it is */
+/* Writes a concat: of parts that follow one another along an axis; of one part among zeros; or the
+ * sum of several that do not overlap, each among zeros. */
 static const char *onnx_put_concat(wb__exporter *w, int step)
 {
     const int n = w->steps[step].n_in, axis = n > 1 ? joined_axis(w, step) : -1;
@@ -237,7 +237,7 @@ static const char *onnx_put_concat(wb__exporter *w, int step)
 
 /* ---- tensors without operands ---------------------------------------------------------------- */
 
-/* A number that depends on the size of the batch: k · batch + c, or 1 / (k · batch + c) */
+/* Writes a number that depends on the size of the batch: k · batch + c, or 1 / (k · batch + c). */
 static const char *varying_number(wb__exporter *w, int step, wb_dtype t)
 {
     double v[WB__ONNX_RECORDS] = {0};

@@ -1,4 +1,4 @@
-/* What the files that write a model of ONNX share.
+/* Shared by the files that write a model of ONNX.
  *
  * A model is called three times, with batches of different sizes, and nothing is evaluated
  * (write_record.c): each call gives a graph of tensors.  The three graphs have the same nodes, and
@@ -23,7 +23,7 @@ enum {
     WB__ONNX_WRITTEN = 17               /* the opset of the files */
 };
 
-/* k · batch + c */
+/* A size or number that depends on the size of the batch: k · batch + c. */
 typedef struct { int64_t k, c; } wb__export_size;
 
 static inline bool wb__export_same(wb__export_size a, wb__export_size b)
@@ -32,7 +32,7 @@ static inline bool wb__export_same(wb__export_size a, wb__export_size b)
 }
 static inline bool wb__export_is(wb__export_size a, int64_t c) { return !a.k && a.c == c; }
 
-/* Nodes that become one operator */
+/* The kinds of groups, nodes that become one operator, and the inputs of this operator. */
 typedef enum {
     WB__ONNX_ALONE,         /* no group: the node itself */
     WB__ONNX_GEMM,          /* a, b, bias */
@@ -44,21 +44,22 @@ typedef enum {
 
 typedef struct {
     wb__export_group_kind kind;
-    int n, in[5], of;                   /* in: nodes; -1: left out */
+    int n, in[5], of;                   /* in: steps; -1: left out */
     double eps;
 } wb__export_group;
 
+/* A step of the writer: one tensor of the model's graph. */
 typedef struct {
     wb_tensor *x[WB__ONNX_RECORDS];     /* the tensor in each recording */
     int n_in;
-    int *in;                            /* nodes */
+    int *in;                            /* indices of the steps that it reads */
     wb__export_size dims[WB_MAX_DIMS];
-    int uses;                           /* readers, and results of the model */
-    bool varies;                        /* it depends on an input of the model */
-    bool needed;
-    int input, parameter;               /* an input, a tensor of the model; or -1 */
+    int uses;                           /* number of readers and of outputs of the model */
+    bool varies;                        /* the value depends on an input of the model */
+    bool needed;                        /* the file needs the step */
+    int input, parameter;               /* index of the input, or the model's tensor, or -1 */
     const char *layer;                  /* the path of the layer that made it, or "" */
-    const char *type;                   /* that layer's type, or NULL */
+    const char *type;                   /* the type of this layer, or NULL */
     wb__export_group group;
     const char *name;                   /* of the value in the file; NULL: not yet written */
 } wb__export_step;
@@ -69,12 +70,12 @@ typedef struct {
     wb_dtype dtype;
     int ndim;
     wb__export_size dims[WB_MAX_DIMS];
-    int batch_axis;                     /* of an input; -1: none */
-    wb_tensor *x[WB__ONNX_RECORDS + 1]; /* of an input: what the model is called with */
-    int step;                           /* of an output */
+    int batch_axis;                     /* of an input; -1: it has no batch */
+    wb_tensor *x[WB__ONNX_RECORDS + 1]; /* of an input: the tensors that the model is called with */
+    int step;                           /* of an output: the index of its step */
 } wb__export_port;
 
-/* A tensor of the model, which is an initializer if it has a name of a value (bf16: that of f32) */
+/* A tensor of the model.  It is an initializer if `name`, the name of its value, is not NULL. */
 typedef struct { char *path; wb_tensor *x; const char *name; } wb__export_initializer;
 
 typedef struct { wb_layer *layer; int n_in, n_out; wb_tensor **tensors; } wb__export_layer_call;
@@ -82,6 +83,7 @@ typedef struct { wb_layer *layer; int n_in, n_out; wb_tensor **tensors; } wb__ex
 typedef struct { wb_dtype dtype; int ndim; size_t bytes; char data[32]; const char *name; }
     wb__export_kept;
 
+/* A model while it is written. */
 typedef struct {
     const char *path;
     int records;                        /* 1 (.fixed) or WB__ONNX_RECORDS */
@@ -90,28 +92,28 @@ typedef struct {
     wb__export_port inputs[WB__OUTPUTS], outputs[WB__OUTPUTS];
     wb__export_step *steps;
     wb__export_initializer *parameters;
-    wb__pointer_map parameter_of;       /* by version */
+    wb__pointer_map parameter_of;       /* tensor of a version -> its index */
     wb__observer *observer;
-    int n_calls, calls_capacity;        /* of layers, in the first recording */
+    int n_calls, calls_capacity;        /* calls of layers, in the first recording */
     wb__export_layer_call *calls;
-    /* what is written */
+    /* the file that is being written */
     wb__wire_out nodes;                 /* fields of GraphProto */
-    int n_written, at;                  /* nodes; the step that is being written, or -1 */
+    int n_written, at;                  /* number of nodes; the step that is written now, or -1 */
     size_t begun;
     bool second;                        /* the next node has a result before the one that is used */
-    const char *result, *batch_name;
-    const char *prefix;                 /* of the names of values: no parameter begins so */
+    const char *result, *batch_name;    /* given name of the next result; the size of the batch */
+    const char *prefix;                 /* of the names of values; no parameter has it */
     int n_names, names_capacity;
-    char **names;                       /* all that the writer made */
+    char **names;                       /* texts that the writer owns */
     int n_kept, kept_capacity;
-    wb__export_kept *kept;                /* small constants */
+    wb__export_kept *kept;              /* small constants, which are written once */
     int status;                         /* the code of the first failure, or 0 */
 } wb__exporter;
 
 /* Sets the error that the file cannot have the step that is being written, with its layer and
- * operation, and w->status.  Returns "". */
+ * operation, and sets w->status.  Returns "". */
 const char *wb__export_cannot(wb__exporter *w, const char *format, ...) WB__PRINTF(2, 3);
-/* Sets w->status to the code, unless a failure is known.  Returns "". */
+/* Sets w->status to the code, unless there was a failure before.  Returns "". */
 const char *wb__export_failed(wb__exporter *w, int code);
 
 /* ---- write_record.c -------------------------------------------------------------------------- */
@@ -119,10 +121,10 @@ const char *wb__export_failed(wb__exporter *w, int code);
 /* Calls the model on the inputs of each recording and fills in the steps and outputs.  Returns 0 or
  * an error code. */
 int wb__export_record(wb__exporter *w, wb_layer *model);
-/* The constant of a step, with size 1 along the axes that depend on the batch: along these its
- * elements are equal.  NULL with the error set. */
+/* Returns the constant of a step with size 1 along the axes that depend on the batch, along which
+ * its elements are equal.  NULL with the error set. */
 wb_tensor *wb__export_row(const wb__export_step *s);
-/* Attribute k of the step: as a size; as a number, which must not depend on the batch. */
+/* Return attribute k of the step: as a size; as a number, which must not depend on the batch. */
 wb__export_size wb__export_attr(wb__exporter *w, int step, int k);
 int64_t wb__export_fixed_attr(wb__exporter *w, int step, int k);
 
@@ -138,7 +140,7 @@ static inline const wb__export_size *wb__export_dims(const wb__exporter *w, int 
 {
     return w->steps[step].dims;
 }
-/* The dtype in which the value is in the file: f32 for bf16. */
+/* Returns the dtype that a value has in the file: f32 for bf16. */
 static inline wb_dtype wb__export_carried(wb_dtype t) { return t == WB_BF16 ? WB_F32 : t; }
 static inline wb_dtype wb__export_dtype_of(const wb__exporter *w, int step)
 {
@@ -154,25 +156,25 @@ static inline bool wb__export_has_dims(const wb__exporter *w, int a, int b)
 
 /* ---- write_match.c --------------------------------------------------------------------------- */
 
-/* Finds groups, and which steps are needed. */
+/* Finds groups, and the steps that are needed. */
 void wb__export_match(wb__exporter *w);
 
 /* ---- write_put.c ----------------------------------------------------------------------------- */
 
-/* All return names of values, which the writer owns; "" after a failure. */
+/* These functions return names of values, which the writer owns; "" after a failure. */
 
 int wb__export_type_of(wb_dtype dtype);           /* TensorProto.DataType */
-/* A node with one result: wb__export_begin, its attributes, wb__export_end.  A name NULL is an
- * input that is left out. */
+/* wb__export_begin, the attributes, and wb__export_end write a node with one result.  An input
+ * whose name is NULL is left out. */
 void wb__export_begin(wb__exporter *w, const char *op, int n, const char *const *in);
 void wb__export_put_int(wb__exporter *w, const char *name, int64_t value);
 void wb__export_put_ints(wb__exporter *w, const char *name, int n, const int64_t *values);
 void wb__export_put_text(wb__exporter *w, const char *name, const char *value);
 void wb__export_put_float(wb__exporter *w, const char *name, double value);
 const char *wb__export_end(wb__exporter *w);
-/* The next node has a result before that whose name is returned. */
+/* Lets the next node have another result before the one whose name is returned. */
 void wb__export_second_result(wb__exporter *w);
-/* The name of the next node's result, in place of one that is made */
+/* Sets the name of the next node's result, for which otherwise a name is made. */
 void wb__export_call_it(wb__exporter *w, const char *name);
 const char *wb__export_put(wb__exporter *w, const char *op, int n, const char *const *in);
 #define WB__PUT(w, op, ...) \
@@ -187,28 +189,28 @@ const char *wb__export_size_number(wb__exporter *w, wb__export_size n);         
 const char *wb__export_range(wb__exporter *w, wb__export_size n);   /* i64 [n]: 0, ..., n - 1 */
 const char *wb__export_cast(wb__exporter *w, const char *x, wb_dtype from, wb_dtype to);
 
-/* x where the condition is true, else y, of the dtype t: runtimes have no Where of bool and i8. */
+/* Writes x where the condition is true, else y, of dtype t: runtimes lack Where of bool and i8. */
 const char *wb__export_where(wb__exporter *w, const char *condition, const char *x, const char *y,
                              wb_dtype t);
 
-/* The value of a step: of one that was written, or a constant, literal, input or parameter */
+/* Returns the value of a step, and writes it if it is a constant, literal, input or parameter. */
 const char *wb__export_value(wb__exporter *w, int step);
 
 /* ---- write_ops.c, write_shape.c, write_rows.c, write_product.c ------------------------------- */
 
 /* Writes a step that is needed and no leaf. */
 void wb__export_write_step(wb__exporter *w, int step);
-/* Each returns the name of the result, or NULL: it has no such operation. */
+/* Each writes a step and returns the name of its result; NULL if the step is of another file. */
 const char *wb__export_write_elementwise(wb__exporter *w, int step);
 const char *wb__export_write_move(wb__exporter *w, int step);
 const char *wb__export_write_rows(wb__exporter *w, int step);
 const char *wb__export_write_product(wb__exporter *w, int step);
 
-/* A literal: as 0-d number; with its dimensions.  An iota. */
+/* Write a literal as a 0-d number; a literal with its dimensions; an iota. */
 const char *wb__export_literal_number(wb__exporter *w, int step);
 const char *wb__export_literal(wb__exporter *w, int step);
 const char *wb__export_iota(wb__exporter *w, int step);
-/* x with these dimensions: the same elements; broadcast; filled with the 0-d number x */
+/* Write x with these dimensions: the same elements; broadcast; or filled with the 0-d number x. */
 const char *wb__export_reshaped(wb__exporter *w, const char *x, int n, const wb__export_size *dims);
 const char *wb__export_filled(wb__exporter *w, const char *x, int n, const wb__export_size *dims);
 const char *wb__export_permuted(wb__exporter *w, const char *x, int n, const int64_t *order);

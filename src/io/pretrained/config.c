@@ -1,5 +1,5 @@
-/* The settings of a model hub's folder. Each setting is honoured, or is known to change nothing, or
- * is refused by its name. */
+/* The settings of a model hub's folder.  Each setting is honoured, or is known to change nothing,
+ * or is refused by its name. */
 #include "io/pretrained/pretrained.h"
 
 #include <limits.h>
@@ -92,10 +92,10 @@ typedef enum { SIZE, SIZE_OR_NULL, CONFIG_NUMBER, CONFIG_ACTIVATION, FLAG_OFF, F
 typedef struct {
     const char *key;
     setting_kind kind;
-    size_t at;                          /* in wb__hub_config */
+    size_t at;                          /* the offset of the field in wb__hub_config */
     double otherwise;                   /* CONFIG_NUMBER: the value if the setting is missing */
-    const char *value;           /* CONFIG_ACTIVATION: if it is missing. FIXED: the one value, which
-                                           a missing setting has */
+    const char *value;                  /* CONFIG_ACTIVATION: the value if it is missing; FIXED: the
+                                           only value, which a missing setting has too */
 } setting;
 #define AT(field) offsetof(wb__hub_config, field)
 #define SIZE_OF(id) AT(sizes[WB__HUB_##id])
@@ -150,8 +150,8 @@ static const setting common_settings[] = {
     {"pruned_heads", FIXED, .value = "{}"},
     {0}};
 
-/* Settings that change nothing of what the model computes here: names, tokens, training, choices of
- * the generation, heads that are not built, precision of a step. */
+/* Settings that change nothing in the results of the model here: names, tokens, training, choices
+ * of the generation, heads that are not built, the precision of training. */
 static const char *const config_harmless[] = {
     "afn", "architectures", "attn_implementation", "bad_words_ids", "begin_suppress_tokens",
     "bos_token_id", "chunk_size_feed_forward", "classifier_dropout", "cls_token_id",
@@ -190,7 +190,7 @@ wb__json *wb__hub_json(const char *folder, const char *name)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* A configuration that is being read. `wrong` has a line for each setting that is refused. */
+/* A configuration while it is read.  `wrong` has a line for each setting that is refused. */
 typedef struct {
     wb__hub_config *c;
     const wb__json *root;
@@ -314,7 +314,7 @@ static void config_read_settings(config_reading *r, const setting *own)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* Sets family and head by "model_type" and "architectures". False with the error set. */
+/* Sets c->family and c->head by "model_type" and "architectures".  False with the error set. */
 static bool read_family(const char *folder, const wb__json *root, wb__hub_config *c)
 {
     const wb__json *names = wb__json_get(root, "architectures");
@@ -341,7 +341,7 @@ static bool read_family(const char *folder, const wb__json *root, wb__hub_config
     return true;
 }
 
-/* What holds for several settings, or for none of the file. */
+/* Sets and checks what depends on several settings, or on none. */
 static void config_complete(config_reading *r)
 {
     wb__hub_config *c = r->c;

@@ -8,7 +8,7 @@
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-/* Layers of a container that is being made; `failed` if one could not be made. */
+/* The layers of a container that is being made; `failed` if one of them could not be made. */
 typedef struct { wb_layer **layers; int n; bool failed; } layer_list;
 
 static void pretrained_add(layer_list *list, const char *name, wb_layer *layer)
@@ -76,7 +76,7 @@ static void add_layers(layer_list *list, const wb__hub_config *c, wb_dtype dtype
         pretrained_add(list, "head", pretrained_dense(width, vocabulary, NULL, false, dtype));
 }
 
-/* Makes the model, with parameters whose values are not set. NULL with the error set. */
+/* Makes the model, with parameters whose values are not set.  NULL with the error set. */
 static wb_layer *pretrained_make(const wb__hub_config *c, wb_dtype dtype)
 {
     enum { OTHERS = 9 };                /* the most layers that are no blocks */
@@ -93,7 +93,7 @@ static wb_layer *pretrained_make(const wb__hub_config *c, wb_dtype dtype)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Writes the values of the file to the parameter. Returns 0 or an error code. */
+/* Writes the values of the file to the parameter.  Returns 0 or an error code. */
 static int pretrained_put_values(wb_layer *model, const wb__hub_parameter *p)
 {
     const wb__child *child = wb__child_at("load_pretrained", model, p->path, NULL);
@@ -113,7 +113,7 @@ static int pretrained_put_values(wb_layer *model, const wb__hub_parameter *p)
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 
-/* Sets what the output needs. Returns 0 or an error code. */
+/* Sets the head and the pooling of c for the requested output.  Returns 0 or an error code. */
 static int set_output(const char *folder, int64_t output, wb__hub_config *c)
 {
     c->pooler = output == WB_PRETRAINED_POOLED;

@@ -21,7 +21,7 @@ static int sentences_unknown(const char *file, const char *what, const char *nam
                     name);
 }
 
-/* Returns FOLDER/PATH, for the path of a module; the caller frees it. NULL with the error set. */
+/* Returns FOLDER/PATH, for the path of a module; the caller frees it.  NULL with the error set. */
 static char *sentences_folder_of(const char *folder, const wb__json *module)
 {
     const char *path = wb__json_text(wb__json_get(module, "path"));
@@ -31,7 +31,7 @@ static char *sentences_folder_of(const char *folder, const wb__json *module)
                          "is a folder in this one", folder, path ? path : "");
 }
 
-/* Sets the pooling of c by the member of the file. Returns 0 or an error code. */
+/* Sets the pooling of c by a member of the file, `key`: v.  Returns 0 or an error code. */
 static int sentences_read_member(const char *file, const char *key, const wb__json *v,
                                  wb__hub_config *c, int *chosen)
 {

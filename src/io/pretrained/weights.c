@@ -1,5 +1,5 @@
-/* The tensors of a model hub's folder: one safetensors file, or several that an index lists; and
- * which of them is which parameter. */
+/* The tensors of a model hub's folder, in one safetensors file or in several that an index lists,
+ * and the parameters that get their values. */
 #include "io/pretrained/pretrained.h"
 
 #include "base/os.h"
@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WEIGHTS_LINES_MOST = 50, WEIGHTS_LIST_MOST = 7000 }; /* limits of an error's list: lines,
-                                                             * bytes */
-enum { WEIGHTS_NAME_MOST = 160 }; /* more than any name of a parameter has, with a prefix */
+/* The most lines and bytes of an error's list. */
+enum { WEIGHTS_LINES_MOST = 50, WEIGHTS_LIST_MOST = 7000 };
+enum { WEIGHTS_NAME_MOST = 160 }; /* bytes; more than a parameter's name with a prefix has */
 #define ONE_FILE "model.safetensors"
 #define INDEX "model.safetensors.index.json"
 
@@ -37,8 +37,8 @@ static int weights_add_file(const char *folder, const char *name, wb__hub_weight
     return status;
 }
 
-/* Reads the files of the index, and checks that each tensor is in the file that the index has for
- * it, and no other one. Returns 0 or an error code. */
+/* Reads the files of the index.  Checks that each tensor is in the file that the index names for
+ * it, and in no other.  Returns 0 or an error code. */
 static int weights_read_index(const char *folder, wb__hub_weights *w)
 {
     enum { FILES_MOST = 1000 };
@@ -217,8 +217,8 @@ static void weights_report(findings *f, const char *format, ...)
     va_end(list);
 }
 
-/* Returns the index of the tensor of a parameter; -1: none. Files of older models name the tensors
- * of a norm "gamma" and "beta". */
+/* Returns the index of a parameter's tensor; -1 if there is none.  Files of older models name the
+ * tensors of a norm "gamma" and "beta". */
 static int weights_index_of(const wb__hub_weights *w, const wb__hub_config *c,
                             const wb__hub_parameter *p)
 {
@@ -258,8 +258,8 @@ static void match_one(findings *f, const wb__hub_config *c, wb__hub_weights *w,
                    shape, *dtype ? wb_dtype_name(*dtype) : "of a floating dtype");
 }
 
-/* Whether a tensor that is no parameter is known: a constant of the computation, a head or pooler
- * that is left out. */
+/* Whether a tensor that is no parameter is known: a constant of the computation, or part of a head
+ * or pooler that is not built. */
 static bool weights_is_known(const wb__hub_config *c, const char *name)
 {
     const char *prefix = c->family->prefix;
@@ -275,8 +275,8 @@ static bool weights_is_known(const wb__hub_config *c, const char *name)
            wb__begins(bare, "pooler.");
 }
 
-/* Whether the tensor is a head of GPT-2 that the model does not have, or that equals the table of
- * the tokens, with which it is tied. */
+/* Whether the tensor is the head of a GPT-2: either the model is built without it, or it equals the
+ * table of the tokens, which is used in its place. */
 static bool is_tied_head(const wb__hub_config *c, const wb__entry *e, const wb__entry *tokens)
 {
     if (strcmp(e->name, "lm_head.weight") || !c->family->causal) return false;

@@ -32,8 +32,8 @@ static void put_digits(char *to, uint32_t sum)
     for (int i = 0; i < DIGITS; i++) to[i] = "0123456789abcdef"[sum >> (28 - 4 * i) & 15];
 }
 
-/* Returns the offset, in a header, of the digits of the note, and sets *digits to their number.
- * Returns 0 if the header does not begin with the note. */
+/* Returns the offset of the note's digits in the header, and sets *digits to their number.  Returns
+ * 0 if the header does not begin with the note. */
 static size_t digits_at(const char *header, size_t length, size_t *digits)
 {
     const size_t at = sizeof checksums_front - 1;
@@ -43,7 +43,7 @@ static size_t digits_at(const char *header, size_t length, size_t *digits)
     return at;
 }
 
-/* Returns the checksum of the header. The digits of the note, at offset `at`, count as zeros. */
+/* Returns the checksum of the header.  The digits of the note, at offset `at`, count as zeros. */
 static uint32_t checksums_sum_of(const char *header, size_t length, size_t at, size_t digits)
 {
     static const char zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -96,8 +96,8 @@ int wb__sums_read(wb__table *t, const char *path, const char *header, size_t len
                     path);
 }
 
-/* The values are summed in chunks by several threads. The checksums of a tensor's chunks are
- * combined afterwards. The system is asked to read the next chunks ahead. */
+/* The values are summed in chunks by several threads.  The checksums of a tensor's chunks are
+ * combined afterwards.  The system is asked to read the next chunks ahead. */
 typedef struct { const wb__entry *entry; int64_t at, bytes; uint32_t sum; } checksums_chunk;
 typedef struct { const wb__table *table; checksums_chunk *chunks; int64_t n; } summing;
 

@@ -3,7 +3,7 @@
  *   {"__metadata__":{"weber_crc32":"89abcdef0123456789abcdef",...
  *
  * The note has eight hexadecimal digits for the header, computed with zeros in place of all digits
- * of the note, and eight digits for each tensor in the order of their offsets. The note is
+ * of the note, and eight digits for each tensor in the order of their offsets.  The note is
  * optional; if a file has it, loaded data is checked. */
 #ifndef WB__CHECKSUMS_H
 #define WB__CHECKSUMS_H
@@ -13,18 +13,18 @@
 
 #define WB__SUMS_KEY "weber_crc32"
 
-/* Returns the text of the note for n tensors, with zeros for all digits; the caller frees it. NULL:
- * out of memory. */
+/* Returns the text of the note for n tensors, with zeros for all digits; the caller frees it.
+ * NULL: out of memory. */
 char *wb__sums_blank(int n);
 /* Writes the checksums of the header and of the n tensors into a header that begins with the note
- * for n tensors. Leaves any other header unchanged. */
+ * for n tensors.  Leaves any other header unchanged. */
 void wb__sums_fill(char *header, size_t length, int n, const uint32_t *sums);
 
 /* Checks the checksum of the header and sets `sum` of the entries, which are sorted by offset.
  * Returns 0, also if the header has no note for this number of tensors; an error code if the header
  * is damaged. */
 int wb__sums_read(wb__table *t, const char *path, const char *header, size_t length);
-/* Checks the values of all entries if t->summed is true. Returns 0 or an error code; the error
+/* Checks the values of all entries if t->summed is true.  Returns 0 or an error code; the error
  * names the first damaged tensor in the file. */
 int wb__sums_check(const wb__table *t, const char *path);
 

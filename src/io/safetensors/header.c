@@ -1,5 +1,5 @@
 /* Reads the header of a safetensors file, JSON of a fixed form, in one pass without a tree of
- * nodes. Each error names its byte offset.
+ * nodes.  Each error names its byte offset.
  *
  *   {"__metadata__": {"key": "text", ...},
  *    "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...} */
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All dtypes of the format with their sizes in bits. UNKNOWN: Weber lacks the dtype; I16, U16 and
+/* All dtypes of the format with their sizes in bits.  UNKNOWN: Weber lacks the dtype; I16, U16 and
  * U32 are widened (wb__st_narrow). */
 #define UNKNOWN WB_DTYPE_DEFAULT
 #define DTYPES(X)                                                                               \
@@ -50,11 +50,12 @@ const char *wb__st_dtype_name(wb_dtype dtype)
 
 /* ---- JSON tokens ----------------------------------------------------------------------------- */
 
+/* A header while it is read. */
 typedef struct {
     const wb__mapping *m;
     const uint8_t *text;
     int64_t n, at;
-    wb__text key, word;                 /* the last key and the last text */
+    wb__text key, word;                 /* the key, and the text, that were read last */
 } scanner;
 
 static int64_t file_offset(int64_t at) { return WB__ST_HEADER_BEGINS + at; }
@@ -112,7 +113,7 @@ static int safetensors_read_count(scanner *s, int64_t *value, const char *what)
     return 0;
 }
 
-/* Called after an element of an object or list. If a comma follows, skips it and returns true. */
+/* Called after an element of an object or list.  If a comma follows, skips it and returns true. */
 static bool safetensors_another(scanner *s)
 {
     if (safetensors_next(s) != ',') return false;
@@ -287,7 +288,7 @@ static int by_offset(const void *a, const void *b)
     return x->bytes != y->bytes ? (x->bytes < y->bytes ? -1 : 1) : strcmp(x->name, y->name);
 }
 
-/* Sorts the entries by offset and checks for repeated names, overlaps and gaps. Here `data` of an
+/* Sorts the entries by offset and checks for repeated names, overlaps and gaps.  Here `data` of an
  * entry points to its name in the header. */
 static int safetensors_check_table(scanner *s, wb__table *st)
 {

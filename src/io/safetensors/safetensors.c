@@ -35,7 +35,7 @@ static int safetensors_read_header(wb__mapping *m, wb__table *st)
                                   (size_t)n);
 }
 
-/* Sets `data` of the entries, which are sorted by offset, to their values. Checks that the file
+/* Sets `data` of the entries, which are sorted by offset, to their values.  Checks that the file
  * ends behind the last value. */
 static int safetensors_set_values(const wb__mapping *m, wb__table *st)
 {
@@ -46,9 +46,8 @@ static int safetensors_set_values(const wb__mapping *m, wb__table *st)
         wb__entry *t = &st->entries[i];
         end = t->begin + t->bytes;
         if (end > contents)
-            return wb__map_fail(m, begin + t->begin,
-                                "the file ends after %lld of the %lld bytes of the tensor "
-                                "\"%.200s\"",
+            return wb__map_fail(m, begin + t->begin, "the file ends after %lld of the %lld bytes "
+                                "of the tensor \"%.200s\"",
                                 (long long)WB__MAX(contents - t->begin, 0), (long long)t->bytes,
                                 t->name);
         t->data = m->data + begin + t->begin;
@@ -58,7 +57,7 @@ static int safetensors_set_values(const wb__mapping *m, wb__table *st)
                         (long long)(contents - end));
 }
 
-/* Widens integers that Weber lacks. Until here an entry has the bytes of the file. */
+/* Widens integers of dtypes that Weber lacks.  Before, an entry has the file's bytes and size. */
 static int widen_all(wb__table *st)
 {
     for (int i = 0; i < st->n; i++) {
@@ -106,7 +105,7 @@ int wb__st_load(const char *path, bool values, wb__table *out)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Sorts wider dtypes first, so that all values are aligned; equal widths by name. */
+/* Compares tensors: wider dtypes come first, which aligns all values; equal widths by name. */
 static int by_width(const void *a, const void *b)
 {
     const wb__st_out *x = a, *y = b;
@@ -142,8 +141,8 @@ static void safetensors_describe_tensor(wb__json_out *out, const wb__st_out *t, 
     wb__json_close(out, '}');
 }
 
-/* Returns the header as JSON, with zeros for the checksums; the caller frees it. The values follow
- * in the order of `tensors`. NULL with the error set. */
+/* Returns the header as JSON, with zeros for the checksums; the caller frees it.  The values follow
+ * in the order of `tensors`.  NULL with the error set. */
 static char *header_text(int n, const wb__st_out *tensors, int n_notes, const wb__note *notes)
 {
     wb__json_out out = {.status = safetensors_check_names(n, tensors)};
@@ -165,8 +164,8 @@ static char *header_text(int n, const wb__st_out *tensors, int n_notes, const wb
     return wb__json_take(&out);
 }
 
-/* Pads the header with spaces to *length bytes, a multiple of eight. Frees `text` or reuses its
- * block. The result may lack a final 0. NULL: `text` is NULL, or out of memory. */
+/* Pads the header with spaces to *length bytes, a multiple of eight.  Frees `text` or reuses its
+ * block.  The result may lack a final 0.  NULL: `text` is NULL, or out of memory. */
 static char *safetensors_padded(char *text, size_t *length)
 {
     if (!text) return NULL;
@@ -197,8 +196,8 @@ static int safetensors_put_all(wb__writer *w, wb__st_put put, const char *text, 
     return status;
 }
 
-/* The header has the checksums of the values, so it is written again after the values. A pipe
- * cannot be rewritten. For a pipe, all is first written to /dev/null to compute the checksums. */
+/* The header has the checksums of the values, so it is written again after the values.  A pipe
+ * cannot be rewritten.  For a pipe, all is first written to /dev/null to compute the checksums. */
 static int safetensors_write(wb__st_put put, const char *path, char *text, size_t length, int n,
                              const wb__st_out *tensors, uint32_t *sums)
 {

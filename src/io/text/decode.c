@@ -7,7 +7,7 @@
 
 /* ---- steps on the letters of one token ------------------------------------------------------- */
 
-/* Bytes for all letters, unless one is not of GPT-2's alphabet: such a token is text. */
+/* Turns all letters into bytes, unless one is not in GPT-2's alphabet: that token is plain text. */
 static void decode_byte_level(wb__letters *l)
 {
     for (int i = 0; i < l->n; i++)
@@ -38,7 +38,7 @@ static bool lead_space(wb__letters *l)
     return true;
 }
 
-/* Replaces `from` by `to`, which is not longer, in place. */
+/* Replaces all `from` by `to`, which is not longer, in place. */
 static void replace_shorter(wb__letters *l, const char *from, const char *to)
 {
     const int n = (int)strlen(from), m = (int)strlen(to);
@@ -52,9 +52,9 @@ static void replace_shorter(wb__letters *l, const char *from, const char *to)
     l->n = made;
 }
 
-/* The spaces that splitting put before punctuation and English contractions; applied to one token
- * with the space before it, in this order. */
-static void clean_up(wb__letters *l)
+/* Removes the spaces that splitting has put before punctuation and English contractions.  The
+ * replacements are applied in this order to one token with the space before it. */
+static void decode_remove_spaces(wb__letters *l)
 {
     static const char *const pairs[][2] = {
         {" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"},
@@ -68,7 +68,7 @@ static bool decode_wordpiece(const wb__text_step *s, wb__letters *l, bool first)
         memmove(l->at, l->at + s->from.n, (size_t)(l->n - s->from.n) * sizeof *l->at);
         l->n -= s->from.n;
     } else if (!first && !lead_space(l)) return false;
-    if (s->first) clean_up(l);
+    if (s->first) decode_remove_spaces(l);
     return true;
 }
 
@@ -120,9 +120,9 @@ static bool decode_step(const wb__text_step *s, wb__decoding *d)
 
 static void decode_replacement(wb__text *text) { wb__text_raw(text, "\xef\xbf\xbd", 3); }
 
-/* Adds what the waiting bytes are; at the end of the text also an unfinished character, as
- * U+FFFD. */
-static void decode_settle(wb__decoding *d, bool end, wb__text *text)
+/* Adds the complete characters among the waiting bytes to the text; bytes that are none become
+ * U+FFFD, at the end of the text also an unfinished character. */
+static void decode_add_waiting(wb__decoding *d, bool end, wb__text *text)
 {
     while (d->n) {
         bool open = false;
@@ -142,12 +142,12 @@ static void decode_put(wb__decoding *d, uint32_t c, wb__text *text)
 {
     char bytes[4];
     if (c < WB__RAW) {
-        decode_settle(d, true, text);
+        decode_add_waiting(d, true, text);
         wb__text_raw(text, bytes, (size_t)wb__utf8_put(c, bytes));
         return;
     }
     d->bytes[d->n++] = (char)(c - WB__RAW);
-    decode_settle(d, false, text);
+    decode_add_waiting(d, false, text);
 }
 
 int wb__decode_token(const wb_tokenizer *t, wb__decoding *d, int64_t id, wb__text *text)
@@ -165,7 +165,7 @@ int wb__decode_token(const wb_tokenizer *t, wb__decoding *d, int64_t id, wb__tex
     return ok && !text->failed ? 0 : wb__error_or(WB_ERROR_MEMORY);
 }
 
-void wb__decode_rest(wb__decoding *d, wb__text *text) { decode_settle(d, true, text); }
+void wb__decode_rest(wb__decoding *d, wb__text *text) { decode_add_waiting(d, true, text); }
 
 void wb__decoding_free(wb__decoding *d)
 {

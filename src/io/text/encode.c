@@ -22,7 +22,7 @@ void wb__text_work_free(wb__text_work *w)
 
 /* ---- added tokens ---------------------------------------------------------------------------- */
 
-/* The longest key at letter i: sets *end and returns its value; -1: none. */
+/* Finds the longest key that begins at letter i.  Sets *end and returns its value; -1 if none. */
 static int32_t longest_at(const wb__finder *f, const wb__letters *l, int i, int *end)
 {
     char bytes[4];
@@ -61,7 +61,7 @@ bool wb__find_added(const wb_tokenizer *t, const wb__finder *f, const wb__letter
         from = WB__MAX(from, done);
         while (a->lstrip && from > done && encode_has_class(l, from - 1, WB__IS_SPACE)) from--;
         while (a->rstrip && encode_has_class(l, to, WB__IS_SPACE)) to++;
-        if (to <= from) continue;                   /* spaces that another token has taken */
+        if (to <= from) continue;                   /* another token has taken all these spaces */
         if ((from > done && !wb__pieces_add(pieces, done, from, -1)) ||
             !wb__pieces_add(pieces, from, to, a->id))
             return false;
@@ -72,7 +72,7 @@ bool wb__find_added(const wb_tokenizer *t, const wb__finder *f, const wb__letter
 
 /* ---- the text -------------------------------------------------------------------------------- */
 
-/* Adds a piece of the raw text, normalised, to w->text, and its parts to w->pieces. */
+/* Adds a piece of the raw text, normalised, to w->text, and divides it into w->pieces. */
 static bool encode_add_piece(const wb_tokenizer *t, wb__text_work *w, wb__piece s)
 {
     w->normal.n = w->found.n = 0;

@@ -7,8 +7,7 @@
 bool wb__letters_room(wb__letters *l, int n)
 {
     if (n > WB__LETTERS_MOST - l->n)
-        return wb__fail(WB_ERROR_ARGUMENT, "tokenizer: a text of more than 2^26 bytes"),
-               false;
+        return wb__fail(WB_ERROR_ARGUMENT, "tokenizer: a text of more than 2^26 bytes"), false;
     return wb__reserve(&l->at, &l->capacity, l->n + n, sizeof *l->at);
 }
 

@@ -16,14 +16,14 @@ static bool text_load_is_file(const char *path)
     return wb__os_look(path, true, &about) && about.kind != WB__OS_FOLDER;
 }
 
-/* The path of a file beside another one. The caller frees it. */
+/* Returns the path of a file beside another one, in a block that the caller frees. */
 static char *text_load_beside(const char *path, const char *name)
 {
     const char *slash = strrchr(path, '/');
     return wb__printf("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
 }
 
-/* Reads a file of settings beside another one. *settings is NULL if there is none. */
+/* Reads a file of settings beside another one.  Sets *settings to NULL if there is none. */
 static int text_load_read_settings(const char *path, const char *name, wb__json **settings)
 {
     char *config = text_load_beside(path, name);
@@ -59,8 +59,8 @@ static int read_vocab_json(wb_tokenizer *t, const wb__json *vocabulary)
     return status;
 }
 
-/* Reads a file by its contents: lines, an object of tokens and their ids, or another object. The
- * vocabulary of GPT-2 has a token "model", too. */
+/* Reads a file by its contents: lines; an object of tokens and ids; or tokenizer.json, whose member
+ * "model" is an object.  GPT-2's vocabulary has a token "model", with an id. */
 static int text_load_read_file(wb_tokenizer *t)
 {
     int64_t bytes;
@@ -91,7 +91,7 @@ static int read_sentences(wb_tokenizer *t)
     return status;
 }
 
-/* The file of a folder that describes its tokenizer, or the path itself. The caller frees it. */
+/* Returns the file of a folder that describes its tokenizer, or the path; the caller frees it. */
 static char *text_load_file_of(const char *path)
 {
     static const char *const names[] = {"tokenizer.json", "vocab.txt", "vocab.json"};

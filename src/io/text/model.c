@@ -63,7 +63,7 @@ static bool add_symbol(wb__text_work *w, int32_t id, int begin, int end)
     return true;
 }
 
-/* The token of a single letter, with prefix and suffix; -1: none. */
+/* Returns the token of a single letter, with prefix and suffix; -1 if there is none. */
 static int32_t letter_token(const wb_tokenizer *t, uint32_t c, bool first, bool last)
 {
     uint32_t node = first ? 0 : t->inside;
@@ -73,8 +73,8 @@ static int32_t letter_token(const wb_tokenizer *t, uint32_t c, bool first, bool 
     return node ? t->vocabulary.values[node] : -1;
 }
 
-/* The letter as tokens of its bytes. Sets *known to false if a byte has no token. The bytes are
- * those of the letter alone: with a prefix or suffix no byte tokens are used. */
+/* Makes tokens of the bytes of a letter.  Sets *known to false if a byte has no token.  Prefix and
+ * suffix do not apply to tokens of bytes. */
 static bool add_byte_tokens(const wb_tokenizer *t, wb__text_work *w, int at, bool *known)
 {
     char bytes[4];
@@ -85,8 +85,8 @@ static bool add_byte_tokens(const wb_tokenizer *t, wb__text_work *w, int at, boo
     return true;
 }
 
-/* Makes symbols of all letters. Letters that no token has become the unknown token, one for each or
- * one for all neighbours; without an unknown token they are left out. */
+/* Makes symbols of all letters.  Letters without a token become the unknown token, one for each or
+ * one for all neighbours; if there is no unknown token, they are left out. */
 static bool make_symbols(const wb_tokenizer *t, wb__text_work *w, wb__piece s)
 {
     int unknown_from = -1, unknown_to = -1;
@@ -116,7 +116,7 @@ static uint64_t merge_key(int32_t a, int32_t b)
     return ((uint64_t)(uint32_t)a + 1) << 32 | (uint32_t)b;
 }
 
-static uint32_t rank_of(const wb__hashed *merge) { return (uint32_t)(merge->number >> 32); }
+static uint32_t merge_rank(const wb__hashed *merge) { return (uint32_t)(merge->number >> 32); }
 
 static int text_model_unknown_part(const wb_tokenizer *t, const char *a, const char *b,
                                    const char *token)
@@ -141,24 +141,23 @@ int wb__merges_add(wb_tokenizer *t, const char *a, const char *b, int64_t rank)
     if (!both) return WB_ERROR_MEMORY;
     const int32_t x = wb__trie_value(&t->vocabulary, a), y = wb__trie_value(&t->vocabulary, b),
                   id = wb__trie_value(&t->vocabulary, both);
-    const int status =
-        x < 0 || y < 0 || id < 0 ? text_model_unknown_part(t, a, b,
+    const int status = x < 0 || y < 0 || id < 0 ? text_model_unknown_part(t, a, b,
                                                            x < 0 ? a : y < 0 ? b : both) : 0;
     wb__free(both);
     if (status) return status;
     wb__hashed *m = wb__hash_at(&t->merges, merge_key(x, y));
     if (!m) return WB_ERROR_MEMORY;
-    m->number = rank << 32 | id;        /* of a merge that is there twice the later one counts */
+    m->number = rank << 32 | id;        /* if a merge is listed twice, the later one counts */
     return 0;
 }
 
 /* ---- byte pair encoding: the queue of candidates --------------------------------------------- */
 
-/* A candidate is a symbol that a merge may join with the symbol behind it. Candidates of one merge
- * that are added from left to right form a list; the heap has the first candidate of each list. So
+/* A candidate is a symbol that a merge may join with the symbol behind it.  Candidates of one merge
+ * that are added from left to right form a list; the heap has the first candidate of each list.  So
  * the heap stays small where a text repeats few pairs, however long it is. */
 
-/* Lower ranks come first, and of equal ones the symbol further left. */
+/* Whether x comes before y in the heap: lower ranks first, equal ranks from left to right. */
 static bool text_model_before(const wb__list_head *x, const wb__list_head *y)
 {
     return x->rank < y->rank || (x->rank == y->rank && x->at < y->at);
@@ -172,7 +171,7 @@ static void sift_up(wb__list_head *heap, int i)
     heap[i] = x;
 }
 
-/* Puts x in the place of the first head. */
+/* Replaces the first head by x, and restores the order of the heap. */
 static void sift_down(wb__list_head *heap, int n, wb__list_head x)
 {
     int i = 0;
@@ -190,16 +189,16 @@ static const wb__hashed *text_model_take_first(wb__text_work *w, int *at)
     wb__candidate *c = &w->candidates[w->heap[0].candidate];
     const wb__hashed *m = c->merge;
     *at = c->at;
-    c->merge = NULL;                    /* nothing is appended to it */
+    c->merge = NULL;                    /* marks a candidate to which none is appended */
     if (c->next) {
-        const wb__list_head next = {rank_of(m), w->candidates[c->next].at, c->next};
+        const wb__list_head next = {merge_rank(m), w->candidates[c->next].at, c->next};
         sift_down(w->heap, w->n_heap, next);
     } else if (--w->n_heap) sift_down(w->heap, w->n_heap, w->heap[w->n_heap]);
     return m;
 }
 
-/* Adds the candidate of symbol `at` and the symbol behind it, if a merge joins them: at the end of
- * the list of this merge, or as a new list. */
+/* Adds the candidate of symbol `at` and the symbol behind it, if a merge joins them, to the end of
+ * the merge's list, or as a new list. */
 static bool text_model_consider(const wb_tokenizer *t, wb__text_work *w, int at)
 {
     const int next = at < 0 ? w->n_symbols : w->symbols[at].next;
@@ -208,7 +207,7 @@ static bool text_model_consider(const wb_tokenizer *t, wb__text_work *w, int at)
         wb__hash_get(&t->merges, merge_key(w->symbols[at].id, w->symbols[next].id));
     if (!m) return true;
     const int new = w->n_candidates;
-    int *last = &w->last[rank_of(m) % WB__COUNT(w->last)];
+    int *last = &w->last[merge_rank(m) % WB__COUNT(w->last)];
     if (!wb__reserve(&w->candidates, &w->candidates_capacity, new + 1, sizeof *w->candidates) ||
         !wb__reserve(&w->heap, &w->heap_capacity, w->n_heap + 1, sizeof *w->heap))
         return false;
@@ -216,7 +215,7 @@ static bool text_model_consider(const wb_tokenizer *t, wb__text_work *w, int at)
     c[w->n_candidates++] = (wb__candidate){m, at, 0};
     if (*last < new && c[*last].merge == m && c[*last].at <= at) c[*last].next = new;
     else {
-        w->heap[w->n_heap] = (wb__list_head){rank_of(m), at, new};
+        w->heap[w->n_heap] = (wb__list_head){merge_rank(m), at, new};
         sift_up(w->heap, w->n_heap++);
     }
     *last = new;
@@ -224,7 +223,7 @@ static bool text_model_consider(const wb_tokenizer *t, wb__text_work *w, int at)
 }
 
 /* Merges until no merge applies: each merge removes a symbol and adds at most two candidates, so a
- * word of n letters takes at most O(n log n). A symbol that was merged into its left neighbour has
+ * word of n letters takes at most O(n log n).  A symbol that was merged into its left neighbour has
  * id -1. */
 static bool merge_all(const wb_tokenizer *t, wb__text_work *w)
 {
@@ -236,7 +235,7 @@ static bool merge_all(const wb_tokenizer *t, wb__text_work *w)
         const wb__hashed *m = text_model_take_first(w, &at);
         wb__symbol *left = &w->symbols[at], *right = &w->symbols[left->next];
         if (left->next >= w->n_symbols || merge_key(left->id, right->id) != m->key)
-            continue;                   /* changed meanwhile */
+            continue;                   /* a symbol of the candidate has changed */
         left->id = (int32_t)m->number;
         left->end = right->end;
         left->next = right->next;
@@ -248,7 +247,7 @@ static bool merge_all(const wb_tokenizer *t, wb__text_work *w)
     return true;
 }
 
-/* The token of a whole piece; -1: none. */
+/* Returns the token of a whole piece; -1 if there is none. */
 static int32_t whole_token(const wb_tokenizer *t, const wb__letters *l, wb__piece s)
 {
     uint32_t node = 0;

@@ -16,8 +16,8 @@ static void text_json_add_part(wb__part_reader *r, wb__template *to, int32_t id,
     to->at[to->n++] = (wb__part){id, (int32_t)type};
 }
 
-/* Adds parts: each letter of `form` is A, B, or a place in `ids`, '0' or '1'; `types` has the type
- * of each as '0' or '1'. */
+/* Adds parts to a template.  Each character of `form` is a text, A or B, or a digit, which is an
+ * index of `ids`; `types` has the type of each part, '0' or '1'. */
 static void text_json_add_parts(wb__part_reader *r, wb__template *to, const char *form,
                                 const char *types, const int32_t *ids)
 {
@@ -45,7 +45,7 @@ void wb__template_roberta(wb__part_reader *r, const int32_t ids[2])
     text_json_add_parts(r, &r->t->pair, "0A11B1", "000000", ids);
 }
 
-/* Adds the ids of a special token, which the processor lists by its name. */
+/* Adds the ids of a special token, which the post-processor lists by the token's name. */
 static void text_json_add_special(wb__part_reader *r, wb__template *to, const wb__json *specials,
                                   const char *name, int64_t type)
 {
@@ -58,8 +58,8 @@ static void text_json_add_special(wb__part_reader *r, wb__template *to, const wb
     }
 }
 
-/* Reads a list of {"SpecialToken": {"id", "type_id"}} and {"Sequence": {"id", "type_id"}}. Each of
- * the `texts` texts occurs once. */
+/* Reads a list of {"SpecialToken": {"id", "type_id"}} and {"Sequence": {"id", "type_id"}}, in which
+ * each of the texts, `texts` of them, occurs once. */
 static void text_json_read_list(wb__part_reader *r, wb__template *to, const wb__json *list,
                                 int texts, const wb__json *specials)
 {
@@ -91,7 +91,7 @@ static void read_templates(wb__part_reader *r, const wb__json *p)
     text_json_read_list(r, &r->t->pair, wb__json_get(p, "pair"), 2, specials);
 }
 
-/* The id of ["[SEP]", 102]. */
+/* Returns the id in a member such as ["[SEP]", 102]. */
 static int32_t token_pair(wb__part_reader *r, const wb__json *p, const char *key)
 {
     const wb__json *pair = wb__json_get(p, key), *v, *id = NULL;
@@ -253,7 +253,7 @@ static void read_wordpiece(wb__part_reader *r, const wb__json *p)
     text_json_read_unknown(r, p, "[UNK]", true);
 }
 
-/* A merge is "a b" or ["a", "b"]. The text of the first form is split in place. */
+/* Reads a merge, "a b" or ["a", "b"].  The text of the first form is split in place. */
 static void read_merge(wb__part_reader *r, const wb__json *merge, int64_t rank)
 {
     const wb__json *part, *parts[2] = {NULL, NULL};

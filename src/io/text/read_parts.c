@@ -59,7 +59,7 @@ void wb__part_keys(wb__part_reader *r, const wb__json *object, const char *keys)
     }
 }
 
-/* The member, or NULL if it is missing or null. */
+/* Returns the member, or NULL if it is missing or null. */
 static const wb__json *member_of(const wb__json *o, const char *key)
 {
     const wb__json *v = wb__json_get(o, key);
@@ -112,7 +112,7 @@ void wb__part_step(wb__part_reader *r, wb__text_steps *s, wb__text_step_kind kin
     if (!ok && !r->status) r->status = wb__error_or(WB_ERROR_MEMORY);
 }
 
-/* The only character of a text. */
+/* Returns the text of a member that has exactly one character. */
 static const char *one_character(wb__part_reader *r, const wb__json *o, const char *key,
                                  const char *by_default)
 {
@@ -121,7 +121,7 @@ static const char *one_character(wb__part_reader *r, const wb__json *o, const ch
     return text;
 }
 
-/* The text of {"String": "..."}. A {"Regex": "..."} is an error, unless `regex` is given. */
+/* Returns the text of {"String": "..."}.  A {"Regex": "..."} is an error if `regex` is NULL. */
 static const char *pattern_of(wb__part_reader *r, const wb__json *o, const char **regex)
 {
     const wb__json *pattern = wb__json_get(o, "pattern");
@@ -134,7 +134,7 @@ static const char *pattern_of(wb__part_reader *r, const wb__json *o, const char 
     return text ? text : "";
 }
 
-/* A part that has no members but its type. */
+/* Checks a part that has no member but its type. */
 static void text_parts_bare(wb__part_reader *r, const wb__json *p) { wb__part_keys(r, p, "type"); }
 
 /* ---- sequences ------------------------------------------------------------------------------- */
@@ -142,8 +142,8 @@ static void text_parts_bare(wb__part_reader *r, const wb__json *p) { wb__part_ke
 typedef struct { const char *type; void (*read)(wb__part_reader *r,
                                                 const wb__json *p); } text_parts_reader;
 
-/* Reads a part by the function of its type. A Sequence has its parts in a list, `list`, and is
- * walked without recursion: a Sequence in a Sequence is an error. */
+/* Reads a part by the function for its type.  A Sequence has its parts in the member `list`.  A
+ * Sequence in a Sequence is an error, so there is no recursion. */
 static void text_parts_read_part(wb__part_reader *r, const wb__json *part, const char *list,
                                  size_t n, const text_parts_reader *readers)
 {
@@ -280,8 +280,7 @@ static void text_parts_read_words(wb__part_reader *r, const wb__json *p)
 static void read_punctuation(wb__part_reader *r, const wb__json *p)
 {
     wb__part_keys(r, p, "type behavior");
-    text_parts_split_at(
-        r, WB__IS_PUNCTUATION,
+    text_parts_split_at(r, WB__IS_PUNCTUATION,
         (wb__delimiters)wb__part_choice(r, p, "behavior", WB__ISOLATED, text_parts_behaviors));
 }
 
@@ -310,7 +309,7 @@ static void read_byte_level(wb__part_reader *r, const wb__json *p)
 
 enum { SCHEME_ALWAYS, SCHEME_FIRST, SCHEME_NEVER };
 
-/* The member prepend_scheme of Metaspace, or the older add_prefix_space. */
+/* Returns Metaspace's prepend_scheme, or what the older add_prefix_space means. */
 static int scheme_of(wb__part_reader *r, const wb__json *p)
 {
     static const char *const schemes[] = {"always", "first", "never", NULL};
@@ -332,7 +331,8 @@ static void read_metaspace(wb__part_reader *r, const wb__json *p)
         wb__part_step(r, s, WB__SPLIT_BEFORE, 0, 0, NULL, mark);
 }
 
-/* Of regular expressions those of GPT-2, of cl100k and Llama 3, and of Qwen 2 are known. */
+/* Reads a Split.  The known regular expressions are those of GPT-2, of cl100k and Llama 3, and of
+ * Qwen 2. */
 static void text_parts_read_split(wb__part_reader *r, const wb__json *p)
 {
     static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|"

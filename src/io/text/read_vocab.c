@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* A special token of the settings: a text, or an object with a text "content". */
+/* Returns the special token in a setting, which is a text or an object with a text "content". */
 static const char *special_of(wb__part_reader *r, const wb__json *settings, const char *key,
                               const char *by_default)
 {
@@ -15,15 +15,15 @@ static const char *special_of(wb__part_reader *r, const wb__json *settings, cons
     return wb__part_text(r, settings, key, by_default);
 }
 
-/* The id of a token that the vocabulary has. */
-static int32_t id_of(wb__part_reader *r, const char *token)
+/* Returns the id of a token that the vocabulary must have. */
+static int32_t text_vocab_id_of(wb__part_reader *r, const char *token)
 {
     const int32_t id = wb__trie_value(&r->t->vocabulary, token);
     if (id < 0) wb__part_bad(r, "it has no token \"%.60s\"", token);
     return id;
 }
 
-/* Makes a token special and cuts it out of texts, if the vocabulary has it. */
+/* If the vocabulary has the token, makes it a special one that is cut out of texts. */
 static void text_vocab_add_special(wb__part_reader *r, const char *token)
 {
     const int32_t id = wb__trie_value(&r->t->vocabulary, token);
@@ -32,7 +32,7 @@ static void text_vocab_add_special(wb__part_reader *r, const char *token)
     if (!r->status) r->status = wb__tokenizer_add(r->t, token, (wb__added){.id = id}, false);
 }
 
-/* Fails if the settings name a class of tokenizers that is none of the list. */
+/* Returns the index, in the list, of the tokenizer class that the settings name; else fails. */
 static int text_vocab_class_of(wb__part_reader *r, const wb__json *settings,
                                const char *const *classes)
 {
@@ -44,7 +44,7 @@ static int text_vocab_class_of(wb__part_reader *r, const wb__json *settings,
     return k;
 }
 
-/* The next line of the text, without its end; NULL: none. */
+/* Returns the next line of the text, without its end; NULL if there is none. */
 static char *text_vocab_next_line(char **at, const char *end)
 {
     char *line = *at;
@@ -81,8 +81,8 @@ static void bert_parts(wb__part_reader *r, const wb__json *settings)
     wb__bert_steps(r, true, wb__part_bool(r, settings, "tokenize_chinese_chars", true),
                    wb__part_bool(r, settings, "strip_accents", lowercase), lowercase);
     r->what = "vocab.txt";
-    r->t->unknown = id_of(r, tokens[0]);
-    const int32_t ids[2] = {id_of(r, tokens[1]), id_of(r, tokens[2])};
+    r->t->unknown = text_vocab_id_of(r, tokens[0]);
+    const int32_t ids[2] = {text_vocab_id_of(r, tokens[1]), text_vocab_id_of(r, tokens[2])};
     wb__template_bert(r, ids);
     for (size_t i = 0; i < WB__COUNT(keys); i++) text_vocab_add_special(r, tokens[i]);
     const int32_t pad = wb__trie_value(&r->t->vocabulary, tokens[3]);
@@ -139,7 +139,7 @@ static void read_merges(wb__part_reader *r, char *text, int64_t bytes)
     }
 }
 
-/* The parts of RoBERTa that GPT-2 does not have: special tokens around texts. */
+/* Adds what RoBERTa has and GPT-2 lacks: special tokens around texts. */
 static void roberta_parts(wb__part_reader *r, const wb__json *settings)
 {
     const char *const tokens[] = {
@@ -147,12 +147,12 @@ static void roberta_parts(wb__part_reader *r, const wb__json *settings)
         special_of(r, settings, "unk_token", "<unk>"),
         special_of(r, settings, "pad_token", "<pad>")};
     r->what = "vocab.json";
-    const int32_t ids[2] = {id_of(r, tokens[0]), id_of(r, tokens[1])};
+    const int32_t ids[2] = {text_vocab_id_of(r, tokens[0]), text_vocab_id_of(r, tokens[1])};
     wb__template_roberta(r, ids);
     for (size_t i = 0; i < WB__COUNT(tokens); i++) text_vocab_add_special(r, tokens[i]);
     r->t->pad_id = WB__MAX(wb__trie_value(&r->t->vocabulary, tokens[3]), 0);
     r->t->trim = true;
-    /* The mask takes the space before it. */
+    /* The mask token includes the space before it. */
     const char *mask = special_of(r, settings, "mask_token", "<mask>");
     const int32_t id = wb__trie_value(&r->t->vocabulary, mask);
     if (r->status || id < 0) return;

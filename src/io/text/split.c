@@ -1,4 +1,4 @@
-/* Steps that split a text into pieces, and change the letters of pieces. Added tokens, which are
+/* Steps that split a text into pieces, and change the letters of pieces.  Added tokens, which are
  * pieces with an id, stay as they are. */
 #include "io/text/tokenizer.h"
 #include "io/text/unicode.h"
@@ -13,7 +13,7 @@ static bool text_split_cut(wb__pieces *out, int begin, int end)
     return begin == end || wb__pieces_add(out, begin, end, -1);
 }
 
-/* Whether a piece ends between two characters, of which one, both or none is a delimiter. */
+/* Whether a piece ends between two characters; `left` and `right`: which of them is a delimiter. */
 static bool is_border(wb__delimiters b, bool left, bool right)
 {
     switch (b) {
@@ -24,8 +24,8 @@ static bool is_border(wb__delimiters b, bool left, bool right)
     }
 }
 
-/* Whether a delimiter begins at letter i: a character of the step's classes, or its text. Sets *n
- * to its length, or to 1. */
+/* Whether letter i begins a delimiter: a character of the step's classes, or the step's text.  Sets
+ * *n to its length, or to 1. */
 static bool is_delimiter(const wb__text_step *step, const wb__letter *at, int i, int end, int *n)
 {
     const wb__letters *text = &step->from;
@@ -80,7 +80,7 @@ static bool text_split_before(const wb__letter *at, wb__piece s, uint32_t c, wb_
 
 /* ---- the patterns of GPT --------------------------------------------------------------------- */
 
-/* What the patterns distinguish. */
+/* The kinds of characters that the patterns distinguish. */
 typedef enum { LETTER, TEXT_SPLIT_NUMBER, TEXT_SPLIT_SPACE, TEXT_SPLIT_OTHER,
                TEXT_SPLIT_END } text_split_kind;
 
@@ -106,8 +106,8 @@ static int text_split_run_of(const wb__letter *at, int i, int end, text_split_ki
     return i;
 }
 
-/* The length of 's, 't, 're, 've, 'm, 'll or 'd at i; 0: none. With `any_case` also in capitals,
- * and with U+017F, whose upper case is S. */
+/* Returns the length of 's, 't, 're, 've, 'm, 'll or 'd at i; 0 if there is none.  `any_case`
+ * includes capitals and U+017F, whose upper case is S. */
 static int text_split_contraction(const wb__letter *at, int i, int end, bool any_case)
 {
     uint32_t c[2] = {0, 0};
@@ -121,15 +121,16 @@ static int text_split_contraction(const wb__letter *at, int i, int end, bool any
     return ((c[0] == 'r' || c[0] == 'v') && c[1] == 'e') || (c[0] == 'l' && c[1] == 'l') ? 3 : 0;
 }
 
-/* The end of white space that begins at i: without its last character if more text follows, but
- * at least one character. */
+/* Returns the end of the white space that begins at i, without its last character if more text
+ * follows, but with at least one character. */
 static int spaces_end(const wb__letter *at, int i, int end)
 {
     const int stop = text_split_run_of(at, i, end, TEXT_SPLIT_SPACE);
     return stop < end && stop > i + 1 ? stop - 1 : stop;
 }
 
-/* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
+/* Returns the end of a match of 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|
+ * \s+(?!\S)|\s+ at i. */
 static int gpt2_end(const wb__letter *at, int i, int end)
 {
     const int short_form = text_split_contraction(at, i, end, false);
@@ -145,8 +146,8 @@ static bool is_newline(const wb__letter *at, int i, int end)
     return i < end && (at[i].c == '\r' || at[i].c == '\n');
 }
 
-/* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}|
- * ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ */
+/* Returns the end of a match of (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|
+ * \p{N}{1,digits}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ at i. */
 static int gpt4_end(const wb__letter *at, int i, int end, int digits)
 {
     const int short_form = text_split_contraction(at, i, end, true);
@@ -184,8 +185,8 @@ static bool split_pattern(const wb__letter *at, wb__piece s, const wb__text_step
 
 /* ---- changes of letters ---------------------------------------------------------------------- */
 
-/* GPT-2's alphabet: bytes that are printable in Latin-1 are their own characters; the 68 others
- * follow from U+0100 on, in order. */
+/* Whether a byte is its own character in GPT-2's alphabet, because it is printable in Latin-1.  The
+ * 68 other bytes are U+0100 and following, in their order. */
 static bool text_split_is_own(int byte)
 {
     return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte != 0xad);
@@ -218,7 +219,7 @@ static bool text_split_add_bytes(const wb__letter *at, wb__piece s, wb__letters 
     return true;
 }
 
-/* Writes the letters of a piece after the step to `out`. */
+/* Writes the letters of a piece, changed by the step, to `out`. */
 static bool text_split_change(const wb__text_step *step, const wb__letter *at, wb__piece s,
                               wb__letters *out)
 {

@@ -51,15 +51,15 @@ static int64_t specials_of(const wb_tokenizer *t, bool pair)
     return pair ? t->pair.n - 2 : t->alone.n - 1;
 }
 
-/* Cuts tokens [begin, end) to n, at the end or, with .cut_left, at the beginning. */
+/* Cuts `have` tokens to n, at the end or, with .cut_left, at the beginning. */
 static void tokenizer_cut(const wb_tokenizer *t, wb__token *at, int64_t have, int64_t n)
 {
     if (t->cut_left && n < have) memmove(at, at + have - n, (size_t)n * sizeof *at);
 }
 
-/* Cuts a row to `most` tokens, special ones not counted. Of a pair the longer text is cut to the
- * shorter one's length, and then both to equal lengths, the second one longer by one if `most` is
- * odd; or one text alone. */
+/* Cuts a row to `most` tokens, not counting special ones.  Of a pair the longer text is cut to the
+ * length of the shorter one, then both to equal lengths, the second one longer by one if `most` is
+ * odd; or only one text is cut, by t->cut. */
 static int truncate_row(const wb_tokenizer *t, tokenizer_row *r, int64_t most)
 {
     const int64_t have[2] = {r->second, r->tokens.n - r->second};
@@ -90,7 +90,7 @@ static int truncate_row(const wb_tokenizer *t, tokenizer_row *r, int64_t most)
     return 0;
 }
 
-/* Adds the tokens of a row with the special ones around them to `all`. */
+/* Adds the tokens of a row to `all`, with special tokens around them if `special` is true. */
 static bool tokenizer_add_row(const wb_tokenizer *t, const tokenizer_row *r, bool special,
                               wb__tokens *all)
 {
@@ -126,10 +126,10 @@ static int32_t tokenizer_value_of(const wb__token *x, field f, int k)
     }
 }
 
-/* Rows of tokens, one behind the other; row i has lengths[i] of them. */
+/* Rows of tokens, one behind the other; row i has lengths[i] tokens. */
 typedef struct { wb__tokens tokens; int64_t n, length; int64_t *lengths; } tokenizer_rows;
 
-/* One field of all rows, [n, length] or [n, length, 2]; of one row without the axis n. */
+/* Returns a field of all rows as a tensor, [n, length] or [n, length, 2]; one row lacks n. */
 static wb_tensor *tokenizer_tensor_of(const wb_tokenizer *t, const tokenizer_rows *r, field f,
                                       bool batch)
 {
@@ -184,8 +184,7 @@ wb_tensor *wb_encode_with(const wb_tokenizer *t, const char *text, const wb_enco
     return ids;
 }
 
-/* How many tokens a row may have, and how many it has at least; checked against the special
- * tokens. */
+/* Sets the most and the least number of tokens of a row, and checks that the special tokens fit. */
 static int tokenizer_limits(const wb_tokenizer *t, const wb_encode_batch_options *o, int64_t *most,
                             int64_t *least)
 {
@@ -268,7 +267,7 @@ struct wb_decoder {
     wb__object object;
     wb_tokenizer *tokenizer;            /* with a reference */
     wb__decoding decoding;
-    wb__text text;                      /* that of the last call */
+    wb__text text;                      /* the result of the last call */
 };
 
 static void decoder_destroy(void *object)

@@ -10,7 +10,7 @@
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* What a step of a list does; in brackets what it needs of wb__text_step. */
+/* What a step of a list does; in brackets the fields of wb__text_step that it uses. */
 typedef enum {
     /* normalisers: from letters to letters */
     WB__NORMAL_FORM,            /* a normal form of Unicode [first: compose, second: K] */
@@ -26,20 +26,20 @@ typedef enum {
                                    [second: wb__delimiters] */
     WB__SPLIT_WORDS,            /* runs of word characters and of others, without white space */
     WB__SPLIT_GPT2,             /* GPT-2's pattern */
-    WB__SPLIT_GPT4,             /* that of cl100k [first: the most digits of a number] */
+    WB__SPLIT_GPT4,             /* cl100k's pattern [first: the most digits of a number] */
     WB__PREFIX,                 /* puts `to` before a piece, unless it begins with `to` */
-    WB__PREFIX_FIRST,           /* the same for the piece at the beginning of the text only */
+    WB__PREFIX_FIRST,           /* WB__PREFIX for the piece at the beginning of the text only */
     WB__REPLACE_CHARACTER,      /* replaces the character `from` by `to` in pieces */
     WB__SPLIT_BEFORE,           /* before each character `to` */
     WB__BYTE_LEVEL,             /* each byte becomes a character of GPT-2's alphabet */
-    /* decoders: of the letters of one token; WB__REPLACE is one too */
+    /* decoders: of the letters of one token; WB__REPLACE is a decoder too */
     WB__DECODE_BYTE_LEVEL,      /* GPT-2's characters become bytes, in tokens that have
                                    no others */
     WB__DECODE_SPACES,          /* a space before each token but the first */
     WB__DECODE_WORDPIECE,       /* WordPiece [from: the prefix, first: clean up] */
     WB__DECODE_METASPACE,       /* Metaspace [from: the character, first: dropped in token 0] */
     WB__DECODE_BYTE_FALLBACK,   /* <0xE2> becomes a byte */
-    WB__DECODE_FUSE,            /* nothing: tokens are joined anyway */
+    WB__DECODE_FUSE,            /* does nothing, since tokens are joined anyway */
     WB__DECODE_STRIP            /* drops `from` at the start of the text, at most `first` times */
 } wb__text_step_kind;
 
@@ -47,21 +47,22 @@ typedef enum {
     WB__REMOVED, WB__ISOLATED, WB__CONTIGUOUS, WB__WITH_PREVIOUS, WB__WITH_NEXT
 } wb__delimiters;
 
+/* A step with its arguments. */
 typedef struct {
     wb__text_step_kind kind;
     int first, second;
-    wb__letters from, to;               /* texts, which the step owns */
+    wb__letters from, to;               /* texts that the step owns */
 } wb__text_step;
 typedef struct { wb__text_step *at; int n, capacity; } wb__text_steps;
 
-/* Adds a step; NULL: out of memory. Valid until the next call. */
+/* Adds a step; NULL: out of memory.  Valid until the next call. */
 wb__text_step *wb__steps_add(wb__text_steps *s, wb__text_step_kind kind, int first, int second);
 void wb__steps_free(wb__text_steps *s);
 
 /* ---- the tokenizer --------------------------------------------------------------------------- */
 
-/* A token of the vocabulary; `text` is its place in `texts` of the tokenizer, and `decoded` that of
- * what it is decoded to: the normal form of an added token that is found in normalised text. */
+/* A token of the vocabulary.  `text` and `decoded` are offsets in wb_tokenizer.texts: of its text,
+ * and of its decoded text, which is the normal form if the token is found in normalised text. */
 typedef struct { int32_t id; uint32_t text, decoded; bool special; } wb__entry_of_vocabulary;
 
 typedef struct { int32_t id; bool single_word, lstrip, rstrip; } wb__added;
@@ -72,7 +73,7 @@ typedef struct {
     bool any;
 } wb__finder;
 
-/* A part of a template: the token `id`, or WB__FIRST or WB__SECOND: that text. */
+/* A part of a template is the token `id`, or one of the two texts if `id` is one of these. */
 enum { WB__FIRST = -1, WB__SECOND = -2 };
 typedef struct { int32_t id, type; } wb__part;
 typedef struct { wb__part *at; int n, capacity; } wb__template;
@@ -87,8 +88,8 @@ struct wb_tokenizer {
     int n_texts, texts_capacity;
     wb__entry_of_vocabulary *tokens;    /* in ascending order of their ids */
     int n_tokens, tokens_capacity;
-    wb__trie vocabulary, others;        /* text -> id: of the model, and of added tokens that the
-                                           model does not have */
+    wb__trie vocabulary, others;        /* text -> id, of the model's tokens, and of added tokens
+                                           that the model does not have */
 
     wb__added *added;
     int n_added, added_capacity;
@@ -97,20 +98,20 @@ struct wb_tokenizer {
 
     wb__model_kind model;
     int32_t unknown;                    /* the id of the unknown token; -1: none */
-    char *prefix, *suffix;              /* of tokens inside and at the end of a word; "" */
+    char *prefix, *suffix;              /* of tokens inside, and at the end of, a word; or "" */
     uint32_t inside;                    /* node of `vocabulary` after `prefix`; 0: none */
     int most_letters;                   /* WordPiece: a longer word is unknown */
-    bool fuse_unknown, byte_fallback, whole_first;          /* BPE */
+    bool fuse_unknown, byte_fallback, whole_first;          /* BPE: its options of these names */
     int32_t bytes[256];                 /* byte_fallback: the tokens <0x00> ...; -1: none */
     /* Two tokens side by side (merge_key of model.c) -> rank << 32 | the token that they become.
      * The lowest rank comes first. */
     wb__hash_table merges;
 
-    wb__template alone, pair;           /* of one text and of two */
-    bool trim;                          /* offsets leave out spaces at the ends of a token */
-    bool keep_first;                    /* but not the only one at the start of the text */
+    wb__template alone, pair;           /* the templates of one text and of two */
+    bool trim;                          /* offsets leave out spaces at the ends of a token, */
+    bool keep_first;                    /* but include a single space at the start of the text */
 
-    int64_t most, padded, multiple;     /* the file's truncation, padding, its multiple; 0: none */
+    int64_t most, padded, multiple;     /* the file's truncation; padding, to a multiple; 0: none */
     wb__text_cut cut;
     bool cut_left, pad_left;
     int32_t pad_id, pad_type;
@@ -118,12 +119,12 @@ struct wb_tokenizer {
 
 /* Returns an empty tokenizer of the current scope. */
 wb_tokenizer *wb__tokenizer_new(const char *path);
-/* Adds a token of the model, or an added one. A token that is there with the same id is the same;
- * its `special` is added. Errors name file and token: another id, or an id above 2^30. */
+/* Adds a token of the model, or an added one.  If the token is there with the same id, only adds
+ * its `special`.  Errors, which name file and token: it has another id, or the id is above 2^30. */
 int wb__tokenizer_token(wb_tokenizer *t, const char *text, int64_t id, bool added, bool special);
-/* The id of a token of the model or of an added one; -1: none. */
+/* Returns the id of a token of the model or of an added one; -1 if there is none. */
 int32_t wb__token_named(const wb_tokenizer *t, const char *text);
-/* Adds an added token, which the vocabulary has, to the finder of normalised or raw text. Called
+/* Adds an added token, which the vocabulary has, to the finder of normalised or raw text.  Called
  * after the normalisers are known. */
 int wb__tokenizer_add(wb_tokenizer *t, const char *text, wb__added a, bool normalised);
 /* Adds a merge of BPE. */
@@ -131,17 +132,17 @@ int wb__merges_add(wb_tokenizer *t, const char *a, const char *b, int64_t rank);
 /* Completes a tokenizer whose parts are read. */
 int wb__tokenizer_ready(wb_tokenizer *t);
 
-/* The token with this id; NULL: none. */
+/* Returns the token with this id; NULL if there is none. */
 const wb__entry_of_vocabulary *wb__token_of(const wb_tokenizer *t, int64_t id);
 
-/* GPT-2's alphabet: the character of a byte, and the byte of a character, -1 if it is none. */
+/* Return the character of a byte in GPT-2's alphabet, and the byte of a character, -1 if none. */
 uint32_t wb__byte_letter(uint8_t byte);
 int wb__letter_byte(uint32_t c);
 
 /* ---- readers of files ------------------------------------------------------------------------ */
 
-/* tokenizer.json, from its root; vocab.txt; vocab.json and merges.txt. `settings` is the root of
- * tokenizer_config.json, or NULL. */
+/* Read tokenizer.json, from its root; vocab.txt; or vocab.json and merges.txt.  `settings` is the
+ * root of tokenizer_config.json, or NULL. */
 int wb__read_tokenizer_json(wb_tokenizer *t, const wb__json *root);
 int wb__read_vocab_txt(wb_tokenizer *t, char *text, int64_t bytes, const wb__json *settings);
 int wb__read_vocab_json(wb_tokenizer *t, const wb__json *vocabulary, char *merges, int64_t bytes,
@@ -152,7 +153,7 @@ int wb__read_sentences(wb_tokenizer *t, const wb__json *settings);
 
 /* ---- encoding -------------------------------------------------------------------------------- */
 
-/* Letters [begin, end) of a text; id >= 0: an added token, which is complete. */
+/* Letters [begin, end) of a text; if id >= 0, an added token with this id, which stays whole. */
 typedef struct { int begin, end; int32_t id; } wb__piece;
 typedef struct { wb__piece *at; int n, capacity; } wb__pieces;
 static inline bool wb__pieces_add(wb__pieces *s, int begin, int end, int32_t id)
@@ -172,13 +173,14 @@ static inline bool wb__tokens_add(wb__tokens *l, wb__token x)
     return true;
 }
 
-/* Memory that is reused from text to text. */
+/* A symbol of a word: its token, its neighbours, and its letters [begin, end). */
 typedef struct { int32_t id, previous, next, begin, end; } wb__symbol;
 /* A merge that may join the symbol `at` with the symbol behind it, and the index of the next
- * candidate of the list; 0: there is none. merge is NULL when the candidate has been removed. */
+ * candidate of the list; 0: there is none.  merge is NULL when the candidate has been removed. */
 typedef struct { const wb__hashed *merge; int32_t at, next; } wb__candidate;
 /* The first candidate of a list, with the rank of its merge and its symbol `at` */
 typedef struct { uint32_t rank; int32_t at, candidate; } wb__list_head;
+/* Memory for one text, which is reused from text to text. */
 typedef struct {
     wb__letters raw, normal, text, spare;
     wb__pieces found, more, pieces;
@@ -190,7 +192,7 @@ typedef struct {
 } wb__text_work;
 void wb__text_work_free(wb__text_work *w);
 
-/* Each returns false, with the error set, if memory ran out or the text became too long. */
+/* Normalises the letters of a text.  False with the error set: out of memory, or too long. */
 bool wb__normalise_text(const wb__text_steps *s, wb__letters *text, wb__letters *spare);
 bool wb__split_text(const wb__text_steps *s, wb__text_work *w);
 /* Adds the added tokens in `l` and the pieces between them to `pieces`. */
@@ -207,17 +209,17 @@ bool wb__tokenize(const wb_tokenizer *t, wb__text_work *w, const char *text, wb_
 
 /* ---- decoding -------------------------------------------------------------------------------- */
 
-/* Text that is made token by token. `bytes` has the first `n` bytes of a character whose rest
- * follows. */
+/* A text that is decoded token by token.  `bytes` has the first `n` bytes of a character whose
+ * other bytes follow. */
 typedef struct {
     bool keep_special, begun;
-    int stripped;                       /* how often WB__DECODE_STRIP dropped; -1: it is done */
+    int stripped;                       /* how often WB__DECODE_STRIP has dropped; -1: no more */
     char bytes[4];
     int n;
     wb__letters word, spare;
 } wb__decoding;
 
-/* Adds what follows from one more token to `text`; 0 or an error code. */
+/* Adds the text that one more token contributes to `text`.  Returns 0 or an error code. */
 int wb__decode_token(const wb_tokenizer *t, wb__decoding *d, int64_t id, wb__text *text);
 void wb__decode_rest(wb__decoding *d, wb__text *text);      /* at the end of the tokens */
 void wb__decoding_free(wb__decoding *d);

@@ -8,8 +8,7 @@ static bool trie_new_node(wb__trie *t)
 {
     if (t->n_nodes == WB__TRIE_NODES)
         return wb__fail(WB_ERROR_UNSUPPORTED, "tokenizer: tokens with more than 2^24 different "
-                        "beginnings"),
-               false;
+                        "beginnings"), false;
     if (!wb__reserve(&t->values, &t->capacity, t->n_nodes + 1, sizeof *t->values)) return false;
     t->values[t->n_nodes++] = -1;
     return true;

@@ -54,8 +54,8 @@ static bool in_ranges(uint32_t c, const unicode_range *r, size_t n)
     return false;
 }
 
-/* The ranges of Hugging Face's BertNormalizer. U+2B820 to U+2B91F are missing there too, and models
- * are trained with that. */
+/* Whether c is in the ranges of Hugging Face's BertNormalizer.  These lack U+2B820 to U+2B91F, too,
+ * and models are trained with that. */
 static bool is_ideograph(uint32_t c)
 {
     static const unicode_range cjk[] = {
@@ -64,8 +64,8 @@ static bool is_ideograph(uint32_t c)
     return c >= 0x3400 && in_ranges(c, cjk, WB__COUNT(cjk));
 }
 
-/* The zero width joiners, and symbols with the property Alphabetic: letters in circles and
- * squares. */
+/* Whether c is a zero width joiner, or a symbol with the property Alphabetic: letters in circles
+ * and squares. */
 static bool is_word_symbol(uint32_t c)
 {
     static const unicode_range symbols[] = {{0x200c, 0x200d},   {0x24b6, 0x24e9},
@@ -117,8 +117,8 @@ static bool unicode_decompose(const wb__letters *in, bool compatibility, wb__let
     return true;
 }
 
-/* Sorts n letters that are no starters by their combining class; letters of a class keep their
- * order. `to` has room for them. Counting makes it linear, also in a hostile text of marks. */
+/* Sorts n letters that are no starters by their combining class, and keeps the order in a class.
+ * `to` is memory for them.  Counting makes this linear, also for a hostile text of marks. */
 static void sort_marks(wb__letter *marks, int n, wb__letter *to)
 {
     int place[257] = {0};
@@ -150,7 +150,7 @@ static bool unicode_reorder(wb__letters *l)
     return ok;
 }
 
-/* The character that a followed by b becomes; 0: none. */
+/* Returns the character that a followed by b becomes; 0 if there is none. */
 static uint32_t unicode_composed(uint32_t a, uint32_t b)
 {
     utf8proc_int32_t pair[2] = {(utf8proc_int32_t)a, (utf8proc_int32_t)b};

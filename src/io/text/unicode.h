@@ -1,5 +1,5 @@
-/* Properties of characters, by the library utf8proc. Without it (WB_HAVE_UTF8PROC) no tokenizer can
- * be loaded. */
+/* Properties of characters, by the library utf8proc.  Without it (WB_HAVE_UTF8PROC) no tokenizer
+ * can be loaded. */
 #ifndef WB__UNICODE_H
 #define WB__UNICODE_H
 
@@ -19,11 +19,11 @@ enum {
     WB__IS_IDEOGRAPH = 256              /* BERT puts spaces around these ideographs of CJK */
 };
 int wb__unicode_classes(uint32_t c);
-/* The lower case of c: one character but for U+0130, whose second one is U+0307. */
+/* Returns the lower case of c, one character.  U+0130 has two; the second, U+0307, is left out. */
 uint32_t wb__unicode_lower(uint32_t c);
 
-/* The normal forms of Unicode: decomposed, or decomposed and then composed; canonical, or with
- * compatibility (the forms with K). Writes the letters of `in` in that form to `out`. */
+/* Writes the letters of `in` in a normal form of Unicode to `out`: decomposed, or decomposed and
+ * then composed; canonical, or with compatibility (the forms with K). */
 bool wb__unicode_normal(const wb__letters *in, bool compose, bool compatibility,
                         wb__letters *out);
 

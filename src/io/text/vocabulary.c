@@ -71,8 +71,8 @@ wb_tokenizer *wb__tokenizer_new(const char *path)
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* The token as an error message shows it: at most its first 60 bytes, without control
- * characters. The caller frees it. */
+/* Returns a token for an error message: at most its first 60 bytes, without control characters.
+ * The caller frees the text. */
 static char *vocabulary_shown(const char *token)
 {
     wb__text t = {0};
@@ -125,7 +125,7 @@ int wb__tokenizer_token(wb_tokenizer *t, const char *text, int64_t id, bool adde
     if ((*known < 0 && !vocabulary_store_text(t, text, strlen(text))) ||
         !wb__reserve(&t->tokens, &t->tokens_capacity, t->n_tokens + 1, sizeof *t->tokens))
         return wb__error_or(WB_ERROR_MEMORY);
-    /* A token that is there is entered again, without a text: wb__tokenizer_ready joins both. */
+    /* A token that is there gets a second entry without a text, which wb__tokenizer_ready joins. */
     t->tokens[t->n_tokens++] =
         (wb__entry_of_vocabulary){.id = (int32_t)id, .text = at, .decoded = at, .special = special};
     *known = (int32_t)id;

@@ -4,16 +4,17 @@
 
 #include <string.h>
 
-enum { PICKLE_MOST = 1 << 24 };         /* values, and entries of the memo */
+enum { PICKLE_MOST = 1 << 24 };         /* the most values, and entries of the memo */
 
+/* A pickle while it is read. */
 typedef struct {
     const char *path;
     const uint8_t *data;
     int64_t bytes, at;
     wb__pickle *p;
-    int *stack, *memo;                  /* values by number */
+    int *stack, *memo;                  /* indices of values */
     int n_stack, stack_capacity, n_memo, memo_capacity;
-    /* values that do not change are there once: 1 + their numbers, 0: not yet */
+    /* 1 + the index of a value that never changes, and is therefore made once; 0: not yet made */
     int plain[WB__PICKLE_MARK + 1], small[256];
 } pickle_reader;
 
@@ -102,7 +103,7 @@ static int pickle_pop(pickle_reader *r)
     return pickle_broken(r, "an opcode has no operand"), -1;
 }
 
-/* Returns the place of the last mark on the stack.  -1: failed. */
+/* Returns the position of the last mark on the stack.  -1: failed. */
 static int pickle_mark(pickle_reader *r)
 {
     for (int i = r->n_stack - 1; i >= 0; i--)
@@ -110,7 +111,7 @@ static int pickle_mark(pickle_reader *r)
     return pickle_broken(r, "an opcode has no mark"), -1;
 }
 
-/* Makes a tuple of the values of the stack from `first`, and removes the mark before them. */
+/* Makes a tuple of the values on the stack from `first` on, and removes the mark before them. */
 static int pickle_tuple(pickle_reader *r, int first, bool marked)
 {
     if (first < 0) return pickle_broken(r, "an opcode has no operands");
@@ -164,7 +165,7 @@ static int pickle_text(pickle_reader *r, int bytes)
     return 0;
 }
 
-/* Bytes are no tensor, so they are passed over. */
+/* Skips bytes, which are part of no tensor. */
 static int skip_bytes(pickle_reader *r, int bytes)
 {
     uint64_t length;
@@ -183,7 +184,7 @@ bool wb__pickle_is(const wb__pickle_value *v, const char *text)
            v->n == (int)strlen(text) && !memcmp(v->text, text, (size_t)v->n);
 }
 
-/* The globals of tensors.  A '*' is any letters and digits. */
+/* The globals that tensors need.  '*' means any letters and digits. */
 static const struct { const char *module, *before, *after; } pickle_globals[] = {
     {"torch._utils", "_rebuild_tensor_v", "2"}, {"torch._utils", "_rebuild_tensor_v", "3"},
     {"torch._utils", "_rebuild_parameter", ""}, {"collections", "OrderedDict", ""},
@@ -236,7 +237,7 @@ static int push_global(pickle_reader *r, const char *module, int m, const char *
     return 0;
 }
 
-/* Sets *from and *n to the bytes before the next newline, and passes it. */
+/* Sets *from and *n to the bytes before the next newline, and skips the newline. */
 static int pickle_line(pickle_reader *r, const char **from, int *n)
 {
     enum { LONGEST = 1000 };
@@ -249,7 +250,7 @@ static int pickle_line(pickle_reader *r, const char **from, int *n)
     return 0;
 }
 
-/* "module\nname\n" */
+/* Reads a global, "module\nname\n". */
 static int pickle_global(pickle_reader *r)
 {
     const char *module = "", *name = "";
@@ -258,7 +259,7 @@ static int pickle_global(pickle_reader *r)
     return push_global(r, module, m, name, n);
 }
 
-/* Two texts, the module and the name, become a global. */
+/* Replaces two texts on the stack, a module and a name, by the global. */
 static int stack_global(pickle_reader *r)
 {
     const int name = pickle_pop(r), module = name < 0 ? -1 : pickle_pop(r);
@@ -269,7 +270,7 @@ static int stack_global(pickle_reader *r)
     return push_global(r, m.text, WB__MIN(m.n, 1000), n.text, WB__MIN(n.n, 1000));
 }
 
-/* ("storage", class, key, location, elements) becomes a storage. */
+/* Makes a storage of ("storage", class, key, location, elements). */
 static int pickle_storage(pickle_reader *r)
 {
     const int id = pickle_pop(r);
@@ -291,8 +292,8 @@ static int pickle_storage(pickle_reader *r)
     return pickle_append(r, made, key) || pickle_append(r, made, class) ? wb_error_code() : 0;
 }
 
-/* (storage, offset, sizes, strides, requires_grad, hooks, ...) becomes a tensor; of `third`, which
- * PyTorch uses for dtypes that no class of storages has, the dtype follows. */
+/* Makes a tensor of (storage, offset, sizes, strides, requires_grad, hooks, ...).  With `third`,
+ * the form that PyTorch uses for dtypes without a class of storages, the dtype follows. */
 static int pickle_tensor(pickle_reader *r, int arguments, bool third)
 {
     enum { DTYPE = 6 };
@@ -328,13 +329,13 @@ static int pickle_reduce(pickle_reader *r)
     if (!wb__pickle_is(f, "_rebuild_parameter") || !t->n ||
         pickle_value(r, t->items[0])->kind != WB__PICKLE_TENSOR)
         return pickle_broken(r, "a function is called with other arguments than PyTorch's");
-    r->stack[r->n_stack++] = t->items[0];           /* in the place of the function */
+    r->stack[r->n_stack++] = t->items[0];           /* replaces the function on the stack */
     return 0;
 }
 
 /* ---- opcodes --------------------------------------------------------------------------------- */
 
-/* Python numbers entries in their order; PyTorch's numbers begin at 0 or 1. */
+/* Sets entry i of the memo.  Python numbers entries in their order; PyTorch's begin at 0 or 1. */
 static int remember_as(pickle_reader *r, uint64_t i)
 {
     if (!r->n_stack || i >= PICKLE_MOST || i > (uint64_t)r->bytes)
@@ -370,7 +371,7 @@ static int pickle_integer(pickle_reader *r, int bytes)
     return push_number(r, bytes == 4 ? (int64_t)(int32_t)(uint32_t)n : (int64_t)n);
 }
 
-/* The first `bytes` bytes are the number of bytes of the integer behind them. */
+/* Reads an integer.  The first `bytes` bytes are the number of bytes that it has. */
 static int long_integer(pickle_reader *r, int bytes)
 {
     uint64_t length, n;
@@ -381,7 +382,8 @@ static int long_integer(pickle_reader *r, int bytes)
     return push_number(r, (int64_t)n);
 }
 
-/* "-12\n", "-12L\n"; "01\n" is True.  Protocol 1 writes bools and long integers so. */
+/* Reads an integer as text: "-12\n", "-12L\n"; "01\n" is True.  Protocol 1 writes bools and long
+ * integers in this way. */
 static int written_integer(pickle_reader *r)
 {
     const char *from = "";
@@ -404,7 +406,7 @@ static int pickle_skip(pickle_reader *r, int bytes)
     return pickle_take(r, bytes, &unused);
 }
 
-/* The state of a dict, which is its attribute _metadata, is dropped. */
+/* Drops the state of a dict, which is its attribute _metadata. */
 static int pickle_build(pickle_reader *r)
 {
     if (pickle_pop(r) < 0) return wb_error_code();
@@ -412,8 +414,8 @@ static int pickle_build(pickle_reader *r)
     return pickle_broken(r, "a value that is no dict has a state");
 }
 
-/* The opcodes of protocols 3 to 5. */
-static int late_step(pickle_reader *r, int opcode)
+/* Executes an opcode of the protocols 3 to 5. */
+static int pickle_late_step(pickle_reader *r, int opcode)
 {
     int at;
     switch (opcode) {
@@ -475,7 +477,7 @@ static int pickle_step(pickle_reader *r, int opcode)
     case 's': return extend_by(r, WB__PICKLE_DICT, 2);
     case 'e': return pickle_extend(r, WB__PICKLE_LIST);
     case 'u': return pickle_extend(r, WB__PICKLE_DICT);
-    default: return late_step(r, opcode);
+    default: return pickle_late_step(r, opcode);
     }
 }
 

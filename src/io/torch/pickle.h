@@ -11,16 +11,16 @@ typedef enum {
     WB__PICKLE_GLOBAL, WB__PICKLE_STORAGE, WB__PICKLE_TENSOR, WB__PICKLE_MARK
 } wb__pickle_kind;
 
-/* A value.  Items are values by number: of a list or tuple its elements; of a dict key, value, key,
- * ...; of a storage its key in the archive, and its class; of a tensor the storage, the lists of
- * sizes and strides, and the dtype, if the class of the storage does not have it.  A pickle may
- * have a value for each of its bytes, so this is small. */
+/* A value.  Items are indices of other values: the elements of a list or tuple; key, value, key,
+ * ... of a dict; the key in the archive and the class of a storage; of a tensor the storage, the
+ * lists of sizes and strides, and the dtype, if the class of the storage does not have it.  A
+ * pickle may have a value for each of its bytes, so this is small. */
 typedef struct {
     union {
         int64_t number;                 /* also the offset of a tensor, the elements of a storage */
         const char *text;               /* of n bytes, in the file; of a global its name alone */
     };
-    int *items;                         /* with room for the next power of two */
+    int *items;                         /* its capacity is the next power of two */
     int n;
     uint8_t kind;                       /* a wb__pickle_kind */
 } wb__pickle_value;

@@ -1,11 +1,11 @@
-/* Reads PyTorch's files with libzip. Their members are not compressed.
+/* Reads PyTorch's files with libzip.  Their members are not compressed.
  *
  * Several tensors may be views of one storage, also with strides of 0, and a list may refer to the
- * same part many times, so a small file may describe many large tensors. The parts, with those that
- * are met again, are at most as many as the pickle has bytes, and PT_LEAST_VISITS. What the tensors
- * take beyond a small multiple of the file counts against the limit of wb_set_unpack_limit: their
- * elements, and WB__TENSOR_TAKES bytes and a name for each. All this is known before any value is
- * read.
+ * same part many times, so a small file may describe many large tensors.  The parts, with those
+ * that are met again, are at most as many as the pickle has bytes, and PT_LEAST_VISITS.  What the
+ * tensors take beyond a small multiple of the file counts against the limit of wb_set_unpack_limit:
+ * their elements, and WB__TENSOR_TAKES bytes and a name for each.  All this is known before any
+ * value is read.
  *
  * The tensors of a storage are read one after the other, so each storage is read once. */
 #include "io/torch/pt.h"
@@ -21,11 +21,11 @@
 #include <string.h>
 
 enum {
-    PT_DEEPEST = 64,                    /* dicts and lists within each other */
+    PT_DEEPEST = 64,                    /* levels of nested dicts and lists */
     PT_LEAST_VISITS = 1 << 12
 };
 
-/* The first member, whose name is behind the header of 30 bytes, is NAME/data.pkl. */
+/* Whether the first member, whose name follows a header of 30 bytes, is NAME/data.pkl. */
 bool wb__pt_is(const wb__mapping *m)
 {
     static const char end[] = "/data.pkl";
@@ -46,7 +46,7 @@ int wb__pt_table(wb__mapping *m, bool values, wb__table *out)
 
 #else
 
-/* Entry `entry` of the table is the tensor `tensor` of the pickle, a view of the storage `key`. */
+/* A view of the storage `key`: tensor `tensor` of the pickle, and entry `entry` of the table. */
 typedef struct {
     const wb__pickle_value *tensor, *key;
     int entry;
@@ -57,19 +57,19 @@ typedef struct {
     wb__mapping *m;
     zip_t *zip;
     bool values;
-    char folder[256];                   /* of the members, with a slash */
+    char folder[256];                   /* the folder of the members, with a slash at the end */
     wb__pickle pickle;
     int64_t pickle_bytes;
     wb__table *out;
-    view *views;                        /* of all entries with elements */
+    view *views;                        /* the views of all entries with elements */
     int n_views, capacity;
     int64_t bytes, takes;               /* of all tensors: elements; names and objects */
-    int64_t visits, names;              /* parts met so far, bytes of their names */
+    int64_t visits, names;              /* parts of the pickle met so far; bytes of their names */
 } pt_archive;
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* Reads a member of the folder into a block of wb__alloc_aligned. NULL: failed. */
+/* Reads a member of the folder into a block of wb__alloc_aligned.  NULL: failed. */
 static char *pt_member(pt_archive *a, const char *name, int length, int64_t *bytes)
 {
     char path[600];
@@ -119,8 +119,8 @@ static const wb__pickle_value *pt_item(const pt_archive *a, const wb__pickle_val
     return &a->pickle.values[v->items[i]];
 }
 
-/* Sets *dense to whether the elements are one after the other, and *last to the offset of the last
- * one in the storage. False: the tensor is impossible. */
+/* Sets *dense to whether the elements follow one another, and *last to the offset of the last one
+ * in the storage.  False: the tensor is impossible. */
 static bool pt_strides_of(const pt_archive *a, const wb__pickle_value *v, const wb__entry *e,
                           int64_t *strides, bool *dense, int64_t *last)
 {
@@ -141,7 +141,7 @@ static bool pt_strides_of(const pt_archive *a, const wb__pickle_value *v, const 
     return *last <= most;
 }
 
-/* Copies the elements of a view of the storage at `from`, of `bytes` bytes each, row-major. */
+/* Copies the elements of a view of the storage at `from`, elements of `bytes` bytes, row-major. */
 static void pt_gather(char *to, const char *from, const wb__entry *e, const int64_t *strides,
                       size_t bytes)
 {
@@ -158,13 +158,13 @@ static void pt_gather(char *to, const char *from, const wb__entry *e, const int6
     }
 }
 
-/* Bytes of an element in the file. */
+/* Returns the bytes of an element in the file. */
 static int64_t pt_width_of(const view *v, const wb__entry *e)
 {
     return v->narrow ? wb__narrow_bytes(v->narrow) : (int64_t)wb__dtype_size(e->dtype);
 }
 
-/* Sets the dtype of an entry. A class of storages is named like its dtype, "FloatStorage". */
+/* Sets the dtype of an entry.  The class of a storage is named after the dtype, "FloatStorage". */
 static void pt_set_type(const pt_archive *a, const wb__pickle_value *v, wb__entry *e,
                         wb__narrow_int *narrow)
 {
@@ -212,7 +212,7 @@ static int pt_add_tensor(pt_archive *a, const char *name, const wb__pickle_value
     int64_t size;
     wb__entry *e = wb__table_add(a->out, name);
     if (!e) return WB_ERROR_MEMORY;
-    if (sizes->n != pt_item(a, v, 2)->n) /* an opcode after the tensor's has lengthened a list */
+    if (sizes->n != pt_item(a, v, 2)->n) /* a later opcode has lengthened one of the lists */
         return wb__fail(WB_ERROR_FORMAT, "%s: tensor \"%.200s\" has %d sizes and %d strides",
                         a->m->path, name, sizes->n, pt_item(a, v, 2)->n);
     pt_set_type(a, v, e, &narrow);
@@ -225,7 +225,7 @@ static int pt_add_tensor(pt_archive *a, const char *name, const wb__pickle_value
         if (pt_item(a, sizes, i)->kind != WB__PICKLE_NUMBER) e->dims[i] = -1;
     }
     if (!wb__check_dims(name, e->ndim, e->dims, &size)) return wb_error_code();
-    if (!e->dtype) return check_limit(a);       /* wb__table_check names it */
+    if (!e->dtype) return check_limit(a);       /* wb__table_check reports it */
     e->bytes = size * (int64_t)wb__dtype_size(e->dtype);
     a->bytes += e->bytes;
     const int status = check_limit(a);
@@ -278,7 +278,7 @@ static int by_storage(const void *a, const void *b)
     return order ? order : (x->entry > y->entry) - (x->entry < y->entry);
 }
 
-/* Whether the storage, of `bytes` bytes, is as the pickle has it, and the view is within it. */
+/* Whether the storage has the size that the pickle gives, `bytes`, and contains the view. */
 static int pt_check_view(const pt_archive *a, const view *v, int64_t bytes)
 {
     const wb__entry *e = &a->out->entries[v->entry];
@@ -297,7 +297,7 @@ static int pt_check_view(const pt_archive *a, const view *v, int64_t bytes)
                     a->m->path, e->name);
 }
 
-/* Copies the elements of a view from its storage, or makes *block, the storage, its values. */
+/* Copies the elements of a view from its storage, or gives *block, the storage, to the entry. */
 static int pt_read_view(const pt_archive *a, const view *v, char **block, int64_t bytes,
                         bool is_last)
 {
@@ -357,7 +357,7 @@ static int pt_read_values(pt_archive *a)
 
 /* ---- the archive ----------------------------------------------------------------------------- */
 
-/* Sets the folder, from the name of the first member. */
+/* Sets a->folder by the name of the first member. */
 static int pt_read_folder(pt_archive *a)
 {
     const int length = (a->m->data[26] | a->m->data[27] << 8) - (int)strlen("data.pkl");
