@@ -219,15 +219,13 @@ WB_API wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *o);
     OPT(wb_dtype, dtype, WB_F32)                                                                   \
     ARG(wb_ints, shape, WB_REQUIRED(WB_EMPTY)) /* {features} or {H, W}, at most 4 sizes */         \
     ARG(const int64_t *, sizes_, NULL)      /* the macros pass the shape here */                   \
-    ARG(wb_function, activation, NULL)                                                             \
-    ARG(double, offset, 0)                  /* is added to scale; as in Gemma: 1 */
+    ARG(wb_function, activation, NULL)
 WB_OPTIONS(wb_RMSNorm_options);
-/** y = activation(x / sqrt(mean(x²) + eps) · (scale + offset)), with the mean over the last axes,
- * whose sizes are `shape`: wb_RMSNorm({features}).  scale [shape].  With .offset, such as the 1 of
- * Gemma, scale begins as zeros.  The mean of f16 and bf16 is computed in f32.  The default of eps
- * is that of PyTorch: 2^-23 for f32, 2^-52 for f64, 2^-10 for f16, 2^-7 for bf16.
- * Errors: the last sizes of x are not `shape`; eps is negative; .offset without .affine, or not
- * finite.  (Zhang & Sennrich 2019) */
+/** y = activation(x / sqrt(mean(x²) + eps) · scale), with the mean over the last axes, whose sizes
+ * are `shape`: wb_RMSNorm({features}).  scale [shape].  The mean of f16 and bf16 is computed in
+ * f32.  The default of eps is that of PyTorch: 2^-23 for f32, 2^-52 for f64, 2^-10 for f16, 2^-7
+ * for bf16.
+ * Errors: the last sizes of x are not `shape`; eps is negative.  (Zhang & Sennrich 2019) */
 WB_API wb_layer *wb_RMSNorm_with(const wb_RMSNorm_options *o);
 
 /** Options of wb_Scale. */

@@ -374,21 +374,20 @@ static wb_tensor *norm_layer_call(wb_layer *l, int n, wb_tensor *const *inputs)
     return wb__activate(o->activation, y);
 }
 
-/* Prints the layer as Name(shape, activation, affine=false, without the last parenthesis. */
+/* Prints the layer as Name(shape, activation, affine=false), or with bias=false in its place. */
 static void print_shaped(const wb_layer *l, const int64_t *shape, wb_function activation,
-                         bool affine, wb__text *t)
+                         bool affine, bool bias, wb__text *t)
 {
     wb__text_add(t, "%s(", l->type->name);
     wb__print_shape(shape, t);
     wb__print_activation(activation, t);
-    if (!affine) wb__text_add(t, ", affine=false");
+    wb__text_add(t, !affine ? ", affine=false)" : bias ? ")" : ", bias=false)");
 }
 
 static void norm_layer_print(const wb_layer *l, wb__text *t)
 {
     const wb_LayerNorm_options *o = l->options;
-    print_shaped(l, o->shape, o->activation, o->affine, t);
-    wb__text_add(t, o->affine && !o->bias ? ", bias=false)" : ")");
+    print_shaped(l, o->shape, o->activation, o->affine, o->bias, t);
 }
 
 WB__PLAIN_LAYER(layernorm, "LayerNorm", wb_LayerNorm_options, norm_layer_table, wb_LayerNorm_with,
@@ -413,7 +412,7 @@ wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *given)
 #define RMS_OPTIONS(X)                                                                          \
     X(wb_RMSNorm_options, shape, INTS, 4) X(wb_RMSNorm_options, activation, FUNCTION, 1)        \
     X(wb_RMSNorm_options, affine, BOOL, 1) X(wb_RMSNorm_options, eps, REAL, 1)                  \
-    X(wb_RMSNorm_options, dtype, DTYPE, 1) X(wb_RMSNorm_options, offset, REAL, 1)
+    X(wb_RMSNorm_options, dtype, DTYPE, 1)
 static const wb__option rms_table[] = {RMS_OPTIONS(WB__OPTION_ROW)};
 
 /* The distance from 1 to the next number of the dtype. */
@@ -438,16 +437,13 @@ static wb_tensor *rms_call(wb_layer *l, int n, wb_tensor *const *inputs)
     wb_tensor *wide = wb__wide(x);
     wb_tensor *power = wb_add(wb__mean(wb_square(wide), last, true), wb__number_of(eps));
     wb_tensor *y = wb__as(wb_mul(wide, wb_rsqrt(power)), dtype);
-    if (o->offset != 0) scale = wb_add(scale, wb__number_of(o->offset));
     return wb__activate(o->activation, wb_is_none(scale) ? y : wb_mul(y, scale));
 }
 
 static void rms_print(const wb_layer *l, wb__text *t)
 {
     const wb_RMSNorm_options *o = l->options;
-    print_shaped(l, o->shape, o->activation, o->affine, t);
-    if (o->offset != 0) wb__text_add(t, ", offset=%g", o->offset);
-    wb__text_add(t, ")");
+    print_shaped(l, o->shape, o->activation, o->affine, true, t);
 }
 
 WB__PLAIN_LAYER(rmsnorm, "RMSNorm", wb_RMSNorm_options, rms_table, wb_RMSNorm_with,
@@ -462,12 +458,8 @@ wb_layer *wb_RMSNorm_with(const wb_RMSNorm_options *given)
     if (!wb__read_shape("RMSNorm", &g, o.shape, &o.sizes_) ||
         !valid_eps("RMSNorm", wb__or(o.eps, 0)) || !wb__layer_dtype("RMSNorm", &o.dtype))
         return NULL;
-    if (!isfinite(o.offset) || (o.offset != 0 && !o.affine))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "RMSNorm: .offset is %g; it is a finite number, "
-                             "which is added to the scale, and needs .affine", o.offset);
     wb_layer *l = wb__layer_new(&wb__rmsnorm_type, &o, 1);
-    return wb__layer_put_parameter(l, NORM_SCALE, "scale", o.affine,
-                                   o.offset != 0 ? wb_init_zeros : wb_init_ones, o.dtype,
+    return wb__layer_put_parameter(l, NORM_SCALE, "scale", o.affine, wb_init_ones, o.dtype,
                                    (int)o.shape[0], o.shape + 1)
                ? l : NULL;
 }

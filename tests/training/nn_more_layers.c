@@ -152,7 +152,6 @@ TEST_IN_SCOPE(prints)
     shows(wb_GroupNorm(6, 2, wb_relu, .affine = false), "GroupNorm(6, 2, relu, affine=false)");
     shows(wb_testmode(wb_InstanceNorm(3)), "InstanceNorm(3, affine=false, active=false)");
     shows(wb_RMSNorm({3, 4}), "RMSNorm(3, 4)");
-    shows(wb_RMSNorm({4}, wb_relu, .offset = 1), "RMSNorm(4, relu, offset=1)");
     shows(wb_Scale({4}, wb_relu, .bias = false), "Scale(4, relu; bias=false)");
     shows(wb_Bilinear(3, 4, 2, wb_tanh), "Bilinear((3, 4) => 2, tanh)");
     shows(wb_Bilinear(3, 3, 2, .bias = false), "Bilinear(3 => 2; bias=false)");
@@ -213,19 +212,6 @@ TEST_IN_SCOPE(dtypes)
         assert_true(apart(wb_call(wb_RMSNorm({3, 4}, .eps = 1e-3, .dtype = t), s),
                           wb_call(wide, r)) < rows[i].tolerance);
     }
-}
-
-/* With an offset the scale begins as zeros, and is the golden one less the offset. */
-TEST_IN_SCOPE(offset_of_rmsnorm)
-{
-    wb_layer *l = wb_RMSNorm({3, 4}, .eps = 1e-3, .offset = 1);
-    wb_tensor *scale = wb_get(l, "scale"), *x = golden_want("rmsnorm.x0");
-    assert_true(wb_item(wb_sum(wb_abs(scale))) == 0);
-    WORKS(wb_assign(scale, wb_sub(golden_want("rmsnorm.param.scale"), 1)));
-    wb_tensor *y = wb_call(l, x), *loss = wb_sum(wb_mul(y, golden_want("rmsnorm.r")));
-    assert_golden(y, "rmsnorm.y", 2e-5);
-    assert_golden(wb_get(wb_gradient(loss, l), "scale"), "rmsnorm.grad.scale", 2e-5);
-    check_file("rmsnorm", l);
 }
 
 /* ---- random and initial values --------------------------------------------------------------- */
@@ -517,9 +503,6 @@ TEST_IN_SCOPE(refusals)
     REFUSED(wb_InstanceNorm(5, .momentum = 2), WB_ERROR_ARGUMENT, "InstanceNorm", "momentum", "2");
     REFUSED(wb_call(wb_RMSNorm({4}), x), WB_ERROR_SHAPE, "RMSNorm", "4", "[2,5] f32");
     REFUSED(wb_RMSNorm({4}, .eps = -1), WB_ERROR_ARGUMENT, "RMSNorm", "eps", "-1");
-    REFUSED(wb_RMSNorm({4}, .offset = 2, .affine = false), WB_ERROR_ARGUMENT, "offset", "2",
-            ".affine");
-    REFUSED(wb_RMSNorm({4}, .offset = NAN), WB_ERROR_ARGUMENT, "offset", "nan");
     REFUSED(wb_Scale({0}), WB_ERROR_ARGUMENT, "Scale", "0");
     REFUSED(wb_call(wb_Scale({4}), x), WB_ERROR_SHAPE, "[2,5] f32", "[4] f32");
     REFUSED(wb_call(wb_Bilinear(4, 5, 2), x), WB_ERROR_SHAPE, "Bilinear", "4", "first",
