@@ -93,7 +93,7 @@ def table():
 def without_row(headers):
     """Whether a function needs no row: operations, layers, rules"""
     free = "".join(path.read_text() for path in reference.headers(ROOT) if path.name in headers)
-    made = set(re.findall(r"\bwb_\w+", free))
+    made = set(re.findall(r"\bwb_\w+", re.sub(r"/\*.*?\*/", "", free, flags=re.S)))
     return lambda name: name in made or name[3].isupper()
 
 
@@ -107,7 +107,8 @@ def findings(functions):
         if name not in rows and name not in nothing and not free(name):
             yield (f"{name} has no row in {TABLE}: add ROW({name}, {name}, READS) if it reads "
                    "values, ACTS if it has an effect that a replay of wb_compile would not repeat, "
-                   f"and begin it with WB__PUBLIC({name}, ...); else add it to NOTHING")
+                   f"and begin it with WB__PUBLIC({name}, FAILED), where FAILED is what it returns "
+                   "on failure; else add it to NOTHING")
     for name in (*rows, *nothing):
         if name not in functions:
             yield f"{name} has a row in {TABLE} and is in no public header"

@@ -35,7 +35,7 @@ typedef wb_tensor *wb__onnx_formula(const wb__onnx_call *c, wb_tensor *x, wb_ten
 enum { WB__ONNX_PORTS = 4, WB__ONNX_ANY = UINT8_MAX };
 typedef struct { uint8_t since, in[2], out[2]; } wb__onnx_ports;
 
-/* A row of ops.def or ops_ml.def.  In `constants` and `statistics` bit i is input i. */
+/* A row of ops.def, ops_microsoft.def or ops_ml.def.  In `constants` and `statistics` bit i is input i. */
 typedef struct wb__onnx_operator {
     const char *name, *domain;          /* domain "": ONNX's own */
     bool (*function)(wb__onnx_call *c); /* computes the outputs; false: failed, the error is set */
@@ -152,6 +152,7 @@ bool wb__onnx_operation(wb__onnx_call *c);
 #define ONNX_IS(name, op, ...)
 #define ONNX_FORMULA(name, kind, expression, ...)
 #include "io/onnx/ops.def"
+#include "io/onnx/ops_microsoft.def"
 #include "io/onnx/ops_ml.def"
 #undef ONNX_OP
 #undef ONNX_IS

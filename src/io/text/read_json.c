@@ -23,7 +23,9 @@ static void text_json_add_parts(wb__part_reader *r, wb__template *to, const char
 {
     for (; *form; form++, types++)
         text_json_add_part(r, to,
-                           *form == 'A' ? WB__FIRST : *form == 'B' ? WB__SECOND : ids[*form - '0'],
+                           *form == 'A'   ? WB__TEXT_FIRST
+                           : *form == 'B' ? WB__TEXT_SECOND
+                                          : ids[*form - '0'],
                            *types - '0');
 }
 
@@ -76,7 +78,7 @@ static void text_json_read_list(wb__part_reader *r, wb__template *to, const wb__
         if (special) text_json_add_special(r, to, specials, name, type);
         else if (k || !strcmp(name, "A")) {
             found[k]++;
-            text_json_add_part(r, to, k ? WB__SECOND : WB__FIRST, type);
+            text_json_add_part(r, to, k ? WB__TEXT_SECOND : WB__TEXT_FIRST, type);
         } else wb__part_bad(r, "the sequence %.60s is neither A nor B", name);
     }
     if (found[0] != 1 || found[1] != texts - 1)

@@ -101,8 +101,8 @@ static bool tokenizer_add_row(const wb_tokenizer *t, const tokenizer_row *r, boo
             if (special && !wb__tokens_add(all, (wb__token){p.id, p.type, 0, 0})) return false;
             continue;
         }
-        const int begin = p.id == WB__SECOND ? r->second : 0;
-        const int end = p.id == WB__SECOND ? r->tokens.n : r->second;
+        const int begin = p.id == WB__TEXT_SECOND ? r->second : 0;
+        const int end = p.id == WB__TEXT_SECOND ? r->tokens.n : r->second;
         for (int k = begin; k < end; k++) {
             wb__token x = r->tokens.at[k];
             x.type = p.type;

@@ -74,7 +74,7 @@ typedef struct {
 } wb__finder;
 
 /* A part of a template is the token `id`, or one of the two texts if `id` is one of these. */
-enum { WB__FIRST = -1, WB__SECOND = -2 };
+enum { WB__TEXT_FIRST = -1, WB__TEXT_SECOND = -2 };
 typedef struct { int32_t id, type; } wb__part;
 typedef struct { wb__part *at; int n, capacity; } wb__template;
 
