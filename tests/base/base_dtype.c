@@ -170,5 +170,3 @@ TEST(the_table)
     wb__convert(out, WB_BOOL, truth, WB_BOOL, 3);
     assert_memory_equal(out, ((uint8_t[]){0, 1, 1}), 3);
 }
-
-int main(void) { return run_all_cases(); }

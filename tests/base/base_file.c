@@ -121,8 +121,7 @@ TEST(plain_and_gzip)
     packed[n + 20] = 'x';
     put(path, packed, n + 100);
     int64_t length;
-    assert_null(wb__file_read(path, &length));
-    FAILED(WB_ERROR_FORMAT, path, "gzip");
+    REFUSED(wb__file_read(path, &length), WB_ERROR_FORMAT, path, "gzip");
 
     n = gzip(packed, sizeof packed, text, 30);      /* two streams, one after the other */
     n += gzip(packed + n, sizeof packed - n, text + 30, sizeof text - 30);
@@ -189,8 +188,7 @@ TEST(damage_is_found)
     int64_t length;
     for (size_t cut = 2; cut < n; cut++) {
         put(path, packed, cut);
-        assert_null(wb__file_read(path, &length));
-        FAILED(WB_ERROR_FORMAT, path);
+        REFUSED(wb__file_read(path, &length), WB_ERROR_FORMAT, path);
     }
     for (size_t at = 2; at < n; at++)
         for (int bit = 0; bit < 8; bit++) {
@@ -232,8 +230,7 @@ TEST(names_that_cannot_be_read)
     assert_null(wb__map(WB_TEST_NOWHERE "/file"));
     assert_null(wb__file_read(WB_TEST_NOWHERE "/file", &n));
     FAILED(WB_ERROR_FILE, WB_TEST_NOWHERE "/file", "No such file");
-    assert_null(wb__file_read(folder, &n));
-    FAILED(WB_ERROR_FILE, "directory");
+    REFUSED(wb__file_read(folder, &n), WB_ERROR_FILE, "directory");
     assert_null(wb__map(folder));
 }
 

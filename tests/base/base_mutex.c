@@ -208,5 +208,3 @@ TEST(functions_that_run_once)
     assert_int_equal(status, 0);
     assert_int_equal(atomic_load(&runs), 1);
 }
-
-int main(void) { return run_all_cases(); }

@@ -310,5 +310,3 @@ TEST(workers_end_and_begin_again)
     pthread_join(other, NULL);
     assert_true(right);
 }
-
-int main(void) { return run_all_cases(); }

@@ -74,5 +74,3 @@ TEST(moments)
     assert_true(z[0] == 0 && z[1] == 0);
     assert_true(wb__uniform_f32(~0u) < 1 && wb__uniform_f64(~0u) < 1);
 }
-
-int main(void) { return run_all_cases(); }

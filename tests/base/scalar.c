@@ -104,5 +104,3 @@ TEST(specials)
     assert_true(quotient_i64(INT64_MIN, -1) == INT64_MIN && quotient_i64(7, 0) == 0);
     assert_true(quotient_i32(-7, 2) == -3 && abs_i32(INT32_MIN) == INT32_MIN);
 }
-
-int main(void) { return run_all_cases(); }

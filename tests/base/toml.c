@@ -103,9 +103,8 @@ TEST(test_limits)
     assert_int_equal(wb__toml_get(toml(text), "Flux", "gpu", &kind, &at, &n), WB_ERROR_FORMAT);
     FAILED(WB_ERROR_FORMAT, "t:1:5", "bracket");
     text[256 << 10] = '[';
-    wb_clear_error();
-    assert_int_equal(wb__toml_get(toml(text), "Flux", "gpu", &kind, &at, &n), WB_ERROR_FORMAT);
-    FAILED(WB_ERROR_FORMAT, "t:1:1", "262145", "256", "KiB");
+    FAILS(wb__toml_get(toml(text), "Flux", "gpu", &kind, &at, &n), WB_ERROR_FORMAT, "t:1:1",
+          "262145", "256", "KiB");
 }
 
 TEST(test_values)
@@ -218,5 +217,3 @@ TEST(test_memory)
     }
     assert_in_range(failures, 1, 1000);
 }
-
-int main(void) { return run_all_cases(); }

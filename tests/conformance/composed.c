@@ -483,8 +483,4 @@ TEST_IN_SCOPE(wrong_directions)
     REFUSED(wb_pushforward(wb_arange(3, WB_I32), x, x), WB_ERROR_DTYPE, "pushforward", "[3] i32");
 }
 
-int main(int argc, char **argv)
-{
-    read_options(argc, argv);
-    return run_all_cases();
-}
+int main(int argc, char **argv) { return run_with_options(argc, argv); }

@@ -106,8 +106,7 @@ static void one_operand(const row1 *rows, size_t n, ref_f1 (*reference)(const ch
     for (size_t r = 0; r < n; r++) {
         ref_f1 f = reference(rows[r].name);
         if (!f) fail_msg("%s has no reference in tests/support/reference.c", rows[r].name);
-        for (wb_dtype t = WB_F32; t < WB_DTYPE_COUNT; t++) {
-            wb_scope *scope = wb_scope_open();
+        for (wb_dtype t = WB_F32; t < WB_DTYPE_COUNT; t++) IN_SCOPE {
             if (!accepts(rows[r].op, t)) {
                 wb_clear_error();
                 assert_null(rows[r].f(tensor_of(draw_array(1, (int64_t[]){3}, 0, 2), t, 0)));
@@ -126,7 +125,6 @@ static void one_operand(const row1 *rows, size_t n, ref_f1 (*reference)(const ch
                 if (wb_dtype_of(y) != out)
                     fail_msg("%s of %s gives %s", rows[r].name, wb_dtype_name(t), wb_describe(y));
             }
-            wb_scope_close(scope);
             ref_forget();
         }
     }
@@ -151,8 +149,7 @@ static void two_operands(const row2 *rows, size_t n, ref_f2 (*reference)(const c
     for (size_t r = 0; r < n; r++) {
         ref_f2 f = reference(rows[r].name);
         if (!f) fail_msg("%s has no reference in tests/support/reference.c", rows[r].name);
-        for (wb_dtype t = WB_F32; t < WB_DTYPE_COUNT; t++) {
-            wb_scope *scope = wb_scope_open();
+        for (wb_dtype t = WB_F32; t < WB_DTYPE_COUNT; t++) IN_SCOPE {
             bool whole = !wb__dtype_float(t);
             ref_f2 g = whole && !strcmp(rows[r].name, "div") ? integer_quotient : f;
             for (int shape = first_shape(24, 5, r, t); accepts(rows[r].op, t) && shape < 24;
@@ -177,7 +174,6 @@ static void two_operands(const row2 *rows, size_t n, ref_f2 (*reference)(const c
                 check(z, as_result(ref_map2(g, x, y), out), 2 * allowed(out), allowed(out),
                       "%s of %s, shape %d", rows[r].name, wb_dtype_name(t), shape);
             }
-            wb_scope_close(scope);
             ref_forget();
         }
     }
@@ -367,12 +363,10 @@ TEST(running_sums_of_all_dtypes)
         {3, 5, 4, 7, 1}, {2, 1, 300, 3, 2}, {1, 70, 2, 150, 3}, {130, 1, 1, 2, 0}, {2, 0, 3, 4, 1},
         {2, 0, 3, 4, 3}, {1, 1, 1, 1000, 3}, {700, 1, 3, 1, 0}, {3, 5, 4, 7, 3}, {5, 9, 20, 2, 2}};
     for (wb_dtype t = WB_F32; t < WB_BOOL; t++)
-        for (int i = (int)t % fewer(); i < (int)WB__COUNT(sizes) * 8; i += fewer()) {
+        for (int i = (int)t % fewer(); i < (int)WB__COUNT(sizes) * 8; i += fewer()) IN_SCOPE {
             const int64_t *dims = sizes[i / 8];
-            wb_scope *scope = wb_scope_open();
             array x = operand("", t, 4, dims);
             check_running(x, t, (int)dims[4], (int)draw_int(0, VIEWS - 1), i % 8);
-            wb_scope_close(scope);
             ref_forget();
         }
     for (int axis = 0; axis < WB_MAX_DIMS; axis += fewer()) {
@@ -578,14 +572,12 @@ static void performance(void)
         const char *name =
             one ? unaries[r].name : binaries[r - sizeof unaries / sizeof *unaries].name;
         double best = INFINITY;
-        for (int k = 0; k < 8; k++) {
-            wb_scope *scope = wb_scope_open();
+        for (int k = 0; k < 8; k++) IN_SCOPE {
             wb_tensor *z =
                 one ? unaries[r].f(x) : binaries[r - sizeof unaries / sizeof *unaries].f(x, y);
             double start = wb__now();
             wb_eval(z);
             best = fmin(best, wb__now() - start);
-            wb_scope_close(scope);
         }
         printf("%-12s %8.3f ms %7.1f GB/s\n", name, 1e3 * best,
                (one ? 8.0 : 12.0) * (double)n / best * 1e-9);

@@ -99,7 +99,7 @@ static wb_tensor *laid_out(array x, wb_dtype t)
 TEST(matmuls)
 {
     static const int64_t sizes[] = {1, 2, 3, 5, 8, 17, 33, 64, 100, 1, 7, 130};
-    for (int round = 0; round < 200; round += fewer() > 5 ? 3 : 1) {
+    for (int round = 0; round < 200; round += fewer() > 5 ? 3 : 1) IN_SCOPE {
         wb_dtype t = (wb_dtype)(WB_F32 + round % 4);
         int64_t m = sizes[draw_int(0, 11)], k = sizes[draw_int(0, 11)], n = sizes[draw_int(0, 11)],
                 da[4], db[4];
@@ -113,14 +113,12 @@ TEST(matmuls)
         array a = draw_array(la + 2, da, -1, 1), b = draw_array(lb + 2, db, -1, 1);
         round_to(a, t);
         round_to(b, t);
-        wb_scope *scope = wb_scope_open();
         double e = tolerance(t == WB_F64 ? t : WB_F32) * (double)(k + 2);
         check(wb_matmul(laid_out(a, t), laid_out(b, t)), ref_matmul(a, b), 2 * tolerance(t), 2 * e,
               "matmul of %s, round %d: %lldx%lldx%lld", wb_dtype_name(t), round, (long long)m,
               (long long)k, (long long)n);
         if (t == WB_F64 && a.size && b.size && m * k * n < 40000 && round % fewer() == 0)
             check_gradients("matmul", matmul, NULL, 2, (array[]){a, b});
-        wb_scope_close(scope);
         ref_forget();
     }
     array v = draw_array(1, (int64_t[]){5}, -1, 1), m = draw_array(2, (int64_t[]){5, 3}, -1, 1),
@@ -178,7 +176,7 @@ static wb_tensor *conv(wb_tensor *const *x, const void *s)
 
 TEST(convolutions)
 {
-    for (int round = 0; round < 120; round++) {
+    for (int round = 0; round < 120; round++) IN_SCOPE {
         wb_dtype t = (wb_dtype)(WB_F32 + (round % 6 > 3 ? 1 : round % 6));
         windows s = {.groups = draw_int(0, 2) ? 1 : 2};
         int64_t per = draw_int(1, 3), out = draw_int(1, 3) * s.groups, kh = draw_int(1, 3),
@@ -201,7 +199,6 @@ TEST(convolutions)
         array want =
             ref_map2(ref_binary("add"), ref_conv(x, w, s.stride, s.pad, s.dilation, s.groups),
                      ref_reshape(b, 3, (int64_t[]){out, 1, 1}));
-        wb_scope *scope = wb_scope_open();
         const wb_conv_options o = conv_options(&s);
         check(wb_conv_with(tensor_of(x, t, (int)draw_int(0, 5)),
                            tensor_of(w, t, (int)draw_int(0, 5)), tensor_of(b, t, 0), &o),
@@ -209,7 +206,6 @@ TEST(convolutions)
               "conv of %s, round %d", wb_dtype_name(t), round);
         if (t == WB_F64 && x.size && round % fewer() == 0)
             check_gradients("conv", conv, &s, 3, (array[]){x, w, b});
-        wb_scope_close(scope);
         ref_forget();
     }
     int64_t big[4] = {2, 16, 30, 31}, filters[4] = {24, 16, 3, 3};
@@ -257,7 +253,7 @@ TEST(transposed_convolutions)
 {
     static const struct { const char *name; wb_tensor *(*f)(wb_tensor *); } after[] = {
         {"relu", wb_relu}, {"tanh", wb_tanh}, {"gelu", wb_gelu}};
-    for (int round = 0; round < 120 / fewer(); round++) {
+    for (int round = 0; round < 120 / fewer(); round++) IN_SCOPE {
         wb_dtype t = (wb_dtype)(WB_F32 + (round % 6 > 3 ? 1 : round % 6));
         windows s = {.groups = draw_int(0, 2) ? 1 : 2};
         int64_t per = draw_int(1, 3), in = draw_int(1, 3) * s.groups;
@@ -280,7 +276,6 @@ TEST(transposed_convolutions)
                               ref_reshape(b, 3, (int64_t[]){out, 1, 1}));
         const double each = 6 * tolerance(t),
                      all = 60 * tolerance(t == WB_F64 ? t : WB_F32) + 6 * tolerance(t);
-        wb_scope *scope = wb_scope_open();
         const wb_conv_options o = conv_options(&s);
         wb_tensor *y =
             wb_conv_transpose_with(tensor_of(x, t, (int)draw_int(0, 5)),
@@ -293,7 +288,6 @@ TEST(transposed_convolutions)
                   round);
         if (t == WB_F64 && x.size && round % fewer() == 0)
             check_gradients("conv_transpose", conv_transpose, &s, 3, (array[]){x, w, b});
-        wb_scope_close(scope);
         ref_forget();
     }
 }
@@ -308,7 +302,7 @@ static wb_tensor *meanpool(wb_tensor *const *x, const void *s) { return pool(fal
 
 TEST(pools)
 {
-    for (int round = 0; round < 120 / fewer(); round++) {
+    for (int round = 0; round < 120 / fewer(); round++) IN_SCOPE {
         wb_dtype t = (wb_dtype)(WB_F32 + round % 4);
         bool max = draw_int(0, 1);
         windows s = {.groups = 0};
@@ -321,14 +315,12 @@ TEST(pools)
         array x = draw_array(4, dims, -1, 1);
         round_to(x, t);
         if (t == WB_F32 && max && round % 3 == 0) x.at[3] = NAN;
-        wb_scope *scope = wb_scope_open();
         wb_tensor *p = tensor_of(x, t, (int)draw_int(0, 5));
         check(pool(max, p, &s),
               ref_pool(x, max, s.window, s.stride, s.pad), 4 * tolerance(t), 4 * tolerance(t),
               "%s of %s, round %d", max ? "maxpool" : "meanpool", wb_dtype_name(t), round);
         if (t == WB_F64)
             check_gradients(max ? "maxpool" : "meanpool", max ? maxpool : meanpool, &s, 1, &x);
-        wb_scope_close(scope);
         ref_forget();
     }
     /* the first of equal elements gets the gradient */
@@ -380,14 +372,13 @@ TEST(rows)
 {
     int64_t dims[WB_MAX_DIMS];
     int ndim;
-    for (int round = 0; round < 96 / fewer(); round++) {
+    for (int round = 0; round < 96 / fewer(); round++) IN_SCOPE {
         wb_dtype t = (wb_dtype)(WB_F32 + round % 4);
         draw_shape(2 + round % 6, &ndim, dims);
         array x = draw_array(ndim, dims, -4, 4);
         round_to(x, t);
         if (!x.size) continue;
         int n_axes = (int)draw_int(1, ndim);
-        wb_scope *scope = wb_scope_open();
         wb_tensor *p = tensor_of(x, t, (int)draw_int(0, 5));
         check(wb_softmax(p), ref_softmax(x), 16 * tolerance(t), tolerance(t),
               "softmax of %s, round %d", wb_dtype_name(t), round);
@@ -406,7 +397,6 @@ TEST(rows)
             check_gradients("softmax_over", softmax_over, &(int){(int)draw_int(0, ndim - 1)}, 1,
                             &x);
         }
-        wb_scope_close(scope);
         ref_forget();
     }
     array x = ref_new(2, (int64_t[]){5, 3});
@@ -437,8 +427,7 @@ static wb_tensor *after_normalise(wb_tensor *x, wb_tensor *g)
 
 TEST(normalise_of_a_product_without_inputs)
 {
-    for (int n = 0; n < 8; n++) {
-        wb_scope *outer = wb_scope_open();
+    for (int n = 0; n < 8; n++) IN_SCOPE {
         wb_tensor *x = wb_from((float[]){1, 2, 4, 8}, WB_F32, 2, (int64_t[]){1, 4});
         wb_scope *s = wb_scope_open();
         wb_tensor *g = wb_keep(wb_mul(wb_add(wb_full(1, 1, 1), wb_full(1, 1, 1)), wb_sin(x)));
@@ -450,7 +439,6 @@ TEST(normalise_of_a_product_without_inputs)
         assert_non_null(got);
         for (int i = 0; i < 4; i++)
             assert_true(fabs(wb_at(got, 0, i) - wb_at(want, 0, i)) < 1e-5);
-        wb_scope_close(outer);
     }
 }
 
@@ -504,7 +492,7 @@ static void same_gradients(wb_tensor *mask, const array *x)
 
 TEST(attentions)
 {
-    for (int round = 0; round < 32; round += fewer() > 5 ? 3 : 1) {
+    for (int round = 0; round < 32; round += fewer() > 5 ? 3 : 1) IN_SCOPE {
         wb_dtype t = (wb_dtype)(WB_F32 + round % 4);
         if (!has_dtype(t)) t = WB_F32;
         int64_t n = draw_int(1, 2), h = draw_int(1, 3), q = draw_int(1, 9), k = draw_int(1, 9),
@@ -521,7 +509,6 @@ TEST(attentions)
         round_to(Q, t);
         round_to(K, t);
         round_to(V, t);
-        wb_scope *scope = wb_scope_open();
         wb_tensor *m = causal      ? wb_causal_mask(q, k)
                        : round & 4 ? WB_NONE
                                    : tensor_of(mask, WB_BOOL, 0);
@@ -531,7 +518,6 @@ TEST(attentions)
         if (t == WB_F64 && round % fewer() == 0)
             check_gradients("attention", attention, &m, 3, (array[]){Q, K, V});
         if (t == WB_F32) same_gradients(m, (array[]){Q, K, V});
-        wb_scope_close(scope);
         ref_forget();
     }
 }
@@ -541,14 +527,12 @@ TEST(attentions_by_blocks)
 {
     static const int64_t sizes[][6] = {         /* n, heads, queries, keys, depth, width */
         {1, 4, 33, 37, 9, 5}, {2, 3, 70, 70, 16, 16}, {1, 5, 40, 40, 8, 11}};
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++) IN_SCOPE {
         const int64_t *s = sizes[i / 2];
         const array q = draw_array(4, (int64_t[]){s[0], s[1], s[2], s[4]}, -1, 1),
                     k = draw_array(4, (int64_t[]){s[0], s[1], s[3], s[4]}, -1, 1),
                     v = draw_array(4, (int64_t[]){s[0], s[1], s[3], s[5]}, -1, 1);
-        wb_scope *scope = wb_scope_open();
         same_gradients(i % 2 ? wb_causal_mask(s[2], s[3]) : WB_NONE, (array[]){q, k, v});
-        wb_scope_close(scope);
         ref_forget();
     }
 }

@@ -35,7 +35,7 @@ TEST(reduces)
     int ndim;
     for (int r = 0; r < REDUCTIONS; r++)
         for (wb_dtype t = WB_F32; t < WB_BOOL; t++)
-            for (int shape = (r + (int)t) % fewer(); shape < 20; shape += fewer()) {
+            for (int shape = (r + (int)t) % fewer(); shape < 20; shape += fewer()) IN_SCOPE {
                 if (reductions[r].floats && whole(t)) continue;
                 draw_shape(shape, &ndim, dims);
                 array x = operand(t, ndim, dims);
@@ -49,7 +49,6 @@ TEST(reduces)
                 for (int d = 0; d < ndim && !all; d++)
                     if (mask >> d & 1) axes[n_axes++] = draw_int(0, 1) ? d : d - ndim;
                 wb_ints_set(o.axes, n_axes, axes);
-                wb_scope *scope = wb_scope_open();
                 wb_tensor *y = reductions[r].f(tensor_of(x, t, (int)draw_int(0, VIEWS - 1)), &o);
                 array want = reductions[r].reference(x, mask, keep);
                 double n = want.size ? (double)x.size / (double)want.size : 1,
@@ -66,7 +65,6 @@ TEST(reduces)
                                             : (double)(int8_t)(int64_t)want.at[i];
                 check(y, want, 4 * tolerance(t), absolute, "%s of %s, shape %d, axes %x",
                       reductions[r].name, wb_dtype_name(t), shape, mask);
-                wb_scope_close(scope);
                 ref_forget();
             }
 }
@@ -92,9 +90,7 @@ TEST(special_reductions)
                   "argmax along %d: NaN wins, the first of equals", axis);
             ref_forget();
         }
-    wb_clear_error();
-    assert_null(wb_max(wb_zeros(0, 3)));
-    FAILED(WB_ERROR_SHAPE, "[0,3] f32");
+    REFUSED(wb_max(wb_zeros(0, 3)), WB_ERROR_SHAPE, "[0,3] f32");
     assert_true(wb_item(wb_sum(wb_zeros(0, 3))) == 0);
 }
 
@@ -103,18 +99,16 @@ TEST(argmaxes)
     int64_t dims[WB_MAX_DIMS];
     int ndim;
     for (wb_dtype t = WB_F32; t < WB_BOOL; t++)
-        for (int shape = 2 + (int)t % fewer(); shape < 16; shape += fewer()) {
+        for (int shape = 2 + (int)t % fewer(); shape < 16; shape += fewer()) IN_SCOPE {
             draw_shape(shape, &ndim, dims);
             array x = operand(t, ndim, dims);
             if (!ndim || !x.size) continue;
             int axis = (int)draw_int(0, ndim - 1);
-            wb_scope *scope = wb_scope_open();
             wb_tensor *y = wb_argmax(tensor_of(x, t, (int)draw_int(0, VIEWS - 1)),
                                      axis - (draw_int(0, 1) ? ndim : 0));
             assert_int_equal(wb_dtype_of(y), WB_I32);
             check(y, ref_argmax(x, axis), 0, 0, "argmax of %s, shape %d, axis %d", wb_dtype_name(t),
                   shape, axis);
-            wb_scope_close(scope);
             ref_forget();
         }
     /* Axes longer than an i32 index can address; no tensor of this size is ever computed. */
@@ -122,8 +116,7 @@ TEST(argmaxes)
     wb_tensor *fits = wb_full_array(0, WB_U8, 1, (int64_t[]){length - 1});
     wb_tensor *over = wb_full_array(0, WB_U8, 2, (int64_t[]){1, length});
     assert_non_null(wb_argmax(fits, 0));
-    assert_null(wb_argmax(over, 1));
-    FAILED(WB_ERROR_SHAPE, "axis", "1");
+    REFUSED(wb_argmax(over, 1), WB_ERROR_SHAPE, "axis", "1");
     assert_null(wb_onecold(over));
     assert_non_null(wb_argmax(over, 0));
     wb_clear_error();
@@ -136,14 +129,13 @@ TEST(argmaxes)
  * gathers, in every dtype: the results are exact. */
 TEST(moves)
 {
-    for (int round = 0; round < 270 / fewer(); round++) {
+    for (int round = 0; round < 270 / fewer(); round++) IN_SCOPE {
         wb_dtype t = (wb_dtype)(WB_F32 + round % 9);
         if (!has_dtype(t)) t = WB_F32;
         int64_t dims[WB_MAX_DIMS], order[WB_MAX_DIMS];
         int ndim = (int)draw_int(1, 4);
         for (int d = 0; d < ndim; d++) dims[d] = draw_int(round % 10 ? 1 : 0, 5);
         array x = operand(t, ndim, dims);
-        wb_scope *scope = wb_scope_open();
         wb_tensor *y = tensor_of(x, t, 0);
         char what[200] = "";
         for (int k = (int)draw_int(1, 5); k > 0; k--) {
@@ -199,7 +191,6 @@ TEST(moves)
             }
         }
         check(y, x, 0, 0, "moves%s of %s, round %d", what, wb_dtype_name(t), round);
-        wb_scope_close(scope);
         ref_forget();
     }
 }
@@ -214,7 +205,7 @@ TEST(sums_beside_elements)
 {
     static const int64_t sizes[] = {1, 2, 3, 7, 0, 16, 33};
     static const wb_dtype types[] = {WB_F32, WB_F64, WB_BF16, WB_F16, WB_I32};
-    for (int round = 0; round < 120 / fewer(); round++) {
+    for (int round = 0; round < 120 / fewer(); round++) IN_SCOPE {
         const wb_dtype t = types[round % 5];
         const unsigned mask = round % 3 ? (round % 3 == 1 ? 0xd : 0x7) : (unsigned)draw_int(1, 15);
         int64_t dims[4], line[4] = {1, 1, 1, 1};
@@ -224,7 +215,6 @@ TEST(sums_beside_elements)
         array x = draw_array(4, dims, -2.5, 2.5), row = draw_array(4, line, -2.5, 2.5);
         for (int64_t i = 0; i < x.size; i++) x.at[i] = floor(x.at[i]);
         for (int64_t i = 0; i < row.size; i++) row.at[i] = floor(row.at[i]);
-        wb_scope *scope = wb_scope_open();
         wb_tensor *a = tensor_of(x, t, 0), *y = wb_mul(a, tensor_of(row, t, 0)), *sum = y, *more;
         wb_tensor *lines = wb_sum(y, .axes = {3}, .keep = true);
         more = wb_add(y, a);
@@ -247,7 +237,6 @@ TEST(sums_beside_elements)
               "more sums over axes %x of %s, round %d", mask, wb_dtype_name(t), round);
         check(rest, ref_map2(minus, want, near), 0, 0, "the rest, axes %x of %s, round %d", mask,
               wb_dtype_name(t), round);
-        wb_scope_close(scope);
         ref_forget();
     }
 }
@@ -321,8 +310,4 @@ TEST(take_gradient)
     }
 }
 
-int main(int argc, char **argv)
-{
-    read_options(argc, argv);
-    return run_all_cases();
-}
+int main(int argc, char **argv) { return run_with_options(argc, argv); }

@@ -219,8 +219,7 @@ static void killed(const kind *k)
     assert_int_equal(format, k->format);
     double each = time_of(k, 2, &last), begun = wb__now();
     last = k->load();
-    for (int i = 0; i < kills; i++) {
-        wb_scope *s = wb_scope_open();
+    for (int i = 0; i < kills; i++) IN_SCOPE {
         int reports;
         pid_t child = begin(k, last + 1, &reports);
         if (next_report(reports) != last) fail_msg("%s: the child did not begin", k->name);
@@ -234,7 +233,6 @@ static void killed(const kind *k)
         if (last != done && last != done + 1)
             fail_msg("%s: kill %d: %d was saved, %d is there", k->name, i, done, last);
         further += last == done + 1;
-        wb_scope_close(s);
     }
     print_message("%s: %d kills in %.1f s, a saving takes %.1f ms; %d left a temporary file, %d "
                   "came after the renaming\n",

@@ -145,9 +145,8 @@ TEST(orders)
 {
     static const int64_t sizes[] = {1, 2, 31, 33, 64, 100, 193, 700};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-        for (wb_dtype t = WB_F32; t < WB_BOOL; t++) {
+        for (wb_dtype t = WB_F32; t < WB_BOOL; t++) IN_SCOPE {
             if (!has_dtype(t) || (s + t) % (size_t)fewer()) continue;
-            wb_scope *scope = wb_scope_open();
             array x = draw_array(3, (int64_t[]){2, sizes[s], 3}, t > WB_BF16 ? -100 : -3,
                                  t > WB_BF16 ? 100 : 3);
             const bool down = (s + t / 2) % 2;
@@ -158,7 +157,6 @@ TEST(orders)
             for (int64_t i = 0; i < x.size && t <= WB_BF16; i += 11) x.at[i] = 0;
             wb_tensor *y = wb_argsort(tensor_of(x, t, (int)(s + t) % VIEWS), 1, .descending = down);
             check(y, ref_order(x, down), 0, 0, "order of %d %s", (int)sizes[s], wb_dtype_name(t));
-            assert_int_equal(wb_scope_close(scope), 0);
             ref_forget();
         }
 }
@@ -209,10 +207,9 @@ TEST(many_rows)
     static const wb_scatter_reduce reduce[] = {WB_SCATTER_ADD, WB_SCATTER_MAX, WB_SCATTER_MIN,
                                                WB_SCATTER_SET, WB_SCATTER_MEAN};
     for (size_t k = 0; k < 5; k++)
-        for (wb_dtype t = WB_F32; t <= WB_I64; t++) {
+        for (wb_dtype t = WB_F32; t <= WB_I64; t++) IN_SCOPE {
             if (!has_dtype(t) || (k + t) % (size_t)fewer()) continue;
             if (t > WB_BF16 && reduce[k] == WB_SCATTER_MEAN) continue;
-            wb_scope *scope = wb_scope_open();
             /* a GPU sets few rows otherwise than many */
             const int m = k == 3 && t % 2 ? MANY : 700;
             array x = draw_array(2, (int64_t[]){N, W}, 0, 3), y = ref_new(2, x.dims);
@@ -239,7 +236,6 @@ TEST(many_rows)
             wb_tensor *got = wb_scatter(tensor_of(x, t, 0), tensor_of(index, WB_I32, 0),
                                         tensor_of(rows_, t, 3), .reduce = reduce[k]);
             check(got, y, 4 * tolerance(t), 0, "scatter %d of %s", (int)k, wb_dtype_name(t));
-            assert_int_equal(wb_scope_close(scope), 0);
             ref_forget();
         }
 }
@@ -297,8 +293,4 @@ TEST_IN_SCOPE(errors)
 }
 
 
-int main(int argc, char **argv)
-{
-    read_options(argc, argv);
-    return run_all_cases();
-}
+int main(int argc, char **argv) { return run_with_options(argc, argv); }

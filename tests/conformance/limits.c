@@ -262,5 +262,3 @@ TEST(work_is_linear)
             fail_msg("%s: %g s, eight times as many %g s", rows[i].what, few, many);
     }
 }
-
-int main(void) { return run_all_cases(); }

@@ -160,8 +160,7 @@ TEST_IN_SCOPE(wrong_operands)
     REFUSED(wb_determinant(wb_ones(2)), WB_ERROR_SHAPE, "determinant", "[2] f32");
     REFUSED(wb_inverse(wb_astype(x, WB_I32)), WB_ERROR_DTYPE, "inverse", "i32");
     REFUSED(wb_inverse(wb_to(x, far_device())), WB_ERROR_DEVICE, "inverse", "wb_cpu(x)");
-    assert_int_equal(wb_svd(wb_ones(2), &u, &s, &vt), WB_ERROR_SHAPE);
-    FAILED(WB_ERROR_SHAPE, "svd", "[2] f32");
+    FAILS(wb_svd(wb_ones(2), &u, &s, &vt), WB_ERROR_SHAPE, "svd", "[2] f32");
     assert_true(!u && !s && !vt);
 }
 
@@ -177,10 +176,7 @@ TEST_IN_SCOPE(wrong_uses)
     REFUSED(wb_solve(x, wb_ones(3, 2)), WB_ERROR_SHAPE, "solve", "[2,2] f32", "[3,2] f32");
     REFUSED(wb_solve(wb_ones(2, 2, 2), wb_ones(3, 2, 2)), WB_ERROR_SHAPE, "solve", "[3,2,2] f32");
     REFUSED(wb_solve(x, wb_astype(x, WB_F64)), WB_ERROR_DTYPE, "solve", "[2,2] f32", "[2,2] f64");
-    assert_int_equal(wb_qr(wb_zeros(0, 2), &u, &s), WB_ERROR_SHAPE);
-    FAILED(WB_ERROR_SHAPE, "qr", "[0,2] f32");
+    FAILS(wb_qr(wb_zeros(0, 2), &u, &s), WB_ERROR_SHAPE, "qr", "[0,2] f32");
     assert_int_equal(wb_svd(wb_full(NAN, 2, 2), &u, &s, &vt), 0);
     REFUSED(wb_data(u), WB_ERROR_ARGUMENT, "svd", "matrix 0", "NaN");
 }
-
-int main(void) { return run_all_cases(); }

@@ -96,7 +96,7 @@ static void read_all(array x, wb_tensor *y, wb_dtype t, const char *what)
 
 TEST(padded_views)
 {
-    for (int round = 0; round < 400 / fewer(); round++) {
+    for (int round = 0; round < 400 / fewer(); round++) IN_SCOPE {
         const wb_dtype t = (wb_dtype)(WB_F32 + round % 8);
         int64_t dims[WB_MAX_DIMS];
         const int ndim = (int)draw_int(1, 4);
@@ -104,7 +104,6 @@ TEST(padded_views)
         if (!has_dtype(t)) continue;
         for (int d = 0; d < ndim; d++) dims[d] = draw_int(1, round % 3 ? 4 : 9);
         array x = operand(t, ndim, dims);
-        wb_scope *scope = wb_scope_open();
         wb_tensor *y = tensor_of(x, t, 0);
         if (round & 1) {                        /* a part that another kernel computes */
             x = ref_pad(ref_slice(x, 0, 0, 1), 0, 0, dims[0] - 1);
@@ -114,7 +113,6 @@ TEST(padded_views)
         for (int k = (int)draw_int(1, 6); k > 0 && x.size < 3000; k--) change(&x, &y, what);
         snprintf(what + strlen(what), 40, " of %s, round %d", wb_dtype_name(t), round);
         read_all(x, y, t, what);
-        wb_scope_close(scope);
         ref_forget();
     }
 }
@@ -157,14 +155,13 @@ TEST(several_parts)
 /* The gradient of a strided slice is spread out among zeros, and an update reads it. */
 TEST(strided_gradients)
 {
-    for (int round = 0; round < 40 / fewer(); round++) {
+    for (int round = 0; round < 40 / fewer(); round++) IN_SCOPE {
         const wb_dtype t = round % 2 ? WB_F32 : widest_float();
         const int64_t step = draw_int(1, 4), from = draw_int(0, 3);
         const int64_t dims[4] = {draw_int(1, 3), draw_int(1, 7), from + draw_int(1, 12),
                                  draw_int(1, 9)};
         const int axis = 2;
         array x = operand(t, 4, dims), want = ref_new(4, dims);
-        wb_scope *scope = wb_scope_open();
         wb_tensor *v = tensor_of(x, t, 0);
         wb_tensor *part = wb_slice(v, axis, from, dims[axis], step);
         wb_tensor *g = wb_gradient(wb_sum(wb_square(part)), v);
@@ -174,13 +171,8 @@ TEST(strided_gradients)
         }
         check(wb_sub(v, wb_mul(g, 0.5)), want, 1e-6, 1e-6,
               "steps of %d from %d, round %d", (int)step, (int)from, round);
-        wb_scope_close(scope);
         ref_forget();
     }
 }
 
-int main(int argc, char **argv)
-{
-    read_options(argc, argv);
-    return run_all_cases();
-}
+int main(int argc, char **argv) { return run_with_options(argc, argv); }

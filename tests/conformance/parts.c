@@ -174,8 +174,4 @@ TEST_IN_SCOPE(arrange_errors)
     assert_int_equal(wb_dtype_of(wb_tril(wb_gt(x, wb_scalar(0)), 0)), WB_BOOL);
 }
 
-int main(int argc, char **argv)
-{
-    read_options(argc, argv);
-    return run_all_cases();
-}
+int main(int argc, char **argv) { return run_with_options(argc, argv); }

@@ -345,5 +345,3 @@ TEST_IN_SCOPE(wrong_uses)
             "melscale_filterbanks", "9000");
     REFUSED(wb_power_to_db(w, 0, 80), WB_ERROR_ARGUMENT, "power_to_db", "0");
 }
-
-int main(void) { return run_all_cases(); }

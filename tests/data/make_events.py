@@ -22,5 +22,11 @@ for event in (event_pb2.Event(wall_time=1700000000.25, file_version="brain.Event
     writer.write(event.SerializeToString())
 writer.flush()
 data = out.getvalue()
-for i in range(0, len(data), 12):
-    print("    " + ", ".join(f"0x{b:02x}" for b in data[i:i + 12]) + ",")
+line = ""
+for byte in data:                               # letters, and three digits for every other byte
+    character = chr(byte) if byte < 128 and chr(byte).isalpha() else f"\\{byte:03o}"
+    if len(line + character) > 92:
+        print(f'    "{line}"')
+        line = ""
+    line += character
+print(f'    "{line}";')

@@ -70,8 +70,7 @@ static void same_file_from_everywhere(wb_names names)
 {
     char *want = NULL;
     int64_t n = 0;
-    for (int i = 0; i < n_places; i++) {
-        wb_scope *s = wb_scope_open();
+    for (int i = 0; i < n_places; i++) IN_SCOPE {
         wb_layer *m = wb_to(make_model(), places[i]);
         if (wb_save(path, m, .names = names)) fail_msg("%s", wb_error());
         assert_no_mirrors(m);
@@ -79,7 +78,6 @@ static void same_file_from_everywhere(wb_names names)
         else assert_same_file(want, n);
         assert_int_equal(wb_save(path, wb_cpu(m), .names = names), 0);  /* as in Flux's guides */
         assert_same_file(want, n);
-        assert_int_equal(wb_scope_close(s), 0);
     }
     wb__free(want);
 }
@@ -94,8 +92,7 @@ TEST(a_model_is_the_same_file_from_everywhere)
  * or transposes them. */
 TEST(other_names_to_everywhere)
 {
-    for (int i = 0; i < n_places; i++) {
-        wb_scope *s = wb_scope_open();
+    for (int i = 0; i < n_places; i++) IN_SCOPE {
         wb_layer *make[2];
         for (int k = 0; k < 2; k++)
             make[k] = wb_Chain(wb_Conv(1, 2, {2}, .flip = true),
@@ -107,15 +104,13 @@ TEST(other_names_to_everywhere)
             if (wb_load_state(path, there, .names = WB_NAMES_TORCH)) fail_msg("%s", wb_error());
             assert_same_values(there, make[0]);
         }
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
 TEST(it_is_loaded_where_new_tensors_are_made)
 {
     for (int i = 0; i < n_places; i++)
-        for (int j = 0; j < n_places; j++) {
-            wb_scope *s = wb_scope_open();
+        for (int j = 0; j < n_places; j++) IN_SCOPE {
             wb_layer *m = wb_to(make_model(), places[i]);
             assert_int_equal(wb_save(path, m), 0);
             wb_set_default_device(places[j]);
@@ -128,14 +123,12 @@ TEST(it_is_loaded_where_new_tensors_are_made)
             assert_ptr_equal(wb_device_of(l), places[j]);
             assert_ptr_equal(wb_get(l, "layers.3.weight"), wb_get(l, "layers.4.weight"));
             assert_same_values(l, m);
-            assert_int_equal(wb_scope_close(s), 0);
         }
 }
 
 TEST(state_is_loaded_into_a_model_anywhere)
 {
-    for (int i = 0; i < n_places; i++) {
-        wb_scope *s = wb_scope_open();
+    for (int i = 0; i < n_places; i++) IN_SCOPE {
         wb_layer *m = make_model(), *there = wb_to(make_model(), places[i]);
         assert_int_equal(wb_set(m, "layers.3.bias", wb_ones(32)), 0);
         assert_int_equal(wb_save(path, m), 0);
@@ -146,7 +139,6 @@ TEST(state_is_loaded_into_a_model_anywhere)
         assert_ptr_equal(wb_get(there, "layers.3.bias"), bias);
         assert_true(wb_item(wb_sum(bias)) == 32 && ((const float *)wb_data(bias))[7] == 1);
         assert_same_values(there, m);
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
@@ -177,8 +169,7 @@ static wb_layer *small_model(void)
 
 TEST(what_was_trained_there_runs_here)
 {
-    for (int i = 1; i < n_places; i++) {
-        wb_scope *s = wb_scope_open();
+    for (int i = 1; i < n_places; i++) IN_SCOPE {
         wb_layer *m = wb_to(small_model(), places[i]);
         wb_opt_state *o = wb_setup(wb_Adam(), m);
         for (int k = 0; k < 3; k++) step(m, o, k);
@@ -191,7 +182,6 @@ TEST(what_was_trained_there_runs_here)
         const float *a = wb_data(here), *b = wb_data(there);
         for (int k = 0; k < 2; k++)
             assert_true(same_bits(places[i]) ? a[k] == b[k] : fabsf(a[k] - b[k]) < 1e-5f);
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
@@ -207,8 +197,7 @@ TEST_IN_SCOPE(training_goes_on_elsewhere)
     char *want = NULL;
     int64_t n = 0;
     for (int i = 0; i < n_places; i++)
-        for (int j = 0; j < n_places; j++) {
-            wb_scope *s = wb_scope_open();
+        for (int j = 0; j < n_places; j++) IN_SCOPE {
             wb_layer *m = wb_to(small_model(), places[i]), *l;
             wb_opt_state *o = wb_setup(wb_Adam(), m), *q;
             for (int k = 0; k < 2; k++) step(m, o, k);
@@ -234,7 +223,6 @@ TEST_IN_SCOPE(training_goes_on_elsewhere)
             assert_int_equal(wb_thaw(q, ""), 0);
             step(l, q, 2);
             if (same_bits(places[i]) && same_bits(places[j])) assert_same_values(l, plain);
-            assert_int_equal(wb_scope_close(s), 0);
         }
     wb__free(want);
 }
@@ -246,8 +234,7 @@ TEST(arrays_are_the_same_file_from_everywhere)
     for (int t = 1; t < WB_DTYPE_COUNT; t++) {
         char *want = NULL;
         int64_t n = 0;
-        for (int i = 0; i < n_places; i++) {
-            wb_scope *s = wb_scope_open();
+        for (int i = 0; i < n_places; i++) IN_SCOPE {
             if (!places[i]->backend->has_dtype(places[i], (wb_dtype)t)) continue;
             wb_tensor *x = wb_astype(wb_reshape(wb_arange(600, WB_I32), 20, 30), (wb_dtype)t);
             if (wb_eval(x)) fail_msg("%s", wb_error());
@@ -256,7 +243,6 @@ TEST(arrays_are_the_same_file_from_everywhere)
             assert_null(x->storage->mirror);
             if (!i) want = contents(&n);
             else assert_same_file(want, n);
-            assert_int_equal(wb_scope_close(s), 0);
         }
         wb__free(want);
     }
@@ -285,8 +271,7 @@ TEST_IN_SCOPE(large_ones_are_read_in_parts)
 
 TEST(printing_works_everywhere)
 {
-    for (int i = 0; i < n_places; i++) {
-        wb_scope *s = wb_scope_open();
+    for (int i = 0; i < n_places; i++) IN_SCOPE {
         wb_layer *here = make_model(), *m = wb_to(here, places[i]);
         char *want = wb_object_format(here), *got = wb_object_format(m);
         assert_string_equal(got, want);
@@ -307,7 +292,6 @@ TEST(printing_works_everywhere)
         if (x->storage) assert_null(x->storage->mirror);
         wb_free_text(want);
         wb_free_text(got);
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
@@ -392,10 +376,7 @@ TEST_IN_SCOPE(a_dtype_that_is_not_there)
 int main(void)
 {
     snprintf(path, sizeof path, "/tmp/weber-files-%ld", (long)getpid());
-    n_places = every_device(places);
-    int failed = run_all_cases();
+    const int failed = run_everywhere(places, &n_places);
     unlink(path);
-    wb_shutdown();
-    if (far_held()) print_message("%lld bytes are left on the far device\n", (long long)far_held());
-    return failed || far_held();
+    return failed;
 }

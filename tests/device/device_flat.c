@@ -103,9 +103,8 @@ TEST(training_by_the_library)
 {
     static watched w;
     for (int i = 1; i < n_places; i++)
-        for (int whole = 0; whole < 3; whole++) {
+        for (int whole = 0; whole < 3; whole++) IN_SCOPE {
             w.d = places[i];
-            wb_scope *s = wb_scope_open();
             wb_layer *m = wb_to(make_model(), w.d);
             wb_opt_state *o = wb_setup(wb_Adam(), m);
             wb_loader *l = make_loader(w.d, whole > 0, whole == 1 ? 0 : 2);
@@ -115,7 +114,6 @@ TEST(training_by_the_library)
              * time as a plan of this thread: 4096 bytes for it */
             check_flat(&w.r, whole == 2 ? 4096 : 0, w.d,
                        whole == 2 ? "data there, ahead" : whole ? "data there" : "loader moved");
-            assert_int_equal(wb_scope_close(s), 0);
         }
 }
 
@@ -133,9 +131,8 @@ static wb_tensor *loss_of_net(const net *n, wb_batch b)
 TEST(training_by_the_program)
 {
     static record r;
-    for (int k = 1; k < n_places; k++) {
+    for (int k = 1; k < n_places; k++) IN_SCOPE {
         const wb_device *d = places[k];
-        wb_scope *s = wb_scope_open();
         wb_seed(3);
         net n = {wb_variable(wb_randn(FEATURES, 30)), wb_variable(wb_randn(30, CLASSES)), 0.1};
         wb_tree *tree = wb_to(wb_struct(net, &n), d);
@@ -157,7 +154,6 @@ TEST(training_by_the_program)
         }
         if (!(last < first)) fail_msg("%g, and then %g", first, last);
         check_flat(&r, 0, d, "a struct of the program's");
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
@@ -187,9 +183,8 @@ static void check_estimate(const wb_device *d, wb_tensor *x)
 
 TEST(estimates_are_what_is_used)
 {
-    for (int k = 0; k < n_places; k++) {
+    for (int k = 0; k < n_places; k++) IN_SCOPE {
         const wb_device *d = places[k];
-        wb_scope *s = wb_scope_open();
         wb_tensor *x = wb_to(wb_randn(300, 40), d), *w = wb_to(wb_randn(40, 50), d);
         wb_tensor *y = wb_matmul(wb_softmax(wb_matmul(x, w)), wb_transpose(w));
         check_estimate(d, wb_square(y));
@@ -202,7 +197,6 @@ TEST(estimates_are_what_is_used)
             if (!loss || wb_eval(b.x, b.y) || wb_update(o, m, g)) fail_msg("%s", wb_error());
             check_estimate(d, loss);
         }
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 

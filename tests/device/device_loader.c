@@ -12,8 +12,7 @@
 TEST(a_loader_keeps_its_options)
 {
     for (int i = 1; i < n_places; i++)
-        for (int ahead = 0; ahead < 4; ahead++) {
-            wb_scope *s = wb_scope_open();
+        for (int ahead = 0; ahead < 4; ahead++) IN_SCOPE {
             int want[3][32], got[32];
             char text[96];
             wb_loader *near = wb_dataloader(numbers(23), .batchsize = 4, .shuffle = true,
@@ -26,7 +25,7 @@ TEST(a_loader_keeps_its_options)
             assert_int_equal(wb_loader_length(l), 5);
             snprintf(text, sizeof text, "DataLoader(5 batches of 4, shuffled, on %s:%d)",
                      places[i]->backend->tag, places[i]->ordinal);
-            assert_text(l, text);
+            assert_shows(l, text);
             for (int epoch = 0; epoch < 3; epoch++) {
                 assert_int_equal(wb_loader_epoch(l), epoch);
                 assert_int_equal(epoch_on(places[0], near, want[epoch]), 20);
@@ -35,15 +34,13 @@ TEST(a_loader_keeps_its_options)
             }
             assert_memory_not_equal(want[0], want[1], 20 * sizeof(int));
             assert_memory_not_equal(want[1], want[2], 20 * sizeof(int));
-            assert_int_equal(wb_scope_close(s), 0);
         }
 }
 
 /* A loader is moved in the middle of an epoch: it and the original continue with the next batch. */
 TEST(a_loader_keeps_its_place)
 {
-    for (int i = 1; i < n_places; i++) {
-        wb_scope *s = wb_scope_open();
+    for (int i = 1; i < n_places; i++) IN_SCOPE {
         int whole[2][32], got[32], some[8];
         wb_loader *l = wb_dataloader(numbers(23), .batchsize = 4, .shuffle = true, .seed = 5);
         for (int epoch = 0; epoch < 2; epoch++) epoch_on(places[0], l, whole[epoch]);
@@ -60,7 +57,6 @@ TEST(a_loader_keeps_its_place)
         read_batch(b, got);
         assert_memory_equal(some, got, 16);
         assert_int_equal(wb_loader_stop(l) | wb_loader_stop(moved), 0);
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
@@ -100,8 +96,7 @@ TEST(kept_batches_stay_what_they_are)
 
 TEST(batches_go_ahead_of_their_use)
 {
-    for (int ahead = 1; ahead < 4; ahead++) {
-        wb_scope *s = wb_scope_open();
+    for (int ahead = 1; ahead < 4; ahead++) IN_SCOPE {
         wb_loader *l =
             wb_to(wb_dataloader(numbers(40), .batchsize = 4, .ahead = ahead), far_device());
         far_forget();
@@ -113,14 +108,12 @@ TEST(batches_go_ahead_of_their_use)
         usleep(20000);
         assert_int_equal(far_count().uploads, want);    /* no batch beyond `ahead` */
         assert_int_equal(wb_loader_stop(l), 0);
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
 TEST(device_memory_is_flat)
 {
-    for (int whole = 0; whole < 2; whole++) {
-        wb_scope *s = wb_scope_open();
+    for (int whole = 0; whole < 2; whole++) IN_SCOPE {
         wb_dataset *d = numbers(250);
         wb_loader *l =
             whole ? wb_dataloader(wb_to(d, far_device()), .batchsize = 20, .shuffle = true)
@@ -133,16 +126,15 @@ TEST(device_memory_is_flat)
         assert_int_equal(far_held(), device);
         /* this thread keeps small blocks of the prefetcher in a list of bounded length */
         assert_true(wb_memory_used() - host < 50 * 13 * 4096);
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
 /* Mapped functions receive the batch on the host, and the loader moves their result. */
 TEST(functions_come_before_the_move)
 {
-    for (int i = 1; i < n_places; i++) {
-        wb_scope *s = wb_scope_open();
-        const wb_device *seen = NULL, *seen_last = NULL;
+    const wb_device *seen, *seen_last;
+    for (int i = 1; i < n_places; i++) IN_SCOPE {
+        seen = seen_last = NULL;
         wb_loader *l = wb_to(wb_dataloader(wb_mapobs(computed(10), twice, &seen), .batchsize = 4,
                                            .collate = twice, .collate_ctx = &seen_last),
                              places[i]);
@@ -156,7 +148,6 @@ TEST(functions_come_before_the_move)
         assert_ptr_equal(seen, places[0]);
         assert_ptr_equal(seen_last, places[0]);
         assert_ptr_equal(wb_to(l, places[i]), l);
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
@@ -169,8 +160,7 @@ static int move_batch(wb_batch *b, void *ctx)
 
 TEST(a_map_may_move_batches_itself)
 {
-    for (int i = 1; i < n_places; i++) {
-        wb_scope *s = wb_scope_open();
+    for (int i = 1; i < n_places; i++) IN_SCOPE {
         int want[32], got[32];
         wb_dataset *d = numbers(11);
         wb_dataset *m = wb_mapobs(d, move_batch, (void *)(uintptr_t)places[i]);
@@ -179,7 +169,6 @@ TEST(a_map_may_move_batches_itself)
             epoch_on(places[i], wb_dataloader(m, .batchsize = 3, .shuffle = true, .seed = 2), got),
             11);
         assert_memory_equal(got, want, 11 * sizeof(int));
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
@@ -188,8 +177,7 @@ TEST(a_map_may_move_batches_itself)
 TEST(the_default_device_has_no_part_in_it)
 {
     for (int i = 0; i < n_places; i++)
-        for (int ahead = 0; ahead < 2; ahead++) {
-            wb_scope *s = wb_scope_open();
+        for (int ahead = 0; ahead < 2; ahead++) IN_SCOPE {
             int out[16];
             wb_dataset *d = numbers(9);
             wb_layer *m = wb_Dense(2, 1);
@@ -212,7 +200,6 @@ TEST(the_default_device_has_no_part_in_it)
             wb_clear_error();
             assert_ptr_equal(wb_default_device(), places[i]);
             wb_set_default_device(NULL);
-            assert_int_equal(wb_scope_close(s), 0);
         }
 }
 
@@ -245,8 +232,7 @@ TEST(loaders_do_not_go_into_tuples)
 
 TEST(one_hot_batches_of_labels_there)
 {
-    for (int i = 0; i < n_places; i++) {
-        wb_scope *s = wb_scope_open();
+    for (int i = 0; i < n_places; i++) IN_SCOPE {
         wb_loader *l = wb_to(wb_dataloader(numbers(3), .batchsize = 3), places[i]);
         WB_EACH_BATCH(b, l) {
             wb_tensor *hot = wb_onehotbatch(b.y, 4);
@@ -256,7 +242,6 @@ TEST(one_hot_batches_of_labels_there)
             assert_memory_equal(values, want, sizeof want);
             assert_true(wb_item(wb_sum(wb_to(hot, places[0]))) == 3);
         }
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
@@ -295,22 +280,19 @@ static wb_layer *trained(const wb_device *d, int style, const char *checkpoint)
 TEST(three_ways_to_train)
 {
     for (int i = 0; i < n_places; i++)
-        for (int style = 0; style < 3; style++) {
-            wb_scope *s = wb_scope_open();
+        for (int style = 0; style < 3; style++) IN_SCOPE {
             const float *want = wb_data(wb_get(trained(places[0], 1, NULL), "weight"));
             const float *got = wb_data(wb_get(trained(places[i], style, NULL), "weight"));
             for (int k = 0; k < 2; k++)
                 assert_true(same_bits(places[i]) ? got[k] == want[k]
                                                  : fabsf(got[k] - want[k]) < 1e-5f);
-            assert_int_equal(wb_scope_close(s), 0);
         }
 }
 
 TEST(a_checkpoint_knows_the_place_of_a_moved_loader)
 {
     const char *path = test_file("data");
-    for (int i = 0; i < n_places; i++) {
-        wb_scope *s = wb_scope_open();
+    for (int i = 0; i < n_places; i++) IN_SCOPE {
         int want[32], got[32];
         wb_loader *l = wb_to(wb_dataloader(numbers(16), .batchsize = 5, .shuffle = true, .seed = 9),
                              places[i]);
@@ -329,15 +311,13 @@ TEST(a_checkpoint_knows_the_place_of_a_moved_loader)
         read_batch(b, got);
         assert_memory_equal(got, want, 5 * sizeof(int));
         assert_int_equal(wb_loader_stop(again), 0);
-        assert_int_equal(wb_scope_close(s), 0);
     }
     unlink(path);
 }
 
 TEST(progress_takes_losses_from_anywhere)
 {
-    for (int i = 0; i < n_places; i++) {
-        wb_scope *s = wb_scope_open();
+    for (int i = 0; i < n_places; i++) IN_SCOPE {
         wb_clear_error();
         wb_layer *m = wb_to(wb_Dense(2, 1), places[i]);
         wb_loader *l = wb_to(wb_dataloader(numbers(16), .batchsize = 4), places[i]);
@@ -345,15 +325,13 @@ TEST(progress_takes_losses_from_anywhere)
         WB_EACH_BATCH(b, l) wb_progress_step(p, "loss", loss_of(m, b, NULL));
         wb_progress_end(p);
         assert_int_equal(wb_error_code(), 0);
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
 TEST(a_loader_elsewhere_is_an_error)
 {
-    for (int i = 1; i < n_places; i++) {
+    for (int i = 1; i < n_places; i++) IN_SCOPE {
         char there[64];
-        wb_scope *s = wb_scope_open();
         wb_layer *m = wb_to(wb_Dense(2, 1), places[i]);
         wb_opt_state *o = wb_setup(wb_Descent(), m);
         wb_loader *l = wb_dataloader(numbers(8), .batchsize = 4);
@@ -361,7 +339,6 @@ TEST(a_loader_elsewhere_is_an_error)
         snprintf(there, sizeof there, "%s:%d", places[i]->backend->tag, places[i]->ordinal);
         FAILED(WB_ERROR_DEVICE, "model", there, "loader", "cpu:0", "wb_to", "wb_device_of");
         assert_int_equal(wb_train(loss_of, m, wb_to(l, wb_device_of(m)), o), 0);
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
@@ -442,11 +419,4 @@ TEST(a_failure_names_its_batch)
     }
 }
 
-int main(void)
-{
-    n_places = every_device(places);
-    int failed = run_all_cases();
-    wb_shutdown();
-    if (far_held()) print_message("%lld bytes are left on the far device\n", (long long)far_held());
-    return failed || far_held();
-}
+int main(void) { return run_everywhere(places, &n_places); }

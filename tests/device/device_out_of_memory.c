@@ -30,8 +30,7 @@ TEST(kernels_of_few_buffers)
 {
     enum { LEAVES = 70 };
     static const int most[] = {40, 10, 4};
-    for (size_t i = 0; i < WB__COUNT(most); i++) {
-        wb_scope *s = wb_scope_open();
+    for (size_t i = 0; i < WB__COUNT(most); i++) IN_SCOPE {
         wb_set_default_device(far_device());
         wb_tensor *leaves[LEAVES];
         for (int k = 0; k < LEAVES; k++)
@@ -48,15 +47,13 @@ TEST(kernels_of_few_buffers)
         assert_true(wb_at(chain, 4) == LEAVES * (LEAVES + 1) / 2);
         assert_true(wb_at(pairs, 4) == LEAVES * (LEAVES - 1));
         wb_set_default_device(NULL);
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
 TEST(too_large_is_refused)
 {
-    for (int i = 0; i < n_places; i++) {
+    for (int i = 0; i < n_places; i++) IN_SCOPE {
         const wb_device *d = places[i];
-        wb_scope *s = wb_scope_open();
         wb_set_default_device(d);
         wb_tensor *w = wb_variable(wb_zeros(256, 256)), *x = wb_zeros(12288, 256);   /* 12 MiB */
         if (wb_eval(w, x)) fail_msg("%s", wb_error());
@@ -66,8 +63,7 @@ TEST(too_large_is_refused)
         wb_scope *inner = wb_scope_open();
         wb_tensor *y = large(x, w);
         assert_int_equal(wb_assign(w, wb_add(w, wb_scalar(1))), 0);
-        assert_int_equal(wb_eval(y), WB_ERROR_MEMORY);
-        FAILED(WB_ERROR_MEMORY, "MiB", "evaluation", "parameters", "inputs", "12.2");
+        FAILS(wb_eval(y), WB_ERROR_MEMORY, "MiB", "evaluation", "parameters", "inputs", "12.2");
         assert_int_equal(wb_stats().steps, steps);          /* nothing ran or was allocated */
         assert_int_equal(used(d), before);
         assert_int_equal(far_count().launches, 0);
@@ -79,7 +75,6 @@ TEST(too_large_is_refused)
         assert_int_equal(wb_assign(w, wb_add(w, wb_scalar(1))), 0);
         assert_true(wb_at(w, 3, 3) == 1);
         wb_set_default_device(NULL);
-        wb_scope_close(s);
     }
 }
 
@@ -91,30 +86,26 @@ static int recorded(wb_tensor *const *in, wb_tensor **out, void *ctx)
 
 TEST(recordings_too)
 {
-    for (int i = 0; i < n_places; i++) {
+    for (int i = 0; i < n_places; i++) IN_SCOPE {
         const wb_device *d = places[i];
-        wb_scope *s = wb_scope_open();
         wb_set_default_device(d);
         wb_tensor *w = wb_variable(wb_zeros(256, 256)), *x = wb_zeros(12288, 256), *y;
         wb_tensor *few = wb_zeros(16, 256);
         if (wb_eval(w, x, few)) fail_msg("%s", wb_error());
         wb_compiled *c = wb_compile(recorded, w);
-        assert_int_equal(wb_call_compiled(c, 1, &x, 1, &y), WB_ERROR_MEMORY);
-        FAILED(WB_ERROR_MEMORY, "MiB", "evaluation");
+        FAILS(wb_call_compiled(c, 1, &x, 1, &y), WB_ERROR_MEMORY, "MiB", "evaluation");
         wb_clear_error();
         if (wb_call_compiled(c, 1, &few, 1, &y)) fail_msg("%s", wb_error());
         assert_true(wb_at(y, 15, 255) == 0);
         wb_set_default_device(NULL);
-        wb_scope_close(s);
     }
 }
 
 /* An idle arena counts as free memory for a plan that needs nearly all memory. */
-TEST(idle_arenas_count)
+TEST_IN_SCOPE(idle_arenas_count)
 {
     const wb_device *d = far_device();
     wb__cache_clear();
-    wb_scope *s = wb_scope_open();
     wb_set_default_device(d);
     wb_tensor *w = wb_variable(wb_zeros(256, 256)), *x = wb_zeros(4096, 256);
     if (wb_eval(w, x, large(wb_slice(x, 0, 0, 2048), w))) fail_msg("%s", wb_error());
@@ -133,7 +124,6 @@ TEST(idle_arenas_count)
     wb_clear_error();
     far_limit(LIMIT);
     wb_set_default_device(NULL);
-    wb_scope_close(s);
 }
 
 int main(void)

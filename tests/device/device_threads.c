@@ -116,8 +116,7 @@ TEST(one_model_serves_many_threads)
 TEST(one_recording_serves_many_threads)
 {
     static float want[INPUTS][13 * CLASSES];
-    for (int k = 0; k < n_places; k++) {
-        wb_scope *s = wb_scope_open();
+    for (int k = 0; k < n_places; k++) IN_SCOPE {
         wb_layer *m = wb_to(make_model(), places[k]);
         wb_compiled *c = wb_compile(recorded, m);
         pthread_t thread[THREADS];
@@ -128,7 +127,6 @@ TEST(one_recording_serves_many_threads)
             start(&thread[i], infer_often, &jobs[i]);
         }
         for (int i = 0; i < THREADS; i++) finish(thread[i], &jobs[i]);
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
@@ -198,9 +196,8 @@ static void *load_often(void *given)
 TEST(one_trains_while_others_load_and_infer)
 {
     static float want[INPUTS][13 * CLASSES];
-    for (int k = 0; k < n_places; k++) {
+    for (int k = 0; k < n_places; k++) IN_SCOPE {
         double alone[3 * STEPS], beside[3 * STEPS];
-        wb_scope *s = wb_scope_open();
         wb_layer *m = wb_to(make_model(), places[k]);
         pthread_t thread[3];
         job jobs[3];
@@ -214,7 +211,6 @@ TEST(one_trains_while_others_load_and_infer)
         for (int i = 0; i < 3; i++) finish(thread[i], &jobs[i]);
         assert_memory_equal(alone, beside, sizeof alone);
         assert_true(alone[3 * STEPS - 1] < alone[0]);
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 

@@ -170,8 +170,7 @@ static wb_tensor *bad_loss(wb_layer *m, wb_batch b, void *ctx)
 /* Whichever batch of one rank is bad, all ranks end with an error and the same model. */
 TEST(a_loss_that_is_not_finite)
 {
-    for (int bad = 4; bad < 8; bad++) {
-        wb_scope *s = wb_scope_open();
+    for (int bad = 4; bad < 8; bad++) IN_SCOPE {
         wb_layer *a = net(7), *b = net(7);
         wb_opt_state *t = state_of(a, ADAM, 25000000), *u = state_of(b, ADAM, 25000000);
         wb_dataset *all = data(8 * BATCH * size), *d = wb_distributed_dataset(all);
@@ -188,7 +187,6 @@ TEST(a_loss_that_is_not_finite)
         WORKS(wb_train(mse_loss, b, wb_dataloader(d, BATCH), u));
         assert_true(apart(a, b) == 0);
         expect_alike(a);
-        WORKS(wb_scope_close(s));
     }
 }
 

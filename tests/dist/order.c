@@ -118,14 +118,12 @@ static void train_two(bool first, bool second, bool norm, bool reads)
 {
     wb_layer *m = model_of(2, 8), *n = model_of(3, 40);
     wb_opt_state *s = state_of(m, false, first), *t = state_of(n, norm, second);
-    for (int k = 0; k < 6; k++) {
-        wb_scope *scope = wb_scope_open();
+    for (int k = 0; k < 6; k++) IN_SCOPE {
         const wb_batch b = batch(k);
         wb_tensor *x = k % 2 ? update(m, s, b) : update(n, t, b);
         if (reads && rank == 0) assert_true(wb_item(x) > 0);
         wb_tensor *y = k % 2 ? update(n, t, b) : update(m, s, b);
         if (reads && rank == size - 1) assert_true(wb_item(y) > 0);
-        WORKS(wb_scope_close(scope));
     }
     expect_alike(m);
     expect_alike(n);

@@ -380,8 +380,7 @@ TEST(wrong_places)
         {SLURM_PLACE " SLURM_TASKS_PER_NODE=9 SLURM_NODEID=0", "SLURM_TASKS_PER_NODE", "9"}};
     for (size_t i = 0; i < WB__COUNT(wrong); i++) {
         wb__place p;
-        assert_int_equal(place_of(wrong[i].text, &p), WB_ERROR_ARGUMENT);
-        FAILED(WB_ERROR_ARGUMENT, wrong[i].fact, wrong[i].other);
+        FAILS(place_of(wrong[i].text, &p), WB_ERROR_ARGUMENT, wrong[i].fact, wrong[i].other);
     }
     wb_clear_error();
 }

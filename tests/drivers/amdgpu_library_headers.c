@@ -125,5 +125,3 @@ TEST(test_functions)
     assert_int_equal(different, 0);
     assert_int_equal(WB__COUNT(functions) * sizeof(void *), sizeof(wb__miopen_functions));
 }
-
-int main(void) { return run_all_cases(); }

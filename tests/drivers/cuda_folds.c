@@ -58,10 +58,9 @@ static void check_everything(wb_tensor *const *out, int run)
 
 /* Other numbers in each run: partial results that are missing, or of an earlier run, show.  From
  * the second run on the launch is part of a graph. */
-TEST(several_reductions_again_and_again)
+TEST_IN_SCOPE(several_reductions_again_and_again)
 {
     static const int64_t dims[] = {ELEMENTS};
-    wb_scope *s = wb_scope_open();
     wb_compiled *c = wb_compile(of_everything, NULL);
     for (int run = 0; run < RUNS; run++) {
         wb_tensor *x = filled(run, 1, dims), *out[4];
@@ -74,15 +73,13 @@ TEST(several_reductions_again_and_again)
         if (!run) assert_int_equal(count_calls("cuLaunchKernel"), 1);
     }
     unsetenv("VGPU_ORDER");
-    assert_int_equal(wb_scope_close(s), 0);
 }
 
 /* A launch has several tiles of columns and several outer dimensions, each with a counter. */
 TEST(tiles_have_counters_of_their_own)
 {
     static const int64_t dims[] = {BATCH, ELEMENTS / 2, COLUMNS};
-    for (int run = 0; run < RUNS; run++) {
-        wb_scope *s = wb_scope_open();
+    for (int run = 0; run < RUNS; run++) IN_SCOPE {
         wb_tensor *x = filled(run, 3, dims), *sum = wb_sum(x, 1), *most = wb_max(x, 1);
         setenv("VGPU_ORDER", orders[run % 3], 1);
         WORKS(wb_eval(sum, most));
@@ -98,7 +95,6 @@ TEST(tiles_have_counters_of_their_own)
                 assert_true(wb_at(sum, b, c) == total);
                 assert_true(wb_at(most, b, c) == (double)best);
             }
-        assert_int_equal(wb_scope_close(s), 0);
     }
     unsetenv("VGPU_ORDER");
 }
@@ -108,15 +104,13 @@ TEST(same_bits_in_every_order)
 {
     double first = 0;
     for (int64_t i = 0; i < ELEMENTS; i++) data[i] = sinf((float)i) * (i % 1000 ? 1 : 1e6f);
-    for (int k = 0; k < 3; k++) {
-        wb_scope *s = wb_scope_open();
+    for (int k = 0; k < 3; k++) IN_SCOPE {
         wb_tensor *x = wb_from(data, WB_F32, 2, (int64_t[]){ELEMENTS / 4, 4});
         setenv("VGPU_ORDER", orders[k], 1);
         wb_tensor *y = wb_sum(wb_mul(wb_sum(x, 0), wb_from(data + 1, WB_F32, 1, (int64_t[]){4})));
         const double found = wb_item(y);
         if (!k) first = found;
         assert_true(found == first && found != 0);
-        assert_int_equal(wb_scope_close(s), 0);
     }
     unsetenv("VGPU_ORDER");
 }
@@ -126,8 +120,7 @@ TEST(same_bits_in_every_order)
 TEST(long_rows)
 {
     enum { ROWS = 2 };
-    for (int run = 0; run < 2; run++) {
-        wb_scope *s = wb_scope_open();
+    for (int run = 0; run < 2; run++) IN_SCOPE {
         wb_tensor *x = filled(run, 2, (int64_t[]){ROWS, ELEMENTS});
         WORKS(wb_eval(x));
         wb_tensor *mean = wb_mean(x, .axes = {1}, .keep = true), *apart = wb_sub(x, mean);
@@ -149,14 +142,12 @@ TEST(long_rows)
             for (int64_t i = 0; i < ELEMENTS; i += 997)
                 assert_true(fabs(wb_at(y, r, i) - ((double)row[i] - m) / sqrt(v + 0.5)) < 1e-5);
         }
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
 /* The sum of one kernel needs the largest element: it is a launch of its own, like the result. */
-TEST(one_reduction_behind_another)
+TEST_IN_SCOPE(one_reduction_behind_another)
 {
-    wb_scope *s = wb_scope_open();
     wb_tensor *x = filled(3, 2, (int64_t[]){2, ELEMENTS});
     WORKS(wb_eval(x));
     wb_tensor *y = wb_softmax(x);
@@ -171,7 +162,6 @@ TEST(one_reduction_behind_another)
             assert_true(fabs(wb_at(y, r, i) / expected - 1) < 1e-5);
         }
     }
-    assert_int_equal(wb_scope_close(s), 0);
 }
 
 /* ---- after a failure ------------------------------------------------------------------------- */
@@ -181,9 +171,8 @@ TEST(a_launch_that_fails)
 {
     static const int64_t dims[] = {ELEMENTS};
     int failures = 0;
-    for (int n = 1; n < 40; n++) {
+    for (int n = 1; n < 40; n++) IN_SCOPE {
         char text[24], what[200];
-        wb_scope *s = wb_scope_open();
         wb_tensor *x = filled(n % 5, 1, dims), *out[4];
         WORKS(wb_eval(x));
         of_everything(&x, out, NULL);
@@ -198,7 +187,6 @@ TEST(a_launch_that_fails)
         if (status) of_everything(&x, out, NULL);
         WORKS(wb_eval(out[0], out[1], out[2], out[3]));
         check_everything(out, n % 5);
-        wb_scope_close(s);
     }
     assert_true(failures > 0);
 }

@@ -38,20 +38,17 @@ static int64_t waits(void) { return count_calls("cuStreamSynchronize"); }
 TEST(calls_of_a_step)
 {
     const wb_device *gpu = wb_device_at("CUDA", 0);
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind < 3; kind++) IN_SCOPE {
         const int at_once = kind == 1;
-        wb_scope *scope = wb_scope_open();
         training t = {wb_to(wb_Chain(wb_Dense(WIDTH, 48, wb_relu), wb_Dense(48, WIDTH)), gpu),
                       NULL, at_once};
         t.state = kind < 2 ? wb_setup(wb_Adam(), t.model)
                            : wb_setup(wb_OptimizerChain(wb_AccumGrad(2), wb_Adam()), t.model);
         wb_compiled *c = wb_compile(step, &t);
         wb_tensor *x = input(gpu, 0.5), *out;
-        for (int i = 0; i < 2 * STEPS; i++) {
-            wb_scope *inner = wb_scope_open();
+        for (int i = 0; i < 2 * STEPS; i++) IN_SCOPE {
             if (i == STEPS) forget_calls();
             if (wb_call_compiled(c, 1, &x, 1, &out)) fail_msg("%s", wb_error());
-            assert_int_equal(wb_scope_close(inner), 0);
         }
         print_message("kind %d: graphs %lld, launches %lld, downloads %lld, event waits %lld,"
                       " stream waits %lld, all calls %lld\n", kind,
@@ -66,40 +63,34 @@ TEST(calls_of_a_step)
         assert_int_equal(count_calls("cuStreamBeginCapture_v2"), 0);
         assert_int_equal(waits(), 0);
         assert_int_equal(wb_synchronize(gpu), 0);
-        assert_int_equal(wb_scope_close(scope), 0);
     }
 }
 
 /* With the batches of a loader in turn, the addresses of a step repeat: later no graph is
  * recorded and nothing is copied. */
-TEST(batches_in_turn)
+TEST_IN_SCOPE(batches_in_turn)
 {
     enum { BATCHES = 8, STEADY = 24, ALL = 64 };
     const wb_device *gpu = wb_device_at("CUDA", 0);
-    wb_scope *scope = wb_scope_open();
     training t = {wb_to(wb_Chain(wb_Dense(WIDTH, 48, wb_relu), wb_Dense(48, WIDTH)), gpu), NULL,
                   false};
     t.state = wb_setup(wb_Adam(), t.model);
     wb_compiled *c = wb_compile(step, &t);
     wb_tensor *x[BATCHES], *out;
     for (int i = 0; i < BATCHES; i++) x[i] = input(gpu, 0.1 * i);
-    for (int i = 0; i < ALL; i++) {
-        wb_scope *inner = wb_scope_open();
+    for (int i = 0; i < ALL; i++) IN_SCOPE {
         if (i == STEADY) forget_calls();
         if (wb_call_compiled(c, 1, &x[i % BATCHES], 1, &out)) fail_msg("%s", wb_error());
-        assert_int_equal(wb_scope_close(inner), 0);
     }
     assert_int_equal(count_calls("cuGraphLaunch"), ALL - STEADY);
     assert_int_equal(count_calls("cuStreamBeginCapture_v2"), 0);
     assert_int_equal(count_calls("cuMemcpyDtoDAsync_v2"), 0);
-    assert_int_equal(wb_scope_close(scope), 0);
 }
 
 /* An estimate waits for no guard, and cancels nothing: not the step whose guard is unread, which is
  * bad here, and not the pending update. */
-TEST(an_estimate_waits_for_nothing)
+TEST_IN_SCOPE(an_estimate_waits_for_nothing)
 {
-    wb_scope *scope = wb_scope_open();
     const wb_device *gpu = wb_device_at("CUDA", 0);
     training t = {wb_to(wb_Dense(WIDTH, WIDTH), gpu), NULL, false};
     t.state = wb_setup(wb_Adam(), t.model);
@@ -122,7 +113,6 @@ TEST(an_estimate_waits_for_nothing)
     assert_int_equal(t.state->counts->updates, 0);
     assert_int_equal(wb__pending_count(), 0);
     wb_clear_error();
-    assert_int_equal(wb_scope_close(scope), 0);
 }
 
 /* The device is lost between a step and the reading of its guard: whatever the program does next

@@ -130,15 +130,13 @@ static wb_tensor *in_chain(wb_layer *m, wb_tensor *x)
 /* Long sums, whose partial results are in a workspace after an arena of an odd size. */
 static void test_workspaces(void **state)
 {
-    for (int64_t rows = 3; rows < 12; rows++) {
-        wb_scope *scope = wb_scope_open();
+    for (int64_t rows = 3; rows < 12; rows++) IN_SCOPE {
         wb_seed((uint64_t)rows);
         wb_layer *m = wb_Chain(wb_Dense(rows, 2 * rows + 1, wb_tanh, .dtype = WB_BF16),
                                wb_Dense(2 * rows + 1, 7, .dtype = WB_BF16));
         same(m, in_chain, 2, (int64_t[]){rows, 96});
         must_log("cuBLASLt", 1);
         assert_true(anything_goes || !warnings);
-        assert_int_equal(wb_scope_close(scope), 0);
     }
 }
 

@@ -101,10 +101,9 @@ static int softmax_of(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 1;
 }
 
-TEST(lengths_in_turn)
+TEST_IN_SCOPE(lengths_in_turn)
 {
     static const int64_t cols[] = {12000, 6000, 12000, 6000, 12000};
-    wb_scope *s = wb_scope_open();
     wb_compiled *c[2] = {wb_compile(softmax_of, NULL), wb_compile(softmax_of, NULL)};
     for (int run = 0; run < (int)(sizeof cols / sizeof *cols); run++) {
         wb_tensor *x = filled(run, WB_F32, cols[run]), *out;
@@ -114,7 +113,6 @@ TEST(lengths_in_turn)
             assert_true(fabs(wb_at(out, 0, i) - want) <= 1e-5 * want);
         }
     }
-    assert_int_equal(wb_scope_close(s), 0);
 }
 
 TEST(rows_of_odd_lengths)

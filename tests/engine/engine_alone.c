@@ -48,5 +48,3 @@ TEST(a_claim_waits_for_what_the_first_thread_began_alone)
     assert_int_equal(status, 0);
     assert_true(wb_at(v, 0) == 5);
 }
-
-int main(void) { return run_all_cases(); }

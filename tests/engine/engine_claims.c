@@ -526,10 +526,8 @@ TEST(a_step_beside_a_pending_assignment)
 
 static void *assigns_often(void *end)
 {
-    for (int i = 0; i < 2000 && !failed; i++) {
-        wb_scope *s = wb_scope_open();
+    for (int i = 0; i < 2000 && !failed; i++) IN_SCOPE {
         failed = wb_assign(parameter, wb_full(i, 4)) || wb_eval(parameter);
-        wb_scope_close(s);
     }
     *(atomic_bool *)end = true;
     return NULL;
@@ -558,5 +556,3 @@ TEST(reads_beside_assignments)
     assert_true(wb_at(parameter, 0) == 1999);
     assert_int_equal(parameter->readers, 0);
 }
-
-int main(void) { return run_all_cases(); }

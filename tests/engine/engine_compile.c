@@ -39,8 +39,7 @@ static array train(bool compiled, bool chained, wb_dtype dtype)
     if (!t.state) fail_msg("%s", wb_error());
     wb_compiled *c = compiled ? wb_compile(step, &t) : NULL;
     array seen = ref_new(1, (int64_t[]){12 * 5 + 12 + 12 + 10});
-    for (int i = 0; i < 10; i++) {
-        wb_scope *inner = wb_scope_open();
+    for (int i = 0; i < 10; i++) IN_SCOPE {
         int64_t n = i % 5 == 4 ? 3 : 8;                     /* a last batch of another size */
         wb_tensor *in[2] = {wb_astype(wb_randn(n, 5), dtype), wb_astype(wb_randn(n, 2), dtype)};
         wb_tensor *loss;
@@ -49,7 +48,6 @@ static array train(bool compiled, bool chained, wb_dtype dtype)
         if (compiled ? wb_call_compiled(c, 2, in, 1, &loss) : step(in, &loss, &t) < 0)
             fail_msg("%s", wb_error());
         seen.at[seen.size - 10 + i] = wb_item(loss);
-        assert_int_equal(wb_scope_close(inner), 0);
     }
     array w = values_of(wb_get(m, "layers.0.weight")), mean = values_of(wb_get(m, "layers.2.mean")),
           var = values_of(wb_get(m, "layers.2.var"));
@@ -87,9 +85,8 @@ static int add_one(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 3;
 }
 
-TEST(compiled_state)
+TEST_IN_SCOPE(compiled_state)
 {
-    wb_scope *s = wb_scope_open();
     wb_tensor *v = wb_variable(wb_zeros(2)), *one = wb_ones(2), *out[3];
     held = wb_full_array(10, WB_F32, 1, (int64_t[]){2});
     wb_compiled *c = wb_compile(add_one, v);
@@ -105,7 +102,6 @@ TEST(compiled_state)
     assert_int_not_equal(
         wb_call_compiled(c, 1, &one, 4, (wb_tensor *[]){out[0], out[1], out[2], two[0]}), 0);
     wb_clear_error();
-    wb_scope_close(s);
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */
@@ -136,10 +132,9 @@ static void *infer(void *arg)
     return NULL;
 }
 
-TEST(threads)
+TEST_IN_SCOPE(threads)
 {
     where = wb_default_device();
-    wb_scope *s = wb_scope_open();
     shared = wb_Chain(wb_Dense(6, 40, wb_gelu), wb_LayerNorm({40}), wb_Dense(40, 3), wb_softmax);
     for (int i = 0; i < 32 * 6; i++) given[i] = (float)draw_real(-1, 1);
     wb_tensor *y = wb_call(shared, wb_from(given, WB_F32, 2, (int64_t[]){32, 6}));
@@ -150,7 +145,6 @@ TEST(threads)
     for (int i = 0; i < THREADS; i++) pthread_join(all[i], NULL);
     wb_set_plan_cache(64);
     assert_int_equal(wrong, 0);
-    wb_scope_close(s);
 }
 
 /* Evaluations large enough to use the thread pool, from two threads at once. */
@@ -158,12 +152,10 @@ static void *large(void *arg)
 {
     wb_tensor *const *x = arg;
     wb_set_default_device(where);
-    for (int round = 0; round < 6; round++) {
-        wb_scope *s = wb_scope_open();
+    for (int round = 0; round < 6; round++) IN_SCOPE {
         double sum = wb_item(wb_mean(wb_sin(wb_mul(*x, wb_scalar(2)))));
         if (!(fabs(sum - sin(2)) < 1e-5)) wrong++;
         if (wb_at(wb_matmul(*x, *x), 3, 4) != 500) wrong++;
-        wb_scope_close(s);
     }
     return NULL;
 }
@@ -182,8 +174,4 @@ TEST(threads_on_the_pool)
     assert_int_equal(wrong, 0);
 }
 
-int main(int argc, char **argv)
-{
-    read_options(argc, argv);
-    return run_all_cases();
-}
+int main(int argc, char **argv) { return run_with_options(argc, argv); }

@@ -31,8 +31,7 @@ static int outer(wb_tensor *const *in, wb_tensor **out, void *ctx)
 TEST(nested)
 {
     double first[4];
-    for (int compiled = 0; compiled < 2; compiled++) {
-        wb_scope *s = wb_scope_open();
+    for (int compiled = 0; compiled < 2; compiled++) IN_SCOPE {
         wb_seed(4);
         counter = wb_variable(wb_zeros(2));
         wb_compiled *inner = wb_compile(noisy, NULL), *c = wb_compile(outer, inner);
@@ -45,7 +44,6 @@ TEST(nested)
                 fail_msg("call %d: %.9g, plain %.9g", i, wb_at(y, 1), first[i]);
         }
         assert_true(wb_at(counter, 0) == 8);
-        WORKS(wb_scope_close(s));
     }
 }
 
@@ -112,15 +110,13 @@ static void trace(bool compiled, double *seen)
                            wb_Dense(5, 5), wb_Dense(5, 5));
     trainer t = {m, wb_retain(wb_setup(wb_Adam(.eta = 0.1), m)), 0};
     wb_compiled *c = wb_compile(step, &t);
-    for (int i = 0; i < STEPS; i++) {
-        wb_scope *inner = wb_scope_open();
+    for (int i = 0; i < STEPS; i++) IN_SCOPE {
         wb_tensor *in[2] = {wb_randn(8, 5), wb_randn(8, 5)}, *loss;
         const char *what = change(&t, i, in[0]);
         if (!what) fail_msg("step %d: %s", i, wb_error());
         if (compiled ? wb_call_compiled(c, 2, in, 1, &loss) : step(in, &loss, &t) < 0)
             fail_msg("step %d, %s: %s", i, what, wb_error());
         seen[i] = wb_item(loss);
-        WORKS(wb_scope_close(inner));
     }
     const char *const path[] = {"layers.0.weight", "layers.3.weight", "layers.4.weight",
                                 "layers.4.bias"};
@@ -148,8 +144,7 @@ TEST(changes_are_seen)
 TEST(parameters_a_step_apart)
 {
     double plain[5] = {0}, seen[5] = {0};
-    for (int compiled = 0; compiled < 2; compiled++) {
-        wb_scope *s = wb_scope_open();
+    for (int compiled = 0; compiled < 2; compiled++) IN_SCOPE {
         wb_seed(2);
         wb_layer *m = wb_Chain(wb_Dense(5, 5), wb_Dense(5, 5));
         trainer t = {m, wb_setup(wb_Adam(.eta = 0.1), m), 0};
@@ -162,7 +157,6 @@ TEST(parameters_a_step_apart)
             (compiled ? seen : plain)[i] = wb_item(loss);
         }
         if (compiled) assert_int_equal(t.recorded, 2);
-        WORKS(wb_scope_close(s));
     }
     assert_memory_equal(plain, seen, sizeof plain);
 }
@@ -194,9 +188,8 @@ static wb_tensor *calls_it(wb_layer *m, wb_batch b, void *ctx)
     return wb_sum(b.x);
 }
 
-TEST(recorded_as_rarely_as_can_be)
+TEST_IN_SCOPE(recorded_as_rarely_as_can_be)
 {
-    wb_scope *s = wb_scope_open();
     trainer t = {.model = wb_Chain(wb_Dropout(.p = 0.5), wb_Dropout(.p = 0.5))};
     wb_layer *other = wb_Chain(wb_Dropout(.p = 0.5), wb_Dense(3, 3));
     wb_compiled *c = wb_compile(in_mode, &t);
@@ -222,7 +215,6 @@ TEST(recorded_as_rarely_as_can_be)
     assert_true(inside > 200);
     assert_true(zeros_in(c, x) == 0);
     assert_int_equal(t.recorded, 4);
-    WORKS(wb_scope_close(s));
 }
 
 /* Parameters are replaced more often than a function keeps recordings. */
@@ -234,23 +226,19 @@ static int product(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 1;
 }
 
-TEST(parts_replaced_often)
+TEST_IN_SCOPE(parts_replaced_often)
 {
-    wb_scope *s = wb_scope_open();
     trainer t = {.model = wb_Dense(2, 2, .bias = false)};
     wb_compiled *c = wb_compile(product, &t);
     wb_tensor *x = wb_ones(2, 2), *y;
-    for (int i = 0; i < 40; i++) {
-        wb_scope *inner = wb_scope_open();
+    for (int i = 0; i < 40; i++) IN_SCOPE {
         WORKS(wb_set(t.model, "weight", wb_full_array(i, WB_F32, 2, (int64_t[]){2, 2})));
         for (int again = 0; again < 2; again++) {
             WORKS(wb_call_compiled(c, 1, &x, 1, &y));
             assert_true(wb_at(y, 1, 0) == 2.0 * i);
         }
-        WORKS(wb_scope_close(inner));
     }
     assert_int_equal(t.recorded, 40);
-    WORKS(wb_scope_close(s));
 }
 
 /* If the function itself sets modes and freezes parameters, replays do so too. */
@@ -268,9 +256,8 @@ static int sets_modes(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 1;
 }
 
-TEST(settings_inside)
+TEST_IN_SCOPE(settings_inside)
 {
-    wb_scope *s = wb_scope_open();
     wb_layer *m = wb_Chain(wb_Dropout(.p = 0.5), wb_Dense(8, 8), wb_Dropout(.p = 0.5));
     trainer t = {m, wb_setup(wb_Descent(.eta = 1), m), 0};
     wb_compiled *c = wb_compile(sets_modes, &t);
@@ -294,7 +281,6 @@ TEST(settings_inside)
     WORKS(wb_freeze(t.state, ""));            /* also the bias, which the function does not thaw */
     (void)zeros_in(c, x);
     assert_true(wb_at(wb_get(m, "layers.1.bias"), 3) == 0);
-    WORKS(wb_scope_close(s));
 }
 
 /* ---- values computed before the recording ---------------------------------------------------- */
@@ -313,8 +299,7 @@ static int with_captured(wb_tensor *const *in, wb_tensor **out, void *ctx)
 
 TEST(captured_values_are_constants)
 {
-    for (int evaluated = 0; evaluated < 2; evaluated++) {
-        wb_scope *s = wb_scope_open();
+    for (int evaluated = 0; evaluated < 2; evaluated++) IN_SCOPE {
         variable = wb_variable(wb_full_array(0.5, WB_F32, 1, (int64_t[]){2}));
         middle = wb_mul(variable, wb_scalar(2));
         captured = wb_exp(middle);
@@ -332,7 +317,6 @@ TEST(captured_values_are_constants)
             assert_true(fabs(wb_at(out[2], 1) - exp(1)) < 1e-5);
             assert_true(wb_at(out[3], 1) == wb_at(captured, 1));
         }
-        WORKS(wb_scope_close(s));
     }
 }
 
@@ -343,9 +327,8 @@ static int only_captured(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 1;
 }
 
-TEST(captured_value_that_is_gone)
+TEST_IN_SCOPE(captured_value_that_is_gone)
 {
-    wb_scope *s = wb_scope_open();
     wb_tensor *x = wb_ones(2), *out[4], *y;
     variable = wb_variable(wb_zeros(2));
     captured = middle = wb_ones(2);
@@ -360,7 +343,6 @@ TEST(captured_value_that_is_gone)
     wb_clear_error();
     assert_int_equal(wb_call_compiled(d, 1, &x, 1, &y), WB_ERROR_VERSION);
     wb_clear_error();
-    WORKS(wb_scope_close(s));
 }
 
 /* ---- inputs that are numbers ----------------------------------------------------------------- */
@@ -398,8 +380,7 @@ TEST(inputs_of_no_dimension)
 {
     const double values[] = {0.1, 0, 1, -1, 2.5, 1e-30, 3, INFINITY};
     const wb_dtype dtypes[] = {WB_F32, widest_float(), WB_I32};
-    for (int k = 0; k < 3; k++) {
-        wb_scope *s = wb_scope_open();
+    for (int k = 0; k < 3; k++) IN_SCOPE {
         wb_compiled *c = wb_compile(scaled, NULL);
         wb_tensor *x = wb_astype(wb_arange(4, WB_I32), dtypes[k]);
         recorded = 0;
@@ -415,7 +396,6 @@ TEST(inputs_of_no_dimension)
             same_as_plain(c, x, wb_reshape_array(wb_mul(read, factor), 0, NULL));
         }
         if (k < 2) assert_int_equal(recorded, 6);
-        WORKS(wb_scope_close(s));
     }
     wb_clear_error();
 }
@@ -451,9 +431,8 @@ static int on_another(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 2;
 }
 
-TEST(default_device)
+TEST_IN_SCOPE(default_device)
 {
-    wb_scope *s = wb_scope_open();
     const wb_device *here = wb_default_device(), *there = elsewhere();
     wb_compiled *c = wb_compile(draws, NULL);
     wb_tensor *out[2], *x = wb_ones(2);
@@ -475,7 +454,6 @@ TEST(default_device)
         assert_ptr_equal(wb_device_of(out[0]), there);
         assert_true(wb_item(out[1]) == i * i);
     }
-    WORKS(wb_scope_close(s));
 }
 
 enum { THREADS = 6 };
@@ -509,16 +487,14 @@ static void *calls_shared(void *arg)
     return NULL;
 }
 
-TEST(threads)
+TEST_IN_SCOPE(threads)
 {
-    wb_scope *s = wb_scope_open();
     shared_model = wb_Dense(4, 4, .init = wb_init_ones);
     shared = wb_compile(through_model, shared_model);
     pthread_t all[THREADS];
     for (intptr_t i = 0; i < THREADS; i++) pthread_create(&all[i], NULL, calls_shared, (void *)i);
     for (int i = 0; i < THREADS; i++) pthread_join(all[i], NULL);
     assert_int_equal(wrong, 0);
-    WORKS(wb_scope_close(s));
 }
 
 int main(int argc, char **argv)

@@ -225,5 +225,3 @@ TEST_IN_SCOPE(c_functions_in_plans)
     REFUSED(wb_host_operation(refuse, NULL, WB_F32, 1, (int64_t[]){-1}, 1, &w), WB_ERROR_SHAPE,
             "host_operation", "-1");
 }
-
-int main(void) { return run_all_cases(); }

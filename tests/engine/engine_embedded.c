@@ -478,5 +478,3 @@ TEST(the_modes_of_the_caller_stay)
         assert_int_equal(direction, k & 2 ? FE_DOWNWARD : FE_TONEAREST);
     }
 }
-
-int main(void) { return run_all_cases(); }

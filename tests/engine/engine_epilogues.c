@@ -191,8 +191,7 @@ TEST(rows_behind_products)
         wb_tanh, wb_sigmoid, wb_relu};
     near_ask(false);
     const wb_device *before = wb__use_device(near_device());
-    for (size_t i = 0; i < 2 * WB__COUNT(rows); i++) {
-        wb_scope *s = wb_scope_open();
+    for (size_t i = 0; i < 2 * WB__COUNT(rows); i++) IN_SCOPE {
         wb_tensor *(*row)(wb_tensor *) = rows[i / 2], *x, *w, *b, *z, *y, *after;
         x = i & 1 ? wb_randn(2, 3, 20, 20) : wb_randn(33, 40);
         w = i & 1 ? wb_randn(5, 3, 3, 3) : wb_randn(40, 24);
@@ -210,7 +209,6 @@ TEST(rows_behind_products)
         after = wb_mul(row(biased(x, w, b)), y);
         if (wb_eval(after)) fail_msg("%s", wb_error());
         assert_non_null(strchr(near_steps(), 'f'));
-        wb_scope_close(s);
     }
     wb__use_device(before);
 }

@@ -243,12 +243,10 @@ TEST_IN_SCOPE(borrowed_weights)
     for (int i = 0; i < 20 * 12; i++) values[i] = (float)(i % 7);
     wb_tensor *w = wb_borrow(values, WB_F32, 2, (int64_t[]){20, 12}, NULL, NULL);
     wb_tensor *x = wb_ones(6, 20);
-    for (int j = 0; j < 2 * CALLS; j++) {
+    for (int j = 0; j < 2 * CALLS; j++) IN_SCOPE {
         if (j == CALLS) memset(values, 0, sizeof values);
-        wb_scope *s = wb_scope_open();
         wb_tensor *y = wb_matmul(x, w);
         assert_true(j < CALLS ? wb_at(y, 0, 0) > 0 : wb_at(y, 0, 0) == 0);
-        wb_scope_close(s);
     }
 }
 
@@ -258,8 +256,7 @@ TEST_IN_SCOPE(lent_weights)
     wb_tensor *w = wb_variable(wb_ones(20, 12)), *x = wb_ones(6, 20);
     const int64_t before = prepared();
     int written = 1;
-    for (int j = 0; j < 4 * CALLS; j++) {
-        wb_scope *s = wb_scope_open();
+    for (int j = 0; j < 4 * CALLS; j++) IN_SCOPE {
         if (j % CALLS == CALLS - 1) {
             struct DLManagedTensor *m = wb_to_dlpack_unversioned(w);
             *(float *)m->tensor.data = (float)(written = j);
@@ -267,7 +264,6 @@ TEST_IN_SCOPE(lent_weights)
         }
         wb_tensor *y = wb_matmul(x, w);
         assert_true(wb_at(y, 0, 0) == 19 + written);
-        assert_int_equal(wb_scope_close(s), 0);
     }
     assert_int_equal(wb_assign(w, wb_zeros(20, 12)), 0);
     for (int j = 0; j < CALLS; j++) assert_true(wb_at(wb_matmul(x, w), 0, 0) == 0);
@@ -303,12 +299,10 @@ static float trained(bool prepares)
     wb_opt_state *o = wb_setup(wb_Adam(.eta = 0.01), m);
     assert_int_equal(wb_freeze(o, "layers.0"), 0);
     float last = 0;
-    for (int i = 0; i < 20; i++) {
-        wb_scope *step = wb_scope_open();
+    for (int i = 0; i < 20; i++) IN_SCOPE {
         wb_tensor *l = wb_mse(wb_call(m, x), y);
         assert_int_equal(wb_update(o, m, wb_gradient(l, m)), 0);
         last = (float)wb_item(l);
-        assert_int_equal(wb_scope_close(step), 0);
     }
     wb_scope_close(s);
     wb_set_prepared_weights(INT64_MAX);
@@ -348,12 +342,10 @@ static void *calls(void *ctx)
 {
     shared *s = ctx;
     s->good = true;
-    for (int j = 0; j < 20; j++) {
-        wb_scope *scope = wb_scope_open();
+    for (int j = 0; j < 20; j++) IN_SCOPE {
         wb_tensor *y = wb_call(s->m, s->x);
         const void *got = y ? wb_data(y) : NULL;
         s->good &= got && !memcmp(got, s->want, (size_t)wb_size(y) * sizeof(float));
-        wb_scope_close(scope);
     }
     return NULL;
 }
@@ -390,8 +382,4 @@ TEST_IN_SCOPE(threads)
     }
 }
 
-int main(int argc, char **argv)
-{
-    read_options(argc, argv);
-    return run_all_cases();
-}
+int main(int argc, char **argv) { return run_with_options(argc, argv); }

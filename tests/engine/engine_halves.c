@@ -213,8 +213,4 @@ TEST_IN_SCOPE(pooled_powers_fit)
     assert_true(wb_item(wb_max(sizes)) == 800);
 }
 
-int main(int argc, char **argv)
-{
-    read_options(argc, argv);
-    return run_all_cases();
-}
+int main(int argc, char **argv) { return run_with_options(argc, argv); }

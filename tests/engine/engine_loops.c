@@ -341,9 +341,7 @@ TEST(results_of_old_steps_are_values_or_errors)
     wb_clear_error();
     assert_null(wb_gradient(l, p.m));
     assert_int_equal(wb_error_code(), WB_ERROR_VERSION);
-    wb_clear_error();
-    assert_null(wb_data(yhat));
-    FAILED(WB_ERROR_VERSION, "[4,3] f32");
+    REFUSED(wb_data(yhat), WB_ERROR_VERSION, "[4,3] f32");
     wb_clear_error();
     assert_null(wb_data(wb_get(g, "layers.0.weight")));
     assert_int_equal(wb_error_code(), WB_ERROR_VERSION);
@@ -351,5 +349,3 @@ TEST(results_of_old_steps_are_values_or_errors)
     wb_release(p.mean);
     wb_shutdown();
 }
-
-int main(void) { return run_all_cases(); }

@@ -43,8 +43,7 @@ TEST(slices_of_a_result)
 {
     static const wb_dtype types[] = {WB_F32, WB_F16, WB_BF16, WB_I32};
     for (size_t k = 0; k < WB__COUNT(slices); k++)
-        for (size_t t = 0; t < WB__COUNT(types); t++) {
-            wb_scope *s = wb_scope_open();
+        for (size_t t = 0; t < WB__COUNT(types); t++) IN_SCOPE {
             wb_tensor *x = dense(ref_reshape(numbers(0, 49, 1), 2, (int64_t[]){7, 7}), types[t]);
             wb_tensor *y = wb_mul(x, x), *known = wb_mul(x, x);
             assert_int_equal(wb_eval(known), 0);
@@ -56,7 +55,6 @@ TEST(slices_of_a_result)
                       (long long)i);
             if (built() - before > 3)
                 fail_msg("slice %zu: %lld plans", k, (long long)(built() - before));
-            wb_scope_close(s);
             ref_forget();
         }
 }
@@ -77,28 +75,23 @@ TEST_IN_SCOPE(slices_at_once)
 /* ---- variables ------------------------------------------------------------------------------- */
 
 /* Rows of a variable that each step writes. */
-TEST(rows_of_what_is_assigned)
+TEST_IN_SCOPE(rows_of_what_is_assigned)
 {
-    wb_scope *s = wb_scope_open();
     wb_tensor *v = wb_variable(dense(numbers(0, 12, 1), WB_F32));
     int64_t plans = 0;
-    for (int64_t i = 0; i < 9; i++) {
+    for (int64_t i = 0; i < 9; i++) IN_SCOPE {
         if (i == 1) plans = built();
-        wb_scope *step = wb_scope_open();
         assert_int_equal(wb_assign(v, wb_add(v, wb_scalar(1))), 0);
         check(wb_slice(v, 0, i, i + 3), numbers(2 * i + 1, 3, 1), 0, 0, "row %lld", (long long)i);
         assert_true(wb_item(wb_slice(v, 0, 11, 12)) == (double)(i + 12));
-        assert_int_equal(wb_scope_close(step), 0);
     }
     assert_int_equal(built(), plans);
-    wb_scope_close(s);
     ref_forget();
 }
 
 /* A slice of a version that a later write replaces before it is evaluated. */
-TEST(rows_between_two_writes)
+TEST_IN_SCOPE(rows_between_two_writes)
 {
-    wb_scope *s = wb_scope_open();
     wb_tensor *v = wb_variable(dense(numbers(0, 12, 1), WB_F32));
     assert_int_equal(wb_assign(v, wb_add(v, wb_scalar(1))), 0);
     wb_tensor *between = wb_slice(v, 0, 1, 4), *of_it = wb_neg(between);
@@ -108,16 +101,14 @@ TEST(rows_between_two_writes)
     check(between, numbers(2, 3, 1), 0, 0, "between the writes");
     check(last, numbers(3, 3, 1), 0, 0, "after both");
     check(of_it, numbers(2, 3, -1), 0, 0, "what reads it");
-    wb_scope_close(s);
     ref_forget();
 }
 
 /* ---- moves ----------------------------------------------------------------------------------- */
 
 /* A loop that moves batches to the device, and reads elements, rows and results. */
-TEST(moving_and_reading)
+TEST_IN_SCOPE(moving_and_reading)
 {
-    wb_scope *s = wb_scope_open();
     const wb_device *d = wb_default_device();
     array x = ref_reshape(numbers(0, 112, 1), 2, (int64_t[]){16, 7});
     wb_tensor *far = dense(x, WB_F32), *v = wb_variable(far);
@@ -125,9 +116,8 @@ TEST(moving_and_reading)
     wb_tensor *near = dense(x, WB_F32);
     wb_allow_scalar(true);
     int64_t plans = 0;
-    for (int64_t i = 0; i < 15; i++) {
+    for (int64_t i = 0; i < 15; i++) IN_SCOPE {
         if (i == 1) plans = built();
-        wb_scope *step = wb_scope_open();
         const double here = x.at[7 * i + i % 7];
         float row[7], sum = 0;
         for (int k = 0; k < 14; k++) sum += (float)x.at[7 * i + k];
@@ -138,38 +128,28 @@ TEST(moving_and_reading)
         assert_true(wb_item(wb_slice(wb_slice(v, 0, i, i + 1), 1, i % 7, i % 7 + 1)) == here);
         wb_tensor *back = wb_cpu(wb_slice(v, 1, i % 7, i % 7 + 1));
         assert_true(back && ((const float *)wb_data(back))[i] == here);
-        assert_int_equal(wb_scope_close(step), 0);
     }
     assert_int_equal(built(), plans);
     wb_set_default_device(d);
-    wb_scope_close(s);
     ref_forget();
 }
 
 /* ---- the cost of a step ---------------------------------------------------------------------- */
 
 /* Tensors that a training step of a small network with Adam makes: counted, since time is not. */
-TEST(a_step_makes_few_tensors)
+TEST_IN_SCOPE(a_step_makes_few_tensors)
 {
-    wb_scope *s = wb_scope_open();
     wb_layer *m = wb_Chain(wb_Dense(2, 3, wb_tanh), wb_Dense(3, 2));
     wb_opt_state *o = wb_setup(wb_Adam(.eta = 0.01), m);
     wb_tensor *x = wb_randn(8, 2), *y = wb_onehotbatch(wb_argmax(x, 1), 2);
     assert_int_equal(wb_eval(x, y), 0);
-    for (int i = 0; i < 3; i++) {
-        wb_scope *step = wb_scope_open();
+    for (int i = 0; i < 3; i++) IN_SCOPE {
         wb_tensor *loss = wb_logitcrossentropy(wb_call(m, x), y);
         assert_int_equal(wb_update(o, m, wb_gradient(loss, m)), 0);
         const int made = wb__this_thread()->made;
         if (made > 42) fail_msg("%d tensors besides literals and writes", made);
         wb_item(loss);
-        assert_int_equal(wb_scope_close(step), 0);
     }
-    wb_scope_close(s);
 }
 
-int main(int argc, char **argv)
-{
-    read_options(argc, argv);
-    return run_all_cases();
-}
+int main(int argc, char **argv) { return run_with_options(argc, argv); }

@@ -74,18 +74,15 @@ TEST_IN_SCOPE(versions)
     IS(m, 140, 212, 284, 212, 332, 452, 284, 452, 620);
 }
 
-TEST(gone_versions)
+TEST_IN_SCOPE(gone_versions)
 {
-    wb_scope *s = wb_scope_open();
     wb_tensor *v = wb_variable(F(1, 2));
     wb_tensor *inner = wb_exp(v), *loss = wb_sum(inner);
     wb_assign(v, wb_neg(v));
     /* The loss is an unconsumed output, which is evaluated with v; inner is consumed. */
     assert_int_equal(wb_eval(v), 0);
     assert_true(fabs(wb_item(loss) - (exp(1) + exp(2))) < 1e-5);
-    wb_clear_error();
-    assert_null(wb_data(inner));
-    FAILED(WB_ERROR_VERSION, "wb_eval");
+    REFUSED(wb_data(inner), WB_ERROR_VERSION, "wb_eval");
     IS(v, -1, -2);
     /* a read that fails does not cancel a pending write */
     wb_clear_error();
@@ -105,7 +102,6 @@ TEST(gone_versions)
     assert_null(wb_data(deep));
     if (!strstr(wb_error(), "weight")) fail_msg("%s", wb_error());
     wb_clear_error();
-    wb_scope_close(s);
 }
 
 /* The same loss, read at four points before or after the update, lazily and eagerly. */
@@ -120,8 +116,7 @@ TEST(loss_around_update)
             wb_layer *m = wb_Chain(wb_Dense(4, 8, wb_tanh), wb_Dense(8, 3));
             wb_opt_state *o = wb_setup(wb_Adam(.eta = 0.01), m);
             double sum = 0;
-            for (int step = 0; step < 5; step++) {
-                wb_scope *inner = wb_scope_open();
+            for (int step = 0; step < 5; step++) IN_SCOPE {
                 wb_tensor *loss = wb_mean(wb_square(wb_call(m, wb_randn(6, 4)))),
                           *twice = wb_mul(loss, wb_scalar(2));
                 if (when == 0) sum += wb_item(loss);
@@ -131,7 +126,6 @@ TEST(loss_around_update)
                 if (when == 1) assert_int_equal(wb_eval(loss), 0);
                 if (when == 2) sum += wb_item(twice) / 2;
                 if (when == 1) sum += wb_item(loss);
-                assert_int_equal(wb_scope_close(inner), 0);
             }
             seen[eager][when] = sum + wb_item(wb_sum(wb_get(m, "layers.0.weight")));
             wb_scope_close(s);
@@ -509,8 +503,4 @@ TEST(trained_by_one_thread)
     assert_int_equal(x->readers, 0);
 }
 
-int main(int argc, char **argv)
-{
-    read_options(argc, argv);
-    return run_all_cases();
-}
+int main(int argc, char **argv) { return run_with_options(argc, argv); }

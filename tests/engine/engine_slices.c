@@ -45,8 +45,7 @@ static array train(bool copies, int64_t *plans)
     wb_layer *m = wb_Chain(wb_Dense(FEATURES, 8, wb_tanh), wb_Dense(8, 3));
     wb_opt_state *o = wb_setup(wb_Adam(.eta = 0.01), m);
     const int64_t before = built();
-    for (int i = 0; i < STEPS; i++) {
-        wb_scope *step = wb_scope_open();
+    for (int i = 0; i < STEPS; i++) IN_SCOPE {
         const int64_t at = 7 * i % (ROWS - 3);
         wb_tensor *bx = copies ? wb_reshape(rows_copied(hx, WB_F32, at, at + 4), 4, FEATURES)
                                : wb_slice(x, 0, at, at + 4);
@@ -54,7 +53,6 @@ static array train(bool copies, int64_t *plans)
         wb_tensor *l = wb_logitcrossentropy(wb_call(m, bx), wb_onehotbatch(by, 3));
         assert_int_equal(wb_update(o, m, wb_gradient(l, m)), 0);
         loss.at[i] = wb_item(l);
-        assert_int_equal(wb_scope_close(step), 0);
     }
     *plans = built() - before;
     wb_scope_close(s);
@@ -78,14 +76,12 @@ TEST(texts_are_one_plan)
 {
     static const wb_dtype types[] = {WB_U8, WB_I32, WB_I64};
     enum { LENGTH = 50, WINDOW = 7, SYMBOLS = 5 };
-    for (int k = 0; k < 3; k++) {
-        wb_scope *s = wb_scope_open();
+    for (int k = 0; k < 3; k++) IN_SCOPE {
         array text = counted(1, (int64_t[]){LENGTH}, SYMBOLS);
         array table = counted(2, (int64_t[]){SYMBOLS, 3}, 11);
         wb_tensor *t = dense(text, types[k]), *e = dense(table, WB_F32);
         const int64_t before = built();
-        for (int64_t i = 0; i + WINDOW < LENGTH; i++) {
-            wb_scope *step = wb_scope_open();
+        for (int64_t i = 0; i + WINDOW < LENGTH; i++) IN_SCOPE {
             wb_tensor *x = wb_slice(t, 0, i, i + WINDOW),
                       *y = wb_slice(t, 0, i + 1, i + 1 + WINDOW);
             wb_tensor *z = wb_mul(wb_take(e, x), wb_unsqueeze(wb_astype(y, WB_F32), 1));
@@ -94,10 +90,8 @@ TEST(texts_are_one_plan)
                                   (int64_t[]){WINDOW, 1});
             check(z, ref_map2(ref_binary("mul"), a, b), 0, 0, "window %lld of %s", (long long)i,
                   wb_dtype_name(types[k]));
-            wb_scope_close(step);
         }
         assert_int_equal(built() - before, 1);
-        wb_scope_close(s);
         ref_forget();
     }
 }
@@ -228,17 +222,14 @@ static pair base(array x, wb_dtype t) { return (pair){dense(x, t), x}; }
 TEST(chains_are_one_plan)
 {
     for (int c = 0; c < CHAINS; c++)
-        for (int t = WB_F32; t < WB_BOOL; t++) {
+        for (int t = WB_F32; t < WB_BOOL; t++) IN_SCOPE {
             if (t != WB_F32 && (c + t) % 4) continue;
-            wb_scope *s = wb_scope_open();
             pair p = base(counted(3, (int64_t[]){6, 8, 10}, 60), (wb_dtype)t);
             const int64_t before = built();
-            for (int n = 0; n < 16; n++) {
-                wb_scope *step = wb_scope_open();
+            for (int n = 0; n < 16; n++) IN_SCOPE {
                 pair got = chains[c].f(p, n % 4, (n + n / 4) % 4, (3 * n) % 4);
                 check(wb_add(got.x, got.x), ref_map2(ref_binary("add"), got.want, got.want), 0, 0,
                       "%s of %s", chains[c].name, wb_dtype_name((wb_dtype)t));
-                wb_scope_close(step);
             }
             if (built() - before > chains[c].plans)
                 fail_msg("%s of %s: %lld plans", chains[c].name, wb_dtype_name((wb_dtype)t),
@@ -248,7 +239,6 @@ TEST(chains_are_one_plan)
                 check(got.x, got.want, 0, 0, "%s of %s, alone", chains[c].name,
                       wb_dtype_name((wb_dtype)t));
             }
-            wb_scope_close(s);
             ref_forget();
         }
 }
@@ -310,8 +300,7 @@ enum { USES = sizeof uses / sizeof *uses };
 TEST(reading_is_one_plan)
 {
     static const int64_t sizes[3] = {32, 48, 48};
-    for (int u = 0; u < USES; u++) {
-        wb_scope *s = wb_scope_open();
+    for (int u = 0; u < USES; u++) IN_SCOPE {
         array x = draw_array(1, (int64_t[]){100}, -1, 1);
         round_to(x, WB_F32);
         wb_tensor *all = dense(x, WB_F32);
@@ -331,7 +320,6 @@ TEST(reading_is_one_plan)
             if (n == 1) assert_true(built() == before);
         }
         assert_int_equal(built(), before);
-        wb_scope_close(s);
         ref_forget();
     }
 }
@@ -344,8 +332,7 @@ TEST(borrowed_windows)
     static const wb_dtype types[] = {WB_F32, WB_F64, WB_I8, WB_F16};
     static double memory[64];
     for (int k = 0; k < 4; k++)
-        for (int off = 0; off < 3; off++) {
-            wb_scope *s = wb_scope_open();
+        for (int off = 0; off < 3; off++) IN_SCOPE {
             const size_t size = wb__dtype_size(types[k]);
             array x = counted(1, (int64_t[]){50}, 50);
             char *at = (char *)memory + (size_t)off * size;
@@ -357,7 +344,6 @@ TEST(borrowed_windows)
                       ref_map(ref_unary("neg"), ref_slice(x, 0, i, i + 19)), 0, 0,
                       "%s borrowed, %lld", wb_dtype_name(types[k]), (long long)i);
             assert_true(built() - before <= 1);
-            wb_scope_close(s);
             ref_forget();
         }
     wb_set_default_device(was);
@@ -376,8 +362,7 @@ static array numbers(int64_t from, int64_t n, double scale)
  * variable in place. */
 TEST(versions)
 {
-    for (int64_t at = 0; at < 6; at++) {
-        wb_scope *s = wb_scope_open();
+    for (int64_t at = 0; at < 6; at++) IN_SCOPE {
         wb_tensor *v = wb_variable(dense(numbers(0, 10, 1), WB_F32));
         wb_tensor *old = wb_slice(v, 0, at, at + 4), *sum = wb_sum(old);
         assert_int_equal(wb_assign(v, wb_mul(v, wb_scalar(10))), 0);
@@ -393,7 +378,6 @@ TEST(versions)
         assert_int_equal(wb_assign(v, wb_concat(0, tail, head)), 0);
         array parts[2] = {numbers(7, 3, 10), numbers(0, 7, 10)};
         check(v, ref_concat(2, parts, 0), 0, 0, "rotated");
-        wb_scope_close(s);
         ref_forget();
     }
 }
@@ -402,8 +386,7 @@ TEST(versions)
  * orders. */
 TEST(windows_of_what_is_written)
 {
-    for (int64_t at = 0; at < 64; at++) {
-        wb_scope *s = wb_scope_open();
+    for (int64_t at = 0; at < 64; at++) IN_SCOPE {
         wb_tensor *v = wb_variable(dense(numbers(0, 64, 1), WB_F32));
         wb_tensor *w = wb_variable(dense(numbers(0, 32, 0), WB_F32));
         wb_tensor *more = wb_mul(v, wb_scalar(10));
@@ -412,7 +395,6 @@ TEST(windows_of_what_is_written)
         assert_int_equal(wb_eval(at % 2 ? v : w), 0);
         check(w, numbers(at / 2, 32, 1), 0, 0, "from %lld", (long long)at / 2);
         check(v, numbers(0, 64, 10), 0, 0, "the variable itself");
-        wb_scope_close(s);
         ref_forget();
     }
 }
@@ -527,8 +509,4 @@ TEST_IN_SCOPE(estimates)
     assert_int_equal(m.outputs, 800);
 }
 
-int main(int argc, char **argv)
-{
-    read_options(argc, argv);
-    return run_all_cases();
-}
+int main(int argc, char **argv) { return run_with_options(argc, argv); }

@@ -189,5 +189,3 @@ TEST(texts_of_kernels)
         check_lists("texts of kernels", N, WB__GPU_BUCKETS, length);
     }
 }
-
-int main(void) { return run_all_cases(); }

@@ -102,9 +102,8 @@ static int add_one(wb_tensor *const *in, wb_tensor **out, void *ctx)
 
 /* Exported values never change, whatever writes the variable later: assignments with and without
  * its old value, a compiled step, a loaded file. */
-TEST(exported_values_do_not_change)
+TEST_IN_SCOPE(exported_values_do_not_change)
 {
-    wb_scope *s = wb_scope_open();
     wb_tensor *v = wb_variable(two_by_three());
     DLManagedTensorVersioned *m = wb_to_dlpack(v), *again = wb_to_dlpack(v);
     const float *exported = m->dl_tensor.data;
@@ -156,7 +155,6 @@ TEST(exported_values_do_not_change)
     is_sequence(dropped->dl_tensor.data, 4, 0, 6);
     dropped->deleter(dropped);
     m->deleter(m);
-    wb_scope_close(s);
 }
 
 /* Trains a model for 5 steps and returns the loss; `first` receives the first weights.  With
@@ -325,7 +323,7 @@ static void spoil(DLManagedTensorVersioned *m, int how)
     }
 }
 
-TEST(what_is_refused)
+TEST_IN_SCOPE(what_is_refused)
 {
     enum { VERSION = WB_ERROR_UNSUPPORTED, BAD = WB_ERROR_ARGUMENT };
     static const struct { int code; const char *facts[4]; } all[WRONG] = {
@@ -333,7 +331,6 @@ TEST(what_is_refused)
         {BAD, {"8"}}, {BAD, {"negative"}}, {BAD, {"2^32"}}, {BAD, {"2", "lanes"}},
         {BAD, {"5", "64"}}, {BAD, {"1", "16"}}, {WB_ERROR_DEVICE, {"12", "3"}}, {BAD, {"data"}},
         {BAD, {"shape"}}};
-    wb_scope *s = wb_scope_open();
     for (int how = 0; how < WRONG; how++) {
         DLManagedTensorVersioned *m = foreign();
         spoil(m, how);
@@ -347,7 +344,6 @@ TEST(what_is_refused)
     }
     assert_null(wb_from_dlpack(NULL));
     assert_null(wb_from_dlpack_unversioned(NULL));
-    wb_scope_close(s);
 }
 
 TEST(every_failure)
@@ -374,8 +370,7 @@ TEST(every_failure)
     }
     /* An update of an exported variable allocates new memory, which may fail. */
     bool finished = false;
-    for (int64_t n = 1; !finished; n++) {
-        wb_scope *s = wb_scope_open();
+    for (int64_t n = 1; !finished; n++) IN_SCOPE {
         wb_tensor *v = wb_variable(two_by_three());
         DLManagedTensorVersioned *out = wb_to_dlpack(v);
         wb_tensor *sum = wb_add(v, wb_scalar(1));
@@ -388,7 +383,6 @@ TEST(every_failure)
         if (!status) is_sequence(wb_data(v), 1, 1, 6);
         else is_sequence(wb_data(v), 0, 1, 6);
         out->deleter(out);
-        wb_scope_close(s);
     }
 }
 
@@ -407,11 +401,3 @@ TEST(with_numpy)
     if (!python_has("numpy")) skip();
     assert_int_equal(python_script("io/dlpack_numpy.py", WB_TEST_LIBRARY), 0);
 }
-
-static int clean(void **state)
-{
-    wb_shutdown();
-    return 0;
-}
-
-int main(void) { return run_cases(NULL, clean); }

@@ -7,97 +7,26 @@
 
 #include <sys/stat.h>
 
-/* clang-format off */
-/* Pixel (i, j) of 5 x 7 is R = 50 i + 3 j, G = 36 j, B = 255 - 40 i - 5 j, alpha = 7 (7 i + j). */
-static const uint8_t rgb_png[] = {
-    137,80,78,71,13,10,26,10,0,0,0,13,73,72,68,82,0,0,0,7,
-    0,0,0,5,8,2,0,0,0,6,248,97,143,0,0,0,28,73,68,65,
-    84,120,218,99,100,96,248,207,172,242,27,13,177,24,49,220,96,102,248,141,
-    134,40,23,5,0,182,164,35,213,106,167,55,23,0,0,0,0,73,69,78,
-    68,174,66,96,130,};
-static const uint8_t rgba_png[] = {
-    137,80,78,71,13,10,26,10,0,0,0,13,73,72,68,82,0,0,0,7,
-    0,0,0,5,8,6,0,0,0,137,154,246,216,0,0,0,32,73,68,65,
-    84,120,218,99,100,96,248,207,192,172,242,155,29,27,102,49,98,184,97,200,
-    204,240,155,29,27,166,145,36,0,180,78,37,107,149,20,90,160,0,0,0,
-    0,73,69,78,68,174,66,96,130,};
-static const uint8_t grey_png[] = {
-    137,80,78,71,13,10,26,10,0,0,0,13,73,72,68,82,0,0,0,7,
-    0,0,0,5,8,0,0,0,0,172,241,169,4,0,0,0,38,73,68,65,
-    84,120,218,37,199,33,18,0,48,12,195,176,91,161,141,19,182,255,127,179,
-    160,72,167,247,155,52,29,64,100,68,196,57,238,192,2,41,116,1,203,199,
-    95,220,166,0,0,0,0,73,69,78,68,174,66,96,130,};
-static const uint8_t la_png[] = {
-    137,80,78,71,13,10,26,10,0,0,0,13,73,72,68,82,0,0,0,7,
-    0,0,0,5,8,4,0,0,0,35,147,62,83,0,0,0,47,73,68,65,
-    84,120,218,99,148,101,16,99,23,101,23,101,23,99,23,101,23,99,103,225,
-    50,228,98,231,98,231,134,98,22,110,67,4,135,155,157,133,203,144,27,155,
-    44,4,2,0,136,127,3,105,95,196,184,213,0,0,0,0,73,69,78,68,
-    174,66,96,130,};
-static const uint8_t palette_png[] = {
-    137,80,78,71,13,10,26,10,0,0,0,13,73,72,68,82,0,0,0,7,
-    0,0,0,5,2,3,0,0,0,244,244,30,75,0,0,0,12,80,76,84,
-    69,115,180,150,109,108,160,160,41,124,38,31,222,76,204,25,244,0,0,0,
-    24,73,68,65,84,120,218,99,252,127,144,225,175,3,195,85,6,166,43,12,
-    140,171,174,1,0,50,65,6,43,251,137,232,153,0,0,0,0,73,69,78,
-    68,174,66,96,130,};
-static const uint8_t deep_png[] = {
-    137,80,78,71,13,10,26,10,0,0,0,13,73,72,68,82,0,0,0,7,
-    0,0,0,5,16,0,0,0,0,252,97,117,71,0,0,0,33,73,68,65,
-    84,120,156,99,100,96,96,231,64,64,70,67,11,100,46,11,94,46,227,145,
-    7,16,6,7,7,59,7,59,7,0,141,193,4,174,24,135,188,19,0,0,
-    0,0,73,69,78,68,174,66,96,130,};
-static const uint8_t rgb_jpg[] = {
-    255,216,255,224,0,16,74,70,73,70,0,1,1,0,0,1,0,1,0,0,
-    255,219,0,67,0,3,2,2,3,2,2,3,3,3,3,4,3,3,4,5,
-    8,5,5,4,4,5,10,7,7,6,8,12,10,12,12,11,10,11,11,13,
-    14,18,16,13,14,17,14,11,11,16,22,16,17,19,20,21,21,21,12,15,
-    23,24,22,20,24,18,20,21,20,255,219,0,67,1,3,4,4,5,4,5,
-    9,5,5,9,20,13,11,13,20,20,20,20,20,20,20,20,20,20,20,20,
-    20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,
-    20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,255,192,
-    0,17,8,0,5,0,7,3,1,17,0,2,17,1,3,17,1,255,196,0,
-    20,0,1,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,3,255,
-    196,0,30,16,0,0,4,7,0,0,0,0,0,0,0,0,0,0,0,0,
-    0,1,3,5,6,8,20,33,65,67,97,255,196,0,21,1,1,1,0,0,
-    0,0,0,0,0,0,0,0,0,0,0,0,2,6,255,196,0,29,17,0,
-    0,6,3,1,0,0,0,0,0,0,0,0,0,0,0,0,1,5,6,7,
-    33,18,65,81,19,255,218,0,12,3,1,0,2,17,3,17,0,63,0,89,
-    75,129,155,232,82,182,179,199,0,127,201,203,62,135,123,232,161,124,70,72,
-    217,157,111,131,255,217,};
-static const uint8_t grey_jpg[] = {
-    255,216,255,224,0,16,74,70,73,70,0,1,1,0,0,1,0,1,0,0,
-    255,219,0,67,0,3,2,2,3,2,2,3,3,3,3,4,3,3,4,5,
-    8,5,5,4,4,5,10,7,7,6,8,12,10,12,12,11,10,11,11,13,
-    14,18,16,13,14,17,14,11,11,16,22,16,17,19,20,21,21,21,12,15,
-    23,24,22,20,24,18,20,21,20,255,192,0,11,8,0,5,0,7,1,1,
-    17,0,255,196,0,20,0,1,0,0,0,0,0,0,0,0,0,0,0,0,
-    0,0,0,3,255,196,0,30,16,0,0,4,7,0,0,0,0,0,0,0,
-    0,0,0,0,0,0,1,3,5,6,8,20,33,65,67,97,255,218,0,8,
-    1,1,0,0,63,0,89,75,129,155,232,82,182,179,199,7,255,217,};
-static const uint8_t cmyk_jpg[] = {
-    255,216,255,238,0,14,65,100,111,98,101,0,100,0,0,0,0,0,255,219,
-    0,67,0,27,18,20,23,20,17,27,23,22,23,30,28,27,32,40,66,43,
-    40,37,37,40,81,58,61,48,66,96,85,101,100,95,85,93,91,106,120,153,
-    129,106,113,144,115,91,93,133,181,134,144,158,163,171,173,171,103,128,188,201,
-    186,166,199,153,168,171,164,255,192,0,20,8,0,2,0,2,4,67,17,0,
-    77,17,0,89,17,0,75,17,0,255,196,0,23,0,0,3,1,0,0,0,
-    0,0,0,0,0,0,0,0,0,0,2,3,4,6,255,196,0,31,16,0,
-    2,1,3,5,1,0,0,0,0,0,0,0,0,0,0,1,3,0,4,17,
-    146,2,35,51,52,114,177,255,218,0,14,4,67,0,77,0,89,0,75,0,
-    0,63,0,160,83,166,220,43,196,71,211,117,149,224,124,128,92,219,157,221,
-    121,25,166,159,255,217,};
-/* clang-format on */
-
-#define FILE_OF(name, data) {name, data, sizeof data}
-static const struct { const char *name; const uint8_t *data; size_t bytes; } files[] = {
-    FILE_OF("rgb.png", rgb_png),     FILE_OF("rgba.png", rgba_png),
-    FILE_OF("grey.png", grey_png),   FILE_OF("la.png", la_png),
-    FILE_OF("palette.png", palette_png), FILE_OF("deep.png", deep_png),
-    FILE_OF("rgb.jpg", rgb_jpg),     FILE_OF("grey.jpg", grey_jpg),
-    FILE_OF("cmyk.jpg", cmyk_jpg),
-};
+/* Files of tests/data/images.  Pixel (i, j) of 5 x 7 is R = 50 i + 3 j, G = 36 j,
+ * B = 255 - 40 i - 5 j, alpha = 7 (7 i + j). */
+static struct { const char *name; uint8_t data[512]; size_t bytes; } files[] = {
+    {.name = "rgb.png"}, {.name = "rgba.png"}, {.name = "grey.png"}, {.name = "la.png"},
+    {.name = "palette.png"}, {.name = "deep.png"}, {.name = "rgb.jpg"}, {.name = "grey.jpg"},
+    {.name = "cmyk.jpg"}};
 enum { FILES = sizeof files / sizeof *files };
+
+static int read_files(void **state)
+{
+    for (int i = 0; i < FILES; i++) {
+        char path[400];
+        snprintf(path, sizeof path, "%s/images/%s", WB_TEST_DATA, files[i].name);
+        FILE *f = fopen(path, "rb");
+        if (!f) return print_error("no %s\n", path), 1;
+        files[i].bytes = fread(files[i].data, 1, sizeof files[i].data, f);
+        fclose(f);
+    }
+    return make_folder(state);
+}
 
 static wb_tensor *as_dtype(wb_tensor *x, wb_dtype dtype)
 {
@@ -369,7 +298,7 @@ TEST_IN_SCOPE(odd_orientations)
         if (i < 7) expect_turned(jpg, y, 1);
     }
     put_exif(exif, 6, true);            /* behind the pixels */
-    expect_turned(wb_load_image(with_exif("rgb.png", sizeof rgb_png - 12, exif)), x, 6);
+    expect_turned(wb_load_image(with_exif("rgb.png", files[0].bytes - 12, exif)), x, 6);
 }
 
 TEST_IN_SCOPE(saved_images_are_read)
@@ -402,7 +331,7 @@ TEST_IN_SCOPE(saved_images_are_read)
 
 /* Each file cut off at each byte, and with each byte changed, is read or refused.  A file that is
  * cut off in its pixels is refused. */
-TEST(hostile_files)
+TEST_IN_SCOPE(hostile_files)
 {
     char path[400];
     uint8_t copy[512];
@@ -410,27 +339,24 @@ TEST(hostile_files)
     for (int f = 0; f < FILES; f++) {
         const bool jpg = strstr(files[f].name, ".jpg") != NULL;
         if (jpg ? !have_jpeg() : !have_png()) continue;
-        for (size_t n = 0; n < 2 * files[f].bytes; n++) {
+        for (size_t n = 0; n < 2 * files[f].bytes; n++) IN_SCOPE {
             const bool cut = n < files[f].bytes;
             const size_t at = cut ? n : n - files[f].bytes;
             memcpy(copy, files[f].data, files[f].bytes);
             if (!cut) copy[at] ^= (uint8_t)(1 << at % 8);
             put_file(path, copy, cut ? at : files[f].bytes);
-            wb_scope *s = wb_scope_open();
             wb_clear_error();
             wb_tensor *x = wb_load_image(path);
             if (!x) assert_int_not_equal(wb_error_code(), 0);
             if (x && cut && n < files[f].bytes - (jpg ? 16 : 0))
                 fail_msg("%s with %zu of %zu bytes is read", files[f].name, n, files[f].bytes);
-            assert_int_equal(wb_scope_close(s), 0);
         }
     }
     /* A few bytes that claim many pixels; the sum of the header's bytes is not looked at first. */
     static const uint8_t most[] = {0, 0, 0x40, 0, 0, 0, 0x40, 0};
-    wb_scope *s = wb_scope_open();
-    memcpy(copy, rgb_png, sizeof rgb_png);
+    memcpy(copy, files[0].data, files[0].bytes);
     memcpy(copy + 16, most, sizeof most);
-    put_file(path, copy, sizeof rgb_png);
+    put_file(path, copy, files[0].bytes);
     if (have_png()) REFUSED(wb_load_image(path), WB_ERROR_FORMAT, "hostile");
     put_file(path, "GIF89a", 6);
     REFUSED(wb_load_image(path), WB_ERROR_FORMAT, "hostile", "PNG", "JPEG");
@@ -442,7 +368,6 @@ TEST(hostile_files)
     REFUSED(wb_load_image("/dev/zero"), WB_ERROR_FILE, "/dev/zero", "device");
     REFUSED(wb_load_image(path, .channels = 5), WB_ERROR_ARGUMENT, "load_image", "5 channels");
     REFUSED(wb_load_image(NULL), WB_ERROR_ARGUMENT, "load_image");
-    wb_scope_close(s);
 }
 
 /* ---- resizing -------------------------------------------------------------------------------- */
@@ -551,7 +476,7 @@ TEST_IN_SCOPE(wrong_folders)
     snprintf(set, sizeof set, "%s", make_classes());
     wb_dataset *d = wb_load_images(set);
     put_image("set/eel/1.png", "la.png");
-    put_file(in_folder("set/eel/1.png"), rgb_png, sizeof rgb_png / 2);
+    put_file(in_folder("set/eel/1.png"), files[0].data, files[0].bytes / 2);
     wb_loader *l = wb_dataloader(d, 2, .workers = 2);
     int batches = 0;
     WB_EACH_BATCH(b, l) batches++;
@@ -579,8 +504,7 @@ TEST(every_allocation_may_fail)
     snprintf(set, sizeof set, "%s", make_classes());
     snprintf(saved, sizeof saved, "%s", in_folder("failing.png"));
     bool finished = false;
-    for (int64_t n = 1; !finished; n++) {
-        wb_scope *s = wb_scope_open();
+    for (int64_t n = 1; !finished; n++) IN_SCOPE {
         wb__alloc_fail_at(n);
         wb_dataset *d = wb_load_images(set, .height = 3, .width = 3);
         wb_tensor *x = d ? wb_dataset_x(d) : NULL;
@@ -591,8 +515,7 @@ TEST(every_allocation_may_fail)
         wb__alloc_fail_at(0);
         assert_true(finished == ok);
         if (!ok) assert_int_equal(wb_error_code(), WB_ERROR_MEMORY);
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
-int main(void) { return run_cases(make_folder, remove_folder); }
+int main(void) { return run_cases(read_files, remove_folder); }

@@ -171,5 +171,3 @@ TEST(not_written)
     assert_int_equal(wb_error_code(), WB_ERROR_ARGUMENT);
     wb_clear_error();
 }
-
-int main(void) { return run_all_cases(); }

@@ -192,8 +192,7 @@ TEST(every_failure)
     put_chunk("data", "abcdefghijkl", 12);
     const char *path = write_file();
     bool finished = false;
-    for (int64_t n = 1; !finished; n++) {
-        wb_scope *s = wb_scope_open();
+    for (int64_t n = 1; !finished; n++) IN_SCOPE {
         wb__alloc_fail_at(n);
         wb_clear_error();
         wb_tensor *x = wb_load_wav(path, NULL);
@@ -202,7 +201,6 @@ TEST(every_failure)
         wb__alloc_fail_at(0);
         assert_true(finished == (tree != NULL));
         if (!tree) assert_int_equal(wb_error_code(), WB_ERROR_MEMORY);
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 

@@ -87,8 +87,7 @@ TEST(programs)
     char path[900];
     int written = 0;
     snprintf(path, sizeof path, "%s/m.onnx", folder);
-    for (program = 1; program <= PROGRAMS; program++) {
-        wb_scope *s = wb_scope_open();
+    for (program = 1; program <= PROGRAMS; program++) IN_SCOPE {
         wb_layer *l = wb_Chain(call_program);
         const int status = wb_save(path, l, .inputs = {wb_ones(1 + (int64_t)program % 9, 2)});
         wb_clear_error();
@@ -97,10 +96,7 @@ TEST(programs)
         for (size_t i = 0; read && i < sizeof batches / sizeof *batches; i++)
             compare(l, read, batches[i]);
         written += !status;
-        WORKS(wb_scope_close(s));
     }
     assert_in_range(written, WRITTEN_LEAST, PROGRAMS);
     process_remove(folder);
 }
-
-int main(void) { return run_all_cases(); }

@@ -6,8 +6,7 @@
 /* y = x + 1 if `condition`, else w x, for a w of the outer graph */
 static void put_if(bool is_input)
 {
-    start();
-    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    start_with("x", F, 1, (int64_t[]){-1});
     if (is_input) put_value(INPUT, "condition", B, 0, NULL);
     put_floats("w", 1, VALUES(3));
     put_floats("one", 1, VALUES(1));
@@ -17,16 +16,9 @@ static void put_if(bool is_input)
         put_node("Equal", "size two", "condition");
     }
     const size_t node = begin_node("If", "condition", "y");
-    size_t at = begin_body("then_branch");
-    put_node("Add", "x one", "a");
-    put_name(OUTPUT, "a");
-    end_body(at);
-    at = begin_body("else_branch");
-    put_node("Mul", "x w", "b");
-    put_name(OUTPUT, "b");
-    end_body(at);
-    wb__wire_end(&o, node);
-    put_name(OUTPUT, "y");
+    put_body("then_branch", "Add", "x one", "a");
+    put_body("else_branch", "Mul", "x w", "b");
+    end_result(node, "y");
 }
 
 TEST_IN_SCOPE(if_by_sizes)
@@ -67,14 +59,12 @@ static void end_external(size_t tensor, const char *offset)
 TEST_IN_SCOPE(values_of_a_branch_in_another_file)
 {
     put_file(in_folder("w.bin"), VALUES(5, 7), 8);
-    start();
-    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    start_with("x", F, 1, (int64_t[]){-1});
     put_value(INPUT, "condition", B, 0, NULL);
     const size_t node = begin_node("If", "condition", "y");
     size_t at = begin_body("then_branch");
     end_external(begin_tensor(INITIALIZER, "factor", F, 1, (int64_t[]){1}), "0");
-    put_node("Mul", "x factor", "a");
-    put_name(OUTPUT, "a");
+    put_result("Mul", "x factor", "a");
     end_body(at);
     at = begin_body("else_branch");
     const size_t constant = begin_node("Constant", "", "summand");
@@ -82,11 +72,9 @@ TEST_IN_SCOPE(values_of_a_branch_in_another_file)
     end_external(begin_tensor(5, "", F, 1, (int64_t[]){1}), "4");
     wb__wire_end(&o, value);
     wb__wire_end(&o, constant);
-    put_node("Add", "x summand", "b");
-    put_name(OUTPUT, "b");
+    put_result("Add", "x summand", "b");
     end_body(at);
-    wb__wire_end(&o, node);
-    put_name(OUTPUT, "y");
+    end_result(node, "y");
     wb_layer *l = loaded();
     assert_int_equal(remove(in_folder("w.bin")), 0);
     WORKS(wb_save(in_folder("m.safetensors"), l));
@@ -100,8 +88,7 @@ TEST_IN_SCOPE(values_of_a_branch_in_another_file)
 /* Adds w x [i + 1] times, i < trips, and collects the sums and the iterations. */
 static void put_loop(bool is_input)
 {
-    start();
-    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    start_with("x", F, 1, (int64_t[]){-1});
     if (is_input) put_value(INPUT, "trips", I, 0, NULL);
     else put_node("Size", "x", "trips");
     put_floats("w", 1, VALUES(2));
@@ -120,8 +107,7 @@ static void put_loop(bool is_input)
     put_value(OUTPUT, "seen", F, 1, (int64_t[]){2});
     put_value(OUTPUT, "count", I, 0, NULL);
     end_body(at);
-    wb__wire_end(&o, node);
-    put_name(OUTPUT, "last");
+    end_result(node, "last");
     put_name(OUTPUT, "sums");
     put_name(OUTPUT, "counts");
 }
@@ -154,8 +140,7 @@ TEST_IN_SCOPE(loops)
  * The inner loop adds the size of zeros that are as many as its iteration. */
 TEST_IN_SCOPE(a_loop_in_a_loop)
 {
-    start();
-    put_value(INPUT, "trips", I, 0, NULL);
+    start_with("trips", I, 0, NULL);
     put_integers("two", 0, 1, (int64_t[]){2});
     put_integers("zero", 0, 1, (int64_t[]){0});
     put_integers("first", 1, 1, (int64_t[]){0});
@@ -176,13 +161,11 @@ TEST_IN_SCOPE(a_loop_in_a_loop)
     put_name(OUTPUT, "more");
     put_name(OUTPUT, "longer");
     end_body(inside);
-    wb__wire_end(&o, inner);
-    put_name(OUTPUT, "goes_on");
+    end_result(inner, "goes_on");
     put_name(OUTPUT, "next");
     graph_attr = attr;
     end_body(at);
-    wb__wire_end(&o, outer);
-    put_name(OUTPUT, "y");
+    end_result(outer, "y");
     wb_layer *l = loaded();
     for (int i = 0; i < 6; i++) {
         const int64_t trips = (int64_t[]){2, 1, 3, 3, 0, 4}[i];
@@ -194,8 +177,7 @@ TEST_IN_SCOPE(a_loop_in_a_loop)
 
 TEST_IN_SCOPE(endless_loops)
 {
-    start();
-    put_value(INPUT, "x", F, 1, (int64_t[]){1});
+    start_with("x", F, 1, (int64_t[]){1});
     const size_t node = begin_node("Loop", "- - x", "y");
     const size_t at = begin_body("body");
     put_name(INPUT, "i");
@@ -205,8 +187,7 @@ TEST_IN_SCOPE(endless_loops)
     put_name(OUTPUT, "goes_on");
     put_name(OUTPUT, "w");
     end_body(at);
-    wb__wire_end(&o, node);
-    put_name(OUTPUT, "y");
+    end_result(node, "y");
     wb_layer *l = loaded();
     REFUSED(wb_call(l, wb_ones(1)), WB_ERROR_UNSUPPORTED, "Loop", "65536");
 }
@@ -251,11 +232,9 @@ TEST_IN_SCOPE(constants)
 
 TEST_IN_SCOPE(random_numbers)
 {
-    start();
-    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    start_with("x", F, 1, (int64_t[]){-1});
     put_node("RandomNormalLike", "x", "noise");
-    put_node("Add", "x noise", "y");
-    put_name(OUTPUT, "y");
+    put_result("Add", "x noise", "y");
     wb_layer *l = loaded();
     wb_tensor *x = wb_zeros(50), *y[3];
     for (int i = 0; i < 3; i++) {
@@ -265,8 +244,7 @@ TEST_IN_SCOPE(random_numbers)
     }
     assert_memory_equal(wb_data(y[0]), wb_data(y[2]), 200);
     assert_memory_not_equal(wb_data(y[0]), wb_data(y[1]), 200);
-    start();
-    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    start_with("x", F, 1, (int64_t[]){-1});
     put_node("Dropout", "x", "y mask");
     put_name(OUTPUT, "y");
     put_name(OUTPUT, "mask");
@@ -281,38 +259,28 @@ TEST_IN_SCOPE(random_numbers)
 
 TEST_IN_SCOPE(unsupported)
 {
-    start();
-    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
-    size_t at = begin_node("Nonsense", "x", "a");
-    wb__wire_put_text(&o, 3, "first");
-    wb__wire_end(&o, at);
+    start_with("x", F, 1, (int64_t[]){-1});
+    put_named("first", "Nonsense", "x", "a");
     put_node("Nonsense", "a", "b");
-    at = begin_node("Gelu", "b", "c");
+    size_t at = begin_node("Gelu", "b", "c");
     wb__wire_put_text(&o, 7, "com.example");
     wb__wire_end(&o, at);
-    put_node("Neg", "c", "y");
-    put_name(OUTPUT, "y");
+    put_result("Neg", "c", "y");
     REFUSED(load(), WB_ERROR_UNSUPPORTED, "m.onnx", "2 operators", "Nonsense", "first", "1",
             "com.example.Gelu", "2");
-    start();
-    put_value(INPUT, "x", WB__ONNX_UINT16, 1, (int64_t[]){-1});
-    put_node("Neg", "x", "y");
-    put_name(OUTPUT, "y");
+    start_with("x", WB__ONNX_UINT16, 1, (int64_t[]){-1});
+    put_result("Neg", "x", "y");
     REFUSED(load(), WB_ERROR_UNSUPPORTED, "x", "uint16");
-    start();
-    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    start_with("x", F, 1, (int64_t[]){-1});
     put_cast("x", "y", WB__ONNX_UINT32);
     put_name(OUTPUT, "y");
     REFUSED(wb_call(loaded(), wb_ones(2)), WB_ERROR_UNSUPPORTED, "m.onnx", "Cast", "uint32");
-    start();
-    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    start_with("x", F, 1, (int64_t[]){-1});
     at = begin_node("Identity", "x", "y");
     put_int_attr("odd", 3);
-    wb__wire_end(&o, at);
-    put_name(OUTPUT, "y");
+    end_result(at, "y");
     REFUSED(load(), WB_ERROR_FORMAT, "Identity", "odd");
-    start();
-    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    start_with("x", F, 1, (int64_t[]){-1});
     for (int i = 0; i < 17; i++) {
         char name[8];
         snprintf(name, sizeof name, "y%d", i);
@@ -327,13 +295,11 @@ TEST_IN_SCOPE(no_outputs)
 {
     static const char *const outputs[] = {"", "-"};
     for (int i = 0; i < 2; i++) {
-        start();
-        put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+        start_with("x", F, 1, (int64_t[]){-1});
         const size_t at = begin_node("Concat", "x x", outputs[i]);
         put_int_attr("axis", 0);
         wb__wire_end(&o, at);
-        put_node("Neg", "x", "y");
-        put_name(OUTPUT, "y");
+        put_result("Neg", "x", "y");
         REFUSED(load(), WB_ERROR_FORMAT, "Concat", "output 0", "needs");
     }
 }
@@ -343,8 +309,7 @@ TEST_IN_SCOPE(many_inputs)
 {
     static const char words[] = "x x x x x x x x x x x x x x x x x x x x x x x x";
     for (int i = 0; i < 2; i++) {
-        start();
-        put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+        start_with("x", F, 1, (int64_t[]){-1});
         put_node("Sum", words + 2 * (1 - i), "y");
         put_name(OUTPUT, "y");
         is_tensor(wb_call(loaded(), wb_ones(2)), DIMS(2), VALUES(23.f + (float)i, 23.f + (float)i));
@@ -354,12 +319,9 @@ TEST_IN_SCOPE(many_inputs)
 /* An operation that fails names the node. */
 TEST_IN_SCOPE(failures)
 {
-    start();
-    put_value(INPUT, "x", F, 2, (int64_t[]){-1, -2});
+    start_with("x", F, 2, (int64_t[]){-1, -2});
     put_matrix("w", 2, 3, VALUES(1, 2, 3, 4, 5, 6));
-    const size_t at = begin_node("MatMul", "x w", "y");
-    wb__wire_put_text(&o, 3, "/product");
-    wb__wire_end(&o, at);
+    put_named("/product", "MatMul", "x w", "y");
     put_name(OUTPUT, "y");
     wb_layer *l = loaded();
     REFUSED(wb_call(l, wb_ones(2, 5)), WB_ERROR_SHAPE, "m.onnx", "MatMul", "/product", "[2,5]");
@@ -385,8 +347,7 @@ TEST(every_allocation)
     snprintf(saved, sizeof saved, "%s", in_folder("m.safetensors"));
     put_file(file, o.data, o.n);
     bool finished = false;
-    for (int64_t n = 1; !finished; n++) {
-        wb_scope *s = wb_scope_open();
+    for (int64_t n = 1; !finished; n++) IN_SCOPE {
         wb_clear_error();
         wb__pool_trim();
         wb__alloc_fail_at(n);
@@ -396,7 +357,6 @@ TEST(every_allocation)
         if (!good && (finished || wb_error_code() != WB_ERROR_MEMORY))
             fail_msg("allocation %d: %s", (int)n, wb_error());
         wb_clear_error();
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
@@ -411,9 +371,7 @@ TEST(shown)
 {
     static process p;
     put_if(true);
-    size_t at = begin_node("Nonsense", "y", "z");
-    wb__wire_put_text(&o, 3, "later");
-    wb__wire_end(&o, at);
+    put_named("later", "Nonsense", "y", "z");
     finish();
     put_file(in_folder("m.onnx"), o.data, o.n);
     process_run(&p, folder, ENVIRONMENT(NULL), ENVIRONMENT(WB_TEST_COMMAND, "show", "m.onnx"));

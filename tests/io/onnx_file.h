@@ -78,6 +78,13 @@ static inline void put_name(uint32_t field, const char *name)
     wb__wire_end(&o, at);
 }
 
+/* Begins a file whose first input this is. */
+static inline void start_with(const char *name, int type, int ndim, const int64_t *dims)
+{
+    start();
+    put_value(INPUT, name, type, ndim, dims);
+}
+
 /* Puts each word of the text; "-" is a name that is left out. */
 static inline void put_words(uint32_t field, const char *words)
 {
@@ -100,6 +107,26 @@ static inline size_t begin_node(const char *op, const char *inputs, const char *
 static inline void put_node(const char *op, const char *inputs, const char *outputs)
 {
     wb__wire_end(&o, begin_node(op, inputs, outputs));
+}
+
+/* Ends a node or tensor, whose name is the next output of the graph. */
+static inline void end_result(size_t node, const char *output)
+{
+    wb__wire_end(&o, node);
+    put_name(OUTPUT, output);
+}
+
+static inline void put_result(const char *op, const char *inputs, const char *output)
+{
+    end_result(begin_node(op, inputs, output), output);
+}
+
+static inline void put_named(const char *name, const char *op, const char *inputs,
+                             const char *outputs)
+{
+    const size_t at = begin_node(op, inputs, outputs);
+    wb__wire_put_text(&o, 3, name);
+    wb__wire_end(&o, at);
 }
 
 static inline size_t begin_attr(const char *name, int type)
@@ -248,8 +275,7 @@ static inline void put_functions(void)
 /* A file with each construct */
 static inline void put_everything(void)
 {
-    start();
-    put_value(INPUT, "x", WB__ONNX_FLOAT, 2, (int64_t[]){-1, 2});
+    start_with("x", WB__ONNX_FLOAT, 2, (int64_t[]){-1, 2});
     put_floats("w", 2, (float[]){1, 2});
     size_t at = begin_tensor(INITIALIZER, "i", WB__ONNX_INT64, 1, (int64_t[]){3});
     wb__wire_put_ints(&o, 7, 3, (int64_t[]){-1, 300, 7});

@@ -107,8 +107,7 @@ static void typed_file(int type, uint32_t field, int width, bool packed, int dim
     start();
     const size_t at = begin_tensor(INITIALIZER, "t", type, 1, (int64_t[]){dim});
     put_numbers(field, width, packed, n, numbers);
-    wb__wire_end(&o, at);
-    put_name(OUTPUT, "t");
+    end_result(at, "t");
     finish();
 }
 
@@ -163,8 +162,7 @@ TEST(texts_and_empty_tensors)
     wb__wire_end(&o, at);
     at = begin_tensor(INITIALIZER, "scalar", WB__ONNX_FLOAT, 0, NULL);
     wb__wire_put_floats(&o, 4, 1, (float[]){3});
-    wb__wire_end(&o, at);
-    put_name(OUTPUT, "t");
+    end_result(at, "t");
     finish();
     READS();
     const char *const *texts = m->tensors[0].data;
@@ -258,8 +256,7 @@ static int read_external(const char *location, const char *offset, const char *l
     if (length) put_entry("length", length);
     put_entry("checksum", "of no meaning");
     wb__wire_put_int(&o, 14, 1);
-    wb__wire_end(&o, at);
-    put_name(OUTPUT, "t");
+    end_result(at, "t");
     finish();
     return wb__onnx_read(path, o.data, o.n, &m);
 }

@@ -6,8 +6,7 @@
 TEST(a_model)
 {
     const float w[] = {1, 2, 3};
-    start();
-    put_value(INPUT, "x", WB__ONNX_FLOAT, 2, (int64_t[]){-1, 3});
+    start_with("x", WB__ONNX_FLOAT, 2, (int64_t[]){-1, 3});
     put_floats("w", 3, w);
     put_value(OUTPUT, "y", WB__ONNX_FLOAT, 2, (int64_t[]){-1, 3});
     put_value(INFO, "h", WB__ONNX_FLOAT16, 1, (int64_t[]){7});
@@ -67,8 +66,7 @@ TEST(versions)
         start_graph();
         const size_t at = begin_node("Mine", "", "y");
         wb__wire_put_text(&o, 7, "com.example");
-        wb__wire_end(&o, at);
-        put_name(OUTPUT, "y");
+        end_result(at, "y");
         finish();
         READS();
         assert_true(m->opset == opset && m->graph->nodes[0].opset == 3);
@@ -81,8 +79,7 @@ TEST(versions)
     IS_REFUSED(WB_ERROR_FORMAT, "17", "16");
     start_version(8, 0);
     start_graph();
-    put_node("Relu", "", "y");
-    put_name(OUTPUT, "y");
+    put_result("Relu", "", "y");
     finish();
     IS_REFUSED(WB_ERROR_FORMAT, "node 0", "Relu", "opset_import");
     start_version(8, 17);
@@ -235,8 +232,7 @@ TEST(names_that_are_refused)
     finish();
     IS_REFUSED(WB_ERROR_FORMAT, "cycle", "node", "node");
     start();
-    put_node("A", "a", "a");
-    put_name(OUTPUT, "a");
+    put_result("A", "a", "a");
     finish();
     IS_REFUSED(WB_ERROR_FORMAT, "cycle", "\"a\"");
     const char *const inputs[] = {"x x", "x y", "w"};
@@ -280,8 +276,7 @@ TEST(names_that_are_refused)
     o.data[o.n - 4] = 0;                                /* the name "y" becomes a zero byte */
     finish();
     IS_REFUSED(WB_ERROR_FORMAT, "zero byte");
-    start();
-    put_value(INPUT, "x", WB__ONNX_FLOAT, 9, (int64_t[9]){1, 1, 1, 1, 1, 1, 1, 1, 1});
+    start_with("x", WB__ONNX_FLOAT, 9, (int64_t[9]){1, 1, 1, 1, 1, 1, 1, 1, 1});
     finish();
     IS_REFUSED(WB_ERROR_FORMAT, "\"x\"", "8", "dimensions");
     start();
@@ -299,19 +294,16 @@ TEST(names_that_are_refused)
 
 TEST(graphs_read_values_of_outer_graphs)
 {
-    start();
-    put_value(INPUT, "x", WB__ONNX_FLOAT, 1, (int64_t[]){5});
+    start_with("x", WB__ONNX_FLOAT, 1, (int64_t[]){5});
     const size_t node = begin_node("If", "x", "y"), attr = begin_attr("body", WB__ONNX_IS_GRAPH);
     const size_t inner = wb__wire_begin(&o, 6);
     const size_t node2 = begin_node("If", "late", "b"), attr2 = begin_attr("body", 5);
     const size_t inner2 = wb__wire_begin(&o, 6);
-    put_node("Neg", "x", "n");
-    put_name(OUTPUT, "n");
+    put_result("Neg", "x", "n");
     put_name(OUTPUT, "late");
     wb__wire_end(&o, inner2);
     wb__wire_end(&o, attr2);
-    wb__wire_end(&o, node2);
-    put_name(OUTPUT, "b");
+    end_result(node2, "b");
     wb__wire_end(&o, inner);
     wb__wire_end(&o, attr);
     wb__wire_end(&o, node);
@@ -343,8 +335,7 @@ static void deep_file(int depth)
         at[i][1] = begin_attr("body", WB__ONNX_IS_GRAPH);
         at[i][2] = wb__wire_begin(&o, 6);
     }
-    put_node("Op", "", "y");
-    put_name(OUTPUT, "y");
+    put_result("Op", "", "y");
     for (int i = depth - 1; i > 0; i--) {
         for (int k = 2; k >= 0; k--) wb__wire_end(&o, at[i][k]);
         put_name(OUTPUT, "y");

@@ -36,8 +36,7 @@ static wb_layer *one_node(int64_t opset, const char *op, const char *inputs, con
         wb__wire_put_ints(&o, 8, 1, (int64_t[]){1});
         wb__wire_end(&o, attr);
     }
-    wb__wire_end(&o, at);
-    put_name(OUTPUT, "y");
+    end_result(at, "y");
     return load();
 }
 
@@ -120,16 +119,13 @@ static wb_layer *inner_clip(int64_t opset, int64_t own)
     const size_t call = begin_node(own ? "Bound" : "If", own ? "x" : "yes", "y");
     if (own) wb__wire_put_text(&o, 7, "own");
     for (int i = 0; !own && i < 2; i++) {
-        const size_t body = begin_body(i ? "else_branch" : "then_branch");
-        put_node(i ? "Neg" : "Clip", i ? "x" : "x low high", "z");
-        put_name(OUTPUT, "z");
-        end_body(body);
+        put_body(i ? "else_branch" : "then_branch", i ? "Neg" : "Clip", i ? "x" : "x low high",
+                 "z");
     }
     wb__wire_end(&o, call);
     const size_t yes = begin_tensor(INITIALIZER, "yes", B, 0, NULL);
     wb__wire_put_bytes(&o, 9, "\1", 1);
-    wb__wire_end(&o, yes);
-    put_name(OUTPUT, "y");
+    end_result(yes, "y");
     if (!own) return load();
     finish();
     put_opset(8, "own", 1);
@@ -202,8 +198,7 @@ TEST_IN_SCOPE(types_that_contradict)
     wb_tensor *x = floats(DIMS(2), VALUES(-1, 2.5f));
     REFUSED(wb_call(typed(F, -2, WB__ONNX_INT64, WB__ONNX_INT32), x), WB_ERROR_DTYPE, "Relu",
             "\"y\"", "i32", "int64");
-    start();
-    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    start_with("x", F, 1, (int64_t[]){-1});
     put_node("Neg", "x", "y");
     put_value(INFO, "y", F, 1, (int64_t[]){-1});
     put_value(OUTPUT, "y", I, 1, (int64_t[]){-1});
@@ -212,8 +207,7 @@ TEST_IN_SCOPE(types_that_contradict)
     start_graph();
     put_number("w", 2);
     put_value(INPUT, "w", I, 0, NULL);
-    put_node("Neg", "w", "y");
-    put_name(OUTPUT, "y");
+    put_result("Neg", "w", "y");
     REFUSED(load(), WB_ERROR_FORMAT, "\"w\"", "float32", "int64");
 }
 
@@ -224,15 +218,12 @@ static wb_layer *indexed(const char *op, int64_t first, int64_t second, bool fix
 {
     const bool scatter = !strncmp(op, "Scatter", 7), elements = strstr(op, "Elements");
     const int64_t at[4] = {first, elements ? 1 : 0, second, elements ? 1 : 0};
-    start();
-    put_value(INPUT, "x", F, 2, (int64_t[]){3, 2});
+    start_with("x", F, 2, (int64_t[]){3, 2});
     if (fixed) put_indices("at", 2, 2, at);
     else put_value(INPUT, "at", I, 2, (int64_t[]){2, 2});
     if (scatter && elements) put_matrix("u", 2, 2, VALUES(1, 2, 3, 4));
     else if (scatter) put_floats("u", 2, VALUES(1, 2));
-    const size_t node = begin_node(op, scatter ? "x at u" : "x at", "y");
-    wb__wire_put_text(&o, 3, "finder");
-    wb__wire_end(&o, node);
+    put_named("finder", op, scatter ? "x at u" : "x at", "y");
     put_name(OUTPUT, "y");
     return loaded();
 }
@@ -258,11 +249,9 @@ TEST_IN_SCOPE(indices_out_of_range)
 
 TEST_IN_SCOPE(one_index_out_of_range)
 {
-    start();
-    put_value(INPUT, "x", F, 2, (int64_t[]){3, 2});
+    start_with("x", F, 2, (int64_t[]){3, 2});
     put_integers("at", 0, 1, (int64_t[]){3});
-    put_node("Gather", "x at", "y");
-    put_name(OUTPUT, "y");
+    put_result("Gather", "x at", "y");
     REFUSED(wb_call(loaded(), wb_ones(3, 2)), WB_ERROR_SHAPE, "Gather", "node 0", "3");
 }
 
@@ -271,14 +260,12 @@ TEST_IN_SCOPE(one_index_out_of_range)
 /* x[start:end:step] of x = 0, 1, 2, 3 */
 static wb_tensor *sliced(int64_t start_at, int64_t end, int64_t step)
 {
-    start();
-    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    start_with("x", F, 1, (int64_t[]){-1});
     put_integers("start", 1, 1, &start_at);
     put_integers("end", 1, 1, &end);
     put_integers("axis", 1, 1, (int64_t[]){0});
     put_integers("step", 1, 1, &step);
-    put_node("Slice", "x start end axis step", "y");
-    put_name(OUTPUT, "y");
+    put_result("Slice", "x start end axis step", "y");
     return wb_call(loaded(), floats(DIMS(4), VALUES(0, 1, 2, 3)));
 }
 
@@ -303,8 +290,7 @@ static wb_tensor *centered(int64_t size)
     start_graph();
     put_value(INPUT, "x", F, 1, (int64_t[]){-1});
     put_integers("size", 1, 1, &size);
-    put_node("CenterCropPad", "x size", "y");
-    put_name(OUTPUT, "y");
+    put_result("CenterCropPad", "x size", "y");
     return wb_call(loaded(), floats(DIMS(4), VALUES(1, 2, 3, 4)));
 }
 
@@ -328,8 +314,7 @@ static wb_tensor *ramp(const char *mode, bool antialias, int64_t from, int64_t t
     const size_t at = begin_node("Resize", "x - - sizes", "y");
     put_text_attr("mode", mode);
     if (antialias) put_int_attr("antialias", 1);
-    wb__wire_end(&o, at);
-    put_name(OUTPUT, "y");
+    end_result(at, "y");
     wb_tensor *x = wb_reshape(wb_arange(from, WB_F32), 1, 1, from, 1);
     return wb_call(loaded(), x);
 }
@@ -365,8 +350,7 @@ static wb_tensor *resized(int64_t rows, int64_t columns)
     put_integers("sizes", 1, 2, (int64_t[]){rows, columns});
     const size_t at = begin_node("Resize", "x - - sizes", "y");
     put_text_attr("mode", "linear");
-    wb__wire_end(&o, at);
-    put_name(OUTPUT, "y");
+    end_result(at, "y");
     return wb_call(loaded(), wb_reshape(wb_arange(N, WB_F32), 1, N));
 }
 
@@ -393,8 +377,7 @@ static wb_tensor *spectrum(int64_t n, bool inverse)
     put_integers("n", 0, 1, &n);
     const size_t at = begin_node("DFT", "x n", "y");
     put_int_attr("inverse", inverse);
-    wb__wire_end(&o, at);
-    put_name(OUTPUT, "y");
+    end_result(at, "y");
     return wb_call(loaded(), floats(DIMS(1, 2, 1), VALUES(1, 2)));
 }
 
@@ -422,8 +405,7 @@ static wb_tensor *over_channels(int64_t size)
 {
     const struct { const char *name; float value; } numbers[] = {
         {"alpha", (float)size}, {"beta", 1}, {"bias", 1}};
-    start();
-    put_value(INPUT, "x", F, 4, (int64_t[]){1, 2, 1, 1});
+    start_with("x", F, 4, (int64_t[]){1, 2, 1, 1});
     const size_t at = begin_node("LRN", "x", "y");
     put_int_attr("size", size);
     for (int i = 0; i < 3; i++) {
@@ -431,8 +413,7 @@ static wb_tensor *over_channels(int64_t size)
         wb__wire_put_float(&o, 2, numbers[i].value);
         wb__wire_end(&o, attr);
     }
-    wb__wire_end(&o, at);
-    put_name(OUTPUT, "y");
+    end_result(at, "y");
     return wb_call(loaded(), floats(DIMS(1, 2, 1, 1), VALUES(3, 4)));
 }
 
@@ -462,8 +443,7 @@ static wb_tensor *pooled(const char *op, const char *outputs, int64_t kernel, in
         wb__wire_put_ints(&o, 8, lists[k].n, lists[k].values);
         wb__wire_end(&o, attr);
     }
-    wb__wire_end(&o, at);
-    put_name(OUTPUT, "y");
+    end_result(at, "y");
     return wb_call(loaded(), floats(DIMS(1, 1, 4), VALUES(1, 2, 3, 4)));
 }
 
@@ -485,11 +465,8 @@ TEST_IN_SCOPE(shapes_of_values_in_a_compiled_function)
 {
     static const char *const ops[] = {"NonZero", "Unique"};
     for (int i = 0; i < 2; i++) {
-        start();
-        put_value(INPUT, "x", F, 1, (int64_t[]){-1});
-        const size_t at = begin_node(ops[i], "x", "y");
-        wb__wire_put_text(&o, 3, "counter");
-        wb__wire_end(&o, at);
+        start_with("x", F, 1, (int64_t[]){-1});
+        put_named("counter", ops[i], "x", "y");
         put_name(OUTPUT, "y");
         wb_layer *l = loaded();
         wb_tensor *x = floats(DIMS(3), VALUES(1, 0, 1)), *y;

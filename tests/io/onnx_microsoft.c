@@ -43,8 +43,7 @@ static wb_layer *model_of(size_t row)
         wb__wire_put_float(&o, 2, rows[row].alpha);
         wb__wire_end(&o, attr);
     }
-    wb__wire_end(&o, at);
-    put_name(OUTPUT, "y");
+    end_result(at, "y");
     return loaded();
 }
 
@@ -69,8 +68,7 @@ TEST_IN_SCOPE(what_the_domain_lacks)
     put_value(INPUT, "x", F, 1, (int64_t[]){2});
     const size_t at = begin_node("Sparkle", "x", "y");
     wb__wire_put_text(&o, 7, "com.microsoft");
-    wb__wire_end(&o, at);
-    put_name(OUTPUT, "y");
+    end_result(at, "y");
     REFUSED(load(), WB_ERROR_UNSUPPORTED, "com.microsoft.Sparkle");
 }
 

@@ -397,8 +397,7 @@ TEST_IN_SCOPE(classes_of_texts)
     put_name(OUTPUT, "scores");
     REFUSED(load(), WB_ERROR_UNSUPPORTED, "m.onnx", "label", "string", "onnx.utils.extract_model");
     put_classifier(true);
-    put_node("Identity", "label", "y");
-    put_name(OUTPUT, "y");
+    put_result("Identity", "label", "y");
     REFUSED(wb_call(loaded(), x), WB_ERROR_UNSUPPORTED, "m.onnx", "label", "does not compute");
 }
 
@@ -411,8 +410,7 @@ TEST_IN_SCOPE(domain)
     wb__wire_end(&o, node);
     node = begin_node("Relu", "b", "y");
     wb__wire_put_text(&o, 7, "ai.onnx.ml");
-    wb__wire_end(&o, node);
-    put_name(OUTPUT, "y");
+    end_result(node, "y");
     REFUSED(load(), WB_ERROR_UNSUPPORTED, "3 operators", "ai.onnx.ml.TreeEnsembleRegressor",
             "ai.onnx.ml.Relu", "Scaler (node 1)");
     start_version(8, 17);
@@ -421,8 +419,7 @@ TEST_IN_SCOPE(domain)
     put_value(INPUT, "x", I, 1, (int64_t[]){-1});
     node = begin_node("LabelEncoder", "x", "y");
     wb__wire_put_text(&o, 7, "ai.onnx.ml");
-    wb__wire_end(&o, node);
-    put_name(OUTPUT, "y");
+    end_result(node, "y");
     REFUSED(load(), WB_ERROR_UNSUPPORTED, "ai.onnx.ml.LabelEncoder of opset 1", "opset 2");
 }
 

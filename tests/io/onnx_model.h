@@ -56,6 +56,15 @@ static inline void end_body(size_t at)
     wb__wire_end(&o, graph_attr);
 }
 
+/* A graph of one node with one result, in an attribute */
+static inline void put_body(const char *name, const char *op, const char *inputs,
+                            const char *result)
+{
+    const size_t at = begin_body(name);
+    put_result(op, inputs, result);
+    end_body(at);
+}
+
 /* Ends the file and loads it. */
 static inline wb_layer *load(void)
 {

@@ -14,8 +14,7 @@
 /* y = relu(x fc.0.weight + fc.0.bias), x [N,2], y [N,3] */
 static void put_network(void)
 {
-    start();
-    put_value(INPUT, "x", F, 2, (int64_t[]){-1, 2});
+    start_with("x", F, 2, (int64_t[]){-1, 2});
     put_value(OUTPUT, "y", F, 2, (int64_t[]){-1, 3});
     put_matrix("fc.0.weight", 2, 3, VALUES(1, -1, 2, 0, 1, 1));
     put_floats("fc.0.bias", 3, VALUES(0, 0.5f, -1));
@@ -64,12 +63,10 @@ TEST_IN_SCOPE(inputs)
     REFUSED(wb_call(l, wb_zeros(2)), WB_ERROR_SHAPE, "[2]", "2 dimensions");
     REFUSED(wb_call(l, wb_full_array(0, WB_F64, DIMS(2, 2))), WB_ERROR_DTYPE, "f32", "[2,2] f64");
     REFUSED(wb_call_array(l, 2, (wb_tensor *[]){some_x(), some_x()}), WB_ERROR_ARGUMENT, "1", "2");
-    start();
-    put_value(INPUT, "a", F, 2, (int64_t[]){-1, 2});
+    start_with("a", F, 2, (int64_t[]){-1, 2});
     put_value(INPUT, "b", F, 1, (int64_t[]){-1});
     put_node("Neg", "a", "c");
-    put_node("Neg", "b", "d");
-    put_name(OUTPUT, "d");
+    put_result("Neg", "b", "d");
     put_name(OUTPUT, "c");
     l = loaded();
     wb_tensor *x[] = {some_x(), wb_ones(2)}, *y[2];
@@ -101,10 +98,7 @@ TEST_IN_SCOPE(own_files)
     wb_layer *again = wb_load(in_folder("m.safetensors"));
     MADE(again);
     is_tensor(wb_call(again, some_x()), DIMS(2, 3), some_y);
-    char *a = wb_object_format(l), *b = wb_object_format(again);
-    assert_string_equal(a, b);
-    wb_free_text(a);
-    wb_free_text(b);
+    assert_shown_alike(l, again);
     const char *names[] = {"fc.0.weight", "fc.0.bias"};
     wb_layer *copy = wb_clone(l);
     MADE(copy);
@@ -128,8 +122,7 @@ TEST_IN_SCOPE(own_files)
 
 TEST_IN_SCOPE(statistics)
 {
-    start();
-    put_value(INPUT, "x", F, 2, (int64_t[]){-1, 2});
+    start_with("x", F, 2, (int64_t[]){-1, 2});
     put_floats("bn.weight", 2, VALUES(1, 2));
     put_floats("bn.bias", 2, VALUES(0, 1));
     put_floats("bn.running_mean", 2, VALUES(1, 1));
@@ -138,8 +131,7 @@ TEST_IN_SCOPE(statistics)
     const size_t at = begin_node("BatchNormalization",
                                  "x bn.weight bn.bias bn.running_mean bn.running_var", "h");
     wb__wire_end(&o, at);
-    put_node("Mul", "h two", "y");
-    put_name(OUTPUT, "y");
+    put_result("Mul", "h two", "y");
     wb_layer *l = loaded();
     assert_int_equal(wb_parameter_count(l), 4);
     assert_true(((wb_tensor *)wb_get(l, "bn.running_var"))->flags & WB__FROZEN);
@@ -176,8 +168,7 @@ TEST_IN_SCOPE(statistics)
 /* y = x reshaped to [N, -1], by Shape, Gather, Unsqueeze, Concat */
 static void put_flatten(void)
 {
-    start();
-    put_value(INPUT, "x", F, 3, (int64_t[]){-1, -2, 2});
+    start_with("x", F, 3, (int64_t[]){-1, -2, 2});
     put_integers("zero", 0, 1, (int64_t[]){0});
     put_integers("axes", 1, 1, (int64_t[]){0});
     put_integers("rest", 1, 1, (int64_t[]){-1});
@@ -185,8 +176,7 @@ static void put_flatten(void)
     put_axis("Gather", "shape zero", "n", 0);
     put_node("Unsqueeze", "n axes", "n1");
     put_axis("Concat", "n1 rest", "to", 0);
-    put_node("Reshape", "x to", "y");
-    put_name(OUTPUT, "y");
+    put_result("Reshape", "x to", "y");
 }
 
 TEST_IN_SCOPE(sizes)
@@ -223,8 +213,7 @@ TEST_IN_SCOPE(recorded)
  * and whose first element is a constant */
 static void put_positions(void)
 {
-    start();
-    put_value(INPUT, "x", F, 2, (int64_t[]){-1, -2});
+    start_with("x", F, 2, (int64_t[]){-1, -2});
     put_integers("one", 0, 1, (int64_t[]){1});
     put_integers("none", 1, 1, (int64_t[]){0});
     put_floats("scale", 1, VALUES(2));
@@ -236,8 +225,7 @@ static void put_positions(void)
     put_node("Mul", "reals scale", "scaled");
     put_number("unit", 1);
     put_node("Add", "x scaled", "sum");
-    put_node("Mul", "sum unit", "y");
-    put_name(OUTPUT, "y");
+    put_result("Mul", "sum unit", "y");
 }
 
 TEST_IN_SCOPE(positions)
@@ -281,12 +269,9 @@ TEST_IN_SCOPE(another_device)
 /* y = x in the shape of the input `to` */
 TEST_IN_SCOPE(a_shape_that_is_an_input)
 {
-    start();
-    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    start_with("x", F, 1, (int64_t[]){-1});
     put_value(INPUT, "to", I, 1, (int64_t[]){2});
-    const size_t at = begin_node("Reshape", "x to", "y");
-    wb__wire_put_text(&o, 3, "shaper");
-    wb__wire_end(&o, at);
+    put_named("shaper", "Reshape", "x to", "y");
     put_name(OUTPUT, "y");
     wb_layer *l = loaded();
     const int64_t shapes[][2] = {{2, 3}, {3, 2}, {2, 3}};
@@ -302,8 +287,7 @@ TEST_IN_SCOPE(a_shape_that_is_an_input)
  * results of other sizes. */
 TEST_IN_SCOPE(sizes_that_depend_on_a_value)
 {
-    start();
-    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    start_with("x", F, 1, (int64_t[]){-1});
     put_value(INPUT, "to", I, 1, (int64_t[]){2});
     put_integers("first", 1, 1, (int64_t[]){0});
     put_node("Reshape", "x to", "r");
@@ -332,12 +316,9 @@ static int call_both(wb_tensor *const *in, wb_tensor **out, void *layer)
 
 TEST_IN_SCOPE(what_cannot_be_recorded)
 {
-    start();
-    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    start_with("x", F, 1, (int64_t[]){-1});
     put_value(INPUT, "to", I, 1, (int64_t[]){2});
-    const size_t at = begin_node("Reshape", "x to", "y");
-    wb__wire_put_text(&o, 3, "shaper");
-    wb__wire_end(&o, at);
+    put_named("shaper", "Reshape", "x to", "y");
     put_name(OUTPUT, "y");
     wb_compiled *c = wb_compile(call_both, loaded());
     wb_tensor *x[] = {wb_ones(6), wb_from((int64_t[]){2, 3}, WB_I64, DIMS(2))}, *y;
@@ -347,11 +328,9 @@ TEST_IN_SCOPE(what_cannot_be_recorded)
 
 TEST_IN_SCOPE(dtypes_that_must_stay)
 {
-    start();
-    put_value(INPUT, "x", F, 2, (int64_t[]){-1, 2});
+    start_with("x", F, 2, (int64_t[]){-1, 2});
     put_matrix("w", 2, 2, VALUES(1, 2, 3, 4));
-    put_node("MatMul", "x w", "y");
-    put_name(OUTPUT, "y");
+    put_result("MatMul", "x w", "y");
     wb_layer *l = loaded();
     REFUSED(wb_setup(wb_Adam(), l, .mixed = WB_BF16), WB_ERROR_UNSUPPORTED, "w", "bf16", "ONNX");
     REFUSED(wb_to(l, wb_cpu_device(), .dtype = WB_F64), WB_ERROR_UNSUPPORTED, "w", "f64", "ONNX");
@@ -361,8 +340,7 @@ TEST_IN_SCOPE(dtypes_that_must_stay)
 /* The weight of a product whose result decides what is computed is a parameter too. */
 TEST_IN_SCOPE(a_weight_that_decides)
 {
-    start();
-    put_value(INPUT, "x", F, 2, (int64_t[]){-1, 2});
+    start_with("x", F, 2, (int64_t[]){-1, 2});
     put_matrix("w", 2, 2, VALUES(1, 2, 3, 4));
     put_number("zero", 0);
     put_node("MatMul", "x w", "h");
@@ -371,16 +349,9 @@ TEST_IN_SCOPE(a_weight_that_decides)
     wb__wire_end(&o, sum);
     put_node("Greater", "sum zero", "condition");
     const size_t node = begin_node("If", "condition", "y");
-    size_t at = begin_body("then_branch");
-    put_node("Neg", "h", "a");
-    put_name(OUTPUT, "a");
-    end_body(at);
-    at = begin_body("else_branch");
-    put_node("Identity", "h", "b");
-    put_name(OUTPUT, "b");
-    end_body(at);
-    wb__wire_end(&o, node);
-    put_name(OUTPUT, "y");
+    put_body("then_branch", "Neg", "h", "a");
+    put_body("else_branch", "Identity", "h", "b");
+    end_result(node, "y");
     wb_layer *l = loaded();
     is_tensor(wb_call(l, wb_ones(1, 2)), DIMS(1, 2), VALUES(-4, -6));
     is_tensor(wb_get(wb_gradient(wb_sum(wb_call(l, wb_ones(1, 2))), l), "w"), DIMS(2, 2),
@@ -401,8 +372,7 @@ TEST_IN_SCOPE(corners_of_pytorch)
         const size_t node = begin_node("Resize", "x - scales", "y");
         put_text_attr("mode", "linear");
         put_text_attr("coordinate_transformation_mode", "align_corners");
-        wb__wire_end(&o, node);
-        put_name(OUTPUT, "y");
+        end_result(node, "y");
         wb_tensor *y = wb_call(loaded(), floats(DIMS(1, 1, 3), VALUES(0, 1, 2)));
         is_tensor(y, DIMS(1, 1, 4), i ? VALUES(0, 2.f / 3, 4.f / 3, 2)
                                       : VALUES(0, 2 / 3.5f, 4 / 3.5f, 6 / 3.5f));
@@ -411,12 +381,9 @@ TEST_IN_SCOPE(corners_of_pytorch)
 
 TEST_IN_SCOPE(an_input_that_the_operator_lacks)
 {
-    start();
-    put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+    start_with("x", F, 1, (int64_t[]){-1});
     put_value(INPUT, "z", F, 1, (int64_t[]){-1});
-    const size_t at = begin_node("Relu", "x z", "y");
-    wb__wire_put_text(&o, 3, "rectifier");
-    wb__wire_end(&o, at);
+    put_named("rectifier", "Relu", "x z", "y");
     put_name(OUTPUT, "y");
     REFUSED(load(), WB_ERROR_FORMAT, "Relu", "rectifier", "has 2 inputs", "1 at most");
 }
@@ -425,13 +392,11 @@ TEST_IN_SCOPE(an_input_that_the_operator_lacks)
 TEST_IN_SCOPE(quantised_nan)
 {
     for (int i = 0; i < 2; i++) {
-        start();
-        put_value(INPUT, "x", F, 1, (int64_t[]){-1});
+        start_with("x", F, 1, (int64_t[]){-1});
         put_number("scale", 0.01f);
         put_number("five", 5);
         put_cast("five", "zero", i ? 3 : 2);            /* INT8, UINT8 */
-        put_node("QuantizeLinear", "x scale zero", "y");
-        put_name(OUTPUT, "y");
+        put_result("QuantizeLinear", "x scale zero", "y");
         wb_tensor *y = wb_call(loaded(), floats(DIMS(5), VALUES(NAN, INFINITY, -INFINITY, 0, -1)));
         is_tensor(y, DIMS(5), i ? VALUES(-128, 127, -128, 5, -95) : VALUES(0, 255, 0, 5, 0));
     }
@@ -442,12 +407,10 @@ TEST_IN_SCOPE(quantised_nan)
 static void *call_often(void *layer)
 {
     bool right = true;
-    for (int i = 0; i < 40; i++) {
-        wb_scope *s = wb_scope_open();
+    for (int i = 0; i < 40; i++) IN_SCOPE {
         const int64_t n = 1 + i % 5;
         wb_tensor *y = wb_call(layer, wb_rand(n, 3, 2));
         right = right && y && !wb_eval(y) && wb_dim(y, 0) == n && wb_dim(y, 1) == 6;
-        wb_scope_close(s);
     }
     return right ? layer : NULL;
 }

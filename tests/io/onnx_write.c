@@ -374,15 +374,13 @@ TEST_IN_SCOPE(without_memory)
     wb_tensor *x = wb_from((int64_t[]){1, 2, 3, 4}, WB_I64, 2, (int64_t[]){2, 2});
     WORKS(wb_save(path(), l, .inputs = {x}));
     bool finished = false;
-    for (int64_t n = 1; !finished; n++) {
-        wb_scope *s = wb_scope_open();
+    for (int64_t n = 1; !finished; n++) IN_SCOPE {
         wb__alloc_fail_at(n);
         const int status = wb_save(path(), l, .inputs = {x});
         finished = wb__alloc_count() < n;
         wb__alloc_fail_at(0);
         if (finished) WORKS(status);
         else assert_int_equal(status, WB_ERROR_MEMORY);
-        wb_scope_close(s);
     }
     MADE(wb_call(loaded(), x));
 }

@@ -429,15 +429,13 @@ TEST_IN_SCOPE(memory_runs_out)
 {
     put_sentences(NULL, NULL, false);
     wb_layer *model = NULL;
-    for (int64_t n = 1; !model; n += n < 200 ? 1 : 17) {
-        wb_scope *scope = wb_scope_open();
+    for (int64_t n = 1; !model; n += n < 200 ? 1 : 17) IN_SCOPE {
         wb_clear_error();
         wb__alloc_fail_at(n);
         model = SENTENCES();
         wb__alloc_fail_at(0);
         if (!model && wb_error_code() != WB_ERROR_MEMORY)
             fail_msg("allocation %lld: %s", (long long)n, wb_error());
-        wb_scope_close(scope);
     }
 }
 

@@ -14,7 +14,6 @@ import importlib.util
 import io
 import logging
 import math
-import sys
 import warnings
 from importlib.metadata import version
 
@@ -457,12 +456,5 @@ def write(folder):
     suite.end()
 
 
-def main(action, folder):
-    if action == "write":
-        write(folder)
-        return 0
-    return page.main(action, folder, "exports")
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    page.run(write, "exports")

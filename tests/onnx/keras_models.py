@@ -10,7 +10,6 @@ also the length.  A case has TensorFlow's outputs and, for floating inputs, the 
 of their squares with respect to the input.  See cases.py for the folder and page.py for the table.
 """
 import os
-import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -174,12 +173,5 @@ def write(folder):
     suite.end()
 
 
-def main(action, folder):
-    if action == "write":
-        write(folder)
-        return 0
-    return page.main(action, folder, "keras_models")
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    page.run(write, "keras_models")

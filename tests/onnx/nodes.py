@@ -9,7 +9,6 @@ cases.py for the folder and page.py for the table.
 """
 import json
 import re
-import sys
 import warnings
 from pathlib import Path
 
@@ -107,12 +106,5 @@ def write(folder):
     suite.end()
 
 
-def main(action, folder):
-    if action == "write":
-        write(folder)
-        return 0
-    return page.main(action, folder, "nodes")
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    page.run(write, "nodes")

@@ -119,3 +119,12 @@ def main(action, folder, name):
     print(f"{PAGE.name} differs: tests/onnx/{name}.py page {folder} replaces its table.")
     print("\n".join([line for line in new.splitlines() if line not in there][:40]))
     return 1
+
+
+def run(write, name):
+    """A program that writes cases into a folder, or compares or replaces the table of them"""
+    action, folder = sys.argv[1:]
+    if action == "write":
+        write(folder)
+    else:
+        sys.exit(main(action, folder, name))

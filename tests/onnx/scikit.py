@@ -11,7 +11,6 @@ probabilities are exported with the option zipmap=False and without ("-map"); th
 without the classes ("-probabilities"), which is the cure that wb_load names.  See cases.py for the
 folder and page.py for the table.
 """
-import sys
 import warnings
 
 import numpy as np
@@ -173,12 +172,5 @@ def write(folder):
     suite.end()
 
 
-def main(action, folder):
-    if action == "write":
-        write(folder)
-        return 0
-    return page.main(action, folder, "scikit")
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    page.run(write, "scikit")

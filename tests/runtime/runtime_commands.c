@@ -377,5 +377,3 @@ TEST(nothing_is_left)
     test_end();
     assert_int_equal(gpu_left(), 0);
 }
-
-int main(void) { return run_all_cases(); }

@@ -30,5 +30,3 @@ TEST(from_there_on)
     each_kind(true, false);
     test_disk_empty();
 }
-
-int main(void) { return run_all_cases(); }

@@ -71,13 +71,6 @@ static inline int epoch_on(const wb_device *d, wb_loader *l, int *out)
     return n;
 }
 
-static inline void assert_text(void *object, const char *want)
-{
-    char *text = wb_object_format(object);
-    assert_string_equal(text, want);
-    wb_free_text(text);
-}
-
 /* Doubles the batch.  The factor is a tensor without operands: it must be created on the batch's
  * device. */
 static inline int twice(wb_batch *b, void *ctx)

@@ -1,10 +1,9 @@
 /* See far_device.h. */
 #include "far_device.h"
 
+#include "test.h"
+
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <stdio.h>
-#include <string.h>
 
 static const uintptr_t mask = (uintptr_t)0x5a5a << 48;
 static struct { _Atomic int64_t uploads, up_bytes, downloads, down_bytes, copies, launches; } count;
@@ -220,6 +219,16 @@ int every_device(const wb_device *out[MOST_PLACES])
     const wb_device_list list = wb_devices("OpenCL");
     for (int i = 0; i < list.n && n < MOST_PLACES; i++) out[n++] = list.device[i];
     return n;
+}
+
+int run_everywhere(const wb_device *places[MOST_PLACES], int *n_places)
+{
+    *n_places = every_device(places);
+    const int failed = run_all_cases();
+    wb_shutdown();
+    wb__pool_trim();
+    if (far_held()) print_message("%lld bytes are left on the far device\n", (long long)far_held());
+    return failed || far_held();
 }
 
 bool same_bits(const wb_device *d)

@@ -22,6 +22,9 @@ void far_watch(void (*seen)(const wb__step *step));     /* called with each prep
 enum { MOST_PLACES = 8 };
 int every_device(const wb_device *out[MOST_PLACES]);
 
+/* Runs all tests with every device.  It is a failure if the far device holds memory at the end. */
+int run_everywhere(const wb_device *places[MOST_PLACES], int *n_places);
+
 /* True if the device computes the same bits as the CPU (OpenCL devices do not). */
 bool same_bits(const wb_device *d);
 

@@ -61,14 +61,12 @@ static inline void literal_values(const literal *rows, size_t n)
                                     [WB_BF16] = 5e-2, [WB_I32] = 0, [WB_I64] = 0, [WB_U8] = 0};
     static const wb_dtype dtypes[] = {WB_F32, WB_F64, WB_F16, WB_BF16, WB_I32, WB_I64, WB_U8};
     for (size_t i = 0; i < n; i++)
-        for (size_t t = 0; t < sizeof dtypes / sizeof *dtypes; t++) {
+        for (size_t t = 0; t < sizeof dtypes / sizeof *dtypes; t++) IN_SCOPE {
             const literal *r = rows + i;
             const bool whole = dtypes[t] > WB_BF16;
             if (!has_dtype(dtypes[t]) || !(r->kinds & (whole ? INTEGERS : FLOATS))) continue;
             if (t && (i + t) % (size_t)fewer()) continue;
-            wb_scope *scope = wb_scope_open();
             literal_equals(r, r->f(literal_operand(r, dtypes[t], 0, 0)), within[dtypes[t]]);
-            assert_int_equal(wb_scope_close(scope), 0);
             ref_forget();
         }
 }
@@ -88,10 +86,9 @@ static inline void literal_gradients(const literal *rows, size_t n)
 {
     const wb_dtype t = widest_float();
     const double h = t == WB_F64 ? 1e-5 : 1e-2, within = t == WB_F64 ? 1e-7 : 1e-2;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) IN_SCOPE {
         const literal *r = rows + i;
         if (!(r->kinds & SMOOTH) || i % (size_t)fewer()) continue;
-        wb_scope *scope = wb_scope_open();
         wb_tensor *x = literal_operand(r, t, 0, 0), *slope;
         slope = wb_gradient(literal_sum(r->f(x)), x);
         if (!slope) fail_msg("%s: %s", r->name, wb_error());
@@ -104,7 +101,6 @@ static inline void literal_gradients(const literal *rows, size_t n)
                 fail_msg("the gradient of %s [%d] is %.9g, not %.9g", r->name, (int)k, got.at[k],
                          want);
         }
-        assert_int_equal(wb_scope_close(scope), 0);
         ref_forget();
     }
 }

@@ -93,5 +93,6 @@ double tolerance(wb_dtype dtype);                   /* relative, for one roundin
 extern int64_t option_seed, option_count;
 extern bool option_perf;
 void read_options(int argc, char **argv);
+int run_with_options(int argc, char **argv);        /* the whole of such a program's main */
 
 #endif

@@ -356,3 +356,9 @@ void read_options(int argc, char **argv)
     }
     draw_state = (uint64_t)option_seed * 0x1234567;
 }
+
+int run_with_options(int argc, char **argv)
+{
+    read_options(argc, argv);
+    return run_all_cases();
+}

@@ -30,12 +30,25 @@ void add_test(const char *name, void (*run)(void), int at, bool scoped)
     tests[i] = (test){name, run, at, scoped};
 }
 
+wb_scope *open_scope(void)
+{
+    wb_scope *scope = wb_scope_open();
+    if (!scope) fail_msg("opening a scope: %s", wb_error());
+    return scope;
+}
+
+wb_scope *close_scope(wb_scope *scope)
+{
+    if (wb_scope_close(scope)) fail_msg("closing a scope: %s", wb_error());
+    return NULL;
+}
+
 static void run_case(void **state)
 {
     const test *t = *state;
-    wb_scope *s = t->scoped ? wb_scope_open() : NULL;
+    wb_scope *s = t->scoped ? open_scope() : NULL;
     t->run();
-    if (s && wb_scope_close(s)) fail_msg("closing the test's scope: %s", wb_error());
+    if (s) close_scope(s);
     if (after_each_test) after_each_test();
 }
 
@@ -196,4 +209,22 @@ bool failed_with(int code, const char *const *facts)
     if ((int)wb_error_code() == code) return has_facts(wb_error(), facts);
     print_message("the code is %d, not %d\n", wb_error_code(), code);
     return false;
+}
+
+/* ---- printed objects ------------------------------------------------------------------------- */
+
+void assert_shows(void *object, const char *text)
+{
+    char *shown = object ? wb_object_format(object) : NULL;
+    if (!shown) fail_msg("%s", wb_error());
+    assert_string_equal(shown, text);
+    wb_free_text(shown);
+}
+
+void assert_shown_alike(void *a, void *b)
+{
+    char *text = b ? wb_object_format(b) : NULL;
+    if (!text) fail_msg("%s", wb_error());
+    assert_shows(a, text);
+    wb_free_text(text);
 }

@@ -1,6 +1,6 @@
 /* The first header of every test file.  `TEST(name) { ... }` is a test; run_cases runs all of them
- * in their order in the file.  TEST_IN_SCOPE is a test in a scope of its own, which must close
- * without an error. */
+ * in their order in the file, and main does in a program without a main (main.c).  TEST_IN_SCOPE is
+ * a test in a scope of its own, which must close without an error. */
 #ifndef TEST_H
 #define TEST_H
 
@@ -29,6 +29,16 @@
     }                                                                                              \
     static void name(void)
 void add_test(const char *name, void (*run)(void), int at, bool scoped);
+
+/* A block in a scope of its own, which must close without an error: IN_SCOPE { ... }, also as the
+ * body of a loop.  `continue` leaves the block; `break`, `return` and `goto` would leave the scope
+ * open.  What a loader's functions use is declared before the block: its variables end first. */
+#define IN_SCOPE IN_SCOPE_AT(__COUNTER__)
+#define IN_SCOPE_AT(n) IN_SCOPE_NAMED(n)
+#define IN_SCOPE_NAMED(n)                                                                          \
+    for (struct wb_scope *scope_##n = open_scope(); scope_##n; scope_##n = close_scope(scope_##n))
+struct wb_scope *open_scope(void);
+struct wb_scope *close_scope(struct wb_scope *scope);      /* returns NULL */
 
 /* Runs all tests, then wb_shutdown, and returns the exit status.  The fixtures may be NULL.
  * run_cases calls them once, run_cases_each for each test. */
@@ -75,6 +85,10 @@ bool is_like(const char *text, const char *pattern);
 
 /* True if the latest failure of this thread has this code and its message contains all facts. */
 bool failed_with(int code, const char *const *facts);
+
+/* wb_show prints this text of the object, or the same text of both objects. */
+void assert_shows(void *object, const char *text);
+void assert_shown_alike(void *a, void *b);
 
 /* The latest failure has this code and these facts: FAILED(WB_ERROR_SHAPE, "matmul"). */
 #define FAILED(code, ...)                                                                          \

@@ -232,5 +232,3 @@ TEST_IN_SCOPE(trees)
     wb_tensor *far = wb_to(b, far_device());
     REFUSED(wb_dataset_of_tree(wb_tuple(a, far)), WB_ERROR_DEVICE, "dataset_of_tree", "0", "1");
 }
-
-int main(void) { return run_all_cases(); }

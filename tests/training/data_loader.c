@@ -54,9 +54,8 @@ TEST(batches_in_order)
 {
     for (size_t a = 0; a < WB__COUNT(aheads); a++)
         for (int64_t n = 0; n < 12; n++)
-            for (int64_t size = 1; size < 6; size++) {
+            for (int64_t size = 1; size < 6; size++) IN_SCOPE {
                 int out[16];
-                wb_scope *s = wb_scope_open();
                 wb_loader *l = wb_dataloader(numbers(n), .batchsize = size, .ahead = aheads[a]);
                 assert_int_equal(wb_loader_length(l), (n + size - 1) / size);
                 for (int epoch = 0; epoch < 3; epoch++) {
@@ -65,7 +64,6 @@ TEST(batches_in_order)
                     for (int i = 0; i < n; i++) assert_int_equal(out[i], i);
                     assert_int_equal(wb_loader_status(l), 0);
                 }
-                assert_int_equal(wb_scope_close(s), 0);
             }
 }
 
@@ -100,8 +98,7 @@ TEST(no_batch_is_a_warning)
 TEST(shuffling_depends_on_the_seed_alone)
 {
     int first[3][50], again[3][50], other[50], seen[50] = {0};
-    for (size_t a = 0; a < WB__COUNT(aheads); a++) {
-        wb_scope *s = wb_scope_open();
+    for (size_t a = 0; a < WB__COUNT(aheads); a++) IN_SCOPE {
         wb_seed(a);
         wb_loader *l = wb_dataloader(numbers(50), .batchsize = 7, .shuffle = true, .seed = 9,
                                      .ahead = aheads[a]);
@@ -110,7 +107,6 @@ TEST(shuffling_depends_on_the_seed_alone)
         if (a) assert_memory_equal(first, again, sizeof first);
         epoch_of(wb_dataloader(numbers(50), .batchsize = 7, .shuffle = true, .seed = 10), other);
         assert_memory_not_equal(first[0], other, sizeof other);
-        wb_scope_close(s);
     }
     assert_memory_not_equal(first[0], first[1], sizeof first[0]);
     for (int i = 0; i < 50; i++) seen[first[2][i]]++;
@@ -129,8 +125,7 @@ TEST(shuffling_depends_on_the_seed_alone)
 TEST(leaving_a_loop_is_safe)
 {
     int out[32];
-    for (size_t a = 0; a < WB__COUNT(aheads); a++) {
-        wb_scope *s = wb_scope_open();
+    for (size_t a = 0; a < WB__COUNT(aheads); a++) IN_SCOPE {
         wb_loader *l = wb_dataloader(numbers(20), .batchsize = 3, .ahead = aheads[a]);
         for (int round = 0; round < 20; round++) {
             WB_EACH_BATCH(b, l) if (b.index == round % 5) break;
@@ -152,7 +147,6 @@ TEST(leaving_a_loop_is_safe)
         assert_true(wb_loader_next(l, &b) && b.index == 0);
         wb_object_free(l);                                          /* the open batch holds it */
         assert_true(wb_at(b.x, 1, 0) == 1);
-        wb_scope_close(s);
     }
 }
 
@@ -285,8 +279,7 @@ TEST_IN_SCOPE(a_place_can_be_restored)
 TEST(failures_end_an_epoch)
 {
     int out[32];
-    for (size_t a = 0; a < WB__COUNT(aheads); a++) {
-        wb_scope *s = wb_scope_open();
+    for (size_t a = 0; a < WB__COUNT(aheads); a++) IN_SCOPE {
         wb_loader *l = wb_dataloader(numbers(20), .batchsize = 3, .ahead = aheads[a]);
         fail_at = 10;
         assert_int_equal(epoch_of(l, out), 9);
@@ -295,7 +288,6 @@ TEST(failures_end_an_epoch)
         fail_at = -1;
         assert_int_equal(epoch_of(l, out), 20);
         assert_int_equal(wb_loader_status(l), 0);
-        wb_scope_close(s);
     }
 }
 
@@ -319,10 +311,10 @@ static int as_f64(wb_batch *b, void *ctx)
 
 TEST(batches_can_be_changed)
 {
+    int elsewhere;
     consumer = pthread_self();
-    for (size_t a = 0; a < WB__COUNT(aheads); a++) {
-        int elsewhere = 0, n = 0;
-        wb_scope *s = wb_scope_open();
+    for (size_t a = 0; a < WB__COUNT(aheads); a++) IN_SCOPE {
+        int n = elsewhere = 0;
         wb_dataset *mapped = wb_mapobs(numbers(20), on_thread, &elsewhere);
         wb_loader *l = wb_dataloader(mapped, .batchsize = 3, .ahead = aheads[a], .collate = as_f64);
         for (int epoch = 0; epoch < 3; epoch++)
@@ -335,7 +327,6 @@ TEST(batches_can_be_changed)
         assert_int_equal(n, 21);
         assert_int_equal(elsewhere, aheads[a] > 0 ? 21 : 0);
         WB_EACH_BATCH(b, l) if (b.index == 3) break;
-        wb_scope_close(s);
     }
 }
 
@@ -347,8 +338,7 @@ static int computed(wb_batch *b, void *ctx)
 
 TEST(batches_can_be_computed)
 {
-    for (size_t a = 0; a < WB__COUNT(aheads); a++) {
-        wb_scope *s = wb_scope_open();
+    for (size_t a = 0; a < WB__COUNT(aheads); a++) IN_SCOPE {
         double sum = 0;
         wb_loader *l =
             wb_dataloader(numbers(20), .batchsize = 3, .ahead = aheads[a], .collate = computed);
@@ -359,7 +349,6 @@ TEST(batches_can_be_computed)
             }
         assert_true(sum == 3 * (19 * 20 + 20));
         assert_int_equal(wb_loader_status(l), 0);
-        wb_scope_close(s);
     }
 }
 
@@ -426,12 +415,10 @@ static atomic_bool enough;
 
 static void *reads_often(void *unused)
 {
-    while (!atomic_load(&enough)) {
-        wb_scope *s = wb_scope_open();
+    while (!atomic_load(&enough)) IN_SCOPE {
         wb_batch b;
         wb_loader *l = wb_dataloader(numbers(64), .batchsize = 8, .workers = 2);
         while (wb_loader_next(l, &b)) continue;
-        wb_scope_close(s);
     }
     return unused;
 }
@@ -487,11 +474,11 @@ TEST_IN_SCOPE(wrong_options)
 
 TEST(every_allocation_may_fail)
 {
+    int elsewhere = 0;
     for (size_t a = 0; a < 2; a++) {
         bool finished = false;
-        for (int64_t n = 1; !finished; n++) {
-            int elsewhere = 0, batches = 0;
-            wb_scope *s = wb_scope_open();
+        for (int64_t n = 1; !finished; n++) IN_SCOPE {
+            int batches = 0;
             wb__alloc_fail_at(n);
             wb_dataset *d = wb_mapobs(numbers(20), on_thread, &elsewhere);
             wb_loader *l = wb_dataloader(d, 4, true, .ahead = aheads[a], .collate = as_f64);
@@ -501,7 +488,6 @@ TEST(every_allocation_may_fail)
             wb__alloc_fail_at(0);
             if (finished) assert_true(batches == 5 && !status);
             else assert_true((batches < 5 && status == WB_ERROR_MEMORY) || batches == 5);
-            assert_int_equal(wb_scope_close(s), 0);
         }
     }
 }

@@ -58,12 +58,11 @@ static const struct { int workers, ahead; } runs[] = {{1, 0}, {1, 2}, {2, 2}, {5
 
 TEST(a_stream_is_read_to_its_end)
 {
+    numbers_from source;
     for (size_t r = 0; r < WB__COUNT(runs); r++)
         for (int n = 0; n < 10; n++)
-            for (int drop = 0; drop < 2; drop++) {
-                numbers_from source;
+            for (int drop = 0; drop < 2; drop++) IN_SCOPE {
                 int out[16];
-                wb_scope *s = wb_scope_open();
                 wb_dataset *d = stream_of(&source, n);
                 wb_loader *l = wb_dataloader(d, 3, .drop_last = drop, .ahead = runs[r].ahead,
                                              .workers = runs[r].workers);
@@ -79,7 +78,6 @@ TEST(a_stream_is_read_to_its_end)
                     assert_int_equal(source.epoch, epoch);
                 }
                 assert_false(source.met);
-                assert_int_equal(wb_scope_close(s), 0);
             }
 }
 
@@ -91,17 +89,16 @@ TEST_IN_SCOPE(further_fields_and_descriptions)
     WB_EACH_BATCH(b, wb_dataloader(d, 2))
         for (int i = 0; i < b.n; i++, n++) assert_true(wb_at(wb_batch_get(b, "2"), i) == -n);
     assert_int_equal(n, 5);
-    assert_text(d, "Dataset(stream: x [2] f32, y [] i32, 2 [] f64)");
-    assert_text(wb_dataloader(d, 2), "DataLoader(stream in batches of 2)");
+    assert_shows(d, "Dataset(stream: x [2] f32, y [] i32, 2 [] f64)");
+    assert_shows(wb_dataloader(d, 2), "DataLoader(stream in batches of 2)");
 }
 
 /* An observation comes at most .buffer - 1 places before its place in the stream. */
 TEST(a_buffer_shuffles_a_stream)
 {
+    numbers_from source;
     int first[2][64], again[2][64];
-    for (size_t r = 0; r < WB__COUNT(runs); r++) {
-        numbers_from source;
-        wb_scope *s = wb_scope_open();
+    for (size_t r = 0; r < WB__COUNT(runs); r++) IN_SCOPE {
         wb_loader *l = wb_dataloader(stream_of(&source, 50), 7, true, .buffer = 8, .seed = 2,
                                      .ahead = runs[r].ahead, .workers = runs[r].workers);
         for (int epoch = 0; epoch < 2; epoch++) {
@@ -116,11 +113,9 @@ TEST(a_buffer_shuffles_a_stream)
             if (r) assert_memory_equal(first[epoch], again[epoch], 50 * sizeof(int));
         }
         assert_memory_not_equal(first[0], first[1], 50 * sizeof(int));
-        wb_scope_close(s);
     }
     /* With a buffer for the whole stream each number comes first about equally often. */
     int count[4] = {0};
-    numbers_from source;
     wb_scope *s = wb_scope_open();
     wb_loader *l = wb_dataloader(stream_of(&source, 4), 4, true, .buffer = 100, .seed = 1);
     for (int epoch = 0; epoch < 400; epoch++) {
@@ -139,10 +134,9 @@ static int noisy(wb_batch *b, void *ctx)
 
 TEST(a_place_in_a_stream_is_restored)
 {
+    numbers_from source[2];
     for (size_t r = 0; r < WB__COUNT(runs); r++)
-        for (int k = 0; k <= 4; k++) {
-            numbers_from source[2];
-            wb_scope *s = wb_scope_open();
+        for (int k = 0; k <= 4; k++) IN_SCOPE {
             wb_loader *l = wb_dataloader(wb_mapobs_each(stream_of(&source[0], 10), noisy, NULL), 3,
                                          true, .buffer = 4, .seed = 2);
             wb_loader *m = wb_dataloader(wb_mapobs_each(stream_of(&source[1], 10), noisy, NULL), 3,
@@ -166,17 +160,15 @@ TEST(a_place_in_a_stream_is_restored)
                 assert_true(b.index == c.index && b.n == c.n);
                 assert_memory_equal(wb_data(b.x), wb_data(c.x), (size_t)b.n * 8);
             }
-            wb_scope_close(s);
         }
 }
 
 TEST(failures_of_a_stream)
 {
+    numbers_from source;
     for (size_t r = 0; r < WB__COUNT(runs); r++)
-        for (int buffer = 0; buffer < 5; buffer += 4) {
-            numbers_from source;
+        for (int buffer = 0; buffer < 5; buffer += 4) IN_SCOPE {
             int out[32];
-            wb_scope *s = wb_scope_open();
             wb_dataset *d = stream_of(&source, 20);
             wb_loader *l = buffer ? wb_dataloader(d, 3, true, .buffer = buffer, .seed = 1,
                                                   .workers = runs[r].workers)
@@ -198,17 +190,15 @@ TEST(failures_of_a_stream)
             assert_int_equal(wb_loader_status(l), 9);
             FAILED(9, "batch 0", ".restart", "9");
             assert_int_equal(epoch_on(places[0], l, out), 20);
-            wb_scope_close(s);
         }
 }
 
 TEST(one_loader_at_a_time_reads_a_stream)
 {
-    for (size_t r = 0; r < WB__COUNT(runs); r++) {
-        numbers_from source;
+    numbers_from source;
+    for (size_t r = 0; r < WB__COUNT(runs); r++) IN_SCOPE {
         int out[32];
         wb_batch b;
-        wb_scope *s = wb_scope_open();
         wb_dataset *d = stream_of(&source, 20);
         wb_loader *l = wb_dataloader(d, 4, .ahead = runs[r].ahead, .workers = runs[r].workers);
         wb_loader *m = wb_dataloader(d, 5, .ahead = runs[r].ahead);
@@ -221,17 +211,15 @@ TEST(one_loader_at_a_time_reads_a_stream)
         assert_true(wb_loader_next(l, &b) && wb_at(b.y, 0) == 0);
         wb_object_free(l);                              /* frees the stream too */
         wb_loader_stop(m);
-        wb_scope_close(s);
     }
 }
 
 TEST(moved_loaders_go_on_in_their_stream)
 {
-    for (int i = 1; i < n_places; i++) {
-        numbers_from source;
+    numbers_from source;
+    for (int i = 1; i < n_places; i++) IN_SCOPE {
         int out[32], n = 0;
         wb_batch b;
-        wb_scope *s = wb_scope_open();
         wb_loader *l = wb_dataloader(stream_of(&source, 11), 2, .workers = 2);
         assert_true(wb_loader_next(l, &b) && wb_loader_next(l, &b));
         wb_loader *there = wb_keep(wb_to(l, places[i]));
@@ -246,7 +234,6 @@ TEST(moved_loaders_go_on_in_their_stream)
         assert_int_equal(n, 7);
         assert_int_equal(out[0], 4);
         REFUSED(wb_to(stream_of(&source, 3), places[i]), WB_ERROR_UNSUPPORTED, "stream", "loader");
-        wb_scope_close(s);
     }
 }
 
@@ -345,11 +332,10 @@ TEST_IN_SCOPE(training_on_a_stream)
 
 TEST(every_allocation_may_fail)
 {
+    numbers_from source;
     bool finished = false;
-    for (int64_t n = 1; !finished; n++) {
-        numbers_from source;
+    for (int64_t n = 1; !finished; n++) IN_SCOPE {
         int batches = 0;
-        wb_scope *s = wb_scope_open();
         wb__alloc_fail_at(n);
         wb_dataset *d = stream_of(&source, 5);
         wb_loader *l = d ? wb_dataloader(d, 2, true, .buffer = 3, .workers = 2) : NULL;
@@ -359,19 +345,7 @@ TEST(every_allocation_may_fail)
         wb__alloc_fail_at(0);
         if (finished) assert_true(batches == 3 && !status);
         else assert_true((batches < 3 && status == WB_ERROR_MEMORY) || batches == 3);
-        assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
-static int clean(void **state)
-{
-    wb_shutdown();
-    wb__pool_trim();
-    return 0;
-}
-
-int main(void)
-{
-    n_places = every_device(places);
-    return run_cases(NULL, clean);
-}
+int main(void) { return run_everywhere(places, &n_places); }

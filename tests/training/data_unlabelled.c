@@ -44,28 +44,24 @@ TEST(functions_of_batches_without_labels)
     const wb_collate functions[] = {leave, drop_labels, add_noise};
     for (size_t f = 0; f < WB__COUNT(functions); f++)
         for (int labels = 0; labels <= (f == 1); labels++)
-            for (int ahead = 0; ahead < 3; ahead += 2) {
-                wb_scope *s = wb_scope_open();
+            for (int ahead = 0; ahead < 3; ahead += 2) IN_SCOPE {
                 wb_dataset *d = wb_dataset_of(wb_rand(7, 3), labels ? wb_rand(7, 1) : WB_NONE);
                 wb_loader *l = wb_dataloader(d, .batchsize = 2, .ahead = ahead,
                                              .collate = functions[f]);
                 expect_batches(l, places[0]);
                 l = wb_dataloader(wb_mapobs(d, functions[f], NULL), .batchsize = 2, .ahead = ahead);
                 expect_batches(l, places[0]);
-                assert_int_equal(wb_scope_close(s), 0);
             }
 }
 
 TEST(batches_without_labels_are_moved)
 {
     for (int i = 1; i < n_places; i++)
-        for (int mapped = 0; mapped < 2; mapped++) {
-            wb_scope *s = wb_scope_open();
+        for (int mapped = 0; mapped < 2; mapped++) IN_SCOPE {
             wb_dataset *d = wb_dataset_of(wb_rand(7, 3), WB_NONE);
             if (mapped) d = wb_mapobs(d, leave, NULL);
             expect_batches(wb_to(wb_dataloader(d, .batchsize = 2), places[i]), places[i]);
             expect_batches(wb_dataloader(wb_to(d, places[i]), .batchsize = 2), places[i]);
-            assert_int_equal(wb_scope_close(s), 0);
         }
 }
 
@@ -105,8 +101,7 @@ TEST(a_function_must_not_use_its_own_loader)
 {
     alarm(60);                                          /* a deadlock ends the program */
     for (int ahead = 0; ahead < 2; ahead++)
-        for (int stops = 0; stops < 2; stops++) {
-            wb_scope *s = wb_scope_open();
+        for (int stops = 0; stops < 2; stops++) IN_SCOPE {
             own = wb_dataloader(numbers(6), .batchsize = 2, .ahead = ahead,
                                 .collate = stops ? stop_own : advance_own);
             wb_batch b;
@@ -114,13 +109,8 @@ TEST(a_function_must_not_use_its_own_loader)
             assert_false(wb_loader_next(own, &b));
             assert_int_equal(wb_loader_status(own), WB_ERROR_ARGUMENT);
             FAILED(WB_ERROR_ARGUMENT, stops ? "loader_stop" : "loader_next", ".collate");
-            assert_int_equal(wb_scope_close(s), 0);
         }
     alarm(0);
 }
 
-int main(void)
-{
-    n_places = every_device(places);
-    return run_all_cases();
-}
+int main(void) { return run_everywhere(places, &n_places); }

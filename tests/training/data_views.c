@@ -52,8 +52,7 @@ TEST_IN_SCOPE(views_by_index)
     EXPECT(wb_obsview(wb_subset(d, 2, 6), 2, (int64_t[]){3, 0}), 5, 2);
     assert_int_equal(((const int32_t *)wb_data(wb_dataset_y(view)))[2], 7);
     assert_int_equal(wb_dataset_length(wb_obsview(d, 0, NULL)), 0);
-    assert_null(wb_obsview(d, 2, (int64_t[]){0, 10}));
-    FAILED(WB_ERROR_ARGUMENT, "index 1", "10 observations");
+    REFUSED(wb_obsview(d, 2, (int64_t[]){0, 10}), WB_ERROR_ARGUMENT, "index 1", "10 observations");
     assert_null(wb_obsview(d, 1, (int64_t[]){-1}));
     assert_null(wb_obsview(d, 1, NULL));
     int count[10], moved = 0;
@@ -102,9 +101,7 @@ TEST_IN_SCOPE(filters)
     EXPECT(wb_filterobs(wb_mapobs(d, add_nine, NULL), above, &(double){15}), 7, 8, 9);
     assert_int_equal(wb_dataset_length(wb_filterobs(d, above, &(double){50})), 0);
     assert_int_equal(wb_dataset_length(wb_filterobs(series(0, NULL), above, NULL)), 0);
-    wb_clear_error();
-    assert_null(wb_filterobs(d, fails, NULL));
-    FAILED(WB_ERROR_ARGUMENT, "observation 2", "-7");
+    REFUSED(wb_filterobs(d, fails, NULL), WB_ERROR_ARGUMENT, "observation 2", "-7");
     assert_null(wb_filterobs(d, NULL, NULL));
     enum { MANY = 700 };                    /* several batches of observations */
     float x[MANY];
@@ -149,8 +146,7 @@ TEST_IN_SCOPE(groups)
         assert_true(wb_at(values, k) == sorted[k] && wb_at(counts, k) == times[k]);
     assert_null(wb_group_counts(wb_from((float[]){1, NAN}, WB_F32, 1, (int64_t[]){2}), NULL));
     FAILED(WB_ERROR_NUMBER, "NaN");
-    assert_null(wb_group_counts(x, NULL));
-    FAILED(WB_ERROR_SHAPE, "[6,2] f32");
+    REFUSED(wb_group_counts(x, NULL), WB_ERROR_SHAPE, "[6,2] f32");
 }
 
 TEST_IN_SCOPE(splits)
@@ -224,8 +220,7 @@ TEST_IN_SCOPE(folds)
     EXPECT(held, 9);
     assert_int_equal(wb_leavepout(d, 6, 0, &train, &held), WB_ERROR_ARGUMENT);
     assert_int_equal(wb_leavepout(d, 3, 3, &train, &held), WB_ERROR_ARGUMENT);
-    assert_int_equal(wb_kfolds(d, 11, 0, &train, &held), WB_ERROR_ARGUMENT);
-    FAILED(WB_ERROR_ARGUMENT, "11 folds", "10");
+    FAILS(wb_kfolds(d, 11, 0, &train, &held), WB_ERROR_ARGUMENT, "11 folds", "10");
     assert_int_equal(wb_kfolds(d, 1, 0, &train, &held), WB_ERROR_ARGUMENT);
     assert_int_equal(wb_kfolds(d, 5, 5, &train, &held), WB_ERROR_ARGUMENT);
     assert_true(!train && !held);
@@ -234,9 +229,8 @@ TEST_IN_SCOPE(folds)
     assert_int_equal(wb_kfolds(labelled, 3, 1, &train, &held, .stratified = true), 0);
     EXPECT(held, 3, 4, 5);
     EXPECT(train, 0, 1, 2, 6, 7, 8);
-    assert_int_equal(wb_kfolds(labelled, 4, 1, &train, &held, .stratified = true),
-                     WB_ERROR_ARGUMENT);
-    FAILED(WB_ERROR_ARGUMENT, "3 times", "k = 4");
+    FAILS(wb_kfolds(labelled, 4, 1, &train, &held, .stratified = true), WB_ERROR_ARGUMENT,
+          "3 times", "k = 4");
 }
 
 TEST_IN_SCOPE(folds_of_a_series_of_time)
@@ -254,8 +248,7 @@ TEST_IN_SCOPE(folds_of_a_series_of_time)
     }
     assert_int_equal(wb_timeseries_kfolds(d, 1, 0, &train, &held), WB_ERROR_ARGUMENT);
     assert_int_equal(wb_timeseries_kfolds(d, 10, 0, &train, &held), WB_ERROR_ARGUMENT);
-    assert_int_equal(wb_timeseries_kfolds(d, 3, 0, &train, &held, .gap = 4), WB_ERROR_ARGUMENT);
-    FAILED(WB_ERROR_ARGUMENT, ".gap", "4");
+    FAILS(wb_timeseries_kfolds(d, 3, 0, &train, &held, .gap = 4), WB_ERROR_ARGUMENT, ".gap", "4");
     assert_int_equal(wb_timeseries_kfolds(d, 3, 3, &train, &held), WB_ERROR_ARGUMENT);
 }
 
@@ -285,8 +278,7 @@ TEST_IN_SCOPE(equal_classes)
     for (int i = 1; i < 4; i++) assert_true(x[2 * i] > x[2 * i - 2]);
     wb_tensor *labels = wb_from((int64_t[8]){0, 0, 0, 0, 1, 1, 1, 1}, WB_I64, 1, (int64_t[]){8});
     assert_int_equal(wb_dataset_length(wb_undersample(d, .labels = labels)), 8);
-    assert_null(wb_oversample(wb_dataset_of(wb_dataset_x(d), WB_NONE)));
-    FAILED(WB_ERROR_ARGUMENT, ".labels");
+    REFUSED(wb_oversample(wb_dataset_of(wb_dataset_x(d), WB_NONE)), WB_ERROR_ARGUMENT, ".labels");
 }
 
 /* Views keep lists of 4 bytes for each of their observations, and little else. */
@@ -358,8 +350,7 @@ TEST_IN_SCOPE(sources_with_more_fields)
     assert_int_equal(batches, 1);
     assert_null(wb_dataloader(d, -2));
     s.get = squares;
-    assert_null(wb_dataset_from(&s));
-    FAILED(WB_ERROR_ARGUMENT, "two functions");
+    REFUSED(wb_dataset_from(&s), WB_ERROR_ARGUMENT, "two functions");
     s.get_all = NULL;
     assert_null(wb_dataset_from(&s));
     s.get = NULL;
@@ -370,8 +361,7 @@ TEST_IN_SCOPE(sources_with_more_fields)
     wb_clear_error();
     assert_null(wb_dataset_x(wb_dataset_from(&s)));
     s.n_more = 7;
-    assert_null(wb_dataset_from(&s));
-    FAILED(WB_ERROR_ARGUMENT, "7 further fields");
+    REFUSED(wb_dataset_from(&s), WB_ERROR_ARGUMENT, "7 further fields");
 }
 
 TEST_IN_SCOPE(joined)
@@ -390,10 +380,8 @@ TEST_IN_SCOPE(joined)
         for (int64_t i = 0; i < batch.n; i++) seen += 1 << (int)wb_at(batch.x, i, 0);
     assert_int_equal(seen, 1 + 2 + 4 + 8 + 32 + 64 + 128 + 256 + 1 + 2 + 4);
     wb_tensor *x = wb_dataset_x(a);
-    assert_null(wb_joinobs(a, wb_dataset_of(x, x)));
-    FAILED(WB_ERROR_SHAPE, "dataset 1");
-    assert_null(wb_joinobs(a, wb_mapobs(b, add_nine, NULL)));
-    FAILED(WB_ERROR_ARGUMENT, "joinobs", "wb_mapobs");
+    REFUSED(wb_joinobs(a, wb_dataset_of(x, x)), WB_ERROR_SHAPE, "dataset 1");
+    REFUSED(wb_joinobs(a, wb_mapobs(b, add_nine, NULL)), WB_ERROR_ARGUMENT, "joinobs", "wb_mapobs");
     assert_null(wb_joinobs_array(0, NULL));
 }
 
@@ -460,8 +448,7 @@ TEST_IN_SCOPE(windows)
         n += batch.n;
     }
     assert_int_equal(n, 2);
-    assert_null(wb_slidingwindow(d, 21, 1));
-    FAILED(WB_ERROR_ARGUMENT, "21", "20");
+    REFUSED(wb_slidingwindow(d, 21, 1), WB_ERROR_ARGUMENT, "21", "20");
     assert_null(wb_slidingwindow(d, 0, 1));
     assert_null(wb_slidingwindow(d, 2, 0));
 }
@@ -489,8 +476,7 @@ TEST(every_allocation_may_fail)
 {
     static const int32_t y[] = {0, 1, 1, 1, 0, 1};
     bool finished = false;
-    for (int64_t n = 1; !finished; n++) {
-        wb_scope *s = wb_scope_open();
+    for (int64_t n = 1; !finished; n++) IN_SCOPE {
         wb_dataset *d = series(6, y);
         wb__alloc_fail_at(n);
         wb_dataset *last = all_functions(d);
@@ -498,14 +484,5 @@ TEST(every_allocation_may_fail)
         wb__alloc_fail_at(0);
         assert_true(finished == (last != NULL));
         if (!last) assert_int_equal(wb_error_code(), WB_ERROR_MEMORY);
-        wb_scope_close(s);
     }
 }
-
-static int clean(void **state)
-{
-    wb_shutdown();
-    return 0;
-}
-
-int main(void) { return run_cases(NULL, clean); }

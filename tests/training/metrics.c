@@ -216,5 +216,3 @@ TEST_IN_SCOPE(numbers_for_nan)
     REFUSED(wb_nan_to_num(wb_arange(3, WB_I32)), WB_ERROR_DTYPE, "nan_to_num", "[3] i32");
     wb_clear_error();
 }
-
-int main(void) { return run_all_cases(); }

@@ -26,8 +26,7 @@ static const double at[N] = {-100, -7, -2.25, -0.75, 0.125, 0.75, 2.25, 7, 100};
 
 TEST(values)
 {
-    for (size_t i = 0; i < WB__COUNT(all); i++) {
-        wb_scope *s = wb_scope_open();
+    for (size_t i = 0; i < WB__COUNT(all); i++) IN_SCOPE {
         wb_function f = wb__function_by_name(all[i].name);
         assert_non_null(f);
         assert_string_equal(wb__function_name(f), all[i].name);
@@ -41,7 +40,6 @@ TEST(values)
             assert_true(fabs(wb_at(narrow, k) - want) <= 1e-5 * fmax(1, fabs(want)));
             assert_true(fabs(wb_at(slope, k) - rise) < 1e-6);
         }
-        wb_scope_close(s);
     }
 }
 
@@ -72,8 +70,7 @@ TEST(small_numbers_of_logcosh)
 {
     static const double x[] = {1e-12, -1e-9, 1e-7, -3e-5, 0.01, 0.5,
                                -0.999, 1, 1.001, -3, 40, -300};
-    for (int dtype = WB_F32; dtype <= WB_F64; dtype++) {
-        wb_scope *s = wb_scope_open();
+    for (int dtype = WB_F32; dtype <= WB_F64; dtype++) IN_SCOPE {
         const int64_t n = WB__COUNT(x);
         wb_tensor *v = wb_variable(wb_astype(wb_from(x, WB_F64, 1, &n), (wb_dtype)dtype)), *g, *h;
         wb_tensor *y = wb_logcosh(v);
@@ -90,7 +87,6 @@ TEST(small_numbers_of_logcosh)
                 fail_msg("%g: %.9g, %.9g, %.9g, not %.9g, %.9g", x[i], wb_at(y, i), wb_at(g, i),
                          wb_at(h, i), want, t);
         }
-        wb_scope_close(s);
     }
 }
 
@@ -101,8 +97,7 @@ TEST(special_values)
     static const double special[] = {NAN, INFINITY, -INFINITY, 0, -0.0};
     static const char *const undefined[] = {"softsign inf", "softsign -inf"};
     for (size_t i = 0; i < WB__COUNT(all); i++)
-        for (int dtype = WB_F32; dtype <= WB_F64; dtype++) {
-            wb_scope *s = wb_scope_open();
+        for (int dtype = WB_F32; dtype <= WB_F64; dtype++) IN_SCOPE {
             wb_tensor *x = wb_astype(wb_from(special, WB_F64, 1, (int64_t[]){WB__COUNT(special)}),
                                      (wb_dtype)dtype);
             wb_tensor *y = wb__function_by_name(all[i].name)(x);
@@ -116,8 +111,5 @@ TEST(special_values)
                 if (is_nan ? !isnan(got) : fabs(got - want) > 1e-7 && got != want)
                     fail_msg("%s: %g", what, got);
             }
-            wb_scope_close(s);
         }
 }
-
-int main(void) { return run_all_cases(); }

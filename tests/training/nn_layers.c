@@ -109,8 +109,7 @@ TEST(cells_step)
         outputs[t] = states[0];
     }
     assert_golden(wb_stack_array(1, 4, outputs), "lstm.y", 2e-5);
-    assert_int_equal(wb_cell_step(cell, x, 1, states), WB_ERROR_ARGUMENT);
-    FAILED(WB_ERROR_ARGUMENT, "LSTMCell", "2", "states", "1");
+    FAILS(wb_cell_step(cell, x, 1, states), WB_ERROR_ARGUMENT, "LSTMCell", "2", "states", "1");
     assert_int_equal(wb_cell_step(lstm, x, 2, states), WB_ERROR_ARGUMENT);
 }
 
@@ -144,9 +143,7 @@ TEST(refusals)
             WB_ERROR_ARGUMENT, "Chain", "\"a\"");
     REFUSED(wb_Chain_array(0, NULL), WB_ERROR_ARGUMENT, "Chain", "layers");
     REFUSED(wb_layer_from_function(NULL), WB_ERROR_ARGUMENT, "layer", "function");
-    wb_clear_error();
-    assert_null(wb_Chain(wb_Dense(2, 2), wb_Dense(0, 1)));
-    FAILED(WB_ERROR_ARGUMENT, "Dense", "0", "1");
+    REFUSED(wb_Chain(wb_Dense(2, 2), wb_Dense(0, 1)), WB_ERROR_ARGUMENT, "Dense", "0", "1");
     wb_clear_error();
     assert_null(wb_call(NULL, x));
     assert_null(wb_call(wb_Dense(10, 2), NULL));

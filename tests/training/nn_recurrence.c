@@ -296,5 +296,3 @@ TEST_IN_SCOPE(trained_otherwise)
     assert_true(now < 0.3 * first && !warnings);
     assert_int_equal(wb_dtype_of(wb_get(l, "layers.1.g")), WB_BF16);
 }
-
-int main(void) { return run_cases(NULL, NULL); }

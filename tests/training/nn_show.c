@@ -1,15 +1,6 @@
 /* Printed models, compared exactly. */
 #include "golden.h"
 
-static void assert_shows(void *object, const char *want)
-{
-    if (!object) fail_msg("%s", wb_error());
-    char *text = wb_object_format(object);
-    if (!text) fail_msg("%s", wb_error());
-    assert_string_equal(text, want);
-    wb_free_text(text);
-}
-
 TEST(single_layers)
 {
     assert_shows(wb_Dense(2, 3), "Dense(2 => 3)       # 9 parameters");

@@ -203,5 +203,3 @@ TEST(variables)
     assert_false(wb__environment_takes("WEBER_GPU_TIMING", "-1", why, sizeof why));
     assert_true(wb__environment_takes("WEBER_GPU_TIMING", "12.5", why, sizeof why));
 }
-
-int main(void) { return run_all_cases(); }

@@ -360,8 +360,7 @@ static wb_tensor *bad_loss(wb_layer *m, wb_batch b, void *ctx)
  * batches accumulated before it. */
 TEST(a_loss_that_is_not_finite)
 {
-    for (int bad = 4; bad < 8; bad++) {
-        wb_scope *scope = wb_scope_open();
+    for (int bad = 4; bad < 8; bad++) IN_SCOPE {
         wb_layer *a = net(), *b = net();
         wb_opt_state *s = adam(a, 4), *t = adam(b, 4);
         wb_loader *l = wb_dataloader(data(160), 16);
@@ -383,7 +382,6 @@ TEST(a_loss_that_is_not_finite)
             WORKS(wb_update(s, a, grads));
         }
         assert_true(apart(a, b) == 0);
-        WORKS(wb_scope_close(scope));
     }
 }
 

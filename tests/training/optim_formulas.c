@@ -253,8 +253,7 @@ static void check_rule(int rule, const numbers *given, way w)
     trained m = begin(rule, given, &w);
     wb_compiled *c = NULL;
     if (w.compiled) MADE(c = wb_compile(update, &m));
-    for (int i = 0; i < STEPS; i++) {
-        wb_scope *step = wb_scope_open();
+    for (int i = 0; i < STEPS; i++) IN_SCOPE {
         if (w.adjust && i == 5) adjust(rule, m.state, &k);
         one_step(&m, c, i, &w, unit);
         for (int j = 0; j < N; j++) {
@@ -268,7 +267,6 @@ static void check_rule(int rule, const numbers *given, way w)
                 fail_msg("%s, %s, mixed %s, step %d, element %d: %.9g, not %.9g", rules[rule].text,
                          wb_dtype_name(w.dtype), wb_dtype_name(w.mixed), i, j, got, x[j]);
         }
-        wb_scope_close(step);
     }
     wb_scope_close(scope);
 }
@@ -278,9 +276,8 @@ static void check_rule(int rule, const numbers *given, way w)
  * another. */
 TEST(one_plan_for_all_steps)
 {
-    for (int r = 0; r < RULES; r++) {
+    for (int r = 0; r < RULES; r++) IN_SCOPE {
         const way w = {.dtype = WB_F32};
-        wb_scope *scope = wb_scope_open();
         trained m = begin(r, &rules[r].others, &w);
         one_step(&m, NULL, 0, &w, 1);
         const int64_t built = wb_stats().plans_built + (r == RADAM);
@@ -288,7 +285,6 @@ TEST(one_plan_for_all_steps)
         if (wb_stats().plans_built != built)
             fail_msg("%s: %lld further plans", rules[r].text,
                      (long long)(wb_stats().plans_built - built));
-        wb_scope_close(scope);
     }
 }
 
@@ -361,11 +357,10 @@ TEST(pytorch)
         {ADAGRAD, {0.514822281903359, -1.2481124841378, 1.96686753937349, -0.758356028029238}},
         {ADADELTA, {0.574925855705486, -1.36442632725577, 1.85045623403346, -0.766720703504734}},
     };
-    for (size_t r = 0; r < WB__COUNT(rows); r++) {
+    for (size_t r = 0; r < WB__COUNT(rows); r++) IN_SCOPE {
         const way w = {.dtype = widest_float()};
         numbers k = rules[rows[r].rule].others;
         if (rows[r].rule == ADAMAX) k.eps = 0x1p-1000;          /* as good as 0 */
-        wb_scope *scope = wb_scope_open();
         trained m = begin(rows[r].rule, &k, &w);
         for (int i = 0; i < STEPS; i++) one_step(&m, NULL, i, &w, 1);
         for (int j = 0; j < N; j++) {
@@ -374,18 +369,16 @@ TEST(pytorch)
                 fail_msg("%s, element %d: %.15g, not %.15g", rules[rows[r].rule].text, j, got,
                          rows[r].want[j]);
         }
-        wb_scope_close(scope);
     }
 }
 
 /* ---- single rules ---------------------------------------------------------------------------- */
 
 /* The paper's Lion: x <- x - eta sign(c1 m + (1 - c1) g);  m <- c2 m + (1 - c2) g. */
-TEST(lion_of_the_paper)
+TEST_IN_SCOPE(lion_of_the_paper)
 {
     const double c1 = 0.9, c2 = 0.8;
     const way w = {.dtype = WB_F32};
-    wb_scope *scope = wb_scope_open();
     trained m = begin(LION, &(numbers){.eta = 0.125, .b1 = c1 * (1 - c2) / c2, .b2 = 1 - c2}, &w);
     double x[N], mean[N] = {0};
     memcpy(x, start, sizeof x);
@@ -398,7 +391,6 @@ TEST(lion_of_the_paper)
             assert_true(wb_at(wb_get(m.model, "0"), j) == x[j]);
         }
     }
-    wb_scope_close(scope);
 }
 
 /* The corrections of step t, which the device computes from its count in f32, are accurate from the
@@ -438,10 +430,8 @@ TEST(variance_without_variance)
     wb_opt_state *s = wb_setup(wb_RMSProp(.eta = 0, .centered = true), model);
     wb_tensor *g = wb_add(wb_mul(wb_reshape(wb_arange(64, WB_F32), 64), 0.37), 0.1);
     wb_keep(g);
-    for (int i = 0; i < 300; i++) {
-        wb_scope *step = wb_scope_open();
+    for (int i = 0; i < 300; i++) IN_SCOPE {
         WORKS(wb_update(s, model, wb_tuple(g)));
-        WORKS(wb_scope_close(step));
     }
     assert_true(wb_item(wb_sum(wb_get(model, "0"))) == 64);
 }
@@ -462,9 +452,7 @@ TEST(starts_of_moments)
 TEST(texts)
 {
     for (int r = 0; r < RULES; r++) {
-        char *text = wb_object_format(made(r, NULL));
-        assert_string_equal(text, rules[r].text);
-        wb_free_text(text);
+        assert_shows(made(r, NULL), rules[r].text);
     }
 }
 
@@ -472,9 +460,8 @@ TEST(texts)
 TEST(checkpoints)
 {
     const char *path = test_file("formulas.safetensors");
-    for (int r = 0; r < RULES; r++) {
+    for (int r = 0; r < RULES; r++) IN_SCOPE {
         const way w = {.dtype = WB_F32};
-        wb_scope *scope = wb_scope_open();
         trained a = begin(r, &rules[r].others, &w), b = begin(r, NULL, &w);
         for (int i = 0; i < STEPS; i++) {
             one_step(&a, NULL, i, &w, 1);
@@ -486,7 +473,6 @@ TEST(checkpoints)
         }
         for (int j = 0; j < N; j++)
             assert_true(wb_at(wb_get(a.model, "0"), j) == wb_at(wb_get(b.model, "0"), j));
-        wb_scope_close(scope);
     }
     const way w = {.dtype = WB_F32};
     trained plain = begin(RMSPROP, NULL, &w), centred = begin(CENTRED, NULL, &w);
@@ -519,5 +505,3 @@ TEST(refusals)
     s = wb_setup(wb_RMSProp(), model);
     REFUSED(!wb_adjust(s, .centered = true), WB_ERROR_ARGUMENT, "adjust", "centered", "wb_setup");
 }
-
-int main(void) { return run_cases(NULL, NULL); }

@@ -209,15 +209,13 @@ static void check_own(way w)
     wb_compiled *c = w.compiled ? wb_compile(own_update, both) : NULL;
     double x = 2, v = 0.25;
     for (int i = 1; i <= 4; i++) {
-        for (int b = 0; b <= w.accumulate; b++) {
-            wb_scope *step = wb_scope_open();
+        for (int b = 0; b <= w.accumulate; b++) IN_SCOPE {
             const wb_dtype dtype = w.mixed ? w.mixed : w.dtype;
             wb_tensor *out, *g = wb_full_array(w.mixed == WB_F16 ? 32768 : 0.5, dtype, 1,
                                                (int64_t[]){2});
             if (w.mixed) MADE(wb_scale_loss(s, wb_astype(wb_ones(1), w.mixed)));
             if (c) WORKS(wb_call_compiled(c, 1, &g, 1, &out));
             else WORKS(wb_update(s, model, wb_tuple(g)));
-            WORKS(wb_scope_close(step));
         }
         v = 0.5 * v + 0.5;
         x -= 0.125 * v * i + 0.25 * x;
@@ -249,16 +247,13 @@ static wb_tensor *keep(wb_rule_step *s, void *ctx) { return (void)ctx, s->g; }
 TEST_IN_SCOPE(own_rules_in_states)
 {
     const char *path = test_file("own.safetensors");
-    char *text = wb_object_format(wb_CustomRule(&growing, .rho = 0.25));
-    assert_string_equal(text, "Growing(eta=0.1, rho=0.25, beta=(0.9, 0.25))");
-    wb_free_text(text);
+    assert_shows(wb_CustomRule(&growing, .rho = 0.25),
+                 "Growing(eta=0.1, rho=0.25, beta=(0.9, 0.25))");
     /* types with one number of a pair */
     static const wb_rule_type first = {"First", keep, .gamma = {0.5}},
                               second = {"Second", keep, .gamma = {0, 0.5}};
-    assert_string_equal(text = wb_object_format(wb_CustomRule(&first)), "First(gamma=(0.5, 0))");
-    wb_free_text(text);
-    assert_string_equal(text = wb_object_format(wb_CustomRule(&second)), "Second(gamma[1]=0.5)");
-    wb_free_text(text);
+    assert_shows(wb_CustomRule(&first), "First(gamma=(0.5, 0))");
+    assert_shows(wb_CustomRule(&second), "Second(gamma[1]=0.5)");
     trained m = begin(wb_CustomRule(&growing)), n = begin(wb_CustomRule(&growing));
     assert_true(wb_at(m.state->slots[1].moments[1], 1) == 3);
     WORKS(wb_adjust(m.state, .eta = 0.5));
@@ -313,5 +308,3 @@ TEST_IN_SCOPE(refusals_of_own_rules)
     }
     assert_int_equal(m.state->counts->updates, 0);
 }
-
-int main(void) { return run_cases(NULL, NULL); }

@@ -193,8 +193,7 @@ TEST(steps_that_are_not_finite)
  * either, as if the error had come at once. */
 TEST(a_step_recorded_behind)
 {
-    for (size_t i = 0; i < WB__COUNT(accumulates); i++) {
-        wb_scope *scope = wb_scope_open();
+    for (size_t i = 0; i < WB__COUNT(accumulates); i++) IN_SCOPE {
         float before[VALUES], after[VALUES], expected[VALUES];
         training t, reference;
         wb_tensor *other = wb_mul(wb_ones(3), 2);
@@ -220,15 +219,13 @@ TEST(a_step_recorded_behind)
         values_of(&reference, expected);
         assert_memory_equal(after, expected, sizeof after);
         assert_counts(&t, 9);
-        assert_int_equal(wb_scope_close(scope), 0);
     }
 }
 
 /* The first step of all is bad; then a good one, and a bad one again. */
 TEST(first_step)
 {
-    for (int kind = 0; kind < 4; kind++) {
-        wb_scope *scope = wb_scope_open();
+    for (int kind = 0; kind < 4; kind++) IN_SCOPE {
         float before[VALUES], after[VALUES];
         training t;
         begin(kind % 2, 1 + kind / 2, &t);
@@ -243,14 +240,12 @@ TEST(first_step)
             if (i == 1) memcpy(before, after, sizeof after);
             assert_counts(&t, i >= 1);
         }
-        assert_int_equal(wb_scope_close(scope), 0);
     }
 }
 
 /* A loss that is not finite can be read after the error. */
-TEST(the_loss_is_read)
+TEST_IN_SCOPE(the_loss_is_read)
 {
-    wb_scope *scope = wb_scope_open();
     training t;
     begin(false, 1, &t);
     wb_tensor *loss = take(&t, input(INFINITY));
@@ -259,15 +254,13 @@ TEST(the_loss_is_read)
     assert_true(isnan(wb_item(loss)) && wb_error_code() == WB_ERROR_NUMBER);
     wb_clear_error();
     assert_true(!isfinite(wb_item(loss)) && !wb_error_code());
-    assert_int_equal(wb_scope_close(scope), 0);
 }
 
 /* Two optimisers, whose steps alternate: a bad step of one of them stops the next one of the
  * other, which can be made again. */
 TEST(two_models)
 {
-    for (int kind = 0; kind < 4; kind++) {
-        wb_scope *scope = wb_scope_open();
+    for (int kind = 0; kind < 4; kind++) IN_SCOPE {
         float before[2][VALUES], after[VALUES];
         training t[2];
         for (int i = 0; i < 2; i++) begin(kind % 2, 1 + kind / 2, &t[i]);
@@ -285,15 +278,13 @@ TEST(two_models)
             assert_int_equal(step(&t[i], 1), 0);
             assert_counts(&t[i], 4);
         }
-        assert_int_equal(wb_scope_close(scope), 0);
     }
 }
 
 /* What is accumulated is dropped also if the guard of the last step, here of another model, turns
  * out not to be finite. */
-TEST(sums_are_dropped)
+TEST_IN_SCOPE(sums_are_dropped)
 {
-    wb_scope *scope = wb_scope_open();
     training kept, bad;
     begin(false, 4, &kept);
     begin(false, 1, &bad);
@@ -306,7 +297,6 @@ TEST(sums_are_dropped)
     wb_clear_error();
     assert_counts(&kept, 0);
     assert_counts(&bad, 0);
-    assert_int_equal(wb_scope_close(scope), 0);
 }
 
 /* ---- every rule, and updates behind updates -------------------------------------------------- */
@@ -378,5 +368,3 @@ TEST(each_rule_at_each_depth)
                     if (cases++ % every == 0)
                         updates_behind(rule, accumulate, bad % 2, depth, bad);
 }
-
-int main(void) { return run_all_cases(); }

@@ -269,18 +269,16 @@ TEST_IN_SCOPE(printed)
 {
     wb_layer *m = wb_Dense(2, 1);
     wb_opt_state *st = wb_setup(wb_Momentum(), m, .mixed = WB_BF16);
-    char *text = wb_object_format(st);
-    assert_string_equal(text, "Momentum(eta=0.01, rho=0.9)\n"
-                              "  weight  [1,2] bf16 of f32, 1 moment, 0 steps\n"
-                              "  bias    [1] bf16 of f32, 1 moment, 0 steps");
-    wb_free_text(text);
+    assert_shows(st,
+                 "Momentum(eta=0.01, rho=0.9)\n"
+                 "  weight  [1,2] bf16 of f32, 1 moment, 0 steps\n"
+                 "  bias    [1] bf16 of f32, 1 moment, 0 steps");
 }
 
 /* The next update starts from the values that the program assigned to a parameter. */
 TEST(values_put_in_later_count)
 {
-    for (int k = 0; k < 2; k++) {
-        wb_scope *s = wb_scope_open();
+    for (int k = 0; k < 2; k++) IN_SCOPE {
         wb_layer *m = wb_Dense(3, 2, .bias = false);
         MADE(m);
         wb_opt_state *o = wb_setup(wb_Descent(.eta = 0.5), m, .mixed = halves[k]);
@@ -296,13 +294,8 @@ TEST(values_put_in_later_count)
         }
         array is = values_of(w), master = values_of(o->slots[0].moments[0]);
         for (int64_t i = 0; i < is.size; i++) assert_true(is.at[i] == 7.5 && master.at[i] == 7.5);
-        wb_scope_close(s);
         ref_forget();
     }
 }
 
-int main(int argc, char **argv)
-{
-    read_options(argc, argv);
-    return run_all_cases();
-}
+int main(int argc, char **argv) { return run_with_options(argc, argv); }

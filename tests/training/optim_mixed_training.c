@@ -50,8 +50,7 @@ static wb_loader *loader_of(const problem *p)
 /* wb_train scales the loss itself, and computes the same bits as the explicit loop. */
 TEST(train_scales_by_itself)
 {
-    for (int i = 0; i < 2; i++) {
-        wb_scope *s = wb_scope_open();
+    for (int i = 0; i < 2; i++) IN_SCOPE {
         problem p = {0}, q = {0};
         make(&p, true);
         make(&q, true);
@@ -64,7 +63,6 @@ TEST(train_scales_by_itself)
             array a = values_of(master_of(p.state, k)), b = values_of(master_of(q.state, k));
             assert_memory_equal(a.at, b.at, (size_t)a.size * sizeof(double));
         }
-        wb_scope_close(s);
         ref_forget();
     }
 }
@@ -123,14 +121,12 @@ static void train_gpt(const wb_device *d, wb_dtype mixed, double *losses)
     wb_layer *m = wb_to(gpt(), d);
     wb_opt_state *state = wb_setup(wb_AdamW(.eta = 0.003), m, .mixed = mixed);
     MADE(state);
-    for (int i = 0; i < GPT_STEPS; i++) {
-        wb_scope *inner = wb_scope_open();
+    for (int i = 0; i < GPT_STEPS; i++) IN_SCOPE {
         wb_tree *g;
         wb_batch b = line_of(i, d);
         wb_tensor *l = gpt_loss(m, b, NULL);
         MADE(wb_withgradient(gpt_loss, m, b, &g, state) && !wb_update(state, m, g));
         losses[i] = wb_item(l);
-        assert_int_equal(wb_scope_close(inner), 0);
     }
     wb_scope_close(s);
 }
@@ -177,8 +173,7 @@ static void read_plan(wb_log_level level, const char *text, void *context)
 /* All parameters are updated by one kernel with a segment each. */
 TEST(one_kernel_updates_all)
 {
-    for (int i = 0; i < 2; i++) {
-        wb_scope *s = wb_scope_open();
+    for (int i = 0; i < 2; i++) IN_SCOPE {
         problem p = {0};
         make(&p, false);
         MADE(p.state = wb_setup(wb_Adam(.eta = 0.003), p.model, .mixed = halves[i]));
@@ -189,7 +184,6 @@ TEST(one_kernel_updates_all)
         wb_set_log(ignore_log, NULL);
         assert_int_equal(fused_updates, 1);
         assert_int_equal(segments, p.state->n);
-        wb_scope_close(s);
     }
 }
 
@@ -217,14 +211,12 @@ static wb_tensor *line(int64_t n, double value)
 
 /* Kernels with the same program are fused into one pass.  The values are right also where one
  * kernel writes a variable that the other one reads. */
-TEST(kernels_of_one_program_share_a_pass)
+TEST_IN_SCOPE(kernels_of_one_program_share_a_pass)
 {
-    wb_scope *s = wb_scope_open();
     wb_tensor *x = line(5, 7), *y = line(3, 7);
     assert_int_equal(segments_of(x, line(5, 1), y, line(3, 2)), 2);
     x = line(5, 3);
     segments_of(x, line(5, 1), y, x);
-    wb_scope_close(s);
 }
 
 static int recorded(wb_tensor *const *in, wb_tensor **out, void *ctx)
@@ -241,12 +233,27 @@ static int forward(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return out[0] ? 1 : -1;
 }
 
+/* The same problem twice, trained by Adam. */
+static void make_two(problem *p, problem *q, wb_dtype mixed)
+{
+    problem *const both[] = {p, q};
+    for (int i = 0; i < 2; i++) {
+        make(both[i], false);
+        both[i]->state = wb_setup(wb_Adam(.eta = 0.003), both[i]->model, .mixed = mixed);
+    }
+}
+
+static void assert_same_numbers(const problem *p, const problem *q)
+{
+    array a = snapshot(p), b = snapshot(q);
+    assert_memory_equal(a.at, b.at, (size_t)a.size * sizeof(double));
+}
+
 /* Compiled steps compute the same bits as plain ones.  A function that was recorded before the
  * parameters changed their dtype is recorded again. */
 TEST(recordings)
 {
-    for (int i = 0; i < 2; i++) {
-        wb_scope *s = wb_scope_open();
+    for (int i = 0; i < 2; i++) IN_SCOPE {
         problem p = {0}, q = {0};
         make(&p, false);
         make(&q, false);
@@ -267,11 +274,8 @@ TEST(recordings)
             MADE(step(&p));
             wb_tensor *loss;
             MADE(!wb_call_compiled(c, 2, (wb_tensor *[]){q.x, q.y}, 1, &loss));
-            a = snapshot(&p);
-            b = snapshot(&q);
-            assert_memory_equal(a.at, b.at, (size_t)a.size * sizeof(double));
+            assert_same_numbers(&p, &q);
         }
-        wb_scope_close(s);
         ref_forget();
     }
 }
@@ -280,8 +284,7 @@ TEST(recordings)
 TEST(checkpoints)
 {
     const char *path = "optim_mixed.checkpoint";
-    for (int i = 0; i < 2; i++) {
-        wb_scope *s = wb_scope_open();
+    for (int i = 0; i < 2; i++) IN_SCOPE {
         problem p = {0}, q = {0}, other = {0};
         make(&p, true);
         make(&q, true);
@@ -299,15 +302,13 @@ TEST(checkpoints)
         MADE(!wb_load_checkpoint(path, &c));
         assert_int_equal(c.epoch, 3);
         for (int k = 0; k < 5; k++) MADE(step(&q));
-        array a = snapshot(&p), b = snapshot(&q);
-        assert_memory_equal(a.at, b.at, (size_t)a.size * sizeof(double));
+        assert_same_numbers(&p, &q);
         if (halves[i] == WB_F16) assert_true(scale_of(&p) == scale_of(&q) && scale_of(&q) < 65536);
         other.state = wb_setup(wb_Adam(), other.model, .mixed = halves[!i]);
         FAILS(wb_load_checkpoint(path, &(wb_checkpoint){.state = other.state}), WB_ERROR_FORMAT,
               path, "state", ".mixed", wb_dtype_name(halves[i]), wb_dtype_name(halves[!i]));
         wb_clear_error();
         remove(path);
-        wb_scope_close(s);
         ref_forget();
     }
 }
@@ -315,13 +316,9 @@ TEST(checkpoints)
 /* Training that moves to another device and back computes the same bits. */
 TEST(devices)
 {
-    for (int i = 0; i < 2; i++) {
-        wb_scope *s = wb_scope_open();
-        problem p = {0}, q = {0};
-        make(&p, false);
-        make(&q, false);
-        p.state = wb_setup(wb_Adam(.eta = 0.003), p.model, .mixed = halves[i]);
-        q.state = wb_setup(wb_Adam(.eta = 0.003), q.model, .mixed = halves[i]);
+    for (int i = 0; i < 2; i++) IN_SCOPE {
+        problem p, q;
+        make_two(&p, &q, halves[i]);
         for (int k = 0; k < 9; k++) {
             if (k % 3 == 0) {
                 const wb_device *d = k == 3 ? far_device() : wb_cpu_device();
@@ -333,11 +330,9 @@ TEST(devices)
             }
             MADE(step(&p));
             MADE(step(&q));
-            array a = snapshot(&p), b = snapshot(&q);
-            assert_memory_equal(a.at, b.at, (size_t)a.size * sizeof(double));
+            assert_same_numbers(&p, &q);
         }
         if (halves[i] == WB_F16) assert_true(scale_of(&p) == scale_of(&q));
-        wb_scope_close(s);
         ref_forget();
     }
 }
@@ -345,22 +340,16 @@ TEST(devices)
 /* wb_update_new returns new models with the same numbers as updates in place. */
 TEST(out_of_place)
 {
-    for (int i = 0; i < 2; i++) {
-        wb_scope *s = wb_scope_open();
-        problem p = {0}, q = {0};
-        make(&p, false);
-        make(&q, false);
-        p.state = wb_setup(wb_Adam(.eta = 0.003), p.model, .mixed = halves[i]);
-        q.state = wb_setup(wb_Adam(.eta = 0.003), q.model, .mixed = halves[i]);
+    for (int i = 0; i < 2; i++) IN_SCOPE {
+        problem p, q;
+        make_two(&p, &q, halves[i]);
         for (int k = 0; k < 3; k++) {
             MADE(step(&p));
             wb_tree *g;
             MADE(wb_withgradient(scaled_loss, q.model, ((wb_batch){.x = q.x, .y = q.y}), &g, &q));
             MADE(q.model = wb_update_new(q.state, q.model, g));
-            array a = snapshot(&p), b = snapshot(&q);
-            assert_memory_equal(a.at, b.at, (size_t)a.size * sizeof(double));
+            assert_same_numbers(&p, &q);
         }
-        wb_scope_close(s);
         ref_forget();
     }
 }

@@ -74,8 +74,7 @@ TEST(clipping_nothing)
 TEST(clipping_what_is_large)
 {
     static const double sizes[] = {1e20, 1e25, 1e30, 3e37, 1e-3};
-    for (size_t i = 0; i < WB__COUNT(sizes); i++) {
-        wb_scope *scope = wb_scope_open();
+    for (size_t i = 0; i < WB__COUNT(sizes); i++) IN_SCOPE {
         wb_tree *model = wb_tuple(wb_variable(wb_ones(50)), wb_variable(wb_ones(2, 25)));
         wb_rule *rule = wb_OptimizerChain(wb_ClipNorm(.omega = 0.5), wb_Descent(.eta = 1));
         wb_opt_state *s = wb_setup(rule, model);
@@ -87,7 +86,6 @@ TEST(clipping_what_is_large)
                               1 - wb_at(wb_get(model, "1"), 1, 3)};
         if (!(fabs(got[0] - step) < 1e-6) || !(fabs(got[1] - step) < 1e-6))
             fail_msg("gradients of %g: steps of %g and %g, not %g", g, got[0], got[1], step);
-        wb_scope_close(scope);
     }
 }
 
@@ -96,8 +94,7 @@ TEST(clipping_what_is_large_in_f64)
 {
     static const double sizes[] = {1e100, 1e155, 1e200, 3e306};
     if (!has_dtype(WB_F64)) return;
-    for (size_t i = 0; i < 2 * WB__COUNT(sizes); i++) {
-        wb_scope *scope = wb_scope_open();
+    for (size_t i = 0; i < 2 * WB__COUNT(sizes); i++) IN_SCOPE {
         const double g = sizes[i / 2], first = i % 2 ? 3e37 : 0;
         const int64_t n = 16;
         wb_tree *model = wb_tuple(wb_variable(wb_ones(4)),
@@ -108,7 +105,6 @@ TEST(clipping_what_is_large_in_f64)
                                            wb_full_array(g, WB_F64, 1, &n))));
         const double step = 1 - wb_at(wb_get(model, "1"), 15);
         if (!(fabs(step - 0.125) < 1e-12)) fail_msg("gradients of %g: a step of %g", g, step);
-        wb_scope_close(scope);
     }
 }
 
@@ -150,8 +146,7 @@ static int waited(int status) { return status ? status : wb_synchronize(wb_defau
 TEST(updates_that_are_not_finite)
 {
     const double bad[] = {NAN, INFINITY, -INFINITY};
-    for (int k = 0; k < 3; k++) {
-        wb_scope *scope = wb_scope_open();
+    for (int k = 0; k < 3; k++) IN_SCOPE {
         wb_tree *model = wb_tuple(wb_variable(wb_ones(2)), wb_variable(wb_ones(2)));
         wb_tree *g = wb_tuple(wb_from((float[]){1, (float)bad[k]}, WB_F32, 1, (int64_t[]){2}),
                               wb_ones(2));
@@ -174,7 +169,6 @@ TEST(updates_that_are_not_finite)
         assert_int_equal(wb_update(all_the_same, model, g), 0);
         assert_true(isnan(wb_at(wb_get(model, "0"), 1)));
         wb_clear_error();
-        assert_int_equal(wb_scope_close(scope), 0);
     }
 }
 
@@ -207,9 +201,8 @@ TEST(losses_guard_updates)
                  *o = wb_setup(wb_Descent(.eta = 1), other);
     wb_tensor *good = wb_ones(2), *bad = wb_from((float[]){1, NAN}, WB_F32, 1, (int64_t[]){2}), *l;
     wb_compiled *c = wb_compile(guarded_step, (void *[]){model, s});
-    for (int round = 0; round < 3; round++) {
+    for (int round = 0; round < 3; round++) IN_SCOPE {
         wb_tensor *x = round == 1 ? bad : good;
-        wb_scope *scope = wb_scope_open();
         wb_clear_error();
         assert_int_equal(waited(wb_call_compiled(c, 1, &x, 1, &l)),
                          round == 1 ? WB_ERROR_NUMBER : 0);
@@ -217,7 +210,6 @@ TEST(losses_guard_updates)
         assert_true(wb_at(wb_get(model, "0"), 0) == (round < 2 ? 0 : -1));
         assert_int_equal(s->counts->slot[0].steps, round < 2 ? 1 : 2);
         wb_clear_error();
-        assert_int_equal(wb_scope_close(scope), 0);
     }
     for (int which = 0; which < 3; which++) {               /* of two losses, one or none is bad */
         const double before = wb_at(wb_get(model, "0"), 0), then = wb_at(wb_get(other, "0"), 0);
@@ -243,9 +235,8 @@ TEST(losses_guard_updates)
  * finite though their sum overflows. */
 TEST(losses_of_two_updates_are_read)
 {
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 4; k++) IN_SCOPE {
         const bool wide = k & 1;                    /* the losses' sum overflows f16 */
-        wb_scope *scope = wb_scope_open();
         wb_tensor *x[2], *loss[2];
         wb_tree *model[2];
         wb_opt_state *s[2];
@@ -263,7 +254,6 @@ TEST(losses_of_two_updates_are_read)
         assert_true(wb_item(loss[0]) == (wide ? 40000 : 2));
         assert_true(fabs(wb_at(x[0], 0) - 0.5) < 1e-3 && fabs(wb_at(x[1], 1) - 0.5) < 1e-3);
         assert_string_equal(wb_error(), "");
-        assert_int_equal(wb_scope_close(scope), 0);
     }
 }
 

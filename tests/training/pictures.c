@@ -28,11 +28,9 @@ static void capture(void (*f)(void))
 static void three_steps(void)
 {
     wb_progress *p = wb_progress_of(3, "epoch %d", 7);
-    for (int i = 0; i < 3; i++) {
-        wb_scope *scope = wb_scope_open();
+    for (int i = 0; i < 3; i++) IN_SCOPE {
         wb_progress_step(p, "loss", wb_mul(wb_scalar(i), wb_ones(1)));
         wb_progress_step(p, "accuracy", wb_scalar(0.5));
-        assert_int_equal(wb_scope_close(scope), 0);
     }
     wb_progress_end(p);
     wb_progress_end(p);
@@ -151,5 +149,3 @@ TEST(test_a_picture_is_whole)
     }
     remove("pictures.svg");
 }
-
-int main(void) { return run_all_cases(); }

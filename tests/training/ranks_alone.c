@@ -100,5 +100,3 @@ TEST_IN_SCOPE(options_of_the_rule)
     }
     MADE(wb_DistributedOptimizer(wb_Adam(), .bucket = 1, .accumulate = 1));
 }
-
-int main(void) { return run_all_cases(); }

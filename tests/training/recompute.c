@@ -249,5 +249,3 @@ TEST_IN_SCOPE(wrong_uses)
                 2 * wb_at(wb_get(grads, "layers.0.weight"), 1, 0));
     assert_true(wb_at(wb_get(grads, "layers.0.weight"), 0, 0) == 0);
 }
-
-int main(void) { return run_all_cases(); }

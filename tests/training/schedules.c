@@ -89,20 +89,16 @@ TEST(values)
          "ScheduleConstant(5))",
          {0, 0.36, 0.26244, 0, 0.1549681956, 0.2033492662663201}},
     };
-    for (size_t r = 0; r < WB__COUNT(rows); r++) {
-        wb_scope *scope = wb_scope_open();
+    for (size_t r = 0; r < WB__COUNT(rows); r++) IN_SCOPE {
         wb_schedule *s = made((int)r);
         if (!s) fail_msg("%s: %s", rows[r].text, wb_error());
-        char *text = wb_object_format(s);
-        assert_string_equal(text, rows[r].text);
-        wb_free_text(text);
+        assert_shows(s, rows[r].text);
         for (size_t i = 0; i < WB__COUNT(steps); i++) {
             const double got = wb_schedule_at(s, steps[i]);
             if (!(fabs(got - rows[r].want[i]) < 1e-14))
                 fail_msg("%s, step %d: %.17g, not %.17g", rows[r].text, steps[i], got,
                          rows[r].want[i]);
         }
-        WORKS(wb_scope_close(scope));
     }
     assert_true(wb_schedule_at(made(19), 3.5) == 0.8 * 0.9);
     double three = 3;
@@ -195,8 +191,7 @@ static double value_of(const trained *m) { return wb_at(wb_get(m->model, "0"), 1
 /* Each update has the learning rate of its step; all have one plan, also in a compiled function. */
 TEST_IN_SCOPE(updates)
 {
-    for (int way = 0; way < 4; way++) {
-        wb_scope *scope = wb_scope_open();
+    for (int way = 0; way < 4; way++) IN_SCOPE {
         wb_schedule *s = made(17);
         trained m = begin(wb_Descent(9), s, way == 3 ? WB_F16 : way == 2 ? WB_BF16 : 0);
         wb_compiled *c = way == 1 ? wb_compile(update, &m) : NULL;
@@ -214,7 +209,6 @@ TEST_IN_SCOPE(updates)
             assert_true(eta == wb_schedule_at(s, i + 1));
         }
         assert_int_equal(wb_stats().plans_built, built);
-        WORKS(wb_scope_close(scope));
     }
 }
 
@@ -263,8 +257,7 @@ TEST_IN_SCOPE(training)
 {
     const char *path = test_file("schedules.safetensors");
     float got[3][4];
-    for (int way = 0; way < 3; way++) {
-        wb_scope *scope = wb_scope_open();
+    for (int way = 0; way < 3; way++) IN_SCOPE {
         wb_seed(3);
         wb_layer *m = wb_Chain(wb_Dense(3, 4, wb_tanh), wb_Dense(4, 1));
         wb_loader *l = wb_dataloader(wb_dataset_of(wb_randn(12, 3), wb_randn(12, 1)), 4,
@@ -285,11 +278,8 @@ TEST_IN_SCOPE(training)
                        .checkpoint = path, .resume = way == 1));
         assert_int_equal(state->counts->updates, 12);
         for (int i = 0; i < 4; i++) got[way][i] = (float)wb_at(wb_get(m, "layers.1.weight"), 0, i);
-        WORKS(wb_scope_close(scope));
     }
     unlink(path);
     assert_memory_equal(got[0], got[1], sizeof got[0]);
     assert_memory_not_equal(got[0], got[2], sizeof got[0]);
 }
-
-int main(void) { return run_cases(NULL, NULL); }

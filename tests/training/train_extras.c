@@ -36,8 +36,7 @@ static void one_step(wb_layer *m, wb_opt_state *s, wb_batch b)
 /* An exponential average, and the mean of all models, in every way that an update is evaluated. */
 TEST_IN_SCOPE(averages)
 {
-    for (int way = 0; way < 2; way++) {
-        wb_scope *scope = wb_scope_open();
+    for (int way = 0; way < 2; way++) IN_SCOPE {
         wb_loader *l = data();
         wb_layer *m = net(), *a = wb_average_of(m), *mean = wb_average_of(m);
         wb_opt_state *s = wb_setup(wb_Descent(0.1), m);
@@ -64,7 +63,6 @@ TEST_IN_SCOPE(averages)
         assert_int_equal(wb_stats().plans_built, built);
         assert_true(fabs(want - value(m, "layers.0.weight")) > 1e-4);
         MADE(wb_call(a, wb_ones(2, 3)));
-        WORKS(wb_scope_close(scope));
     }
 }
 
@@ -333,8 +331,7 @@ TEST_IN_SCOPE(resuming)
     double got[2][3];
     metrics = worse;
     const char *path = test_file("extras.safetensors");
-    for (int way = 0; way < 2; way++) {
-        wb_scope *scope = wb_scope_open();
+    for (int way = 0; way < 2; way++) IN_SCOPE {
         unlink(path);
         wb_loader *l = data();
         wb_layer *m = net(), *a = wb_average_of(m);
@@ -357,7 +354,6 @@ TEST_IN_SCOPE(resuming)
         got[way][0] = value(m, "layers.0.weight");
         got[way][1] = value(a, "layers.0.weight");
         got[way][2] = eta_of(s, "");
-        WORKS(wb_scope_close(scope));
     }
     assert_memory_equal(got[0], got[1], sizeof got[0]);
     assert_true(got[0][0] != got[0][1] && fabs(got[0][2] - 0.0001) < 1e-12);
@@ -444,5 +440,3 @@ TEST_IN_SCOPE(histories)
     }
     unlink(path);
 }
-
-int main(void) { return run_cases(NULL, NULL); }

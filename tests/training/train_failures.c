@@ -180,5 +180,3 @@ TEST_IN_SCOPE(a_path_in_place_of_a_model)
           "load_state: the first argument is a layer", "W0402");
     assert_int_equal(access(path, F_OK), -1);
 }
-
-int main(void) { return run_cases(NULL, NULL); }

@@ -75,10 +75,7 @@ static inline wb_layer *loaded(const char *name)
 static inline void same_model(const char *name, wb_layer *m)
 {
     wb_layer *l = loaded(name);
-    char *a = wb_object_format(m), *b = wb_object_format(l);
-    assert_string_equal(a, b);
-    wb_free_text(a);
-    wb_free_text(b);
+    assert_shown_alike(m, l);
     wb_each_tensor(m, same_bits_in, l);
     wb_each_tensor(l, same_bits_in, m);
 }

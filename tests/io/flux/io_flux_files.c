@@ -59,9 +59,8 @@ static wb_layer *offered(const wb_unknown *part, void *ctx)
     return o->all && strcmp(part->type, "DNC.State") ? wb_layer_from_function(wb_square) : NULL;
 }
 
-TEST(unknown_parts)
+TEST_IN_SCOPE(unknown_parts)
 {
-    wb_scope *s = wb_scope_open();
     bson_maker m = with_unknown_parts();
     assert_null(load_with(&m, NULL));
     assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
@@ -94,7 +93,6 @@ TEST(unknown_parts)
     assert_string_equal(
         printed(l),
         "Chain(Dense(2 => 3, relu), square, square, square, Dense(2 => 3, square), square)");
-    wb_scope_close(s);
 }
 
 /* A closure without captured values is read as Flatten where it is between a layer of images and a
@@ -266,8 +264,7 @@ static double accuracy(wb_layer *model, const float *logits)
     x = wb_div(wb_astype(wb_permute(x, 0, 2, 1), WB_F32), wb_scalar(255));
     x = wb_reshape(x, 10000, 1, 28, 28);
     int right = 0;
-    for (int at = 0; at < 10000; at += 1000) {
-        wb_scope *s = wb_scope_open();
+    for (int at = 0; at < 10000; at += 1000) IN_SCOPE {
         wb_tensor *out = wb_call(model, wb_slice(x, 0, at, at + 1000));
         const float *p = wb_data(out);
         const uint8_t *label = wb_data(wb_slice(y, 0, at, at + 1000));
@@ -279,17 +276,15 @@ static double accuracy(wb_layer *model, const float *logits)
                 if (p[10 * i + k] > p[10 * i + best]) best = k;
             right += best == label[i];
         }
-        wb_scope_close(s);
     }
     return right / 1e4;
 }
 
-TEST(a_model_of_2020)
+TEST_IN_SCOPE(a_model_of_2020)
 {
     static const float logits[10] = {-7.4504f, -3.0844f, 1.2763f, -2.1351f, -13.6553f,
                                      -13.4810f, -32.2989f, 15.9946f, -7.9445f, 0.9139f};
     char message[500] = "";
-    wb_scope *s = wb_scope_open();
     wb_set_log(copy_message, message);
     wb_layer *model = load_real("juliacon2020-model_conv.bson", NULL);
     wb_set_log(NULL, NULL);
@@ -303,16 +298,14 @@ TEST(a_model_of_2020)
     }
     /* Layers 0 to 7 are the model without its softmax. */
     assert_true(accuracy(wb_Chain_array(8, parts), logits) == 0.9874);
-    wb_scope_close(s);
 }
 
 /* A file with a list of parameters, loaded into a model of the same architecture. */
-TEST(parameters_of_2020)
+TEST_IN_SCOPE(parameters_of_2020)
 {
     static const float logits[10] = {-9.7769f, -7.1424f, -0.6834f, 0.4824f, -9.8856f,
                                      -10.2815f, -31.9557f, 21.3716f, -11.3518f, 1.4664f};
     if (!shared_file(real_path, sizeof real_path, "flux-models/tetsugps-mnist_conv.bson")) skip();
-    wb_scope *s = wb_scope_open();
     wb_layer *model = wb_Chain(
         wb_Conv(1, 16, {3}, wb_relu, .pad = {1}, .flip = true),
         wb_MaxPool(.window = {2}),
@@ -329,7 +322,6 @@ TEST(parameters_of_2020)
     wb__table_free(&t);
     wb__unmap(m);
     assert_true(accuracy(model, logits) == 0.9928);
-    wb_scope_close(s);
 }
 
 TEST_IN_SCOPE(other_real_files)

@@ -3,9 +3,8 @@
 
 #include "flux_reading.h"
 
-TEST(dense)
+TEST_IN_SCOPE(dense)
 {
-    wb_scope *s = wb_scope_open();
     bson_maker m = made();
     dense_fields(&m, "NNlib.#σ");
     wb_layer *l = load(&m);
@@ -27,7 +26,6 @@ TEST(dense)
         snprintf(text, sizeof text, "Dense(2 => 3%s)", functions[i].here);
         expect_layer(&m, text);
     }
-    wb_scope_close(s);
 }
 
 /* No bias, written as false and as Zeros; tracked arrays; transposed arrays; two dtypes. */
@@ -69,11 +67,10 @@ TEST_IN_SCOPE(arrays_of_all_kinds)
     expect_values(l, "bias", "[3] f64", 6, false);
 }
 
-TEST(convolutions)
+TEST_IN_SCOPE(convolutions)
 {
     const char *options =
         "Conv((2, 3), 1 => 4, relu, pad=(3, 0, 1, 2), stride=(1, 2), dilation=(2, 1)";
-    wb_scope *s = wb_scope_open();
     char text[200];
     for (int extra = 0; extra < 3; extra++) {
         bson_maker m = made();
@@ -107,7 +104,6 @@ TEST(convolutions)
     wb_layer *l = load(&m);
     assert_string_equal(printed(l), "Conv((3, 3), 4 => 8, groups=4, flip=true)");
     expect_values(l, "weight", "[8,1,3,3] f32", 0, false);
-    wb_scope_close(s);
 }
 
 TEST_IN_SCOPE(pools)
@@ -214,11 +210,10 @@ TEST_IN_SCOPE(dropout_and_embedding)
     }
 }
 
-TEST(recurrent_layers)
+TEST_IN_SCOPE(recurrent_layers)
 {
     static const struct { const char *name; int gates; } kinds[] = {
         {"RNN", 1}, {"GRU", 3}, {"LSTM", 4}};
-    wb_scope *s = wb_scope_open();
     for (int k = 0; k < 3; k++)
         for (int generation = 0; generation < 4; generation++) {
             int g = kinds[k].gates;
@@ -244,7 +239,6 @@ TEST(recurrent_layers)
                         wb_at(wb_get(l, "initial_hidden"), 1) == 0);
             if (g == 4) assert_true(wb_at(wb_get(l, "initial_cell"), 0) == 2);
         }
-    wb_scope_close(s);
 }
 
 /* A sequence begins with the learned state: its first output equals that of a cell without a state

@@ -144,9 +144,8 @@ TEST(tables)
 
 /* wb_save flips the kernels of a grouped convolution without .flip, since Flux's convolution flips.
  * wb_load and wb_load_state flip them back. */
-TEST(flipped_kernels)
+TEST_IN_SCOPE(flipped_kernels)
 {
-    wb_scope *s = wb_scope_open();
     char path[] = "/tmp/weber-flux-XXXXXX", file[64];
     assert_non_null(mkdtemp(path));
     snprintf(file, sizeof file, "%s/m.bson", path);
@@ -168,7 +167,6 @@ TEST(flipped_kernels)
     }
     unlink(file);
     rmdir(path);
-    wb_scope_close(s);
 }
 
 /* Lists without names are in Flux's order: the bias of a BatchNorm precedes its scale.  `with` 0:
@@ -254,7 +252,6 @@ TEST_IN_SCOPE(several_variables)
     assert_null(wb_get(t, "epoch"));
     REFUSED(wb_load_tree(path), WB_ERROR_FORMAT, path, "2 tensors", "wb_load_tensors reads them");
     assert_null(strstr(wb_error(), "key"));
-    wb_clear_error();
     FAILS(wb_load_state(path, wb_Dense(2, 3)), WB_ERROR_FORMAT, ".key", "x, epoch, net");
     REFUSED(wb_load(path), WB_ERROR_FORMAT, ".key", "x, epoch, net");
     unlink(path);
@@ -285,7 +282,6 @@ TEST_IN_SCOPE(no_array)
     REFUSED(wb_load_tree(path), WB_ERROR_FORMAT, path, "no array", "m, text");
     REFUSED(wb_load(path), WB_ERROR_FORMAT, path, "no layer", "m, text");
     assert_null(strstr(wb_error(), "key"));
-    wb_clear_error();
     FAILS(wb_load_state(path, wb_Dense(2, 3)), WB_ERROR_FORMAT, path, "no array");
     unlink(path);
 }

@@ -397,10 +397,7 @@ TEST(real_files)
             wb_layer *third = loaded("real.bson");
             wb_each_tensor(first, same_bits_in, third);
             wb_each_tensor(third, same_bits_in, first);
-            char *a = wb_object_format(first), *b = wb_object_format(third);
-            assert_string_equal(a, b);
-            wb_free_text(a);
-            wb_free_text(b);
+            assert_shown_alike(first, third);
         }
     }
     if (!found) skip();
@@ -439,8 +436,7 @@ TEST(documents_of_bson_jl)
     is_counted(wb_get(l, "weight_hidden"), 2, 4 / 8.0);
 
     reference("make", "state", in_folder("made.bson"), NULL);
-    assert_null(wb_load(in_folder("made.bson")));
-    FAILED(WB_ERROR_FORMAT, "layers", "wb_load_state");
+    REFUSED(wb_load(in_folder("made.bson")), WB_ERROR_FORMAT, "layers", "wb_load_state");
     l = wb_Chain(wb_Dense(3, 2), wb_BatchNorm(2));
     if (wb_load_state(in_folder("made.bson"), l)) fail_msg("%s", wb_error());
     is_counted(wb_get(l, "layers.0.weight"), 1, 2 / 8.0);
