@@ -95,7 +95,7 @@ WB_API wb_tensor *wb_gelu_erf(wb_tensor *x);
 WB_API wb_tensor *wb_mish(wb_tensor *x);
 /** x min(max(x + 3, 0), 6) / 6.  (Howard et al. 2019) */
 WB_API wb_tensor *wb_hardswish(wb_tensor *x);
-/** x > 0.5 or x < -0.5 ? x : 0. */
+/** x > 0.5 or x < -0.5 ? x : 0.  NaN gives NaN, and 0 in an ONNX file, where it is Shrink. */
 WB_API wb_tensor *wb_hardshrink(wb_tensor *x);
 /** min(max(x, 0), 6).  Gradient 1 where 0 <= x <= 6, else 0. */
 WB_API wb_tensor *wb_relu6(wb_tensor *x);

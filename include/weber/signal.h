@@ -13,9 +13,11 @@ extern "C" {
 #endif
 
 /** The sound in a WAV file, f32 [channels, samples], on the CPU; sets *rate to the samples in a
- * second, unless `rate` is NULL.  PCM of up to 32 bits becomes numbers of -1 to 1; floats of 32 and
- * 64 bits stay as they are.  wb_load_tensors gives the same as "samples" and "rate".
- * Owner: the current scope.  Errors: compressed sound, a damaged file. */
+ * second, unless `rate` is NULL.  PCM of up to 32 bits becomes numbers of -1 to 1; floats of 32
+ * bits stay as they are, and those of 64 are rounded.  wb_load_tensors gives the same as "samples"
+ * and "rate".
+ * Owner: the current scope.  Errors: compressed sound; a damaged file; one whose program ended
+ * before it wrote the length. */
 WB_API wb_tensor *wb_load_wav(const char *path, int *rate);
 
 /** Options of wb_hann_window and wb_hamming_window. */

@@ -109,6 +109,11 @@ void wb_shutdown(void)
 {
     WB__FIRST(wb_shutdown, );
     wb__thread *t = wb__thread_now;
+    if (t && t->called) {
+        wb__fail(WB_ERROR_ARGUMENT, "shutdown: called in a function that the library calls: call "
+                 "it when that has returned");
+        return;
+    }
     if (t) object_close_all(t);
     if (wb__before_shutdown) wb__before_shutdown();
     wb__engine.shutdown();

@@ -202,6 +202,7 @@ typedef struct wb__thread {
     /* depth of edges (program.c): calls of the program that have not returned; counted anew in each
      * function of the program that the library calls */
     int inside;
+    int called;                         /* depth of functions of the program that it calls now */
     long number;                        /* number of the thread, as debuggers show it */
 } wb__thread;
 extern _Thread_local wb__thread *wb__thread_now;   /* NULL before the first call */

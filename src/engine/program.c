@@ -25,7 +25,9 @@ bool wb__call_program(void (*run)(void *arg), void *arg)
     const wb_scope *scope = t->scope;
     const int inside = t->inside, training = t->training;
     t->inside = 0;
+    t->called++;
     const bool returned = wb__call_caught(run, arg);
+    t->called--;
     t->inside = inside;
     if (wb__likely(returned)) return true;
     t->training = training;

@@ -39,6 +39,7 @@ static int wav_read_format(wb__mapping *m, int64_t at, int64_t size, wav_header 
         return wb__map_fail(m, at, "the chunk \"fmt \" has %lld bytes", (long long)size);
     const bool extended = wav_number(b, 2) == WAV_EXTENSIBLE;
     const int64_t bits = wav_number(b + 14, 2), block = wav_number(b + 12, 2);
+    if (h->format) return wb__map_fail(m, at, "there are two chunks \"fmt \"");
     h->format = (int)wav_number(extended ? b + 24 : b, 2);
     h->channels = (int)wav_number(b + 2, 2);
     h->rate = wav_number(b + 4, 4);
@@ -50,7 +51,7 @@ static int wav_read_format(wb__mapping *m, int64_t at, int64_t size, wav_header 
     if (h->format == WAV_PCM ? bits < 1 || bits > 32 : bits != 32 && bits != 64)
         return wb__map_fail(m, at + 14, "%s of %lld bits", h->format == WAV_PCM ? "PCM" : "floats",
                             (long long)bits);
-    if (!h->channels || block != (int64_t)h->channels * h->bytes || h->rate > INT32_MAX)
+    if (!h->channels || block != (int64_t)h->channels * h->bytes || !h->rate || h->rate > INT32_MAX)
         return wb__map_fail(m, at + 2, "%d channels of %d bytes in blocks of %lld, rate %lld",
                             h->channels, h->bytes, (long long)block, (long long)h->rate);
     return 0;
@@ -80,6 +81,9 @@ static int wav_read_header(wb__mapping *m, wav_header *h)
         }
         at = end + (size & 1);
     }
+    if (!h->size && m->bytes > at)
+        return wb__map_fail(m, h->begin - 4, "\"data\" has the length 0 and more behind it, as if "
+                            "its program ended early: convert the file, with ffmpeg or sox");
     if (!h->format) return wb__map_fail(m, h->begin, "there is no \"fmt \" before \"data\"");
     if (h->size % ((int64_t)h->channels * h->bytes))
         return wb__map_fail(m, h->begin, "%lld bytes are no whole number of samples of %d bytes",

@@ -556,6 +556,7 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
     }
     int done = 0;
     wb__claimed claimed = {0};
+    wb__ref(state);                     /* the loss function may free it */
     int status = objects_fit(&t.o) ? wb__check_saving(&t.o) : (int)wb_error_code();
     if (!status) status = wb__claim_model(model, &claimed);
     if (!status) status = check_watching(&t);
@@ -582,6 +583,7 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
     state->keeps_loss = false;
     wb__unref(state->mean_loss);
     state->mean_loss = NULL;
+    wb__unref(state);
     wb__unclaim_model(&claimed);
     return status;
 }

@@ -566,11 +566,13 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
         if (!in[i]->storage && !wb__number_kind_of(in[i])) status = wb__evaluate(1, in + i, NULL);
     if (!status && t->n_pending) status = wb__evaluate_pending();
     if (status) return status;
+    wb__ref(c);                         /* the function may free its own object */
     wb__mutex_lock(&c->lock);
     wb__error_kept kept;                /* set again if the call succeeds */
     wb__error_keep(&kept);
     while ((status = compile_call(c, n_in, in, n_out, out)) == WB__PLAN_AGAIN) wb_clear_error();
     if (!status) wb__error_restore(&kept);
     wb__mutex_unlock(&c->lock);
+    wb__unref(c);
     return status;
 }

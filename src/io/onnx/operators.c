@@ -126,8 +126,8 @@ bool wb__onnx_operation(wb__onnx_call *c)
 static bool is_operation(const wb__onnx_call *c)
 {
     const wb__onnx_operator *o = c->node->operator;
+    if (!o->op || !wb__dtype_float((wb_dtype)c->in[0]->dtype)) return false;
     const wb_dtype t = (wb_dtype)c->in[0]->dtype;
-    if (!o->op || !wb__dtype_float(t)) return false;
     for (const wb__onnx_attr_row *a = o->attributes; a && a->type; a++) {
         const double given = wb__onnx_number_of(c, a);
         if (given != (double)(float)a->number || (t == WB_F64 && given != a->number)) return false;
@@ -141,6 +141,7 @@ static bool call_formula(wb__onnx_call *c)
     const wb__onnx_accepted kind = o->accepts;
     const wb__onnx_attr_row *row = o->attributes;
     double n[2] = {0, 0};
+    if (o->ports[0].in[1] == WB__ONNX_ANY && !wb__onnx_has(c, c->n_in)) return false;
     if (kind == WB__ONNX_OF_TRUTHS && c->in[0]->dtype != WB_BOOL)
         return wb__onnx_refuse(c, WB_ERROR_DTYPE, "the inputs are %s; they must be bool",
                                wb_describe(c->in[0]));

@@ -71,6 +71,7 @@ static bool give_f32(wb__onnx_call *c, wb_tensor *y) { return wb__onnx_give(c, w
 /* Whether input 0 is [N, F] or [F]; else sets the error. */
 static bool onnx_ml_has_features(const wb__onnx_call *c)
 {
+    if (!wb__onnx_has(c, 1)) return false;
     if (c->in[0]->ndim == 1 || c->in[0]->ndim == 2) return true;
     return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input is %s; it must be [N,F] or [F]",
                            wb_describe(c->in[0]));

@@ -35,7 +35,8 @@ typedef wb_tensor *wb__onnx_formula(const wb__onnx_call *c, wb_tensor *x, wb_ten
 enum { WB__ONNX_PORTS = 4, WB__ONNX_ANY = UINT8_MAX };
 typedef struct { uint8_t since, in[2], out[2]; } wb__onnx_ports;
 
-/* A row of ops.def, ops_microsoft.def or ops_ml.def.  In `constants` and `statistics` bit i is input i. */
+/* A row of ops.def, ops_microsoft.def or ops_ml.def.  Bit i of `constants` and `statistics` is
+ * input i. */
 typedef struct wb__onnx_operator {
     const char *name, *domain;          /* domain "": ONNX's own */
     bool (*function)(wb__onnx_call *c); /* computes the outputs; false: failed, the error is set */
