@@ -57,6 +57,16 @@ static int wav_read_format(wb__mapping *m, int64_t at, int64_t size, wav_header 
     return 0;
 }
 
+/* Whether a chunk is there: four printable letters, and a length within the file. */
+static bool wav_is_chunk(const wb__mapping *m, int64_t at)
+{
+    const uint8_t *b = m->data + at;
+    if (m->bytes - at < 8) return false;
+    for (int i = 0; i < 4; i++)
+        if (b[i] < ' ' || b[i] > '~') return false;
+    return wav_number(b + 4, 4) <= m->bytes - at - 8;
+}
+
 /* Reads the chunks up to "data".  A program that writes to a pipe does not know the length of that
  * chunk: its largest number means all that follows. */
 static int wav_read_header(wb__mapping *m, wav_header *h)
@@ -81,7 +91,7 @@ static int wav_read_header(wb__mapping *m, wav_header *h)
         }
         at = end + (size & 1);
     }
-    if (!h->size && m->bytes > at)
+    if (!h->size && m->bytes > at && !wav_is_chunk(m, at))
         return wb__map_fail(m, h->begin - 4, "\"data\" has the length 0 and more behind it, as if "
                             "its program ended early: convert the file, with ffmpeg or sox");
     if (!h->format) return wb__map_fail(m, h->begin, "there is no \"fmt \" before \"data\"");

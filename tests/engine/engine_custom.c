@@ -186,6 +186,14 @@ static int step(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return out[0] ? 1 : -1;
 }
 
+static int shuts_down(int n, const wb_host_array *in, const wb_host_array *out, void *ctx)
+{
+    wb_shutdown();
+    *(int *)ctx = strstr(wb_error(), "when that has returned") ? wb_error_code() : 0;
+    wb_clear_error();
+    return 0;
+}
+
 static int refuse(int n, const wb_host_array *in, const wb_host_array *out, void *ctx) { return 5; }
 
 TEST_IN_SCOPE(c_functions_in_plans)
@@ -215,6 +223,8 @@ TEST_IN_SCOPE(c_functions_in_plans)
             "host_operation", "0", "wb_cpu(x)");
     REFUSED(wb_data(wb_host_operation(refuse, NULL, WB_F32, 1, &two, 1, &w)), WB_ERROR_ARGUMENT,
             "host_operation", "5");
+    WORKS(wb_eval(wb_host_operation(shuts_down, &count, WB_F32, 1, &two, 1, &w)));
+    assert_int_equal(count, WB_ERROR_ARGUMENT);
     REFUSED(wb_host_operation(refuse, NULL, WB_F32, 1, &two, 0, &w), WB_ERROR_ARGUMENT,
             "host_operation", "0", "8");
     wb_tensor *many[9] = {w, w, w, w, w, w, w, w, w};

@@ -99,6 +99,8 @@ TEST_IN_SCOPE(length_of_the_chunk)
     begin(1, 16, false);
     put_chunk("data", "", 0);
     assert_string_equal(wb_describe(load(NULL)), "[2,0] f32");
+    put_chunk("tail", "more", 4);
+    assert_string_equal(wb_describe(load(NULL)), "[2,0] f32");
     begin(1, 16, false);
     put_bytes("data\xff\xff\xff\xff", 8);       /* by a program that wrote to a pipe */
     put_bytes("\0\100\0\140\0\0\0\0", 8);
@@ -173,6 +175,16 @@ TEST_IN_SCOPE(what_is_refused)
     IS_REFUSED("no \"fmt \"");
     f.data[3] = 'X';
     IS_REFUSED("no WAV file");
+    begin(1, 16, false);
+    put_chunk("data", "", 0);
+    put_bytes("\1\0\2\0\3\0\4\0", 8);              /* of a program that ended early */
+    IS_REFUSED("length 0", "ended early");
+    begin(1, 16, false);
+    memset(f.data + 12 + 8 + 4, 0, 4);
+    IS_REFUSED("rate 0");
+    begin(1, 16, false);
+    put_chunk("fmt ", f.data + 20, 16);
+    IS_REFUSED("two chunks");
     begin(1, 16, false);
     put_bytes("data\xfe\xff\xff\xff", 8);
     IS_REFUSED("ends");

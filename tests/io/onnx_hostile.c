@@ -90,6 +90,9 @@ TEST_IN_SCOPE(outputs_that_the_operator_lacks)
     REFUSED(one_node(13, "TopK", "x one", "- y", NULL), WB_ERROR_FORMAT, "culprit", "output 0",
             "no name");
     REFUSED(one_node(13, "Relu", "-", "y", NULL), WB_ERROR_FORMAT, "culprit", "input 0", "no name");
+    wb_tensor *x = wb_ones(2, 3);
+    REFUSED(wb_call(one_node(13, "Sum", "- x", "y", NULL), x), WB_ERROR_FORMAT, "input 0");
+    REFUSED(wb_call(one_node(13, "Mean", "-", "y", NULL), x), WB_ERROR_FORMAT, "input 0");
     REFUSED(one_node(7, "MaxPool", "x", "y z", NULL), WB_ERROR_FORMAT, "culprit", "2 outputs",
             "opset 8");
     MADE(one_node(13, "Dropout", "x", "y -", NULL));

@@ -164,6 +164,9 @@ TEST_IN_SCOPE(feature_vectorizer)
               VALUES(1, 2, 1, 2, 3, 4, 3, 4));
     REFUSED(wb_call(l, integers(DIMS(1, 3), (int64_t[]){1, 2, 3})), WB_ERROR_SHAPE, "input 0",
             "[1,3]", "2 columns");
+    begin("FeatureVectorizer", I, "- x", "y");
+    put_ints_attr("inputdimensions", 2, (int64_t[]){2, 2});
+    REFUSED(wb_call(end(), integers(DIMS(1, 2), (int64_t[]){1, 2})), WB_ERROR_FORMAT, "input 0");
 }
 
 /* ---- selection and categories ---------------------------------------------------------------- */

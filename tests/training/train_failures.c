@@ -58,6 +58,19 @@ TEST_IN_SCOPE(a_loss_of_no_rows_ends_the_training)
           "batch.x is [0,3] f32", "0 rows");
 }
 
+static wb_tensor *loss_that_frees(wb_layer *m, wb_batch batch, void *ctx)
+{
+    wb_free(*(wb_opt_state **)ctx);
+    return loss(m, batch, NULL);
+}
+
+TEST_IN_SCOPE(a_loss_may_free_the_state)
+{
+    wb_layer *m = wb_Dense(3, 1);
+    wb_opt_state *state = wb_setup(wb_Descent(0.01), m);
+    WORKS(wb_train(loss_that_frees, m, data(), state, .epochs = 1, .ctx = &state));
+}
+
 TEST_IN_SCOPE(a_metric_alone_is_called)
 {
     wb_layer *m = wb_Dense(3, 1);
