@@ -131,7 +131,8 @@ ACCEPTED = {
     ("src/backend/cuda/driver.c", "is_of_pools"): "the doubles of drivers have all functions",
     ("src/device/select.c", "no_gpu"): "the reasons of all backends are shorter than its buffer",
     ("src/engine/ops/conv.c", "wb_conv_transpose_with"): "x and w change places in a message",
-    ("src/engine/plan/arena.c", "arena_branch"): "a plan without branches computes the same bits",
+    ("src/engine/plan/arena.c", "arena_choose_branch"):
+        "a plan without branches computes the same bits",
     ("src/io/bson/bson_write.c", "wb__doc_real"): "no test lets its allocation fail",
 }
 
@@ -206,7 +207,7 @@ FAULTS = [
      r"\g<0> if (!code) code = d->driver->wait_event(d, WB__GPU_COMPUTE, k->aside->after);",
      "ranks_nccl_2"),
     ("memory of a collective is free before it is complete", "src/engine/plan/arena.c",
-     "find_waits", r"WB__MIN\(end, s->n - 1\)", "i", "shard_nccl_3"),
+     "arena_find_waits", r"WB__MIN\(end, s->n - 1\)", "i", "shard_nccl_3"),
     ("RCCL's operations are on the compute queue", "src/backend/amdgpu/rccl.c", "rccl_stream",
      r"\[q\]", "[q == WB__GPU_ASIDE ? WB__GPU_COMPUTE : q]", "ranks_rccl_1 ranks_rccl_2"),
     ("a tensor is read from a device under the lock of all tensors", "src/engine/tensor.c",

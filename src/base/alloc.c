@@ -123,8 +123,7 @@ static void *alloc_finish(char *base, size_t total, size_t distance)
 void *wb__alloc(size_t bytes)
 {
     size_t total = bytes + ALLOC_HEADER;
-    char *base =
-        total < bytes || must_fail() ? NULL : reallocate(NULL, total);
+    char *base = total < bytes || must_fail() ? NULL : reallocate(NULL, total);
     return base ? alloc_finish(base, total, ALLOC_HEADER) : alloc_no_memory(bytes);
 }
 
@@ -148,8 +147,7 @@ void *wb__alloc_zero(size_t n, size_t size)
 void *wb__alloc_aligned(size_t bytes)
 {
     size_t total = bytes + ALLOC_HEADER + ALLOC_ALIGN;
-    char *base =
-        total < bytes || must_fail() ? NULL : reallocate(NULL, total);
+    char *base = total < bytes || must_fail() ? NULL : reallocate(NULL, total);
     if (!base) return alloc_no_memory(bytes);
     if (total >= ALLOC_LARGE && alloc_allocator.reallocate == system_reallocate)
         wb__os_huge_pages(base, total);

@@ -143,10 +143,7 @@ void wb__error_plain(char *to, size_t bytes)
 
 wb_status wb_error_code(void) { return (wb_status)error_code; }
 
-void wb_clear_error(void)
-{
-    error_code = WB_OK;
-}
+void wb_clear_error(void) { error_code = WB_OK; }
 
 void wb__error_keep(wb__error_kept *k)
 {

@@ -132,7 +132,4 @@ bool wb__debug(const char *topic)
     return wb__unlikely(log_topics[0]) && (log_named(topic) || log_named("all"));
 }
 
-double wb__now(void)
-{
-    return 1e-9 * (double)wb__os_clock(WB__OS_STEADY);
-}
+double wb__now(void) { return 1e-9 * (double)wb__os_clock(WB__OS_STEADY); }

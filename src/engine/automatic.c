@@ -12,10 +12,7 @@
 enum { MOST_OF_STEPS = 2048 };  /* if the recent steps' graph has more tensors, wb__cut_stale calls
                                    compute_old */
 
-static bool is_held(const wb_tensor *x)
-{
-    return wb__refs(x) > wb__consumers(x);
-}
+static bool is_held(const wb_tensor *x) { return wb__refs(x) > wb__consumers(x); }
 
 /* ---- the end of a training step -------------------------------------------------------------- */
 

@@ -50,8 +50,7 @@ bool wb__operand(const char *what, const wb_tensor *x)
         return false;
     }
     if (!wb__is(x, &wb__tensor_class)) {
-        wb__fail(WB_ERROR_ARGUMENT, "%s: an operand is a %s, not a tensor", what,
-                 wb__kind(x));
+        wb__fail(WB_ERROR_ARGUMENT, "%s: an operand is a %s, not a tensor", what, wb__kind(x));
         return false;
     }
     return true;

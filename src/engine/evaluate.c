@@ -291,12 +291,10 @@ static int eval_bind_buffers(wb__request *r, const wb__plan *p)
     }
     for (int i = 0; i < r->n_leaves; i++)
         eval.buffers[i] = wb__memory_of(r->leaves[i].tensor, r->leaves[i].at, &eval.offsets[i]);
-    memset(eval.offsets + r->n_leaves, 0,
-           (size_t)(n - r->n_leaves) * sizeof *eval.offsets);
+    memset(eval.offsets + r->n_leaves, 0, (size_t)(n - r->n_leaves) * sizeof *eval.offsets);
     const uint64_t run = p->n_forms ? wb__form_run() : 0;
     for (int i = 0; i < p->n_forms; i++)
-        eval.buffers[p->arena + 1 + i] =
-            wb__form_of(p, i, r->leaves[p->forms[i].leaf].tensor, run);
+        eval.buffers[p->arena + 1 + i] = wb__form_of(p, i, r->leaves[p->forms[i].leaf].tensor, run);
     for (int i = 0; i < r->n_writes; i++)
         if (r->targets[i] >= r->n_leaves)
             eval.buffers[r->targets[i]] = r->writes[i]->variable->storage->data;
@@ -405,8 +403,7 @@ static int run_everywhere(wb__thread *t, int n_roots, wb_tensor *guard)
 
 /* As run_everywhere, but if it succeeds, an error that was set before is set again: it may fail at
  * something and go on without. */
-static __attribute__((noinline)) int run_keeping_error(wb__thread *t, int n_roots,
-                                                       wb_tensor *guard)
+static __attribute__((noinline)) int run_keeping_error(wb__thread *t, int n_roots, wb_tensor *guard)
 {
     wb__error_kept kept;
     wb__error_keep(&kept);

@@ -134,8 +134,7 @@ wb_tensor *wb__guard_finite(const wb_device *d, const wb_tensor *like)
     return t->finite = NULL;
 }
 
-int wb__guard_before(const wb_device *d, const wb_tensor *guard, bool estimated,
-                     wb_tensor **before)
+int wb__guard_before(const wb_device *d, const wb_tensor *guard, bool estimated, wb_tensor **before)
 {
     const wb__thread *t = wb__this_thread();
     *before = t->late.guard;

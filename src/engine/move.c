@@ -49,10 +49,7 @@ static wb_tensor *tensor_move_known(wb_tensor *x)
     return bound->storage || !wb__evaluate(1, &bound, NULL) ? bound : NULL;
 }
 
-wb_tensor *wb__as_constant(const wb_tensor *x)
-{
-    return wb__constant_on(x->storage, x->offset, x);
-}
+wb_tensor *wb__as_constant(const wb_tensor *x) { return wb__constant_on(x->storage, x->offset, x); }
 
 wb_tensor *wb__constant_of(const char *what, wb_tensor *x)
 {

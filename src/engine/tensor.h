@@ -264,19 +264,13 @@ static inline void wb__set_cut(wb_tensor *x, long writer)
     x->flags |= WB__CUT;
     atomic_store_explicit(&x->writer, writer, memory_order_relaxed);
 }
-static inline bool wb__is_gone(const wb_tensor *x)
-{
-    return wb__flags_of(x) & WB__GONE;
-}
+static inline bool wb__is_gone(const wb_tensor *x) { return wb__flags_of(x) & WB__GONE; }
 static inline bool wb__has_storage(const wb_tensor *x)
 {
     return __atomic_load_n(&x->storage, __ATOMIC_ACQUIRE);
 }
 /* Whether x is known: it is evaluated and has a device, so that a plan can read it from memory. */
-static inline bool wb__known(const wb_tensor *x)
-{
-    return wb__has_storage(x) && x->device;
-}
+static inline bool wb__known(const wb_tensor *x) { return wb__has_storage(x) && x->device; }
 static inline bool wb__is_leaf(const wb_tensor *x) { return wb__known(x) || wb__is_gone(x); }
 
 /* Whether x is the version in a variable's memory, and a pending write of this thread will replace

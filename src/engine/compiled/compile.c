@@ -376,8 +376,7 @@ static bool compile_same_inputs(const recording *r, int n, wb_tensor *const *in)
 static void compile_drop(wb_compiled *c, int i)
 {
     recording_free(c->recordings[i]);
-    memmove(c->recordings + i, c->recordings + i + 1,
-            (size_t)(--c->n - i) * sizeof *c->recordings);
+    memmove(c->recordings + i, c->recordings + i + 1, (size_t)(--c->n - i) * sizeof *c->recordings);
 }
 
 static recording *recording_for(wb_compiled *c, int n, wb_tensor *const *in)

@@ -154,8 +154,7 @@ static wb_tensor *random_multinomial(wb_tensor *weights, int64_t n, bool replace
     if (!wb__floating("multinomial", weights)) return NULL;
     const int last = weights->ndim - 1;
     if (last < 0 || !weights->dims[last])
-        return wb__fail_null(WB_ERROR_SHAPE, "multinomial: no classes in %s",
-                             wb_describe(weights));
+        return wb__fail_null(WB_ERROR_SHAPE, "multinomial: no classes in %s", wb_describe(weights));
     if (n < 0 || (!replacement && n > weights->dims[last]))
         return wb__fail_null(WB_ERROR_ARGUMENT, "multinomial: %lld of the %lld classes of %s",
                              (long long)n, (long long)weights->dims[last], wb_describe(weights));
