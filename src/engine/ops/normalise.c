@@ -21,7 +21,7 @@ wb_tensor *wb_normalize(wb_tensor *x, int n_axes, double eps)
 }
 
 /* Whether c, broadcast to the dimensions of x, has one number along the axes of `mask`. */
-static bool normalise_is_along(const wb_tensor *c, const wb_tensor *x, unsigned mask)
+static bool is_constant_along(const wb_tensor *c, const wb_tensor *x, unsigned mask)
 {
     for (int i = 0; i < c->ndim; i++)
         if (mask >> (i + x->ndim - c->ndim) & 1 && c->dims[i] != 1) return false;
@@ -31,13 +31,13 @@ static bool normalise_is_along(const wb_tensor *c, const wb_tensor *x, unsigned 
 /* If g is c * h, where c has one number along the axes of `mask` and h the dimensions of g, sets g
  * to h and returns c.  Else, and if g has been evaluated and has no inputs any more, returns NULL.
  */
-static wb_tensor *take_factor(wb_tensor **g, unsigned mask)
+static wb_tensor *split_factor(wb_tensor **g, unsigned mask)
 {
     const wb_tensor *product = *g;
     if (product->op != WB__OP_mul || product->n_in != 2) return NULL;
     for (int i = 0; i < 2; i++) {
         wb_tensor *c = product->in[i], *h = product->in[!i];
-        if (!normalise_is_along(c, product, mask) || h->ndim != product->ndim ||
+        if (!is_constant_along(c, product, mask) || h->ndim != product->ndim ||
             memcmp(h->dims, product->dims, h->ndim * sizeof h->dims[0]))
             continue;
         *g = h;
@@ -57,7 +57,7 @@ GRADIENT(normalize)
     wb_dtype dtype = (wb_dtype)x->dtype;
     unsigned mask = (unsigned)node->attr[0];
     const bool narrow = wb__is_half(dtype);
-    wb_tensor *factor = narrow ? NULL : take_factor(&g, mask);
+    wb_tensor *factor = narrow ? NULL : split_factor(&g, mask);
     if (narrow) { /* sums of squares could overflow in f16, and would lose digits in bf16 */
         x = wb_astype(x, WB_F32);
         g = wb_astype(g, WB_F32);

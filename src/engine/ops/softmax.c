@@ -90,11 +90,11 @@ static int logsoftmax(wb__ir *ir, int x)
 
 /* Applies `form` to value `in`, cast to f32 if it is f16 or bf16.  Returns the result in the dtype
  * of x. */
-static int softmax_computed(wb__ir *ir, const wb_tensor *x, int in, int (*form)(wb__ir *, int))
+static int compose_in_f32(wb__ir *ir, const wb_tensor *x, int in, int (*form)(wb__ir *, int))
 {
     const wb_dtype t = (wb_dtype)x->dtype;
     return wb__ir_as(ir, form(ir, wb__ir_as(ir, in, wb__computed_in(t))), t);
 }
 
-COMPOSED(softmax) { return softmax_computed(&s->ir, x, in[0], wb__ir_softmax); }
-COMPOSED(logsoftmax) { return softmax_computed(&s->ir, x, in[0], logsoftmax); }
+COMPOSED(softmax) { return compose_in_f32(&s->ir, x, in[0], wb__ir_softmax); }
+COMPOSED(logsoftmax) { return compose_in_f32(&s->ir, x, in[0], logsoftmax); }

@@ -49,8 +49,6 @@ static bool branches_writes(const wb__plan_step *d, int v)
     return false;
 }
 
-/* ---- the longest chain ----------------------------------------------------------------------- */
-
 /* For a piece of memory: the step that wrote it last and, among the steps that have read it since,
  * the one with the longest chain before it; -1: none. */
 typedef struct { int writer, reader; } last_access;

@@ -277,8 +277,6 @@ static void group_fusable(grouping *f, int x)
     }
 }
 
-/* ---- all values ------------------------------------------------------------------------------ */
-
 /* Forms the group of the library operation x; a sum that is fused into it joins.  A further result
  * joins the group of the step's first result.  A deferred bias first gets a group of its own. */
 static void group_library(grouping *f, int x)

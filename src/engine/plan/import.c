@@ -19,8 +19,6 @@ static bool is_attention_gradient(int op)
     return wb__is_step((wb__op)op, WB__STEP_ATTENTION) && wb__ops[op].variant == WB__ATTENTION_GRAD;
 }
 
-/* ---- all tensors ----------------------------------------------------------------------------- */
-
 bool wb__literal_fixed(const wb_tensor *x)
 {
     double v = x->number[0].f;

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-/* ---- operands -------------------------------------------------------------------------------- */
-
 /* Whether a view is dense, row-major or channels last. */
 static bool is_dense_view(const wb__view *v, bool channels_last)
 {

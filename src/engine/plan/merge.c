@@ -194,8 +194,6 @@ static void rematerialise_group(merger *m, int g)
     group->n = 0;
 }
 
-/* ---- all groups ------------------------------------------------------------------------------ */
-
 /* Rematerialises small groups if `rematerialises`, and merges groups. */
 static void merge_all_groups(merger *m, bool rematerialises)
 {

@@ -109,8 +109,6 @@ static bool pattern_is_supported(const finder *f, const wb__product *p)
     return wb__supported(f->attempt, &s);
 }
 
-/* ---- bias ------------------------------------------------------------------------------------ */
-
 /* Returns the product that computes operand i of x, if x can be fused into that product: the
  * product has x's shape, and no epilogue or sums yet.  Otherwise returns NULL. */
 static wb__product *product_before(const finder *f, const wb__value *x, int i)
@@ -188,8 +186,6 @@ static bool match_addend(finder *f, int x)
     }
     return false;
 }
-
-/* ---- activation ------------------------------------------------------------------------------ */
 
 /* Whether fusing the activation x into its product is faster than a separate kernel.  Fusing relu
  * always is.  Fusing another activation is slower if the last axis is shorter than 16.  If an

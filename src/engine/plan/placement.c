@@ -21,8 +21,6 @@ static int placement_base_of(const placer *p, const wb__value *v, int i)
     return p->values->base[wb__input(p->values, v, i)];
 }
 
-/* ---- results --------------------------------------------------------------------------------- */
-
 int wb__same_memory(const wb__values *s, int x)
 {
     int at = x;
@@ -427,8 +425,6 @@ static void choose_replaced(placer *p)
     }
 }
 
-/* ---- operands -------------------------------------------------------------------------------- */
-
 /* Sets *at to the view of v in the memory of the concat r->concat, which is already placed.  v and
  * input r->part of the concat may differ in dimensions of size 1, or in all dimensions if the parts
  * are dense; a result of attention has the part's elements in the order of its layout. */
@@ -503,8 +499,6 @@ static bool placement_choose_operands(placer *p)
     }
     return true;
 }
-
-/* ---- the whole stage ------------------------------------------------------------------------- */
 
 bool wb__placement_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
                         const wb__groups *g, wb__placement *l)

@@ -73,8 +73,6 @@ static bool prepare_step(const wb__attempt *a, const wb__step *s, wb__kernel **k
     return add_declined(a->declined, s);
 }
 
-/* ---- kernels --------------------------------------------------------------------------------- */
-
 /* Adds a prepared kernel's launches, workspace and description to the plan. */
 static void prepare_add_kernel(const wb__attempt *a, const wb__plan_step *d, bool is_final,
                                wb__plan *p)
@@ -167,8 +165,6 @@ static bool prepare_all(const wb__attempt *a, const wb__programs *s, wb__plan *p
     if (declined) wb__fail(WB_ERROR_UNSUPPORTED, "a step that was taken is declined");
     return !declined;
 }
-
-/* ---- the plan -------------------------------------------------------------------------------- */
 
 /* Copies to the plan the words and constants by which a later request finds it. */
 static bool prepare_copy_key(const wb__request *r, const wb__programs *m, wb__plan *p)

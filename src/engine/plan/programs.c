@@ -4,8 +4,6 @@
  * place; copies into the other variables.  So a failure before the writes changes no variable. */
 #include "engine/plan/stages.h"
 
-/* ---- steps and their operands ---------------------------------------------------------------- */
-
 bool wb__step_operand_of(wb__emitter *m, int x, wb__step_operand *out)
 {
     const int base = m->values->base[x], index = m->placement->role[base].operand;
@@ -190,8 +188,6 @@ static void copy_writes(wb__emitter *m, wb__step_operand *aside, bool first)
         }
     }
 }
-
-/* ---- the whole stage ------------------------------------------------------------------------- */
 
 /* Emits the steps of the groups that are final, or of the others. */
 static void emit_groups(wb__emitter *m, bool is_final)

@@ -278,8 +278,6 @@ static void find_needed(const wb__attempt *a, wb__values *s)
     }
 }
 
-/* ---- the whole stage ------------------------------------------------------------------------- */
-
 void wb__values_free(wb__values *s)
 {
     wb__ir_free(&s->ir);
