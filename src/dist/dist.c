@@ -19,16 +19,16 @@
 static wb__mutex dist_lock = WB__MUTEX_INIT; /* guards the fields below */
 static const wb_distributed_backend *dist_backend;          /* NULL: the ranks are not connected */
 static wb__communicator dist_communicator;                  /* the communicator of the process */
-static wb__communicator dist_ranks[WB__RANKS_HERE];     /* those of its ranks that are threads */
+static wb__communicator dist_ranks[WB__RANKS_HERE];     /* one for each rank that is a thread */
 static int dist_n_ranks;
 static long dist_process;                       /* number of the process that connected the ranks */
 static wb__dist_services dist_services;
 
 /* ---- the end of the process ------------------------------------------------------------------ */
 
-/* Called at the end of the process.  If the process failed, ends the other ranks, which would wait
- * for it.  During an operation the process does not end by itself: the backend ends it, since
- * another rank has ended.  A child of fork is no rank, and its end does not concern the others. */
+/* Ends the other ranks, which would wait for this process, if the process ends and has failed.
+ * During an operation the process does not end by itself: the backend ends it, since another rank
+ * has ended.  A child of fork is no rank, and its end does not concern the others. */
 static void end_ranks_at_exit(bool failed)
 {
     if (!wb__world() || dist_process != wb__os_process() || wb__collective_busy()) return;
@@ -77,7 +77,8 @@ static void forget_ranks(void)
     dist_n_ranks = 0;
 }
 
-/* `perform` of the process's communicator if the ranks are threads: its caller is none of them. */
+/* Fails: `perform` of the process's communicator if the ranks are threads, which its caller is
+ * not. */
 static int refuse_operation(const wb__collective *c)
 {
     (void)c;

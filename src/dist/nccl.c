@@ -54,7 +54,7 @@ static int choose_library(void)
                     reasons);
 }
 
-/* Checks the name of the library of rank 0. */
+/* Fails if rank 0 uses another library than this rank. */
 static int dist_nccl_check_library(const wb__communicator *c, const char *name)
 {
     if (!strcmp(dist_nccl_used->name, name)) return 0;

@@ -189,10 +189,10 @@ typedef struct {
     size_t n;                           /* bytes that rank 0 gives to the others */
     int listener;
     rendezvous_connection *connections;
-    wb__os_watched *polled;             /* of each connection, and of the listener at the end */
+    wb__os_watched *polled;             /* what is waited for: each connection, then the listener */
     int count, capacity, polled_capacity;
-    bool *come;                         /* of each rank: it has greeted */
-    int missing;                        /* number of ranks that have not */
+    bool *come;                         /* for each rank: whether it has greeted */
+    int missing;                        /* number of ranks that have not greeted */
     bool refused;                       /* a greeting had another version or seal */
 } rendezvous_host;
 
@@ -265,7 +265,8 @@ static bool is_sealed(rendezvous_host *h, const rendezvous_connection *c)
     return false;
 }
 
-/* Judges a whole greeting that is sealed.  *ours: whether the greeting comes from a rank. */
+/* Fails if a whole, sealed greeting has a wrong rank or size.  *ours: whether a rank has sent
+ * it. */
 static int check_greeting(rendezvous_host *h, rendezvous_connection *c, bool *ours)
 {
     const wb__rendezvous_options *o = h->o;

@@ -34,7 +34,7 @@ typedef struct {
     double until;                         /* end of the time-out */
     unsigned char number[MEETING_NUMBER]; /* random number of this process */
     unsigned char *numbers;             /* rank 0: the numbers of all ranks */
-    bool *come;                         /* rank 0, of each rank: it has answered */
+    bool *come;                         /* rank 0: for each rank, whether it has answered */
 } meeting;
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -274,7 +274,7 @@ static int answer_call(const meeting *m, unsigned char answered[MEETING_NUMBER])
     return meeting_write_file(m, m->o->rank, answer, MEETING_ANSWER);
 }
 
-/* Takes the bytes if the result has this process's number.  *done: whether it has; then returns 0
+/* Copies the bytes if the result has this process's number.  *done: whether it has; then returns 0
  * or the error of rank 0. */
 static int meeting_take_result(const meeting *m, unsigned char *result, size_t capacity,
                                void *bytes, bool *done)

@@ -42,8 +42,8 @@ void wb__ranks_forget(void)
     wb__mutex_unlock(&dist_run_state.lock);
 }
 
-/* Notes that a rank has failed.  The other ranks would wait for it, so their operations are made to
- * fail too.  Only the error of the first rank that failed is reported. */
+/* Keeps the error of the first rank that failed, and makes the operations of the other ranks, which
+ * would wait for that rank, fail too. */
 static void report_failed_rank(const dist_run *r, int rank, int status, int code,
                                const char *message)
 {

@@ -10,8 +10,8 @@ static const char sync_what[] = "distributed_synchronize";
 /* The contents of an object: its variables, and the step counts of an optimiser's state. */
 typedef struct {
     wb_tensor **variable;
-    char **path;                        /* of each variable */
-    int n, capacity, paths;
+    char **path;                        /* the path of each variable in the object */
+    int n, capacity, paths;             /* number of variables; room for them, and for paths */
     wb_opt_state *state;                /* NULL: the object is no state */
 } sync_contents;
 
@@ -42,7 +42,7 @@ static int sync_add_variable(sync_contents *c, wb_tensor *x, const char *path)
 static int sync_add_leaf(const wb__leaf *l, void *ctx) { return sync_add_variable(ctx, l->x,
                                                                                   l->path); }
 
-/* The first path of the parameter of a slot. */
+/* Returns the first path of the parameter of a slot. */
 static const char *sync_path_of_slot(const wb_opt_state *s, int slot)
 {
     for (int i = 0; i < s->n_paths; i++)
@@ -210,8 +210,8 @@ static int share_variable(wb_tensor *x, int root)
     return status;
 }
 
-/* Refuses a divided state that one rank alone has loaded: its step counts do not fit the moments of
- * the other ranks.  Returns 0 or an error code. */
+/* Fails for a divided state that one rank alone has loaded: its step counts do not fit the moments
+ * of the other ranks.  Returns 0 or an error code. */
 static int refuse_other_steps(const wb_opt_state *s)
 {
     int64_t least = 0, most = 0, status = 0;

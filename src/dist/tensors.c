@@ -37,8 +37,9 @@ static wb__ranks_op dist_tensor_op_of(wb_ranks_reduction how)
                                                                       : WB__RANKS_SUM;
 }
 
-/* Halves are reduced in f32.  Extremes of u8 are those of i32: some versions of the libraries that
- * connect ranks compare unsigned numbers as if they had a sign. */
+/* Returns x in the dtype in which it is reduced: f32 for halves.  Extremes of u8 are those of i32:
+ * some versions of the libraries that connect ranks compare unsigned numbers as if they had a
+ * sign. */
 static wb_tensor *widen_halves(wb_tensor *x, wb_ranks_reduction how)
 {
     const bool half = wb__is_half(x->dtype);
@@ -77,7 +78,8 @@ int wb__end_pending_exchange(void)
     return t->exchanged && !t->recording ? wb__evaluate_keeping(0, NULL) : 0;
 }
 
-/* As wb__end_pending_exchange, with x, which may depend on values that the writes replace. */
+/* Calls wb__end_pending_exchange, with x evaluated first if it depends on values that the writes
+ * replace.  False: failed. */
 static bool settle_for(wb_tensor *x)
 {
     const wb__thread *t = wb__this_thread();
@@ -94,9 +96,9 @@ static wb_tensor *begin_operation(wb_tensor *y)
     return y;
 }
 
-/* The reduction of x by an operation of the graph.  A minimum or maximum is NaN where the x of any
- * rank is NaN, as in wb_minimum.  The libraries of the ranks keep or drop a NaN, and not on all
- * ranks alike, so a second operation finds where there is one. */
+/* Returns the reduction of x by an operation of the graph.  A minimum or maximum is NaN where the x
+ * of any rank is NaN, as in wb_minimum.  The libraries of the ranks keep or drop a NaN, and not on
+ * all ranks alike, so a second operation finds where there is one. */
 static wb_tensor *reduce_in_graph(int kind, wb_tensor *x, wb_ranks_reduction how)
 {
     const wb__communicator *c = wb__world();

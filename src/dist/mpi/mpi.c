@@ -50,8 +50,8 @@ static struct {
     wb__os_cond changed;
     wb__os_thread thread;
     bool running, stop, idle;           /* idle: the thread sleeps until an operation begins */
-    const char *what;                   /* the operation that goes on; NULL: none */
-    int64_t bytes;
+    const char *what;                   /* name of the operation in progress; NULL: none */
+    int64_t bytes;                      /* size of its operand, for the message */
     double until;                   /* when the operation's time is over, in seconds of mpi_now */
 } mpi_watch = {.lock = WB__OS_MUTEX_INIT, .changed = WB__OS_COND_INIT};
 
@@ -139,7 +139,8 @@ static MPI_Datatype mpi_type_of(wb_dtype t)
     }
 }
 
-/* Returns a type of this many bytes; a count of bytes would be too large for an int. */
+/* Returns the type of MPI for an element of this many bytes, with which large arrays have fewer
+ * elements than an int can count.  Its values are only copied. */
 static MPI_Datatype mpi_type_of_bytes(size_t bytes)
 {
     return bytes == 8 ? MPI_INT64_T : bytes == 4 ? MPI_INT32_T : bytes == 2 ? MPI_INT16_T
@@ -251,16 +252,16 @@ static int find_ranks(wb__communicator *c)
     return 0;
 }
 
-/* Whether MPI takes addresses of memory of these GPUs. */
-static bool takes_cuda, takes_rocm;
+static bool takes_cuda, takes_rocm; /* MPI accepts addresses of memory of these GPUs */
 
+/* Whether MPI accepts addresses of memory of the device. */
 static bool mpi_takes_addresses_of(const wb_device *d)
 {
     const char *name = d->backend->name;
     return !strcmp(name, "CUDA") ? takes_cuda : !strcmp(name, "AMDGPU") ? takes_rocm : false;
 }
 
-/* Asks MPI whether it takes addresses of GPUs.  A preference replaces the answer. */
+/* Sets takes_cuda and takes_rocm by what MPI answers or, if there is one, by a preference. */
 static int ask_for_gpu_support(void)
 {
 #ifdef MPIX_GPU_SUPPORT_CUDA                        /* MPICH 4 */
@@ -280,8 +281,8 @@ static int ask_for_gpu_support(void)
     return status ? status : mpi_services->preference("FluxDistributedMPIROCMAware", &takes_rocm);
 }
 
-/* Refuses a process that another launcher has started: `weber launch`, the mpirun of another MPI,
- * or srun without MPI's plug-in.  It is alone in the world of MPI, and would train alone. */
+/* Fails if another launcher has started this process: `weber launch`, the mpirun of another MPI, or
+ * srun without MPI's plug-in.  The process is alone in the world of MPI, and would train alone. */
 static int check_launcher(const wb__communicator *c)
 {
     static const char *const sizes[] = {"WEBER_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",

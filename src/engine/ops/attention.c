@@ -96,15 +96,15 @@ wb_tensor *wb__attention_cached(wb_tensor *y, wb_tensor *const operands[6], doub
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* The gradient goes to y alone; the other operands get none. */
+/* Gives the gradient to y alone; the other operands get none. */
 GRADIENT(attention_cached)
 {
     for (int i = 0; i < (int)node->n_in; i++)
         if (wanted[i]) out[i] = i ? WB_NONE : g;
 }
 
-/* dq, dk and dv are separate operations.  A plan computes them in one step, or composes each from
- * other operations. */
+/* Sets the gradients to dq, dk and dv, which are separate operations.  A plan computes them in one
+ * step, or composes each from other operations. */
 GRADIENT(attention)
 {
     static const wb__op of[3] = {WB__OP_attention_dq, WB__OP_attention_dk, WB__OP_attention_dv};

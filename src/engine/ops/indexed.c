@@ -263,8 +263,8 @@ wb_tensor *wb_scatter_along_with(wb_tensor *x, wb_tensor *index, wb_tensor *valu
 
 static wb_tensor *zero_of_dtype(const wb_tensor *x) { return wb__literal(0, (wb_dtype)x->dtype); }
 
-/* The gradient of a row is g times the product of the other rows with the same index.  If one of
- * the rows is 0, the other rows have the gradient 0; if several are 0, all have. */
+/* Sets the gradient of a row to g times the product of the other rows with the same index.  If one
+ * of the rows is 0, the other rows have the gradient 0; if several are 0, all have. */
 GRADIENT(scatter_mul)
 {
     if (!wanted[1]) return;

@@ -20,7 +20,7 @@ static wb_tensor *number_as_dtype_of(wb_tensor *x, const wb_tensor *like)
     return wb_add(x, wb_full_array(0, (wb_dtype)like->dtype, 0, NULL));
 }
 
-/* Begins at the nearer end, so that both ends are exact. */
+/* Returns x + t (y - x), computed from the nearer end, so that both ends are exact. */
 wb_tensor *(wb_lerp)(wb_tensor *x, wb_tensor *y, wb_tensor *t)
 {
     if (!wb__operand("lerp", x) || !wb__operand("lerp", y) || !wb__floating("lerp", t)) return NULL;
@@ -175,7 +175,8 @@ wb_tensor *wb_prod_with(wb_tensor *x, const wb_reduce_options *o)
     return wb__frame_end(f, powers_prod(x, o));
 }
 
-/* After the pass with the distance s, an element is the product of the 2 s elements up to it. */
+/* Returns the running products.  Each round multiplies by the element s places before, s = 1, 2, 4
+ * ...; after the round an element is the product of the 2 s elements up to it. */
 static wb_tensor *powers_cumprod(wb_tensor *x, int axis)
 {
     if (!is_of_numbers("cumprod", x)) return NULL;

@@ -69,7 +69,8 @@ static wb_tensor *random_polynomial(wb_tensor *w, int n, const double *c)
     return y;
 }
 
-/* The inverse of the error function for f32.  (Giles 2011, "Approximating the erfinv function") */
+/* Returns the inverse error function of x, f32 (Giles 2011, "Approximating the erfinv
+ * function"). */
 static wb_tensor *random_erfinv(wb_tensor *x)
 {
     static const double centre[] = {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06,
@@ -146,9 +147,9 @@ static wb_tensor *fine_uniform_beside(const wb_tensor *x, int ndim, const int64_
     return wb_minimum(wb_add(u, within), wb__literal(1 - 0x1p-24, WB_F32));
 }
 
-/* Each class has an exponential time, with its weight as the rate.  The first class is drawn with
- * the probability asked for, and the first n are n draws without replacement (Efraimidis & Spirakis
- * 2006). */
+/* Returns n classes drawn by weight.  Each class has an exponential time, with its weight as the
+ * rate.  The class with the first time is drawn with the probability asked for, and the first n are
+ * n draws without replacement (Efraimidis & Spirakis 2006). */
 static wb_tensor *random_multinomial(wb_tensor *weights, int64_t n, bool replacement)
 {
     if (!wb__floating("multinomial", weights)) return NULL;

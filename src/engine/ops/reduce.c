@@ -225,8 +225,8 @@ static int logsumexp_gradient(wb_tensor *g, wb_tensor *y, int n, wb_tensor *cons
 /* The `end` of a custom gradient of the library whose context owns nothing. */
 static void end_nothing(void *ctx) { (void)ctx; }
 
-/* Computes top + log(sum(exp(x - top))), where top is the maximum.  For elements that equal top, x
- * - top is taken as 0, also if both are infinite. */
+/* Returns top + log(sum(exp(x - top))), where top is the maximum.  For elements that equal top, x -
+ * top is taken as 0, also if both are infinite. */
 static wb_tensor *reduce_logsumexp(wb_tensor *x, const wb_reduce_options *options)
 {
     wb_reduce_options o;
@@ -277,7 +277,8 @@ wb_tensor *wb_argmax(wb_tensor *x, int axis)
     return a < 0 ? NULL : wb__reduce(WB__OP_argmax, x, 1u << a, false);
 }
 
-/* Finds the greatest of -x, or of -1 - x, which reverses the order of all integers. */
+/* Returns the argmax of -x or, for integers, of -1 - x, which reverses the order of all
+ * integers. */
 wb_tensor *wb_argmin(wb_tensor *x, int axis)
 {
     const int a = axis_of_argmax("argmin", x, axis);

@@ -59,8 +59,9 @@ wb_tensor *wb_causal_mask(int64_t queries, int64_t keys)
     return wb_le(source_iota(WB_I32, 2, dims, 1), source_iota(WB_I32, 2, dims, 0));
 }
 
-/* The counters of the generator are reserved here, not at the evaluation, so that the numbers do
- * not depend on which tensors are evaluated.  One counter gives four elements. */
+/* Returns a tensor of random numbers.  The counters of the generator are reserved here, not at the
+ * evaluation, so that the numbers do not depend on which tensors are evaluated.  One counter gives
+ * four elements. */
 static wb_tensor *reserve_random(const char *what, wb__op op, wb_dtype dtype, int ndim,
                                  const int64_t *dims)
 {
