@@ -100,7 +100,7 @@ WB_API extern wb_tensor *const WB_NONE;
 
 /** The dtypes are WB_F32, WB_F64, WB_F16, WB_BF16, WB_I8, WB_U8, WB_I32, WB_I64, WB_BOOL. */
 typedef enum {
-    WB_DTYPE_DEFAULT = 0,           /* in an option: the option's default dtype */
+    WB_DTYPE_DEFAULT = 0,           /* as an option: the option's default dtype */
 #define WB_DTYPE_ENUM(NAME, type, bytes, floating, text) WB_##NAME,
     WB_DTYPES(WB_DTYPE_ENUM)
 #undef WB_DTYPE_ENUM
@@ -180,7 +180,7 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);
  * other languages. */
 #include "weber/each.h"
 #define WB_REQUIRED(missing) missing
-#define WB_DEFAULT (-2.0e-300)      /* of an option that is a number: its default */
+#define WB_DEFAULT (-2.0e-300)      /* an option that is a number has its default */
 /* The mark: the value of a guard (below) that no argument has overwritten.  The first number of a
  * list (wb_ints) is the mark plus the list's length. */
 #define WB_MARK_ 0x57420000

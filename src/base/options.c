@@ -64,8 +64,6 @@ bool wb__reserve_is_empty(const char *what, const void *reserve, size_t bytes)
     return true;
 }
 
-/* ---- the text of options --------------------------------------------------------------------- */
-
 static const char *after_blanks(const char *at)
 {
     while (*at == ' ' || *at == '\t' || *at == '\n') at++;
@@ -213,8 +211,6 @@ int wb__numbers_given(const wb__given *given, const char *name)
 {
     return WB__MAX(count_numbers_of(given->text, name, -1), -1);
 }
-
-/* ---- lists ----------------------------------------------------------------------------------- */
 
 /* The first word of a list that wb_ints_set could not set, for lack of memory. */
 #define WITHOUT_NUMBERS (WB_MARK_ - (int64_t)1)

@@ -265,8 +265,8 @@ static bool is_sealed(rendezvous_host *h, const rendezvous_connection *c)
     return false;
 }
 
-/* Fails if a whole, sealed greeting has a wrong rank or size.  *ours: whether a rank has sent
- * it. */
+/* Enters the rank that has sent a whole, sealed greeting.  *ours: false if no rank has sent it.
+ * Fails if the rank differs in size or bytes, or has come already. */
 static int check_greeting(rendezvous_host *h, rendezvous_connection *c, bool *ours)
 {
     const wb__rendezvous_options *o = h->o;

@@ -88,8 +88,6 @@ int wb__guard_pending(wb_tensor *guard, const char *what)
     return 0;
 }
 
-/* ---- guards that the host reads late --------------------------------------------------------- */
-
 /* Whether a pending write stores some rows of a variable only.  where(finite, new, old) would store
  * all of them. */
 static bool writes_rows(const wb__thread *t)

@@ -148,8 +148,6 @@ void wb__grad_moved(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g, const b
     if (wanted[0]) out[0] = wb__tensor_to(g, wb__device_of(node->in[0]), WB_DTYPE_KEEP);
 }
 
-/* ---- writes to the memory of a variable ------------------------------------------------------ */
-
 int wb__take_memory(wb_tensor *v)
 {
     wb__storage *lent = v->storage, *s = wb__storage_new(v->device, lent->bytes);

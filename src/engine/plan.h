@@ -55,7 +55,7 @@ typedef struct {
     int n_writes, writes_capacity;
     int *targets; /* buffer index of each write's variable; -1: a later write replaces this write */
     int targets_capacity, n_targets;
-    int *leaf_of; /* of each tensor of the order: index of its leaf (also of a slice); -1: none */
+    int *leaf_of; /* index of the leaf of each tensor of the order, also of slices; -1: none */
     int leaf_of_capacity;
     wb_tensor **reads;              /* variables that the evaluation reads (claims.c) */
     int n_reads, reads_capacity, forks;

@@ -53,7 +53,7 @@ typedef struct {
 } wb__guard;
 /* Returns 0, WB_ERROR_NUMBER if the number is not finite, or another error code. */
 int wb__guard_check(const wb__guard *g);
-wb__guard wb__guard_of(const wb_tensor *guard);     /* of an evaluated tensor; NULL: none */
+wb__guard wb__guard_of(const wb_tensor *guard);     /* evaluated; NULL: no guard */
 
 /* Whether the host may read late (guard.c) the guard of an evaluation on d, whose writes depend on
  * `guard`. */

@@ -90,8 +90,8 @@ struct wb_tensor {
     uint8_t dtype, ndim;
     uint16_t flags, n_attr;
     uint32_t n_in;                  /* number of inputs */
-    uint32_t mark, index;           /* of the latest walk that marked this tensor: the number of the
-                                       walk, and the index of this tensor in it (graph.h) */
+    uint32_t mark, index;           /* number of the latest walk that marked this tensor, and the
+                                       tensor's index in that walk (graph.h) */
     int64_t size;                   /* number of elements */
     wb_tensor **in;                 /* inputs */
     int64_t *attr;                  /* n_attr attributes of the operation, such as axes */
@@ -111,16 +111,16 @@ struct wb_tensor {
     };
     wb__storage *storage;                   /* values of an evaluated tensor; else NULL */
     union {
-        int64_t offset;                 /* of an evaluated tensor: byte offset in its storage */
+        int64_t offset;                 /* byte offset of an evaluated tensor in its storage */
         /* of a literal with WB__RENEWED: arguments `hook` and `i` of wb__renewed */
         struct { int32_t hook, number; } renewed;
     };
-    wb_tensor *variable;            /* of a version: its variable.  Holds a reference only with
+    wb_tensor *variable;            /* the variable of a version.  Holds a reference only with
                                        WB__KEPT.  With WB__GONE the variable may be freed. */
-    wb_tensor *current;             /* of a variable: its current version, with a reference */
-    wb_tensor *live;                /* of a variable: the version in its memory, with a reference.
-                                       Of a pending assign: the previous pending assign to the
-                                       variable, or NULL. */
+    wb_tensor *current;             /* the current version of a variable, with a reference */
+    wb_tensor *live;                /* the version in a variable's memory, with a reference.  For a
+                                       pending assign: the previous pending assign to the variable,
+                                       or NULL. */
     const char *name;               /* name of a variable or layer, for messages; may be NULL */
     wb_tensor *prev_unconsumed;
     union {

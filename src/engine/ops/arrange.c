@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-/* ---- slices ---------------------------------------------------------------------------------- */
-
 /* Sets *from and *to to the bounds of a slice, counted from the start of the axis.  Returns the
  * axis, or -1 with the error set. */
 static int arrange_bounds(const char *what, const wb_tensor *x, int axis, int64_t start,
@@ -100,8 +98,6 @@ wb_tensor *wb_set_slice(wb_tensor *x, int axis, int64_t start, int64_t stop, wb_
     return wb__frame_end(f, set_slice(x, axis, start, stop, values));
 }
 
-/* ---- splits ---------------------------------------------------------------------------------- */
-
 int wb_split_with(wb_tensor *x, int axis, int n, wb_tensor **parts, const wb_split_options *given)
 {
     wb_split_options o;
@@ -139,8 +135,6 @@ int wb_split_with(wb_tensor *x, int axis, int n, wb_tensor **parts, const wb_spl
     }
     return 0;
 }
-
-/* ---- copies ---------------------------------------------------------------------------------- */
 
 static wb_tensor *arrange_roll(wb_tensor *x, int axis, int64_t shift)
 {
@@ -208,8 +202,6 @@ wb_tensor *wb_tile_array(wb_tensor *x, int n, const int64_t *counts)
     const wb__frame f = wb__frame_begin();
     return wb__frame_end(f, arrange_tile(x, n, counts));
 }
-
-/* ---- triangles ------------------------------------------------------------------------------- */
 
 static wb_tensor *arrange_triangle(const char *what, wb_tensor *x, int64_t diagonal, bool lower)
 {

@@ -94,8 +94,6 @@ wb_tensor *wb__attention_cached(wb_tensor *y, wb_tensor *const operands[6], doub
     return wb__node(WB__OP_attention_cached, (wb_dtype)y->dtype, y->ndim, y->dims, 7, in, 2, attr);
 }
 
-/* ---- gradients ------------------------------------------------------------------------------- */
-
 /* Gives the gradient to y alone; the other operands get none. */
 GRADIENT(attention_cached)
 {
@@ -115,8 +113,6 @@ GRADIENT(attention)
             out[i] = wb__node(of[i], (wb_dtype)node->dtype, 4, in[i]->dims, (int)node->n_in + 1, in,
                               2, node->attr);
 }
-
-/* ---- gradients of dq, dk and dv -------------------------------------------------------------- */
 
 static wb_tensor *sum_over_row(wb_tensor *x)
 {
@@ -165,8 +161,6 @@ GRADIENT(attention_grad)
     for (int i = Q; i <= K; i++)
         if (wanted[i] && part[i]) out[i] = wb_add(out[i], part[i]);
 }
-
-/* ---- composed form: computed by other operations --------------------------------------------- */
 
 /* Returns the view that value x, [N, H, T, D], most likely has in the plan, with its last size
  * replaced by `width`.  The layout is BTHD if `bthd`, or if x is a permutation of [N, T, H, D]. */
@@ -306,8 +300,6 @@ COMPOSED(attention_cached)
     return add_attention_value(ir, WB__OP_attention_cached, (wb_dtype)x->dtype, &like, like.dims[3],
                                6, operands, x->attr);
 }
-
-/* ---- the backend's step ---------------------------------------------------------------------- */
 
 FILL(ATTENTION)
 {

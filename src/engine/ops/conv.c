@@ -135,8 +135,6 @@ wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
                          b);
 }
 
-/* ---- gradients ------------------------------------------------------------------------------- */
-
 /* Each of the operations conv, conv_grad_input and conv_grad_weight has the other two as its
  * gradients. */
 GRADIENT(conv)
@@ -159,8 +157,6 @@ GRADIENT(conv_grad_weight)
     if (wanted[0]) out[0] = wb__like(WB__OP_conv_grad_input, x, dy, g, node);
     if (wanted[1]) out[1] = wb__like(WB__OP_conv, dy, x, g, node);
 }
-
-/* ---- the backend's step ---------------------------------------------------------------------- */
 
 FILL(CONV)
 {

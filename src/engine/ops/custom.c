@@ -5,8 +5,6 @@
 /* Order of the attributes, as in ops.def.  `host` has the first two. */
 enum { CUSTOM_FUNCTION, CTX, CUSTOM_END, CUSTOM_ATTRS };
 
-/* ---- gradients ------------------------------------------------------------------------------- */
-
 wb_tensor *wb__custom_gradient(wb_tensor *y, wb_gradient_function f, void *ctx,
                                void (*end)(void *ctx), int n, wb_tensor *const *x)
 {
@@ -80,8 +78,6 @@ GRADIENT(custom)
             out[i + 1] = status ? NULL : check_custom_gradient(i, dx[i], node->in[i + 1]);
     wb__free(dx);
 }
-
-/* ---- values ---------------------------------------------------------------------------------- */
 
 enum { CUSTOM_INPUTS = 8 };
 

@@ -169,8 +169,6 @@ wb_tensor *wb__mark_automatic(wb_tensor *x, const char *layer)
     return y;
 }
 
-/* ---- gradients ------------------------------------------------------------------------------- */
-
 static wb_tensor *zero_like(const wb_tensor *x) { return wb__literal(0, (wb_dtype)x->dtype); }
 
 GRADIENT(where)

@@ -112,8 +112,6 @@ wb_tensor *wb_take_along(wb_tensor *x, wb_tensor *index, int axis)
     return wb__frame_end(f, indexed_take_along(x, index, axis));
 }
 
-/* ---- scatter --------------------------------------------------------------------------------- */
-
 static const char *const indexed_names[] = {"WB_SCATTER_ADD", "WB_SCATTER_MUL", "WB_SCATTER_MAX",
                                             "WB_SCATTER_MIN", "WB_SCATTER_MEAN", "WB_SCATTER_SET"};
 
@@ -258,8 +256,6 @@ wb_tensor *wb_scatter_along_with(wb_tensor *x, wb_tensor *index, wb_tensor *valu
     const wb__frame f = wb__frame_begin();
     return wb__frame_end(f, scatter_along(x, index, values, axis, o));
 }
-
-/* ---- gradients ------------------------------------------------------------------------------- */
 
 static wb_tensor *zero_of_dtype(const wb_tensor *x) { return wb__literal(0, (wb_dtype)x->dtype); }
 

@@ -66,8 +66,6 @@ GRADIENT(linear_int8)
         out[0] = wb__matmul(wb_mul(g, node->in[2]), wb_astype(node->in[1], WB_F32), false, false);
 }
 
-/* ---- quantising ------------------------------------------------------------------------------ */
-
 /* Returns w [n, ...] as a matrix of n rows, in f32. */
 static wb_tensor *int8_rows_of(wb_tensor *w)
 {
@@ -104,8 +102,6 @@ int wb_quantize_rows(wb_tensor *w, wb_tensor **q, wb_tensor **scale)
     *scale = s;
     return 0;
 }
-
-/* ---- composed form: computed by other operations --------------------------------------------- */
 
 static int int8_times(wb__ir *ir, int a, int b) { return wb__ir_elementwise(ir, WB__OP_mul, a, b); }
 static int int8_literal(wb__ir *ir, double x) { return wb__ir_literal(ir, x, WB_F32); }
@@ -172,8 +168,6 @@ COMPOSED(linear_int8)
     return int8_is_supported(a, &s->ir, x, in) ? wb__ir_make(&s->ir, v, 3, in, 0, NULL)
                                                : int8_compose_product(&s->ir, x, in);
 }
-
-/* ---- the backend's step ---------------------------------------------------------------------- */
 
 FILL(LINEAR_INT8)
 {

@@ -73,8 +73,6 @@ GRADIENT(normalize)
     if (out[0] && out[0]->dtype != dtype) out[0] = wb_astype(out[0], dtype);
 }
 
-/* ---- composed form: computed by other operations --------------------------------------------- */
-
 static int normalise_mean(wb__ir *ir, int x, unsigned mask)
 {
     const wb__value *v = &ir->value[x];

@@ -74,8 +74,6 @@ wb_tensor *wb_norm_with(wb_tensor *x, double p, const wb_reduce_options *o)
     return wb__frame_end(f, powers_norm(x, p, o));
 }
 
-/* ---- any, all -------------------------------------------------------------------------------- */
-
 /* Tests all or any elements by counting those that are 0, or are not.  A count below 2^32 is 0
  * modulo 2^32 only if it is 0. */
 static wb_tensor *test_by_count(const char *what, wb_tensor *x, const wb_reduce_options *options,
@@ -102,8 +100,6 @@ wb_tensor *wb_all_with(wb_tensor *x, const wb_reduce_options *o)
     const wb__frame f = wb__frame_begin();
     return wb__frame_end(f, test_by_count("all", x, o, true));
 }
-
-/* ---- products -------------------------------------------------------------------------------- */
 
 wb_tensor *wb__around(wb_tensor *x, int axis)
 {

@@ -59,8 +59,6 @@ wb_tensor *wb_permutation(int64_t n)
     return wb__frame_end(f, random_permutation(n));
 }
 
-/* ---- the truncated normal distribution ------------------------------------------------------- */
-
 static wb_tensor *random_polynomial(wb_tensor *w, int n, const double *c)
 {
     wb_tensor *y = wb__literal(c[0], (wb_dtype)w->dtype);
@@ -118,8 +116,6 @@ wb_tensor *wb_truncated_normal_array(double mean, double std, double low, double
     const wb__frame f = wb__frame_begin();
     return wb__frame_end(f, truncated_normal(mean, std, low, high, dtype, ndim, dims));
 }
-
-/* ---- draws by probability -------------------------------------------------------------------- */
 
 static wb_tensor *random_bernoulli(wb_tensor *p)
 {

@@ -277,8 +277,7 @@ wb_tensor *wb_argmax(wb_tensor *x, int axis)
     return a < 0 ? NULL : wb__reduce(WB__OP_argmax, x, 1u << a, false);
 }
 
-/* Returns the argmax of -x or, for integers, of -1 - x, which reverses the order of all
- * integers. */
+/* Returns the argmax of -x or, for integers, of -1 - x (u8: 255 - x), which reverses the order. */
 wb_tensor *wb_argmin(wb_tensor *x, int axis)
 {
     const int a = axis_of_argmax("argmin", x, axis);
@@ -307,8 +306,6 @@ wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims)
     if (mask) g = wb__reduce(WB__OP_sum, g, mask, mask >> lead != 0);
     return g && g->ndim != ndim ? wb_reshape_array(g, ndim, dims) : g;
 }
-
-/* ---- gradients ------------------------------------------------------------------------------- */
 
 /* Returns g in the shape of the node's operand, but with size 1 along the reduced axes. */
 static wb_tensor *expand_reduced(wb_tensor *node, wb_tensor *g)

@@ -166,8 +166,6 @@ wb_tensor *wb_flip(wb_tensor *x, int axis)
     return wb__slice_at(x, starts, x->dims, step);
 }
 
-/* ---- gradients ------------------------------------------------------------------------------- */
-
 GRADIENT(reshape) { out[0] = wb_reshape_array(g, node->in[0]->ndim, node->in[0]->dims); }
 GRADIENT(expand) { out[0] = wb__sum_to(g, node->in[0]->ndim, node->in[0]->dims); }
 

@@ -35,8 +35,6 @@ wb_tensor *wb_logsoftmax_over(wb_tensor *x, int axis)
     return softmax_rows_over(WB__OP_logsoftmax, x, axis);
 }
 
-/* ---- gradients ------------------------------------------------------------------------------- */
-
 /* With y the result and g its gradient, the gradient of x is y (g - sum(g y)), with the sum over
  * the last axis. */
 GRADIENT(softmax)
@@ -52,8 +50,6 @@ GRADIENT(logsoftmax)
     unsigned last = 1u << (node->ndim - 1);
     out[0] = wb_sub(g, wb_mul(wb_exp(node), wb__reduce(WB__OP_sum, g, last, true)));
 }
-
-/* ---- composed form: computed by other operations --------------------------------------------- */
 
 /* Returns exp(x - max), with the maximum over the last axis.  If log_form, also sets *shifted to x
  * - max.  For an element that equals the maximum, x - max is taken as 0, even if both are infinite.

@@ -209,8 +209,6 @@ wb_tensor *wb__conv_transpose_in_space(wb_tensor *x, wb_tensor *w, wb_tensor *b,
     return wb__frame_end(f, convolve_in_space("conv_transpose", x, w, b, o, true));
 }
 
-/* ---- pools ----------------------------------------------------------------------------------- */
-
 typedef wb_tensor *pool_function(wb_tensor *, const wb_pool_options *);
 
 /* Pools [N, C, H, W] with the numbers that begin at `at`; the last axis has a window of 1 if `one`

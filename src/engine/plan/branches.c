@@ -131,8 +131,6 @@ bool wb__branches_choose(const wb__placement *l, wb__programs *s)
     return good;
 }
 
-/* ---- waiting for the other branch ------------------------------------------------------------ */
-
 /* Whether two operands have bytes in common, given the range of each allocation. */
 static bool branches_overlap(const wb__range *of, const wb__step_operand *x,
                              const wb__step_operand *y)

@@ -15,7 +15,7 @@ enum { MOST_DEFERRED = 64 };    /* limit of progress.below, and thus of the dept
 
 /* The state of a value while groups are formed. */
 typedef struct {
-    int below;  /* of a deferred value: 1 + number of deferred values that it depends on; else 0 */
+    int below;  /* 1 + number of deferred values that this deferred value depends on; else 0 */
     int reader;         /* index of the last fused group that reads all of the value, or a view of
                            all of it, without broadcasting, and does not compute it; -1: none */
 } progress;

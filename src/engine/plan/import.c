@@ -12,8 +12,6 @@ static wb__value value_of_tensor(const wb_tensor *x)
     return v;
 }
 
-/* ---- attention ------------------------------------------------------------------------------- */
-
 static bool is_attention_gradient(int op)
 {
     return wb__is_step((wb__op)op, WB__STEP_ATTENTION) && wb__ops[op].variant == WB__ATTENTION_GRAD;

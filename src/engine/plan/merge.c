@@ -137,8 +137,6 @@ static int merge_find_candidate(const merger *m, int b)
     return best;
 }
 
-/* ---- rematerialising small groups ------------------------------------------------------------ */
-
 bool wb__group_writes(const wb__groups *g, int group, const bool *written)
 {
     for (int x = g->group[group].first; x >= 0; x = g->of[x].next)

@@ -28,7 +28,7 @@ typedef struct {
 typedef struct {
     wb__emitter *m;
     chain *chain;
-    int *of;                            /* of each step: index of its chain; -1: none */
+    int *of;                            /* index of the chain of each step; -1: none */
     int n, n_packs;
     int open[MOST_OPEN], n_open;        /* the chains used last, the latest first */
 } packer;

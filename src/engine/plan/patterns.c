@@ -27,7 +27,7 @@ typedef struct {
     int first_reader;       /* index of the first value that reads it, directly or through views;
                                number of values if none reads it */
     bool read_elementwise;  /* an elementwise operation or a reduction reads it */
-    bool signs_suffice;     /* of a relu: its gradients read only the signs */
+    bool signs_suffice;     /* the value is a relu of which gradients read only the signs */
 } fact;
 
 typedef struct {

@@ -16,8 +16,6 @@ static void report_dispatch(const wb_device *device, const wb__plan_step *d, con
     wb__free(text);
 }
 
-/* ---- declined steps -------------------------------------------------------------------------- */
-
 /* Whether two steps have the same operation, dtypes and dimensions. */
 static bool are_equal_steps(const wb__step *a, const wb__step *b)
 {

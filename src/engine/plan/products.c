@@ -91,8 +91,6 @@ static bool is_faster_in_reader(const wb__attempt *a, const wb__ir *ir, const wb
     return wb__supported(a, &s);
 }
 
-/* ---- slices of products ---------------------------------------------------------------------- */
-
 /* Whether the slice v cuts only the last axis of x, without changing the order of elements. */
 static bool cuts_columns(const wb__ir *ir, const wb__value *v, const wb__value *x)
 {
@@ -146,8 +144,6 @@ int wb__slice_product(const wb__rewrite *w, int i)
     part.in_reader = true;
     return wb__ir_make(to, part, 2, in, x->n_attr, transposed);
 }
-
-/* ---- products in the kernels of their readers ------------------------------------------------ */
 
 /* Marks the values that values fused into products read. */
 static void mark_read_by_products(const wb__values *s, const wb__patterns *p, bool *read_by_product)

@@ -92,8 +92,6 @@ static bool is_from_variable(const wb__emitter *m, int x, const wb__step_operand
            m->placement->role[m->values->base[x]].write < 0;
 }
 
-/* ---- concats --------------------------------------------------------------------------------- */
-
 /* Whether two operands of the same dimensions are the same memory. */
 static bool programs_same_memory(const wb__step_operand *p, const wb__step_operand *q)
 {
@@ -146,8 +144,6 @@ static void emit_concat(wb__emitter *m, int x)
         else wb__emit_copy(m, &from, &part, "part");
     }
 }
-
-/* ---- results and writes ---------------------------------------------------------------------- */
 
 /* Emits copies of the results that are not computed in their own memory. */
 static void copy_results(wb__emitter *m)

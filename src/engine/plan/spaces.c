@@ -23,8 +23,6 @@ void wb__space_of(wb__group *g, const wb__value *v)
     for (int i = 0; i < v->ndim; i++) g->axis[i] = wb__layout_axis(g->layout, i);
 }
 
-/* ---- reductions ------------------------------------------------------------------------------ */
-
 /* Returns which dimensions of a space with `cols` column dimensions a reduction reduces.  `mask`
  * has a bit for each reduced axis of the operand x. */
 static wb__reduction spaces_reduced_part(const wb__group *g, const wb__value *x, unsigned mask,

@@ -205,7 +205,7 @@ typedef struct {
 typedef struct {
     wb__product *product;
     int n, capacity;
-    wb__match *of;           /* of each value */
+    wb__match *of;          /* the match of each value */
 } wb__patterns;
 
 /* Sets in_reader of the products that fused kernels compute (products.c).  False: out of memory. */
@@ -222,7 +222,7 @@ typedef enum { WB__GROUP_FUSED, WB__GROUP_LIBRARY, WB__GROUP_CONCAT } wb__group_
  * that is copied, and one that writes zeros if the inputs leave gaps. */
 typedef struct {
     wb__group_kind kind;
-    int product;        /* of a library group: index, in wb__patterns.product, of its operation */
+    int product;        /* index in wb__patterns.product of a library group's operation; or -1 */
     int ndim, outer_dims, col_dims;     /* number of dimensions of a fused group's space: first
                                            outer_dims outer dimensions, then the rows, then col_dims
                                            columns (-1: not fixed yet) */
@@ -255,7 +255,7 @@ typedef struct {
 typedef struct {
     wb__group *group;
     int n, capacity;
-    wb__member *of;                     /* of each value */
+    wb__member *of;                     /* one for each value */
 } wb__groups;
 
 bool wb__groups_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
@@ -323,7 +323,7 @@ typedef struct {
 
 /* The memory that holds a value.  A field is -1 where it does not apply. */
 typedef struct {
-    int operand;    /* of a stored value or a leaf: index of its operand in wb__placement.operand */
+    int operand;    /* index in wb__placement.operand: memory of a stored value or a leaf */
     int result;         /* the value is computed in the memory of this result; index in
                            wb__request.results */
     int write;          /* the value is computed in the variable of this write; index in
@@ -339,7 +339,7 @@ typedef struct {
 typedef struct {
     wb__step_operand *operand;
     int n_operands;
-    wb__role *role;     /* of each value */
+    wb__role *role;     /* the role of each value */
     bool *is_final;     /* of each group: whether it runs at the end, where variables are written */
     int64_t *bytes;     /* size of each arena allocation */
     int n_allocations;
