@@ -30,7 +30,7 @@ static void mutex_give_back(const wb__mutex *end)
     }
 }
 
-/* Takes the list and all locks, except those that this thread holds already.  If another thread
+/* Locks the list and all locks, except those that this thread holds already.  If another thread
  * holds a lock, keeps none and returns false; at the last try, leaves such a lock out. */
 static bool mutex_take_all(bool last)
 {

@@ -132,7 +132,7 @@ void wb__os_start_writing(int file, int64_t from, int64_t bytes);
 /* Return when all bytes written to a file, or all names in a folder, are on the disk. */
 bool wb__os_sync(int file);
 bool wb__os_sync_folder(const char *path);
-/* Takes the lock of a file, which one process can have until it closes the file or ends. */
+/* Locks a file: one process can have the lock, until it closes the file or ends. */
 bool wb__os_lock(int file, bool wait);
 
 typedef enum { WB__OS_PLAIN, WB__OS_FOLDER, WB__OS_LINK, WB__OS_OTHER } wb__os_kind;

@@ -70,9 +70,9 @@ static void mark_version_gone(wb_tensor *old, const wb_tensor *v)
     wb__unref(old);
 }
 
-/* Called after a plan ran.  If `last`, assign a becomes the version in the variable's memory, and
- * the version that was there is gone.  Else a itself is gone, since a later assign to the variable
- * replaced it. */
+/* Ends the pending write a after a plan made it.  If `last`, a becomes the version in the
+ * variable's memory, and the version that was there is gone.  Else a itself is gone, since a later
+ * assign to the variable replaced it. */
 static void publish_write(wb_tensor *a, bool last)
 {
     wb_tensor *v = a->variable;

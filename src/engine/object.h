@@ -212,8 +212,8 @@ static inline wb__thread *wb__this_thread(void)
     return wb__likely(wb__thread_now != NULL) ? wb__thread_now : wb__thread_start();
 }
 
-/* Called first by wb_shutdown, with the calling thread's scopes closed.  src/data sets it to the
- * function that ends the threads of loaders. */
+/* A function that ends the threads of loaders, which src/data sets.  wb_shutdown calls it first,
+ * with the calling thread's scopes closed. */
 extern void (*wb__before_shutdown)(void);
 
 /* Runs run(arg), which calls a function of the program (program.c).  False, with the error set:
@@ -226,8 +226,8 @@ bool wb__call_program(void (*run)(void *arg), void *arg);
 wb__thread *wb__edge_enter(void);
 void wb__edge_leave(wb__thread **edge);
 
-/* Called by wb_shutdown after the calling thread's scopes are closed and all plans are freed.
- * src/device sets it to the function that stops all backends. */
+/* A function that stops all backends, which src/device sets.  wb_shutdown calls it after the
+ * calling thread's scopes are closed and all plans are freed. */
 extern void (*wb__at_shutdown)(void);
 
 enum { WB__PAST = 8 };  /* length of wb_scope.past_n */

@@ -134,8 +134,8 @@ bool wb__reader_unpacks(const wb__reader *r) { return r->gzip; }
 
 /* ---- contents -------------------------------------------------------------------------------- */
 
-/* After the end of a gzip stream, moves to the next stream of the file or, if there is none, sets
- * r->ended.  Skips zeros, which are padding. */
+/* Moves to the next gzip stream of the file, after the end of one; if there is none, sets r->ended.
+ * Skips zeros, which are padding. */
 static int next_stream(wb__reader *r)
 {
     for (;;) {

@@ -51,8 +51,8 @@ FN float wb__floor(float x)
 #endif
 }
 
-/* For larger |x| wb__sine and wb__cosine return NaN, and backend/cpu/tile/rows.h calls libm
- * instead. */
+/* The largest |x| of wb__sine and wb__cosine: above it they are NaN, and backend/cpu/tile/rows.h
+ * calls libm instead. */
 #define WB__TRIG_BOUND 1.0e6f
 
 /* Returns sin(x + quarter*pi/2), computed in double.  |n| is below 2^20, so n times the first 33

@@ -374,7 +374,8 @@ static svd_parts svd_of(wb_tensor *y, const wb_tensor *x)
 /* Returns x - x^T. */
 static wb_tensor *skew_part(wb_tensor *x) { return wb_sub(x, transposed_of(x)); }
 
-/* As in PyTorch: dx = u (inner + diag(ds)) vt, plus the part outside the spaces of u and vt. */
+/* Sets dx = u (inner + diag(ds)) vt, plus the part outside the spaces of u and vt, as PyTorch
+ * does. */
 static int svd_gradient(wb_tensor *g, wb_tensor *y, int count, wb_tensor *const *in,
                         wb_tensor **dx, void *ctx)
 {
@@ -439,7 +440,8 @@ static wb_tensor *qr_square(wb_tensor *q, wb_tensor *r, wb_tensor *dq, wb_tensor
     return transposed_of(wb_solve(r, transposed_of(wb_add(dq, wb_matmul(q, c)))));
 }
 
-/* If x has more columns than rows, x = [p, w] and r = [s, v], with p = q s and w = q v. */
+/* Sets dx by qr_square.  If x has more columns than rows, x = [p, w] and r = [s, v], with p = q s
+ * and w = q v. */
 static int qr_gradient(wb_tensor *g, wb_tensor *y, int count, wb_tensor *const *in, wb_tensor **dx,
                        void *ctx)
 {

@@ -98,9 +98,9 @@ static void contribute_matmul(wb__gradient_walk *w, wb_tensor *node, int i, wb_t
     else out[i] = wb__sum_to(wb__matmul(a, b, ta, tb), x->ndim, x->dims);
 }
 
-/* Let a' and b' be the operands after their transpositions, and g the gradient of a'·b'.  Then
- * g·b'ᵀ is the gradient of a', and a'ᵀ·g that of b'.  The gradient of a transposed operand is
- * transposed. */
+/* Adds the products that are the gradients of a and b.  Let a' and b' be the operands after their
+ * transpositions, and g the gradient of a'·b'.  Then g·b'ᵀ is the gradient of a', and a'ᵀ·g that of
+ * b'.  The gradient of a transposed operand is transposed. */
 GRADIENT(matmul)
 {
     wb_tensor *a = node->in[0], *b = node->in[1];

@@ -28,9 +28,8 @@ static bool is_constant_along(const wb_tensor *c, const wb_tensor *x, unsigned m
     return true;
 }
 
-/* If g is c * h, where c has one number along the axes of `mask` and h the dimensions of g, sets g
- * to h and returns c.  Else, and if g has been evaluated and has no inputs any more, returns NULL.
- */
+/* Returns c, and sets g to h, if g is c * h, where c has one number along the axes of `mask` and h
+ * the dimensions of g.  Returns NULL otherwise, also if g is evaluated and has lost its inputs. */
 static wb_tensor *split_factor(wb_tensor **g, unsigned mask)
 {
     const wb_tensor *product = *g;
@@ -46,8 +45,8 @@ static wb_tensor *split_factor(wb_tensor **g, unsigned mask)
     return NULL;
 }
 
-/* With y the result, g its gradient and var the variance of x, the gradient of x is (g - mean g - y
- * mean(g y)) / sqrt(var + eps), with means over the normalised axes.  In a batch norm g is c h,
+/* Sets the gradient of x to (g - mean g - y mean(g y)) / sqrt(var + eps), with y the result, g its
+ * gradient, var the variance of x, and means over the normalised axes.  In a batch norm g is c h,
  * with c its scale.  Then the gradient of x is c / sqrt(var + eps) times the same expression of h,
  * whose sums are also the gradients of scale and bias.  In 16 bits these sums differ from those, so
  * c stays in g. */

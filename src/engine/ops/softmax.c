@@ -35,7 +35,7 @@ wb_tensor *wb_logsoftmax_over(wb_tensor *x, int axis)
     return softmax_rows_over(WB__OP_logsoftmax, x, axis);
 }
 
-/* With y the result and g its gradient, the gradient of x is y (g - sum(g y)), with the sum over
+/* Sets the gradient of x to y (g - sum(g y)), with y the result, g its gradient, and the sum over
  * the last axis. */
 GRADIENT(softmax)
 {
@@ -43,7 +43,7 @@ GRADIENT(softmax)
     out[0] = wb_mul(node, wb_sub(g, wb__reduce(WB__OP_sum, wb_mul(g, node), last, true)));
 }
 
-/* With y the result and g its gradient, the gradient of x is g - exp(y) sum(g), with the sum over
+/* Sets the gradient of x to g - exp(y) sum(g), with y the result, g its gradient, and the sum over
  * the last axis. */
 GRADIENT(logsoftmax)
 {

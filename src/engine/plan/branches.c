@@ -49,8 +49,8 @@ static bool branches_writes(const wb__plan_step *d, int v)
     return false;
 }
 
-/* For a piece of memory: the step that wrote it last and, among the steps that have read it since,
- * the one with the longest chain before it; -1: none. */
+/* The last accesses to an allocation or a buffer: the step that wrote it last and, among the steps
+ * that have read it since, the one with the longest chain before that step; -1: none. */
 typedef struct { int writer, reader; } last_access;
 
 typedef struct {

@@ -99,7 +99,7 @@ static bool groups_can_read(const grouping *f, int g, const wb__value *v)
 
 /* ---- adding a value to a group --------------------------------------------------------------- */
 
-/* Notes that group g reads x, an operand of a value of `size` elements. */
+/* Sets `reader` of x if group g reads x for a value of `size` elements without computing x. */
 static void set_reader(grouping *f, int g, int x, int64_t size)
 {
     const int base = f->values->base[x];

@@ -320,9 +320,9 @@ static bool match_gradient(finder *f, int x)
     return true;
 }
 
-/* Runs before the patterns are matched.  Marks a factor (see slope) as unused if its only readers
- * are gradients that the backend accepts as epilogues.  If such a factor is y > 0, also marks that
- * only the signs of y are read.  False: out of memory. */
+/* Marks a factor (see slope), before the patterns are matched, as unused if its only readers are
+ * gradients that the backend accepts as epilogues.  If such a factor is y > 0, also marks that only
+ * the signs of y are read.  False: out of memory. */
 static bool mark_unused_factors(finder *f)
 {
     const int n = f->values->ir.n;
@@ -345,8 +345,8 @@ static bool mark_unused_factors(finder *f)
     return true;
 }
 
-/* Runs after the patterns are matched.  Clears `unused` of a factor if a gradient that reads the
- * factor was not fused into a product. */
+/* Clears `unused` of a factor, after the patterns are matched, if a gradient that reads the factor
+ * was not fused into a product. */
 static void keep_read_factors(finder *f)
 {
     slope s;

@@ -130,7 +130,8 @@ static int constant_leaf(const wb__attempt *a, const wb__plan_step *d)
     return r->leaves[leaf].granule ? -1 : leaf;
 }
 
-/* Notes the prepared form that the newest kernel can read.  False: out of memory. */
+/* Adds the prepared form of the leaf that the newest kernel can read to the plan.  False: out of
+ * memory. */
 static bool prepare_add_form(wb__plan *p, int leaf)
 {
     const int kernel = p->n_steps - 1;
