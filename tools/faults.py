@@ -129,9 +129,11 @@ ACCEPTED = {
     ("src/backend/cpu/tile/plan.c", "tile_plan_value_of"):
         "no long row that was tried has another result",
     ("src/backend/cuda/driver.c", "is_of_pools"): "the doubles of drivers have all functions",
-    ("src/device/select.c", "no_gpu"): "the reasons of all backends are shorter than its buffer",
+    ("src/device/select.c", "fail_without_gpu"):
+        "the reasons of all backends are shorter than its buffer",
     ("src/engine/ops/conv.c", "wb_conv_transpose_with"): "x and w change places in a message",
-    ("src/engine/plan/arena.c", "arena_branch"): "a plan without branches computes the same bits",
+    ("src/engine/plan/arena.c", "arena_choose_branch"):
+        "a plan without branches computes the same bits",
     ("src/io/bson/bson_write.c", "wb__doc_real"): "no test lets its allocation fail",
 }
 
@@ -169,7 +171,7 @@ FAULTS = [
     ("a process of srun trains alone", "src/dist/mpi/mpi.c", "check_launcher", "STEP_NUM_TASKS",
      "STEP_TASKS", "ends_openmpi"),
     ("MPI gets a GPU's memory although a preference says no", "src/dist/mpi/mpi.c",
-     "ask_for_devices", "MPICUDAAware", "MPIROCMAware", "aware_openmpi"),
+     "ask_for_gpu_support", "MPICUDAAware", "MPIROCMAware", "aware_openmpi"),
     ("the first row with an index is set", "src/backend/gpu/kernels/rows.k", "TAKE_LAST",
      r"s = \(v\);", "", "indexed_opencl"),
     ("a query sees the key after it", "src/backend/gpu/kernels/attention.k", "SEEN",
@@ -206,7 +208,7 @@ FAULTS = [
      r"\g<0> if (!code) code = d->driver->wait_event(d, WB__GPU_COMPUTE, k->aside->after);",
      "ranks_nccl_2"),
     ("memory of a collective is free before it is complete", "src/engine/plan/arena.c",
-     "find_waits", r"WB__MIN\(end, s->n - 1\)", "i", "shard_nccl_3"),
+     "arena_find_waits", r"WB__MIN\(end, s->n - 1\)", "i", "shard_nccl_3"),
     ("RCCL's operations are on the compute queue", "src/backend/amdgpu/rccl.c", "rccl_stream",
      r"\[q\]", "[q == WB__GPU_ASIDE ? WB__GPU_COMPUTE : q]", "ranks_rccl_1 ranks_rccl_2"),
     ("a tensor is read from a device under the lock of all tensors", "src/engine/tensor.c",
@@ -216,7 +218,7 @@ FAULTS = [
     ("the queues of the ranks are one", "src/backend/collective.c", "own_queue",
      r"\[wb__thread_rank\]", "[0]", "cuda_ranks"),
     ("parts of a moment are written in another order", "src/dist/divided.c", "wb__divided_read",
-     r"send_part\(s, slot, k, r, p\)", "send_part(s, slot, k, s->parts - 1 - r, p)",
+     r"share_part\(s, slot, k, r, p\)", "share_part(s, slot, k, s->parts - 1 - r, p)",
      "shard_openmpi_3"),
     ("a rank updates the part of another", "src/optim/ranks.c", "wb__own_part",
      r"s->part \* length", "(s->parts - 1 - s->part) * length", "shard_openmpi_3"),
@@ -230,11 +232,11 @@ FAULTS = [
     ("random numbers of a map depend on the thread", "src/data/prefetcher.c", "prefetcher_prepare",
      r"wb__rng_exchange\(\(wb__rng_state\)[^;]*;", "wb__rng_get_state();", "data_workers"),
     ("a replay looks at the wrong guard before", "src/engine/guard.c", "wb__guard_before",
-     r"(if \(guard_alike\(t->late.guard, d, guard\)\)) return 0;",
+     r"(if \(guard_has_type_of\(t->late.guard, d, guard\)\)) return 0;",
      r"\1 return !(*before = wb__guard_finite(d, guard));", "optim_guard_cuda"),
     ("variables of MPI's launcher are read before those of weber launch", "src/dist/place.c",
-     "place_which",
-     r"place_weber\)\) return &place_weber;(\s*if \(any_set\(&)open_mpi\)\) return &open_mpi;",
+     "place_variables",
+     r"place_weber\)\) return &place_weber;(\s*if \(is_any_set\(&)open_mpi\)\) return &open_mpi;",
      r"open_mpi)) return &open_mpi;\1place_weber)) return &place_weber;", "rendezvous"),
 
     # Another name, size or place
@@ -244,7 +246,7 @@ FAULTS = [
     ("folders of kernels are for all users", "src/backend/kernel_cache.c",
      "kernel_cache_make_folders", "path, true", "path, false", "kernel_cache"),
     ("the device of a rank is that of its number among all ranks", "src/device/select.c",
-     "select_first_of", "c->local_rank", "c->rank", "device_registry"),
+     "first_device_of", "c->local_rank", "c->rank", "device_registry"),
     ("permute's gradient permutes in the same direction", "src/engine/ops/shape.c", "permute",
      r"back\[node->attr\[i\]\] = i;", "back[i] = node->attr[i];", "conformance_graph"),
     ("a stale version is bound", "src/engine/tensor.h", "wb__bind", "x->current", "x->live",

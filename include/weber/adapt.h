@@ -35,7 +35,7 @@ WB_API wb_tensor *wb_linear_int8(wb_tensor *x, wb_tensor *w, wb_tensor *scale, w
 
 /** Options of wb_quantize. */
 #define wb_quantize_options_(OPT, ARG)                                                             \
-    OPT(int64_t, bits, 8)                   /* of a weight: 8 */                                   \
+    OPT(int64_t, bits, 8)                   /* bits of a weight: 8 */                              \
     /* paths, as of wb_add_lora_options; NULL: all layers */                                       \
     OPT(const char *, layers, NULL)
 WB_OPTIONS(wb_quantize_options);

@@ -100,7 +100,7 @@ WB_API extern wb_tensor *const WB_NONE;
 
 /** The dtypes are WB_F32, WB_F64, WB_F16, WB_BF16, WB_I8, WB_U8, WB_I32, WB_I64, WB_BOOL. */
 typedef enum {
-    WB_DTYPE_DEFAULT = 0,           /* in an option: the option's default dtype */
+    WB_DTYPE_DEFAULT = 0,           /* as an option: the option's default dtype */
 #define WB_DTYPE_ENUM(NAME, type, bytes, floating, text) WB_##NAME,
     WB_DTYPES(WB_DTYPE_ENUM)
 #undef WB_DTYPE_ENUM
@@ -129,7 +129,7 @@ enum {
 #else
 #define WB_C_HALF_(X)
 #endif
-/* Before version 13 g++ lacks _Float16 where gcc has it, and then has it on x86 only. */
+/* g++ before version 13 has _Float16 on x86 only, but defines __FLT16_MAX__ wherever gcc does. */
 #if defined(__GNUG__) && !defined(__clang__) && !defined(__x86_64__) && __GNUC__ < 13
 #undef WB_C_HALF_
 #define WB_C_HALF_(X)
@@ -180,9 +180,9 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);
  * other languages. */
 #include "weber/each.h"
 #define WB_REQUIRED(missing) missing
-#define WB_DEFAULT (-2.0e-300)      /* of an option that is a number: its default */
-/* The value of a guard that no argument has overwritten, and, plus its length, of a list's first
- * number (wb_ints). */
+#define WB_DEFAULT (-2.0e-300)      /* an option that is a number has its default */
+/* The mark: the value of a guard (below) that no argument has overwritten.  The first number of a
+ * list (wb_ints) is the mark plus the list's length. */
 #define WB_MARK_ 0x57420000
 /* The compiler that made a struct of options: the first character of .given. */
 #define WB_GCC_MADE_ "="
@@ -193,9 +193,10 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);
 /** Declares the struct of options T, whose rows are the list T_. */
 #define WB_OPTIONS(T) WB_OPTIONS_WITH_(T, )
 #ifndef __cplusplus
-/* Behind each OPT is a guard.  An argument by place after one by name would initialise it.  clang's
- * guard has a type to which no number or pointer converts.  gcc's is a pointer with a mark, which
- * an argument 0 or NULL would remove: the library checks it. */
+/* The guard behind each OPT is a hidden member, which catches an argument by place after one by
+ * name: that argument would initialise the guard.  For clang the guard's type accepts no value.
+ * For gcc the guard is a pointer initialised to WB_MARK_: an argument 0 or NULL overwrites the
+ * mark, which the library checks at run time. */
 #ifdef __clang__
 #define WB_MADE_ WB_CLANG_MADE_
 typedef _Atomic(struct { const void *an_option_by_place_follows_one_by_name; }) wb_guard_;

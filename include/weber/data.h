@@ -231,10 +231,10 @@ typedef int (*wb_collate)(wb_batch *batch, void *ctx);
  * loader, the epoch and the number of the batch.  `ctx` must live as long as the dataset and the
  * loaders of it. */
 WB_API wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx);
-/** As wb_mapobs, but f gets one observation: a batch with n = 1, whose tensors are [1, ...] and
- * whose `index` is the number of the observation in d (of a stream: its place in the epoch).  f may
- * change shapes and dtypes, also to those with another number of elements; each observation has the
- * same ones:
+/** A dataset like that of wb_mapobs, but f gets one observation: a batch with n = 1, whose tensors
+ * are [1, ...] and whose `index` is the number of the observation in d (of a stream: its place in
+ * the epoch).  f may change shapes and dtypes, also to those with another number of elements; each
+ * observation has the same ones:
  *
  *     static int prepare(wb_batch *b, void *ctx)       // [1,3,64,64] -> [1,3,32,32]
  *     {

@@ -291,7 +291,7 @@ WB_API wb_tensor *wb_label_smoothing_with(wb_tensor *y, double alpha,
 
 /** Options of wb_confusion, wb_f1 and wb_iou. */
 #define wb_metric_options_(OPT, ARG)                                                               \
-    OPT(wb_agg, agg, WB_AGG_MEAN)           /* of wb_f1 and wb_iou */                              \
+    OPT(wb_agg, agg, WB_AGG_MEAN)           /* aggregation in wb_f1 and wb_iou */                  \
     OPT(int, dims, -1)                      /* the axis of the scores of the classes */            \
     OPT(int64_t, classes, 0)                /* number of classes, if yhat has class numbers */     \
     OPT(int64_t, ignore_index, INT64_MIN)   /* the class number to ignore; default: none */        \

@@ -58,7 +58,7 @@ static void *reallocate(void *block, size_t bytes)
     return wb__call_caught(allocator_run, &c) ? c.result : NULL;
 }
 
-static void alloc_account(int64_t bytes)
+static void count_bytes_in_use(int64_t bytes)
 {
     int64_t now = atomic_fetch_add_explicit(&alloc_used, bytes, memory_order_relaxed) + bytes;
     int64_t most = atomic_load_explicit(&alloc_peak, memory_order_relaxed);
@@ -101,7 +101,7 @@ static bool must_fail(void)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-static void *alloc_no_memory(size_t bytes)
+static void *fail_out_of_memory(size_t bytes)
 {
     return wb__fail_null(WB_ERROR_MEMORY, "out of memory: %zu bytes asked for, %lld held", bytes,
                          (long long)wb_memory_used());
@@ -112,20 +112,19 @@ static alloc_header *header_of(void *block)
     return (alloc_header *)((char *)block - ALLOC_HEADER);
 }
 
-static void *alloc_finish(char *base, size_t total, size_t distance)
+static void *write_block_header(char *base, size_t total, size_t distance)
 {
     char *block = base + distance;
     *header_of(block) = (alloc_header){total, distance};
-    alloc_account((int64_t)total);
+    count_bytes_in_use((int64_t)total);
     return block;
 }
 
 void *wb__alloc(size_t bytes)
 {
     size_t total = bytes + ALLOC_HEADER;
-    char *base =
-        total < bytes || must_fail() ? NULL : reallocate(NULL, total);
-    return base ? alloc_finish(base, total, ALLOC_HEADER) : alloc_no_memory(bytes);
+    char *base = total < bytes || must_fail() ? NULL : reallocate(NULL, total);
+    return base ? write_block_header(base, total, ALLOC_HEADER) : fail_out_of_memory(bytes);
 }
 
 void *wb__alloc_zero(size_t n, size_t size)
@@ -138,8 +137,8 @@ void *wb__alloc_zero(size_t n, size_t size)
      * slower than malloc */
     if (bytes > 4096 && alloc_allocator.reallocate == system_reallocate) {
         char *base = must_fail() ? NULL : calloc(1, bytes + ALLOC_HEADER);
-        return base ? alloc_finish(base, bytes + ALLOC_HEADER, ALLOC_HEADER)
-                    : alloc_no_memory(bytes);
+        return base ? write_block_header(base, bytes + ALLOC_HEADER, ALLOC_HEADER)
+                    : fail_out_of_memory(bytes);
     }
     void *block = wb__alloc(bytes);
     return block ? memset(block, 0, bytes) : NULL;
@@ -148,14 +147,13 @@ void *wb__alloc_zero(size_t n, size_t size)
 void *wb__alloc_aligned(size_t bytes)
 {
     size_t total = bytes + ALLOC_HEADER + ALLOC_ALIGN;
-    char *base =
-        total < bytes || must_fail() ? NULL : reallocate(NULL, total);
-    if (!base) return alloc_no_memory(bytes);
+    char *base = total < bytes || must_fail() ? NULL : reallocate(NULL, total);
+    if (!base) return fail_out_of_memory(bytes);
     if (total >= ALLOC_LARGE && alloc_allocator.reallocate == system_reallocate)
         wb__os_huge_pages(base, total);
     uintptr_t first = ((uintptr_t)base + ALLOC_HEADER + ALLOC_ALIGN - 1) &
                       ~(uintptr_t)(ALLOC_ALIGN - 1);
-    return alloc_finish(base, total, first - (uintptr_t)base);
+    return write_block_header(base, total, first - (uintptr_t)base);
 }
 
 void *wb__realloc(void *block, size_t bytes)
@@ -165,9 +163,9 @@ void *wb__realloc(void *block, size_t bytes)
     size_t total = bytes + ALLOC_HEADER;
     char *base = total < bytes || must_fail()
         ? NULL : reallocate((char *)block - old.distance, total);
-    if (!base) return alloc_no_memory(bytes);               /* the old block stays valid */
-    alloc_account(-(int64_t)old.total);
-    return alloc_finish(base, total, old.distance);
+    if (!base) return fail_out_of_memory(bytes);            /* the old block stays valid */
+    count_bytes_in_use(-(int64_t)old.total);
+    return write_block_header(base, total, old.distance);
 }
 
 bool wb__grow(void *list, int *capacity, int n, size_t each)
@@ -186,7 +184,7 @@ void wb__free(void *block)
 {
     if (!block) return;
     alloc_header h = *header_of(block);
-    alloc_account(-(int64_t)h.total);
+    count_bytes_in_use(-(int64_t)h.total);
     reallocate((char *)block - h.distance, 0);
 }
 

@@ -48,8 +48,8 @@ int wb__error_or(int code);
  * the public function. */
 #define WB__NULL(x) (!(x) && wb__null(__func__, #x))
 bool wb__null(const char *function, const char *argument);      /* returns true */
-/* wb__failures counts this thread's errors.  wb__failed_in prepends the position folder.part of a
- * child layer to the error message.  It is called for the innermost child first.  For "layers" and
+/* Returns the number of this thread's errors.  wb__failed_in prepends the position folder.part of a
+ * child layer to the error message, and is called for the innermost child first.  For "layers" and
  * "3", the message "Dense: ..." becomes "layers.3: Dense: ...".  A message that already has a
  * position, such as "layers.0: Dense: ...", becomes "layers.3.layers.0: Dense: ...". */
 unsigned wb__failures(void);
@@ -90,9 +90,9 @@ void *wb__alloc_zero(size_t count, size_t size);          /* fails if count * si
 void *wb__alloc_aligned(size_t bytes);
 void *wb__realloc(void *block, size_t bytes);  /* for blocks of wb__alloc and wb__alloc_zero only */
 void wb__free(void *block);
-/* wb__grow and wb__reserve make room for at least `n` elements of `each` bytes in an array.  `list`
- * is the address of the pointer to the array, and *capacity the number of elements that fit.
- * False: out of memory, and the array is unchanged. */
+/* Makes room for at least `n` elements of `each` bytes in an array, as wb__reserve does.  `list` is
+ * the address of the pointer to the array, and *capacity the number of elements that fit.  False:
+ * out of memory, and the array is unchanged. */
 bool wb__grow(void *list, int *capacity, int n, size_t each);
 static inline bool wb__reserve(void *list, int *capacity, int n, size_t each)
 {
@@ -107,19 +107,18 @@ int wb__plain(char *to, size_t bytes, const char *format, ...) WB__PRINTF(3, 4);
 int wb__plain_list(char *to, size_t bytes, const char *format, va_list arguments) WB__PRINTF(3, 0);
 double wb__plain_number(const char *text, char **stop);
 
-/* Memory for small objects.  wb__pool_put keeps the block on a list of the calling thread, from
- * which wb__pool_get takes it.  `bytes` must be the same in both calls.  The contents of a block
- * from wb__pool_get are undefined.  wb__pool_trim frees the blocks on the lists of the calling
- * thread. */
+/* Returns memory for a small object.  wb__pool_put keeps a block on a list of the calling thread,
+ * from which wb__pool_get takes blocks.  `bytes` must be the same in both calls.  The contents of a
+ * block from wb__pool_get are undefined.  wb__pool_trim frees the blocks on the lists of the
+ * calling thread. */
 static inline void *wb__pool_get(size_t bytes);
 static inline void wb__pool_put(void *block, size_t bytes);
 void wb__pool_trim(void);
 
-/* For tests.  wb__alloc_fail_at(n) makes the n-th allocation from now on fail, once;
- * wb__alloc_fail_at(0) ends the count.  While allocations are counted (wb__alloc_watched), the pool
- * keeps no blocks, so that each wb__pool_get counts.  WEBER_FAIL_ALLOC=n does the same from the
- * start of the process.  wb__alloc_count returns the count since the last wb__alloc_fail_at, or
- * since the start. */
+/* Makes the n-th allocation from now on fail, once, for tests; wb__alloc_fail_at(0) ends the count.
+ * While allocations are counted (wb__alloc_watched), the pool keeps no blocks, so that each
+ * wb__pool_get counts.  WEBER_FAIL_ALLOC=n does the same from the start of the process.
+ * wb__alloc_count returns the count since the last wb__alloc_fail_at, or since the start. */
 void wb__alloc_fail_at(int64_t n);
 int64_t wb__alloc_count(void);
 extern _Atomic bool wb__alloc_watched;
@@ -142,13 +141,13 @@ static inline bool wb__alloc_is_watched(void)
 enum { WB__POOL_STEP = 64, WB__POOL_CLASSES = 16 };
 typedef struct wb__pool_block { void *first; struct wb__pool_block *next; } wb__pool_block;
 typedef struct {
-    wb__pool_block *first[WB__POOL_CLASSES];
-    uint16_t room[WB__POOL_CLASSES];        /* number of further blocks that the list takes */
+    wb__pool_block *first[WB__POOL_CLASSES];    /* first block of the list for each size class */
+    uint16_t room[WB__POOL_CLASSES];        /* number of further blocks that each list takes */
     bool noted;                             /* pool_thread_end will run when the thread ends */
 } wb__pool;
 extern _Thread_local WB__FAST_TLS wb__pool wb__pool_mine;
-void *wb__pool_miss(size_t bytes);      /* as wb__pool_get; takes the block from the allocator */
-void wb__pool_full(void *block, size_t bytes);      /* as wb__pool_put, for a list without room */
+void *wb__pool_miss(size_t bytes);      /* wb__pool_get of a block from the allocator */
+void wb__pool_full(void *block, size_t bytes);      /* wb__pool_put for a list without room */
 
 static inline void *wb__pool_get(size_t bytes)
 {
@@ -175,7 +174,7 @@ static inline void wb__pool_put(void *block, size_t bytes)
     p->room[c]--;
 }
 
-/* catch.c: exceptions of C++.  A thread keeps one until it is thrown again. */
+/* An exception of C++, which a thread keeps until it throws the exception again (catch.c). */
 typedef struct {
     void *what;                         /* the exception; NULL: none */
     void (*again)(void *what), (*drop)(void *what);  /* throws it; frees it */
@@ -183,10 +182,11 @@ typedef struct {
 /* Runs run(arg), which calls a function of the program.  False, with the error set: the function
  * has thrown an exception, which is kept.  Where tensors are known, wb__call_program is used. */
 bool wb__call_caught(void (*run)(void *arg), void *arg);
-/* As wb__call_program, for the backends; the engine sets it with its first thread. */
+/* Calls wb__call_program (engine/object.h), for the backends; the engine's first thread sets it. */
 extern bool (*wb__backend_calls)(void (*run)(void *arg), void *arg);
 bool wb__has_thrown(void);
-/* Take the exception from this thread; and give it to this thread, which waited for the other. */
+/* Returns this thread's exception, which the thread no longer has.  wb__thrown_give gives it to the
+ * calling thread, which has waited for the first one. */
 wb__thrown wb__thrown_take(void);
 void wb__thrown_give(wb__thrown thrown);
 void wb__thrown_drop(void);
@@ -221,8 +221,8 @@ void wb__convert(void *to, wb_dtype to_type, const void *from, wb_dtype from_typ
 /* Writes to the log: to standard error in the format of Julia's logging, or to the handler of
  * wb_set_log. */
 void wb__log(wb_log_level level, const char *format, ...) WB__PRINTF(2, 3);
-/* Drops messages of WB_LOG_INFO, which each rank would repeat.  Where ranks are threads, all but
- * the first rank of the process drop them in any case. */
+/* Sets whether messages of WB_LOG_INFO, which each rank would repeat, are dropped.  Where ranks are
+ * threads, all but the first rank of the process drop them in any case. */
 void wb__log_without_info(bool without);
 /* The rank for which this thread works, if the ranks of a process are threads: its number among
  * them, from 1.  0: the thread works for the process.  Threads that the library makes have the

@@ -57,7 +57,7 @@ static const struct { const char *name, *words; double least, most; env_form for
 /* clang-format on */
 
 /* Whether the blank-separated list has the word of n characters. */
-static bool env_has(const char *list, const char *word, size_t n)
+static bool env_list_has(const char *list, const char *word, size_t n)
 {
     for (; *list; list += strspn(list, " ")) {
         const size_t length = strcspn(list, " ");
@@ -67,7 +67,7 @@ static bool env_has(const char *list, const char *word, size_t n)
     return false;
 }
 
-static int env_find(const char *name)
+static int env_row_of(const char *name)
 {
     for (int i = 0; i < (int)WB__COUNT(env_rows); i++)
         if (!strcmp(name, env_rows[i].name)) return i;
@@ -90,18 +90,18 @@ static bool env_read_number(int row, const char *value, double *number)
 }
 
 /* Finds the first part of the value that the variable does not take.  false: it takes all parts. */
-static bool find_wrong(int row, const char *value, const char **wrong, size_t *n)
+static bool env_find_wrong(int row, const char *value, const char **wrong, size_t *n)
 {
     double number;
     *wrong = value, *n = strlen(value);
     if (env_rows[row].form == ENV_ANY) return false;
     if (!env_rows[row].words) return !env_read_number(row, value, &number);
-    if (env_rows[row].form != ENV_LIST) return !env_has(env_rows[row].words, value, *n);
+    if (env_rows[row].form != ENV_LIST) return !env_list_has(env_rows[row].words, value, *n);
     for (;; value += *value == ',') {
         value += strspn(value, " ");
         const size_t length = strcspn(value, ",");
         for (*n = length; *n && value[*n - 1] == ' ';) --*n;
-        if (*n && !env_has(env_rows[row].words, *wrong = value, *n)) return true;
+        if (*n && !env_list_has(env_rows[row].words, *wrong = value, *n)) return true;
         value += length;
         if (!*value) return false;
     }
@@ -127,8 +127,8 @@ bool wb__environment_takes(const char *name, const char *value, char *why, size_
     char allowed[128];
     const char *wrong;
     size_t n;
-    const int row = env_find(name);
-    if (row < 0 || !*value || !find_wrong(row, value, &wrong, &n)) return true;
+    const int row = env_row_of(name);
+    if (row < 0 || !*value || !env_find_wrong(row, value, &wrong, &n)) return true;
     char part[65];
     wb__text clean = {0};
     env_describe(row, allowed, sizeof allowed);
@@ -158,7 +158,7 @@ const char *wb__environment_path(const char *name)
 double wb__environment_number(const char *name, double by_default)
 {
     const char *value = wb__environment_text(name);
-    const int row = env_find(name);
+    const int row = env_row_of(name);
     double number;
     return value && row >= 0 && env_read_number(row, value, &number) ? number : by_default;
 }

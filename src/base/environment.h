@@ -11,9 +11,9 @@ enum { WB__MOST_THREADS = 256, WB__MAX_CPU_DEVICES = 16 };
 /* The value of a variable, which the program must not change; NULL: it is not set. */
 const char *wb__environment_text(const char *name);
 
-/* As wb__environment_text, for a variable that names a file, a folder or an address, or is a
- * secret.  NULL too where the program has rights that its caller lacks (wb__os_has_more_rights),
- * since the caller chooses the value; a variable of Weber is then reported, once in the process. */
+/* Returns the value of a variable that names a file, a folder or an address, or is a secret.  NULL:
+ * the variable is not set, or the program has rights that its caller, who chooses the value, lacks
+ * (wb__os_has_more_rights); a variable of Weber is then reported, once in the process. */
 const char *wb__environment_path(const char *name);
 
 /* Returns the value of a variable that is 0 or 1, or a number; `by_default` if the variable is not

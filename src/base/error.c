@@ -25,7 +25,7 @@ static const char *const error_meanings[WB_ERROR_COUNT] = {
 #undef SENTENCE
 };
 
-static const char *error_meaning(int c)
+static const char *name_of_code(int c)
 {
     return c > WB_OK && c < WB_ERROR_COUNT ? error_meanings[c] : "failed";
 }
@@ -40,7 +40,7 @@ static bool is_suffix(const char *at)
 
 /* Removes the names of pages that quoted messages have, and returns the number of the last page; 0:
  * the text names none. */
-static int take_suffixes(char *text)
+static int remove_suffixes(char *text)
 {
     int page = 0;
     for (char *at = strstr(text, " (W"); at; at = strstr(at, " (W")) {
@@ -56,17 +56,17 @@ static int take_suffixes(char *text)
 
 /* Returns the page of a message of page `own` that quotes one of page `quoted` (0: none).  A
  * general page, a multiple of 100, gives way to the quoted one. */
-static int page_of(int own, int quoted) { return own % 100 || !quoted ? own : quoted; }
+static int page_to_name(int own, int quoted) { return own % 100 || !quoted ? own : quoted; }
 
-/* Sets the message.  The message may quote the old one, so it is formatted in another buffer first.
- * `page` is that of docs/errors.md; 0: none, unless a quoted message has one. */
+/* Sets the message and returns c.  A message may quote the old one, so it is first formatted in
+ * another buffer.  `page` is that of docs/errors.md; 0: none, unless a quoted message has one. */
 static int error_fail(int c, int page, const char *format, va_list arguments)
 {
     char text[ERROR_BYTES + SUFFIX];
     int n = format ? wb__plain_list(text, ERROR_BYTES, format, arguments) : 0;
-    if (n <= 0) snprintf(text, ERROR_BYTES, "%s", error_meaning(c));
+    if (n <= 0) snprintf(text, ERROR_BYTES, "%s", name_of_code(c));
     if (n >= ERROR_BYTES) memcpy(text + ERROR_BYTES - 4, "...", 4);
-    page = page_of(page, take_suffixes(text));
+    page = page_to_name(page, remove_suffixes(text));
     n = (int)strlen(text);
     if (page && n > ERROR_BYTES - 1 - SUFFIX) {
         memcpy(text + ERROR_BYTES - 4 - SUFFIX, "...", 4);
@@ -138,15 +138,12 @@ const char *wb_error(void) { return error_code ? wb__thread_text(WB__TEXT_ERROR)
 void wb__error_plain(char *to, size_t bytes)
 {
     snprintf(to, bytes, "%s", wb_error());
-    take_suffixes(to);
+    remove_suffixes(to);
 }
 
 wb_status wb_error_code(void) { return (wb_status)error_code; }
 
-void wb_clear_error(void)
-{
-    error_code = WB_OK;
-}
+void wb_clear_error(void) { error_code = WB_OK; }
 
 void wb__error_keep(wb__error_kept *k)
 {

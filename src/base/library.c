@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Sets the table.  Returns the name of a function that the library does not have, or NULL. */
-static const char *library_find(void *library, const char *const *names, char *table)
+static const char *library_find_functions(void *library, const char *const *names, char *table)
 {
     for (; *names; names++) {
         void *found = wb__os_library_find(library, *names);
@@ -27,7 +27,7 @@ bool wb__library_open(const char *variable, const char *const *files, const char
     *reason = 0;
     for (const char *const *file = own && *own ? only : files; *file; file++) {
         void *library = wb__os_library_open(*file, WB__OS_FOR_HANDLE);
-        const char *missing = library ? library_find(library, names, table) : NULL;
+        const char *missing = library ? library_find_functions(library, names, table) : NULL;
         const char *wrong = !library ? wb__os_library_reason() : missing ? missing
                           : check ? check(library) : NULL;
         if (!wrong) return true;

@@ -60,7 +60,7 @@ void wb__log_without_info(bool without) { without_info = without; }
 
 /* Returns the text with escapes in place of characters that control a terminal, which names in
  * files and values of variables may have.  *clean: a block that the caller frees, or NULL. */
-static const char *log_cleaned(const char *text, char **clean)
+static const char *log_escaped(const char *text, char **clean)
 {
     wb__text t = {0};
     const char *at = text;
@@ -97,7 +97,7 @@ void wb__log(wb_log_level level, const char *format, ...)
     void *context = log_handler.context;
     wb__mutex_unlock(&handler_lock);
     char *clean;
-    const char *safe = log_cleaned(all, &clean);
+    const char *safe = log_escaped(all, &clean);
     if (call) wb__call_caught(handler_run, &(handler_call){call, level, safe, context, 0});
     else log_print(level, safe);
     wb__free(clean);
@@ -118,7 +118,7 @@ static void read_topics(void)
     log_topics[n++] = ',';
 }
 
-static bool log_named(const char *topic)
+static bool log_has_topic(const char *topic)
 {
     size_t length = strlen(topic);
     for (const char *at = log_topics; (at = strstr(at, topic)); at++)
@@ -129,10 +129,7 @@ static bool log_named(const char *topic)
 bool wb__debug(const char *topic)
 {
     wb__once_run(&topics_once, read_topics);
-    return wb__unlikely(log_topics[0]) && (log_named(topic) || log_named("all"));
+    return wb__unlikely(log_topics[0]) && (log_has_topic(topic) || log_has_topic("all"));
 }
 
-double wb__now(void)
-{
-    return 1e-9 * (double)wb__os_clock(WB__OS_STEADY);
-}
+double wb__now(void) { return 1e-9 * (double)wb__os_clock(WB__OS_STEADY); }

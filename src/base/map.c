@@ -54,7 +54,7 @@ wb__mapping *wb__map_begin(const char *path) { return map_begin(path, false); }
 wb__mapping *wb__map_raw(const char *path) { return map_begin(path, true); }
 
 /* Ends reading: takes over the block of the reader, and closes the reader. */
-static int map_complete(wb__mapping *m)
+static int map_read_rest(wb__mapping *m)
 {
     if (!m->rest) return 0;
     m->data = (uint8_t *)wb__reader_take(m->rest);
@@ -65,7 +65,7 @@ static int map_complete(wb__mapping *m)
 wb__mapping *wb__map(const char *path)
 {
     wb__mapping *m = wb__map_begin(path);
-    if (!m || (!wb__map_more(m, INT64_MAX) && !map_complete(m))) return m;
+    if (!m || (!wb__map_more(m, INT64_MAX) && !map_read_rest(m))) return m;
     wb__unmap(m);
     return NULL;
 }
@@ -112,7 +112,7 @@ int wb__map_end(wb__mapping *m, int64_t at)
     bool ended = true;
     int status = m->rest && at == m->bytes ? wb__reader_at_end(m->rest, &ended) : 0;
     if (status) return status;
-    if (ended && at == m->bytes) return map_complete(m);
+    if (ended && at == m->bytes) return map_read_rest(m);
     return wb__map_fail(m, at, "the contents should end here, but go on");
 }
 

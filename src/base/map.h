@@ -20,9 +20,9 @@ wb__mapping *wb__map(const char *path);         /* NULL with the error set */
 /* Maps a plain file as it is, also one that begins like a compressed file.  NULL with the error
  * set: it cannot be mapped. */
 wb__mapping *wb__map_raw(const char *path);
-/* Like wb__map, but a file that cannot be mapped is read only as far as wb__map_more and
- * wb__map_take ask.  Reading may move `data`.  After wb__map_end returned 0, the whole file is in
- * memory. */
+/* Maps a file as wb__map does, but a file that cannot be mapped is read only as far as wb__map_more
+ * and wb__map_take ask.  Reading may move `data`.  After wb__map_end returned 0, the whole file is
+ * in memory. */
 wb__mapping *wb__map_begin(const char *path);
 int wb__map_more(wb__mapping *m, int64_t n);    /* reads the first n bytes, or all if there are
                                                    fewer */

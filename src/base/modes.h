@@ -56,7 +56,7 @@ static inline wb__modes wb__modes_now(void)
     return wb__modes_register() & (wb__modes)WB__MODES_MASK;
 }
 
-/* Gives this thread the modes `m` of another one.  The register is written only if they differ. */
+/* Sets the modes of this thread to `m`, those of another one.  Equal modes are not written. */
 static inline void wb__modes_take(wb__modes m)
 {
     const wb__modes now = wb__modes_register(), mask = (wb__modes)WB__MODES_MASK;

@@ -5,12 +5,12 @@ _Thread_local WB__FAST_TLS int wb__mutexes_held;
 _Atomic int wb__forking;
 _Atomic int wb__fork_tries = 10 * 1000;
 static _Atomic unsigned mutex_forks;    /* how often threads began to take all locks */
-static _Thread_local WB__FAST_TLS unsigned waited_for;  /* the one that this thread waited for */
+static _Thread_local WB__FAST_TLS unsigned waited_for;  /* mutex_forks at the last wait */
 
 enum {
     MUTEX_SHORT = 50 * 1000,            /* nanoseconds between the first tries of fork */
-    LONG = 1000 * 1000,                 /* nanoseconds between its later tries */
-    WAITS = 1000                        /* such waits of a thread for a fork, a second in all */
+    LONG = 1000 * 1000,                 /* nanoseconds between the later tries of fork */
+    WAITS = 1000                        /* most waits of LONG of a thread for a fork: one second */
 };
 
 /* The variables below are guarded by mutex_list_lock, which is held briefly, and during fork. */
@@ -30,7 +30,7 @@ static void mutex_give_back(const wb__mutex *end)
     }
 }
 
-/* Takes the list and all locks, except those that this thread holds already.  If another thread
+/* Locks the list and all locks, except those that this thread holds already.  If another thread
  * holds a lock, keeps none and returns false; at the last try, leaves such a lock out. */
 static bool mutex_take_all(bool last)
 {
@@ -46,7 +46,7 @@ static bool mutex_take_all(bool last)
     return true;
 }
 
-static void mutex_call_all(const wb__fork_handler *h)
+static void call_handlers(const wb__fork_handler *h)
 {
     for (; h; h = h->next) h->f();
 }
@@ -57,10 +57,10 @@ static void mutex_before_fork(void)
     atomic_fetch_add(&wb__forking, 1);
     const int most = atomic_load(&wb__fork_tries);
     for (int i = 0; !mutex_take_all(i == most); i++) wb__os_sleep(i < 20 ? MUTEX_SHORT : LONG);
-    mutex_call_all(mutex_before);
+    call_handlers(mutex_before);
 }
 
-static void in_parent(void)
+static void mutex_in_parent(void)
 {
     mutex_give_back(NULL);
     wb__os_mutex_unlock(&mutex_list_lock);
@@ -77,18 +77,18 @@ static void mutex_in_child(void)
     mutex_give_back(NULL);
     wb__os_mutex_unlock(&mutex_list_lock);
     atomic_store(&wb__forking, 0);
-    mutex_call_all(mutex_children);
+    call_handlers(mutex_children);
 }
 
-/* With the list's lock held: has the functions above called at each fork. */
+/* Has the functions above called at each fork.  The caller holds the lock of the list. */
 static void register_handlers(void)
 {
     if (!mutex_registered)
-        mutex_registered = wb__os_at_fork(mutex_before_fork, in_parent, mutex_in_child);
+        mutex_registered = wb__os_at_fork(mutex_before_fork, mutex_in_parent, mutex_in_child);
 }
 
 /* Adds a handler behind the others of the list. */
-static void mutex_add(wb__fork_handler **to, wb__fork_handler *h)
+static void add_handler(wb__fork_handler **to, wb__fork_handler *h)
 {
     wb__os_mutex_lock(&mutex_list_lock);
     register_handlers();
@@ -100,12 +100,12 @@ static void mutex_add(wb__fork_handler **to, wb__fork_handler *h)
     wb__os_mutex_unlock(&mutex_list_lock);
 }
 
-void wb__at_fork(wb__fork_handler *in_child) { mutex_add(&mutex_children, in_child); }
-void wb__before_fork(wb__fork_handler *h) { mutex_add(&mutex_before, h); }
+void wb__at_fork(wb__fork_handler *in_child) { add_handler(&mutex_children, in_child); }
+void wb__before_fork(wb__fork_handler *h) { add_handler(&mutex_before, h); }
 
 /* ---- locks ----------------------------------------------------------------------------------- */
 
-static void mutex_list(wb__mutex *m)
+static void mutex_add_to_list(wb__mutex *m)
 {
     wb__os_mutex_lock(&mutex_list_lock);
     register_handlers();
@@ -123,7 +123,7 @@ void wb__mutex_enter(wb__mutex *m)
 {
     if (!atomic_load(&m->listed)) {
         wb__os_stay_loaded();       /* handlers, threads and keys call this library's code */
-        mutex_list(m);
+        mutex_add_to_list(m);
     }
     if (wb__mutexes_held || !atomic_load(&wb__forking)) return;
     const unsigned fork = atomic_load(&mutex_forks);

@@ -27,7 +27,7 @@ typedef struct wb__mutex {
     _Atomic(const void *) owner;        /* wb__mutex_me() of the thread that holds it, or NULL */
     atomic_bool listed;                 /* fork knows the lock, since its first use */
     bool at_fork;                       /* the thread that forks has taken the lock */
-    struct wb__mutex *next, **link;  /* in the list of all locks; link: the pointer to this lock */
+    struct wb__mutex *next, **link;  /* next lock of all, and the pointer to this one */
 } wb__mutex;
 #define WB__MUTEX_INIT {WB__OS_MUTEX_INIT, NULL, false, false, NULL, NULL}
 
@@ -45,7 +45,8 @@ static inline bool wb__mutex_is_mine(wb__mutex *m)
     return atomic_load_explicit(&m->owner, memory_order_relaxed) == wb__mutex_me();
 }
 
-/* Note that this thread has taken, or given back, a lock of the system. */
+/* Enters this thread as the owner of m, whose lock of the system it has; the second function ends
+ * this. */
 static inline void wb__mutex_taken(wb__mutex *m)
 {
     wb__mutexes_held++;
@@ -78,13 +79,13 @@ static inline void wb__mutex_unlock(wb__mutex *m)
 int wb__mutex_init(wb__mutex *m);
 void wb__mutex_destroy(wb__mutex *m);
 
-/* Wait for a condition variable with the lock held; the second function returns false after so many
- * seconds. */
+/* Waits for a condition variable with the lock held.  wb__mutex_wait_for returns false after so
+ * many seconds. */
 void wb__mutex_wait(wb__os_cond *changed, wb__mutex *m);
 bool wb__mutex_wait_for(wb__os_cond *changed, wb__mutex *m, double seconds);
 
-/* Called once by a thread that the library starts.  Threads that hold locks may wait for such a
- * thread, so it does not wait while the process forks. */
+/* Makes this thread, which the library has started, not wait while the process forks, since threads
+ * that hold locks may wait for this one.  Called once. */
 static inline void wb__mutex_helps(void) { wb__mutexes_held++; }
 
 /* A function that is called at fork: a static variable, {f}.  It is added once, however often it is

@@ -15,7 +15,7 @@ static const char *options_text_of(const char *given)
 
 /* Fails because byte `at` of a struct, behind the bytes that the library knows, is not 0.  `given`
  * has the text of the options, if a macro wrote it. */
-static bool options_unknown_option(const char *what, const char *given, size_t at, size_t known)
+static bool fail_unknown_option(const char *what, const char *given, size_t at, size_t known)
 {
     const char *text = options_text_of(given) ? options_text_of(given) : "...";
     int length = (int)WB__MIN(strlen(text), 500);
@@ -39,7 +39,7 @@ static bool options_read_fields(const char *what, void *to, size_t capacity, con
                         "WB_OPTIONS_OF(type) does for a struct of options", what, size),
                false;
     for (size_t i = capacity; i < size; i++)
-        if (((const char *)from)[i]) return options_unknown_option(what, given, i, capacity);
+        if (((const char *)from)[i]) return fail_unknown_option(what, given, i, capacity);
     size = WB__MIN(size, capacity);
     if (from) memcpy(to, from, size);
     memcpy(to, &size, sizeof size);
@@ -64,15 +64,13 @@ bool wb__reserve_is_empty(const char *what, const void *reserve, size_t bytes)
     return true;
 }
 
-/* ---- the text of options --------------------------------------------------------------------- */
-
 static const char *after_blanks(const char *at)
 {
     while (*at == ' ' || *at == '\t' || *at == '\n') at++;
     return at;
 }
 
-static bool is_of_word(char c)
+static bool is_word_character(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
@@ -80,7 +78,7 @@ static bool is_of_word(char c)
 /* Whether the apostrophe at `at` separates digits: 1'000. */
 static bool separates_digits(const char *begin, const char *at)
 {
-    while (at > begin && (is_of_word(at[-1]) || at[-1] == '\'' || at[-1] == '.')) at--;
+    while (at > begin && (is_word_character(at[-1]) || at[-1] == '\'' || at[-1] == '.')) at--;
     return (*at >= '0' && *at <= '9') || (*at == '.' && at[1] >= '0' && at[1] <= '9');
 }
 
@@ -119,7 +117,7 @@ static const char *argument_end(const char *begin)
 
 /* Returns the length of a list in braces.  A comma may follow the last number.  -1: `at` is no such
  * list; -2: the list has designators. */
-static int options_numbers_in(const char *at)
+static int count_numbers_at(const char *at)
 {
     int n = 0;
     if (*at++ != '{') return -1;
@@ -134,7 +132,7 @@ static int options_numbers_in(const char *at)
 /* Returns the text behind the option's name, or its value if it is the argument number `position`,
  * where the option occurs last: C initialises a field that is named twice with the last value.
  * NULL: the option is not given.  `name` NULL: finds the element of a list, ".pad[1] = 2". */
-static const char *options_find(const char *text, const char *name, int position)
+static const char *find_option_text(const char *text, const char *name, int position)
 {
     const char *found = NULL;
     if (!text) return NULL;
@@ -143,8 +141,8 @@ static const char *options_find(const char *text, const char *name, int position
         if (*text == '.' && !(text[1] >= '0' && text[1] <= '9')) {
             const char *end = after_blanks(text + 1), *letter = name ? name : "";
             while (*letter && *end == *letter) end++, letter++;
-            while (!name && is_of_word(*end)) end++;
-            if (name ? !*letter && !is_of_word(*end) : *after_blanks(end) == '[')
+            while (!name && is_word_character(*end)) end++;
+            if (name ? !*letter && !is_word_character(*end) : *after_blanks(end) == '[')
                 found = after_blanks(end);
         } else if (i == position) {
             found = text;
@@ -155,14 +153,14 @@ static const char *options_find(const char *text, const char *name, int position
     return found;
 }
 
-/* Returns how many numbers in braces a call gives for a list, as options_numbers_in; -3: the list
- * is not given.  MaxPool(2) gives one number, without braces. */
-static int options_numbers_of(const char *text, const char *name, int position)
+/* Returns how many numbers in braces a call gives for a list, as count_numbers_at; -3: the list is
+ * not given.  MaxPool(2) gives one number, without braces. */
+static int count_numbers_of(const char *text, const char *name, int position)
 {
-    const char *at = options_find(text, name, position);
+    const char *at = find_option_text(text, name, position);
     if (!at) return -3;
-    if (*at == '=') return options_numbers_in(after_blanks(at + 1));
-    return *at == '{' ? options_numbers_in(at) : 1;
+    if (*at == '=') return count_numbers_at(after_blanks(at + 1));
+    return *at == '{' ? count_numbers_at(at) : 1;
 }
 
 /* Whether the call gives an element of a list, ".pad[1] = 2". */
@@ -170,8 +168,8 @@ static bool gives_element(const char *text)
 {
     for (const char *at = strchr(text, '['); at; at = strchr(at + 1, '[')) {
         const char *word = at;
-        while (word > text && (is_of_word(word[-1]) || word[-1] == ' ')) word--;
-        if (word > text && word[-1] == '.' && options_find(text, NULL, -1)) return true;
+        while (word > text && (is_word_character(word[-1]) || word[-1] == ' ')) word--;
+        if (word > text && word[-1] == '.' && find_option_text(text, NULL, -1)) return true;
     }
     return false;
 }
@@ -206,15 +204,13 @@ bool wb__read_rows(const char *what, void *to, const void *from, const void *def
 bool wb__is_given_null(const char *what, const wb__given *given, const char *name,
                        const void *object)
 {
-    return !object && options_find(given->text, name, -1) && wb__null(what, name);
+    return !object && find_option_text(given->text, name, -1) && wb__null(what, name);
 }
 
 int wb__numbers_given(const wb__given *given, const char *name)
 {
-    return WB__MAX(options_numbers_of(given->text, name, -1), -1);
+    return WB__MAX(count_numbers_of(given->text, name, -1), -1);
 }
-
-/* ---- lists ----------------------------------------------------------------------------------- */
 
 /* The first word of a list that wb_ints_set could not set, for lack of memory. */
 #define WITHOUT_NUMBERS (WB_MARK_ - (int64_t)1)
@@ -237,7 +233,7 @@ bool wb__ints_read(const char *what, const wb__given *given, const char *name, i
                    wb_ints list, int most)
 {
     const bool tagged = list[0] >= WB_MARK_ && list[0] <= WB_MARK_ + (int64_t)INT32_MAX;
-    const int64_t n = tagged ? list[0] - WB_MARK_ : options_numbers_of(given->text, name, position);
+    const int64_t n = tagged ? list[0] - WB_MARK_ : count_numbers_of(given->text, name, position);
     const bool unset = list[0] == WITHOUT_NUMBERS;
     const char *wrong = unset             ? "has no numbers, since wb_ints_set got none for it"
                         : tagged || n > 0 ? NULL

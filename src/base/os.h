@@ -59,8 +59,8 @@ static inline void wb__os_cond_wake(wb__os_cond *c) { pthread_cond_broadcast(c);
 static inline void wb__os_cond_wait(wb__os_cond *c, wb__os_mutex *m) { pthread_cond_wait(c, m); }
 bool wb__os_cond_wait_for(wb__os_cond *c, wb__os_mutex *m, double seconds);
 
-/* Has these functions called at each fork: `before` and `parent` in the thread that forks, `child`
- * in the child.  Returns false if there is no memory. */
+/* Makes each fork call these functions: `before` and `parent` in the thread that forks, `child` in
+ * the child.  Returns false if there is no memory. */
 bool wb__os_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void));
 
 /* ---- clocks ---------------------------------------------------------------------------------- */
@@ -103,7 +103,7 @@ enum {
 static inline int wb__os_error(void) { return errno; }
 static inline void wb__os_set_error(int error) { errno = error; }
 static inline const char *wb__os_text(int error) { return strerror(error); }
-static inline const char *wb__os_reason(void) { return strerror(errno); }   /* of the last error */
+static inline const char *wb__os_reason(void) { return strerror(errno); }   /* of wb__os_error */
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
@@ -122,7 +122,7 @@ typedef enum {
 int wb__os_open(const char *path, wb__os_opening how);
 bool wb__os_close(int file);
 
-/* Read and write at most n bytes, and return their number, or -1.  0 from wb__os_read: the end. */
+/* Reads at most n bytes, and returns their number, 0 at the end of the file, or -1. */
 int64_t wb__os_read(int file, void *to, size_t n);
 int64_t wb__os_write(int file, const void *from, size_t n);
 int64_t wb__os_write_at(int file, const void *from, size_t n, int64_t offset);
@@ -132,19 +132,20 @@ void wb__os_start_writing(int file, int64_t from, int64_t bytes);
 /* Return when all bytes written to a file, or all names in a folder, are on the disk. */
 bool wb__os_sync(int file);
 bool wb__os_sync_folder(const char *path);
-/* Takes the lock of a file, which one process can have until it closes the file or ends. */
+/* Locks a file: one process can have the lock, until it closes the file or ends. */
 bool wb__os_lock(int file, bool wait);
 
 typedef enum { WB__OS_PLAIN, WB__OS_FOLDER, WB__OS_LINK, WB__OS_OTHER } wb__os_kind;
 typedef struct {
     wb__os_kind kind;
-    bool gone;                          /* the file is open and has no name any more */
+    bool gone;                          /* the open file has no name any more */
     unsigned mode;                      /* permissions, as of chmod */
     int64_t bytes, changed;  /* changed: time of the last change of the contents, as WB__OS_WALL */
     int64_t owner;                      /* user, as returned by wb__os_user */
     uint64_t device, number;            /* two paths with the same pair are one file */
 } wb__os_about;
-/* Describe the file or folder at a path, or an open file.  follow: a symbolic link's target. */
+/* Sets *about to what the file or folder at a path is; of a symbolic link if `follow`: its
+ * target. */
 bool wb__os_look(const char *path, bool follow, wb__os_about *about);
 bool wb__os_look_at(int file, wb__os_about *about);
 bool wb__os_is_there(const char *path);
@@ -155,7 +156,7 @@ bool wb__os_remove(const char *path);                   /* removes a file or a l
 bool wb__os_rename(const char *from, const char *to);   /* replaces `to` */
 bool wb__os_set_mode(int file, unsigned mode);
 bool wb__os_touch(const char *path);                /* sets the time of its last change to now */
-/* Write the path without symbolic links, and the path of the working folder. */
+/* Sets `real` to the path without symbolic links. */
 bool wb__os_real_path(const char *path, char real[WB__OS_PATH]);
 bool wb__os_working_folder(char path[WB__OS_PATH]);
 
@@ -216,8 +217,8 @@ bool wb__os_has_ended(long process, wb__os_end *end);
 /* Waits until a process has ended.  `end` may be NULL.  false: the process is not known. */
 bool wb__os_wait(long process, wb__os_end *end);
 void wb__os_kill(long process);         /* ends the process at once */
-/* Ask the processes of a group to end; end them at once; pass a signal on to them; look whether one
- * of them runs. */
+/* Asks the processes of a group to end.  The functions below end them at once, send them a signal,
+ * and return whether one of them runs. */
 void wb__os_end_group(long process);
 void wb__os_kill_group(long process);
 void wb__os_signal_group(long process, int number);
@@ -253,8 +254,8 @@ wb__os_address *wb__os_next_address(wb__os_address *a);
 void wb__os_free_addresses(wb__os_address *first);
 /* Connects within so many seconds; -1: the error may be WB__OS_LATE. */
 int wb__os_connect(wb__os_address *to, double seconds);
-/* Send and receive at most n bytes.  Return their number, WB__OS_NOT_NOW, or -1.  wb__os_receive
- * returns 0 when the other end is closed. */
+/* Sends at most n bytes, as wb__os_receive receives them.  Returns their number, WB__OS_NOT_NOW, or
+ * -1.  wb__os_receive returns 0 when the other end is closed. */
 int64_t wb__os_send(int socket, const void *bytes, size_t n);
 int64_t wb__os_receive(int socket, void *bytes, size_t n);
 void wb__os_hang_up(int socket);

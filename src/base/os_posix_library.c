@@ -43,8 +43,6 @@ void *wb__os_library_of(const void *address)
     return file ? dlopen(file, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 }
 
-/* ---- this library ---------------------------------------------------------------------------- */
-
 #ifdef __linux__
 
 /* Sets the address *given to NULL if it is in the first file of the list, which is the program. */

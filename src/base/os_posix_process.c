@@ -37,7 +37,7 @@ bool wb__os_pipe(int ends[2])
 /* ---- starting -------------------------------------------------------------------------------- */
 
 /* The new process: becomes the program.  If that fails, it writes errno to `report`. */
-static void posix_process_become(const wb__os_program_start *s, pid_t parent, int report)
+static void exec_program(const wb__os_program_start *s, pid_t parent, int report)
 {
     const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     report = fcntl(report, F_DUPFD, WB__OS_FILES);
@@ -71,7 +71,7 @@ long wb__os_start(const wb__os_program_start *s, bool *executed)
     if (!wb__os_pipe(report)) return 0;
     fflush(NULL);
     const pid_t child = fork();
-    if (child == 0) posix_process_become(s, self, report[1]);
+    if (child == 0) exec_program(s, self, report[1]);
     if (child < 0) why = errno;
     close(report[1]);
     if (child > 0 && s->leads) setpgid(child, child);   /* here and there: the first one counts */

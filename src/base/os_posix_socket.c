@@ -15,7 +15,7 @@ enum { SEND_FLAGS = MSG_NOSIGNAL };
 enum { SEND_FLAGS = 0 };                /* SO_NOSIGPIPE of the socket is set instead */
 #endif
 
-static void posix_socket_prepare(int file)
+static void prepare_socket(int file)
 {
     fcntl(file, F_SETFD, FD_CLOEXEC);
     fcntl(file, F_SETFL, O_NONBLOCK);
@@ -26,14 +26,14 @@ static void posix_socket_prepare(int file)
 }
 
 /* Closes a socket that does not work.  Returns -1 with the error. */
-static int posix_socket_give_up(int file, int why)
+static int close_failed_socket(int file, int why)
 {
     close(file);
     errno = why;
     return -1;
 }
 
-static int64_t posix_socket_outcome(int64_t done)
+static int64_t result_of_call(int64_t done)
 {
     const bool later = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
     return done < 0 && later ? WB__OS_NOT_NOW : done;
@@ -43,12 +43,12 @@ void wb__os_hang_up(int socket) { close(socket); }
 
 int64_t wb__os_send(int socket, const void *bytes, size_t n)
 {
-    return posix_socket_outcome(send(socket, bytes, n, SEND_FLAGS));
+    return result_of_call(send(socket, bytes, n, SEND_FLAGS));
 }
 
 int64_t wb__os_receive(int socket, void *bytes, size_t n)
 {
-    return posix_socket_outcome(recv(socket, bytes, n, 0));
+    return result_of_call(recv(socket, bytes, n, 0));
 }
 
 /* ---- listening ------------------------------------------------------------------------------- */
@@ -67,12 +67,12 @@ static int listen_at(const struct addrinfo *a, bool every_address)
     const int yes = 1, no = 0;
     const int file = socket(a->ai_family, SOCK_STREAM, 0);
     if (file < 0) return -1;
-    posix_socket_prepare(file);
+    prepare_socket(file);
     setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (every_address && a->ai_family == AF_INET6)
         setsockopt(file, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
     if (!bind(file, a->ai_addr, a->ai_addrlen) && !listen(file, 128)) return file;
-    return posix_socket_give_up(file, errno);
+    return close_failed_socket(file, errno);
 }
 
 int wb__os_listen(const char *host, const char *port, const char **why)
@@ -98,7 +98,7 @@ int wb__os_listen(const char *host, const char *port, const char **why)
 int wb__os_accept(int listener)
 {
     const int file = accept(listener, NULL, NULL);
-    if (file >= 0) posix_socket_prepare(file);
+    if (file >= 0) prepare_socket(file);
     return file;
 }
 
@@ -141,17 +141,17 @@ int wb__os_connect(wb__os_address *to, double seconds)
     int why = 0;
     socklen_t size = sizeof why;
     if (file < 0) return -1;
-    posix_socket_prepare(file);
+    prepare_socket(file);
     if (!connect(file, a->ai_addr, a->ai_addrlen)) return file;
-    if (errno != EINPROGRESS && errno != EINTR) return posix_socket_give_up(file, errno);
+    if (errno != EINPROGRESS && errno != EINTR) return close_failed_socket(file, errno);
     wb__os_watched w = {.file = file, .writes = true};
     while (!w.ready) {
         const double left = 1e-9 * (double)(until - wb__os_clock(WB__OS_STEADY));
-        if (left <= 0) return posix_socket_give_up(file, WB__OS_LATE);
-        if (wb__os_poll(&w, 1, left) < 0) return posix_socket_give_up(file, errno);
+        if (left <= 0) return close_failed_socket(file, WB__OS_LATE);
+        if (wb__os_poll(&w, 1, left) < 0) return close_failed_socket(file, errno);
     }
     if (getsockopt(file, SOL_SOCKET, SO_ERROR, &why, &size)) why = errno;
-    return why ? posix_socket_give_up(file, why) : file;
+    return why ? close_failed_socket(file, why) : file;
 }
 
 /* ---- waiting for files ----------------------------------------------------------------------- */

@@ -11,6 +11,7 @@ typedef enum {
     WB__PACKAGES
 } wb__package_id;
 
+/* A row of packages.def, whose head describes the columns. */
 typedef struct {
     const char *id, *name, *purpose, *file, *debian, *homebrew, *variable;
 } wb__package;

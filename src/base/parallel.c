@@ -24,16 +24,16 @@
 /* ---- number of threads ----------------------------------------------------------------------- */
 
 /* Returns the first entry of OMP_NUM_THREADS, which may be a list; 0: the entry is no number. */
-static double from_openmp(void)
+static double threads_of_openmp(void)
 {
     const char *text = wb__environment_text("OMP_NUM_THREADS");
     return text ? (double)WB__MAX(strtol(text, NULL, 10), 0) : 0;
 }
 
-static int from_environment(void)
+static int threads_of_environment(void)
 {
     const double n = wb__environment_number("WEBER_NUM_THREADS", 0);
-    return (int)WB__MIN(n > 0 ? n : from_openmp(), WB__MOST_THREADS);
+    return (int)WB__MIN(n > 0 ? n : threads_of_openmp(), WB__MOST_THREADS);
 }
 
 static int count_cores(void)
@@ -48,7 +48,7 @@ int wb__threads(void)
 {
     int n = atomic_load_explicit(&threads_now, memory_order_relaxed);
     if (wb__likely(n)) return n;
-    n = from_environment();
+    n = threads_of_environment();
     if (!n) n = count_cores();
     int expected = 0;
     return atomic_compare_exchange_strong(&threads_now, &expected, n) ? n : expected;
@@ -79,8 +79,8 @@ static const int64_t
     LONG_SPIN = 500 * 1000,             /* longer than the serial parts of most steps */
     SHORT_SPIN = 100 * 1000,        /* in a crowded pool: some times the time to wake a thread */
     PARALLEL_STALL = 100 * 1000,    /* longest wait, beyond its own work, for a worker that runs */
-    CHECK_EVERY = 10 * 1000 * 1000,     /* of getrusage, a call of which takes a microsecond */
-    PARALLEL_CROWDED = 100 * 1000 * 1000, /* some time slices of the system */
+    CHECK_EVERY = 10 * 1000 * 1000,     /* between calls of getrusage, which take a microsecond */
+    PARALLEL_CROWDED = 100 * 1000 * 1000, /* how long the pool is crowded: some time slices */
     PARALLEL_WINDOW = 8 * 1000 * 1000,  /* time of the jobs by which the workers are judged */
     PARALLEL_ALONE = 32 * 1000 * 1000;  /* four windows: the least time that a caller works alone */
 
@@ -99,7 +99,7 @@ typedef struct {
     int ranges;                         /* ranges in use */
     atomic_uint most;                   /* workers that may be inside */
     int rank;                           /* wb__thread_rank of the owner */
-    wb__modes modes;                    /* those of the owner */
+    wb__modes modes;                    /* floating-point modes of the owner */
     bool measured;                      /* the workers add up their processor time */
     atomic_int_fast64_t time;           /* processor time of the workers */
     wb__thrown thrown;                  /* an exception of C++ in a worker; pool.lock guards it */
@@ -111,7 +111,7 @@ static parallel_job parallel_jobs[JOBS];
 static struct {
     wb__mutex lock;                     /* guards `workers`, `thread`, `wake` and `done` */
     wb__os_cond wake, done;             /* a job has been posted; the last worker has left a job */
-    wb__os_thread thread[WB__MOST_THREADS]; /* of the workers */
+    wb__os_thread thread[WB__MOST_THREADS]; /* threads of the workers */
     atomic_bool ending;                 /* the workers end */
     atomic_int workers;                 /* number of workers started */
     atomic_int asleep;                  /* number of workers that sleep */
@@ -140,7 +140,7 @@ static bool is_crowded(int64_t t)
     return t < atomic_load_explicit(&parallel_pool.crowded_until, memory_order_relaxed);
 }
 
-static void set_crowded(int64_t t)
+static void mark_crowded(int64_t t)
 {
     atomic_store_explicit(&parallel_pool.crowded_until, t + PARALLEL_CROWDED, memory_order_relaxed);
 }
@@ -160,12 +160,13 @@ static void check_preempted(int64_t t)
     static _Thread_local int64_t next, seen;
     if (t < next) return;
     const int64_t count = wb__os_preemptions();
-    if (next && count > seen + 1) set_crowded(t);
+    if (next && count > seen + 1) mark_crowded(t);
     seen = count;
     next = t + CHECK_EVERY;
 }
 
-/* Waits a short time until *word is `value` or, if `differs`, another number.  false: it is not. */
+/* Waits a short time until *word is `value` or, if `differs`, is not.  False: that did not
+ * happen. */
 static bool spin_until(const atomic_uint *word, unsigned value, bool differs)
 {
     for (int64_t begun = 0, t;;) {
@@ -180,21 +181,20 @@ static bool spin_until(const atomic_uint *word, unsigned value, bool differs)
     }
 }
 
-static void parallel_serially(int64_t from, int64_t to, void (*body)(void *ctx, int64_t i),
-                              void *ctx)
+static void run_range_here(int64_t from, int64_t to, void (*body)(void *ctx, int64_t i), void *ctx)
 {
     for (int64_t i = from; i < to; i++) body(ctx, i);
 }
 
 /* Calls the body for all indices of a job that could have been divided. */
-static void parallel_all_of(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
+static void run_all_here(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
 {
     parallel_inside = true;
-    parallel_serially(0, n, body, ctx);
+    run_range_here(0, n, body, ctx);
     parallel_inside = false;
 }
 
-static void take_shares(parallel_job *j, int first)
+static void run_shares(parallel_job *j, int first)
 {
     parallel_inside = true;
     for (int k = 0; k < j->ranges; k++) {
@@ -202,14 +202,14 @@ static void take_shares(parallel_job *j, int first)
         while (atomic_load_explicit(&r->next, memory_order_relaxed) < r->end) {
             const int64_t from = atomic_fetch_add(&r->next, j->share);
             if (from < r->end)
-                parallel_serially(from, WB__MIN(from + j->share, r->end), j->body, j->ctx);
+                run_range_here(from, WB__MIN(from + j->share, r->end), j->body, j->ctx);
         }
     }
     parallel_inside = false;
 }
 
 /* Hands an exception that a function of the program has thrown to the thread that owns the job. */
-static void leave_thrown(parallel_job *j)
+static void hand_over_thrown(parallel_job *j)
 {
     wb__mutex_lock(&parallel_pool.lock);
     if (!j->thrown.what) j->thrown = wb__thrown_take();
@@ -218,7 +218,7 @@ static void leave_thrown(parallel_job *j)
 }
 
 /* Takes part in a job if it is open and needs one more worker. */
-static void parallel_join(parallel_job *j, int worker)
+static void join_job(parallel_job *j, int worker)
 {
     unsigned s = atomic_load(&j->state);
     do
@@ -229,9 +229,9 @@ static void parallel_join(parallel_job *j, int worker)
         const int64_t begun = j->measured ? processor_time() : 0;
         wb__thread_rank = j->rank;
         wb__modes_take(j->modes);
-        take_shares(j, worker);
+        run_shares(j, worker);
         if (j->measured) atomic_fetch_add(&j->time, processor_time() - begun);
-        if (wb__unlikely(wb__has_thrown())) leave_thrown(j);
+        if (wb__unlikely(wb__has_thrown())) hand_over_thrown(j);
     }
     /* another owner may have the job as soon as no worker is inside */
     if (atomic_fetch_sub(&j->state, ONE_INSIDE) == ONE_INSIDE && atomic_load(&j->owner_sleeps)) {
@@ -241,13 +241,13 @@ static void parallel_join(parallel_job *j, int worker)
     }
 }
 
-static void *parallel_work(void *number)
+static void *run_worker(void *number)
 {
     const int worker = (int)(intptr_t)number;
     wb__mutex_helps();
     for (unsigned seen; !atomic_load(&parallel_pool.ending);) {
         seen = atomic_load(&parallel_pool.posted);
-        for (int i = 0; i < JOBS; i++) parallel_join(&parallel_jobs[i], worker);
+        for (int i = 0; i < JOBS; i++) join_job(&parallel_jobs[i], worker);
         if (worker < wb__threads() && spin_until(&parallel_pool.posted, seen, true)) continue;
         wb__mutex_lock(&parallel_pool.lock);
         atomic_fetch_add(&parallel_pool.asleep, 1);
@@ -259,8 +259,8 @@ static void *parallel_work(void *number)
     return NULL;
 }
 
-/* After fork the child has only the thread that called fork.  It starts workers of its own when it
- * needs them. */
+/* Resets the pool in a child of fork, which has only the thread that called fork, and starts
+ * workers of its own when it needs them. */
 static void parallel_in_child(void)
 {
     wb__os_cond_init(&parallel_pool.wake);
@@ -284,7 +284,7 @@ static void start_workers(int wanted)
     for (int n = atomic_load(&parallel_pool.workers);
          n < wanted && !atomic_load(&parallel_pool.ending);
          atomic_store(&parallel_pool.workers, ++n)) {
-        if (!wb__os_thread_start(&parallel_pool.thread[n], parallel_work, (void *)(intptr_t)(n + 1),
+        if (!wb__os_thread_start(&parallel_pool.thread[n], run_worker, (void *)(intptr_t)(n + 1),
                                  false))
             break;                      /* the caller does the rest */
     }
@@ -312,8 +312,8 @@ void wb__parallel_stop(void)
 }
 
 /* Fills in a job that has no owner, and opens it; NULL: all jobs have one. */
-static parallel_job *parallel_post(int64_t n, int threads, bool measured,
-                                   void (*body)(void *ctx, int64_t i), void *ctx)
+static parallel_job *post_job(int64_t n, int threads, bool measured,
+                              void (*body)(void *ctx, int64_t i), void *ctx)
 {
     parallel_job *j = parallel_jobs;
     while (atomic_load_explicit(&j->taken, memory_order_relaxed)
@@ -358,7 +358,7 @@ static void close_job(parallel_job *j)
 }
 
 /* Adds the times of a job; true: the times of a window are complete. */
-static bool add_times(parallel_times *t, int64_t wall, int64_t processors)
+static bool add_job_times(parallel_times *t, int64_t wall, int64_t processors)
 {
     t->wall += wall;
     t->processors += processors;
@@ -371,7 +371,7 @@ static bool add_times(parallel_times *t, int64_t wall, int64_t processors)
 static void judge_workers(int64_t wall, int64_t processors, int64_t t)
 {
     parallel_times *w = &parallel_caller.together;
-    if (!add_times(w, wall, processors)) return;
+    if (!add_job_times(w, wall, processors)) return;
     const bool useful = (double)w->processors > 1.2 * parallel_caller.alone * (double)w->wall;
     parallel_caller.pause = useful ? 0 : WB__MIN(WB__MAX(2 * parallel_caller.pause, PARALLEL_ALONE),
                                                  8 * PARALLEL_ALONE);
@@ -383,20 +383,21 @@ static void judge_workers(int64_t wall, int64_t processors, int64_t t)
 static void compute_alone(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx, int64_t begun)
 {
     const int64_t processor = processor_time();
-    parallel_all_of(n, body, ctx);
+    run_all_here(n, body, ctx);
     parallel_times *t = &parallel_caller.serial;
-    if (!add_times(t, parallel_now() - begun, processor_time() - processor)) return;
+    if (!add_job_times(t, parallel_now() - begun, processor_time() - processor)) return;
     const double share = (double)t->processors / (double)t->wall;
     parallel_caller.alone = WB__MAX(share, 0.95 * parallel_caller.alone + 0.05 * share);
     *t = (parallel_times){ 0 };
 }
 
-/* blocks: the bodies may block; then they need all threads, and their times are not measured. */
+/* Calls the body for all indices, by all threads or alone.  blocks: the bodies may block, so they
+ * need all threads, and their times are not measured. */
 static void parallel_run(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx, bool blocks)
 {
     const int threads = n > 1 && !parallel_inside ? (int)WB__MIN(wb__threads(), n) : 1;
     if (threads == 1) {
-        parallel_serially(0, n, body, ctx);
+        run_range_here(0, n, body, ctx);
         return;
     }
     const int64_t begun = parallel_now();
@@ -406,18 +407,18 @@ static void parallel_run(int64_t n, void (*body)(void *ctx, int64_t i), void *ct
     }
     start_workers(threads - 1);
     const bool measured = !blocks && is_crowded(begun) && begun >= parallel_caller.judged_after;
-    parallel_job *j = parallel_post(n, threads, measured, body, ctx);
+    parallel_job *j = post_job(n, threads, measured, body, ctx);
     if (!j) {
-        parallel_all_of(n, body, ctx);
+        run_all_here(n, body, ctx);
         return;
     }
     int64_t processor = measured ? processor_time() : 0;
-    take_shares(j, 0);
+    run_shares(j, 0);
     if (measured) processor = processor_time() - processor;
     const int64_t own = parallel_now() - begun;
     close_job(j);
     const int64_t end = parallel_now(), wall = end - begun;
-    if (!blocks && wall - own > own + PARALLEL_STALL) set_crowded(end);
+    if (!blocks && wall - own > own + PARALLEL_STALL) mark_crowded(end);
     check_preempted(end);
     if (wb__unlikely(j->thrown.what)) wb__thrown_give(j->thrown);
     j->thrown = (wb__thrown){0};

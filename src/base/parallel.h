@@ -9,18 +9,19 @@
  * the processors busy, the calls are serial.  So a body must not wait for another one. */
 void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx);
 
-/* As wb__parallel, for bodies that may block, in reads or in callbacks of the program. */
+/* Does what wb__parallel does, for bodies that may block, in reads or callbacks of the program. */
 void wb__parallel_waiting(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx);
 
 /* Ends the threads of the pool, and returns when they have ended.  A later call starts new ones.  A
  * body must not call it. */
 void wb__parallel_stop(void);
 
-/* For tests: the pool is crowded for so many nanoseconds, and the calling thread computes alone. */
+/* Makes the pool crowded for `crowded` nanoseconds, and the caller compute alone for `alone`:
+ * tests. */
 void wb__parallel_crowd(int64_t crowded, int64_t alone);
 
-/* Number of threads to use: WEBER_NUM_THREADS, else OMP_NUM_THREADS, else the number of processors
- * that this process may use. */
+/* Returns the number of threads to use: WEBER_NUM_THREADS, else OMP_NUM_THREADS, else the number of
+ * processors that this process may use. */
 int wb__threads(void);
 int wb__set_threads(int n);      /* returns the number in force */
 

@@ -11,28 +11,28 @@
 
 static locale_t plain_numbers;
 static wb__once plain_numbers_once = WB__ONCE_INIT;
-static void make_plain_numbers(void)
+static void make_plain_locale(void)
 {
     plain_numbers = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
 }
 
 /* Sets this thread's locale, and returns the one before; 0: it stays, since there is no memory. */
-static locale_t plain_begin(void)
+static locale_t use_plain_locale(void)
 {
-    wb__once_run(&plain_numbers_once, make_plain_numbers);
+    wb__once_run(&plain_numbers_once, make_plain_locale);
     return plain_numbers ? uselocale(plain_numbers) : (locale_t)0;
 }
 
-static void plain_end(locale_t before)
+static void restore_locale(locale_t before)
 {
     if (before) uselocale(before);
 }
 
 int wb__plain_list(char *to, size_t bytes, const char *format, va_list arguments)
 {
-    const locale_t before = plain_begin();
+    const locale_t before = use_plain_locale();
     const int n = vsnprintf(to, bytes, format, arguments);
-    plain_end(before);
+    restore_locale(before);
     return n;
 }
 
@@ -47,8 +47,8 @@ int wb__plain(char *to, size_t bytes, const char *format, ...)
 
 double wb__plain_number(const char *text, char **stop)
 {
-    const locale_t before = plain_begin();
+    const locale_t before = use_plain_locale();
     const double number = strtod(text, stop);
-    plain_end(before);
+    restore_locale(before);
     return number;
 }

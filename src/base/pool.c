@@ -54,7 +54,7 @@ static void pool_thread_end(void *set)
 
 static void pool_make_key(void) { wb__os_key_make(&pool_key, pool_thread_end); }
 
-static bool pool_note_thread(void)
+static bool pool_set_key(void)
 {
     wb__once_run(&pool_key_once, pool_make_key);
     return wb__pool_mine.noted = wb__os_key_set(pool_key, &wb__pool_mine);
@@ -70,7 +70,7 @@ void wb__pool_full(void *block, size_t bytes)
 {
     const bool keeps = KEEPS && block && bytes - 1 < WB__POOL_STEP * WB__POOL_CLASSES &&
                        !wb__alloc_is_watched();
-    if (!keeps || wb__pool_mine.noted || !pool_note_thread()) {
+    if (!keeps || wb__pool_mine.noted || !pool_set_key()) {
         wb__free(block);
         return;
     }

@@ -20,7 +20,7 @@ static const uint32_t sha256_roots[64] = {
 };
 /* clang-format on */
 
-static uint32_t sha256_turn(uint32_t x, int n) { return x >> n | x << (32 - n); }
+static uint32_t rotate_right(uint32_t x, int n) { return x >> n | x << (32 - n); }
 
 static void sha256_add_block(uint32_t h[8], const unsigned char *p)
 {
@@ -30,16 +30,16 @@ static void sha256_add_block(uint32_t h[8], const unsigned char *p)
                (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
     for (int i = 16; i < 64; i++)
         w[i] = w[i - 16] + w[i - 7] +
-               (sha256_turn(w[i - 15], 7) ^ sha256_turn(w[i - 15], 18) ^ w[i - 15] >> 3) +
-               (sha256_turn(w[i - 2], 17) ^ sha256_turn(w[i - 2], 19) ^ w[i - 2] >> 10);
+               (rotate_right(w[i - 15], 7) ^ rotate_right(w[i - 15], 18) ^ w[i - 15] >> 3) +
+               (rotate_right(w[i - 2], 17) ^ rotate_right(w[i - 2], 19) ^ w[i - 2] >> 10);
     memcpy(x, h, sizeof x);
     for (int i = 0; i < 64; i++) {
         const uint32_t one = x[7] +
-                             (sha256_turn(x[4], 6) ^ sha256_turn(x[4], 11) ^
-                              sha256_turn(x[4], 25)) +
+                             (rotate_right(x[4], 6) ^ rotate_right(x[4], 11) ^
+                              rotate_right(x[4], 25)) +
                              ((x[4] & x[5]) ^ (~x[4] & x[6])) + sha256_roots[i] + w[i];
-        const uint32_t two = (sha256_turn(x[0], 2) ^ sha256_turn(x[0], 13) ^
-                              sha256_turn(x[0], 22)) +
+        const uint32_t two = (rotate_right(x[0], 2) ^ rotate_right(x[0], 13) ^
+                              rotate_right(x[0], 22)) +
                              ((x[0] & x[1]) ^ (x[0] & x[2]) ^ (x[1] & x[2]));
         memmove(x + 1, x, 7 * sizeof *x);
         x[4] += one;

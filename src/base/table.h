@@ -20,17 +20,17 @@ typedef struct {
     int n, capacity;                    /* capacity: a power of two */
 } wb__hash_table;
 
-/* Add a slot with value 0 for a key: wb__hash_add always, wb__hash_at if the table has none.
- * NULL: out of memory, with the error set. */
+/* Adds a slot with value 0 for a key and returns it; wb__hash_at returns the key's slot if the
+ * table has one.  NULL: out of memory, with the error set. */
 wb__hashed *wb__hash_add(wb__hash_table *t, uint64_t key);
 wb__hashed *wb__hash_at(wb__hash_table *t, uint64_t key);
 void wb__hash_clear(wb__hash_table *t);                 /* removes all slots, keeps the memory */
 void wb__hash_free(wb__hash_table *t);
 
-/* The slot at which the search for a key begins. */
+/* Returns the hash by which the search for a key begins. */
 static inline uint64_t wb__hash_start(uint64_t key) { return key * 0xD6E8FEB86659FD93u >> 32; }
 
-/* The first slot from slot `i` on that has the key or is free. */
+/* Returns the first slot from slot `i` on that has the key or is free. */
 static inline wb__hashed *wb__hash_probe(const wb__hash_table *t, uint64_t key, uint64_t i)
 {
     wb__hashed *s;
@@ -39,7 +39,7 @@ static inline wb__hashed *wb__hash_probe(const wb__hash_table *t, uint64_t key, 
     return s;
 }
 
-/* The slot of a key, and the next one with the same key; NULL: there is none. */
+/* Returns the slot of a key, and wb__hash_next the next one with that key; NULL: there is none. */
 static inline wb__hashed *wb__hash_get(const wb__hash_table *t, uint64_t key)
 {
     wb__hashed *s = t->n ? wb__hash_probe(t, key, wb__hash_start(key)) : NULL;
@@ -52,7 +52,7 @@ static inline wb__hashed *wb__hash_next(const wb__hash_table *t, const wb__hashe
     return next->key ? next : NULL;
 }
 
-/* A hash of n bytes that begins with h. */
+/* Returns h with n bytes added to the hash. */
 static inline uint64_t wb__hash(uint64_t h, const void *bytes, size_t n)
 {
     const char *at = bytes;
@@ -69,14 +69,14 @@ static inline uint64_t wb__hash(uint64_t h, const void *bytes, size_t n)
 
 typedef wb__hash_table wb__pointer_map;
 
-/* The address of a key's value; a new key is added with value NULL.  NULL: out of memory. */
+/* Returns the address of a key's value; a new key gets the value NULL.  NULL: out of memory. */
 static inline void **wb__pointer_map_at(wb__pointer_map *m, const void *key)
 {
     wb__hashed *s = wb__hash_at(m, (uintptr_t)key);
     return s ? &s->pointer : NULL;
 }
 
-/* The number that wb__pointer_map_put stored for a key; -1: the key is not in the map. */
+/* Returns the number that wb__pointer_map_put stored for a key; -1: the key is not in the map. */
 static inline int wb__pointer_map_get(const wb__pointer_map *m, const void *key)
 {
     const wb__hashed *s = wb__hash_get(m, (uintptr_t)key);

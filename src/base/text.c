@@ -87,7 +87,7 @@ int wb__utf8_put(uint32_t c, char *to)
     return n;
 }
 
-/* U+0080 to U+009F are control characters of terminals too. */
+/* Returns the bytes of a control character (text.h); U+0080 to U+009F are such characters too. */
 int wb__control_character(const char *at)
 {
     const uint8_t *c = (const uint8_t *)at;
@@ -97,7 +97,7 @@ int wb__control_character(const char *at)
 
 /* Adds untrusted text; `stays` lists characters beside the printable ones that are added
  * unchanged. */
-static void add_foreign(wb__text *t, const char *text, const char *stays)
+static void text_add_escaped(wb__text *t, const char *text, const char *stays)
 {
     for (const char *at = text; *at;) {
         const bool kept = *at == '\n' || *at == '\t' ? strchr(stays, *at) != NULL
@@ -111,8 +111,8 @@ static void add_foreign(wb__text *t, const char *text, const char *stays)
     }
 }
 
-void wb__text_foreign(wb__text *t, const char *text) { add_foreign(t, text, ""); }
-void wb__text_foreign_lines(wb__text *t, const char *text) { add_foreign(t, text, "\n\t"); }
+void wb__text_foreign(wb__text *t, const char *text) { text_add_escaped(t, text, ""); }
+void wb__text_foreign_lines(wb__text *t, const char *text) { text_add_escaped(t, text, "\n\t"); }
 
 int wb__characters(const char *text)
 {

@@ -14,7 +14,7 @@ void wb__text_bytes(wb__text *t, int64_t bytes);                /* "17 bytes", "
 /* Adds untrusted text in a form that is safe to print on a terminal.  Control characters become
  * escapes such as \n, \t and \x1b.  Bytes that are not UTF-8 become escapes such as \xff. */
 void wb__text_foreign(wb__text *t, const char *text);
-/* As wb__text_foreign, but line ends and tabs stay. */
+/* Adds untrusted text as wb__text_foreign does, but line ends and tabs stay. */
 void wb__text_foreign_lines(wb__text *t, const char *text);
 /* Returns the bytes of the control character at `at`, 1 or 2; 0: none, or a line end or tab. */
 int wb__control_character(const char *at);
@@ -24,8 +24,8 @@ int wb__characters(const char *text);                           /* number of cha
 char *wb__text_take(wb__text *t);           /* returns the text, which the caller frees, and starts
                                                a new one */
 
-/* Number of bytes of the UTF-8 character at `at`, where at most `most` bytes may be read; 0: not
- * UTF-8. */
+/* Returns the number of bytes of the UTF-8 character at `at`, of which at most `most` may be read;
+ * 0: not UTF-8. */
 int wb__utf8(const char *at, size_t most);
 bool wb__is_utf8(const char *text);
 int wb__utf8_put(uint32_t c, char *to);         /* writes a Unicode character, returns its bytes */

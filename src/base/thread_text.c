@@ -23,7 +23,7 @@ static void thread_text_end(void *block)
 
 static void thread_text_make_key(void) { wb__os_key_make(&thread_text_key, thread_text_end); }
 
-static char *thread_text_find(texts *r, wb__thread_text_kind which)
+static char *buffer_of_kind(texts *r, wb__thread_text_kind which)
 {
     return which == WB__TEXT_ERROR ? r->error : r->text[which];
 }
@@ -34,9 +34,9 @@ char *wb__thread_text(wb__thread_text_kind which)
     if (wb__unlikely(!thread_text_mine)) {
         wb__once_run(&thread_text_once, thread_text_make_key);
         texts *block = calloc(1, sizeof *block);
-        if (!block) return thread_text_find(&spare, which);
+        if (!block) return buffer_of_kind(&spare, which);
         thread_text_mine = block;
         wb__os_key_set(thread_text_key, block);
     }
-    return thread_text_find(thread_text_mine, which);
+    return buffer_of_kind(thread_text_mine, which);
 }

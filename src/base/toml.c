@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* The names of keys and tables that lead to a place: their number, and how many of them, from the
- * first on, are the two names that are looked for. */
+/* The path of names of tables and keys to a place in the file: `depth` names, of which the first
+ * `same` are those that are looked for (scan.name). */
 typedef struct { int depth, same; } path;
 
 /* How the file has the table: not at all, as a.b = ..., as [a], as a = {...}, or as no table. */
@@ -17,7 +17,7 @@ typedef struct {
     size_t at;                          /* byte that is read next */
     wb__toml_kind kind;
     size_t key_at, value_at, value_end;
-    size_t text_at, text_end;           /* of the value without quotes */
+    size_t text_at, text_end;           /* begin and end of the value without quotes */
     toml_place table;
     bool dotted;                        /* this line adds to the table as a.b = ... */
     size_t table_at, insert_at;     /* beginning of the table, and end of its last line or its } */
@@ -46,7 +46,7 @@ static int toml_peek(const scan *s, size_t ahead)
 static bool toml_is_blank(int c) { return c == ' ' || c == '\t'; }
 static bool is_any(int c, const char *of) { return c > 0 && strchr(of, c); }
 
-static bool toml_ends(const scan *s)
+static bool toml_at_line_end(const scan *s)
 {
     return toml_peek(s, 0) == '\n' || (toml_peek(s, 0) == '\r' && toml_peek(s, 1) == '\n');
 }
@@ -57,11 +57,11 @@ static void toml_skip(scan *s, bool lines)
     bool comment = false;
     for (int c; (c = toml_peek(s, 0)) >= 0; s->at++) {
         comment = lines && (comment ? c != '\n' : c == '#');
-        if (!comment && !toml_is_blank(c) && !(lines && toml_ends(s))) return;
+        if (!comment && !toml_is_blank(c) && !(lines && toml_at_line_end(s))) return;
     }
 }
 
-static bool toml_take(scan *s, int c)
+static bool toml_skip_character(scan *s, int c)
 {
     toml_skip(s, false);
     const bool is = toml_peek(s, 0) == c;
@@ -71,7 +71,7 @@ static bool toml_take(scan *s, int c)
 }
 
 /* Skips a string.  Sets *at and *end to its text without the quotes. */
-static int toml_string(scan *s, bool may_be_long, size_t *at, size_t *end)
+static int toml_skip_string(scan *s, bool may_be_long, size_t *at, size_t *end)
 {
     const int quote = toml_peek(s, 0);
     const bool is_long = may_be_long && toml_peek(s, 1) == quote && toml_peek(s, 2) == quote;
@@ -98,12 +98,12 @@ static bool is_bare(int c)
 }
 
 /* Reads a key such as a.'b'.c and adds its parts to the path. */
-static int toml_key(scan *s, path *p)
+static int toml_read_key(scan *s, path *p)
 {
     do {
         size_t at = s->at, end;
         int status = 0;
-        if (is_any(toml_peek(s, 0), "\"'")) status = toml_string(s, false, &at, &end);
+        if (is_any(toml_peek(s, 0), "\"'")) status = toml_skip_string(s, false, &at, &end);
         else {
             while (is_bare(toml_peek(s, 0))) s->at++;
             if ((end = s->at) == at) status = toml_fail(s, at, "a key was expected", NULL);
@@ -113,14 +113,14 @@ static int toml_key(scan *s, path *p)
         if (p->same == p->depth++ && p->depth <= 2 && strlen(name) == end - at &&
             !memcmp(name, s->t.text + at, end - at))
             p->same++;
-    } while (toml_take(s, '.'));
+    } while (toml_skip_character(s, '.'));
     return 0;
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* Skips [...] or {...} with everything inside. */
-static int toml_brackets(scan *s)
+static int toml_skip_brackets(scan *s)
 {
     const size_t open = s->at;
     int depth = 0, status = 0;
@@ -129,7 +129,7 @@ static int toml_brackets(scan *s)
         const int c = toml_peek(s, 0);
         size_t at, end;
         if (c < 0) return toml_fail(s, open, "this bracket is never closed", NULL);
-        if (is_any(c, "\"'")) status = toml_string(s, true, &at, &end);
+        if (is_any(c, "\"'")) status = toml_skip_string(s, true, &at, &end);
         else {
             s->at++;
             depth += is_any(c, "[{") - is_any(c, "]}");
@@ -139,33 +139,33 @@ static int toml_brackets(scan *s)
     return status;
 }
 
-static int toml_pair(scan *s, path p);
+static int toml_read_pair(scan *s, path p);
 
 /* Reads { ... }, if `p` is the table that is looked for. */
-static int toml_inline(scan *s, path p)
+static int toml_read_inline(scan *s, path p)
 {
     const size_t open = s->at;
     int status = 0;
-    toml_take(s, '{');
+    toml_skip_character(s, '{');
     if (toml_peek(s, 0) != '}')
-        do status = toml_pair(s, p);
-        while (!status && toml_take(s, ','));
+        do status = toml_read_pair(s, p);
+        while (!status && toml_skip_character(s, ','));
     if (!status && toml_peek(s, 0) != '}')
         status = toml_fail(s, open, "this table is not closed in its line", NULL);
     s->insert_at = s->at++;
     return status;
 }
 
-static int toml_value(scan *s, path p, wb__toml_kind *kind, size_t *at, size_t *end)
+static int toml_read_value(scan *s, path p, wb__toml_kind *kind, size_t *at, size_t *end)
 {
     static const char *const words[] = {"true", "false", "inf", "nan"};
     const int c = toml_peek(s, 0);
     *at = s->at;
     *kind = is_any(c, "\"'") ? WB__TOML_STRING : c == '{' ? WB__TOML_TABLE : WB__TOML_OTHER;
-    if (*kind == WB__TOML_STRING) return toml_string(s, true, at, end);
+    if (*kind == WB__TOML_STRING) return toml_skip_string(s, true, at, end);
     int status = 0;
-    if (c == '{' && p.depth == 1 && p.same == 1) status = toml_inline(s, p);
-    else if (is_any(c, "[{")) status = toml_brackets(s);
+    if (c == '{' && p.depth == 1 && p.same == 1) status = toml_read_inline(s, p);
+    else if (is_any(c, "[{")) status = toml_skip_brackets(s);
     else {
         bool known = is_any(c, "0123456789+-");
         for (size_t i = 0; i < WB__COUNT(words); i++)
@@ -180,15 +180,16 @@ static int toml_value(scan *s, path p, wb__toml_kind *kind, size_t *at, size_t *
 }
 
 /* Reads key = value in the table at `p`. */
-static int toml_pair(scan *s, path p)
+static int toml_read_pair(scan *s, path p)
 {
     const path table = p;
     const size_t key_at = s->at;
     wb__toml_kind kind;
     size_t at, end;
-    int status = toml_key(s, &p);
+    int status = toml_read_key(s, &p);
     if (status) return status;
-    if (!toml_take(s, '=')) return toml_fail(s, s->at, "= was expected after the key", NULL);
+    if (!toml_skip_character(s, '='))
+        return toml_fail(s, s->at, "= was expected after the key", NULL);
     const size_t value_at = s->at;
     s->dotted = !table.depth && p.same && p.depth > 1;
     if (s->dotted && !s->table) s->table = DOTTED, s->table_at = key_at;
@@ -197,7 +198,7 @@ static int toml_pair(scan *s, path p)
         s->table = toml_peek(s, 0) == '{' ? TOML_INLINE : NO_TABLE;
         s->table_at = key_at;
     }
-    if ((status = toml_value(s, p, &kind, &at, &end)) || p.same < 2) return status;
+    if ((status = toml_read_value(s, p, &kind, &at, &end)) || p.same < 2) return status;
     if (s->kind && (p.depth == 2 || s->kind != WB__TOML_TABLE))
         return toml_fail(s, key_at, "%s is defined twice", s->name[1]);
     if (!s->kind) s->key_at = key_at;
@@ -211,15 +212,15 @@ static int toml_pair(scan *s, path p)
 }
 
 /* Reads [a.b] or [[a.b]]. */
-static int toml_header(scan *s, path *p)
+static int toml_read_header(scan *s, path *p)
 {
     const size_t open = s->at++;
-    const bool several = toml_take(s, '[');
+    const bool several = toml_skip_character(s, '[');
     *p = (path){0, 0};
     toml_skip(s, false);
-    int status = toml_key(s, p);
+    int status = toml_read_key(s, p);
     if (status) return status;
-    if (!toml_take(s, ']') || (several && !toml_take(s, ']')))
+    if (!toml_skip_character(s, ']') || (several && !toml_skip_character(s, ']')))
         return toml_fail(s, s->at, "%s was expected after the table's name", several ? "]]" : "]");
     if (p->depth == 1 && p->same == 1) {
         if (s->table && !(several && s->table == NO_TABLE))
@@ -233,7 +234,7 @@ static int toml_header(scan *s, path *p)
     return 0;
 }
 
-static int toml_scan(scan *s)
+static int toml_read_all(scan *s)
 {
     path table = {0, 0};
     if (s->t.bytes > WB__TOML_MOST_BYTES)
@@ -244,10 +245,11 @@ static int toml_scan(scan *s)
         toml_skip(s, true);
         if (toml_peek(s, 0) < 0) return 0;
         s->dotted = false;
-        const int status = toml_peek(s, 0) == '[' ? toml_header(s, &table) : toml_pair(s, table);
+        const int status = toml_peek(s, 0) == '[' ? toml_read_header(s, &table)
+                                                  : toml_read_pair(s, table);
         if (status) return status;
         toml_skip(s, false);
-        if (toml_peek(s, 0) >= 0 && toml_peek(s, 0) != '#' && !toml_ends(s))
+        if (toml_peek(s, 0) >= 0 && toml_peek(s, 0) != '#' && !toml_at_line_end(s))
             return toml_fail(s, s->at, "nothing more was expected in this line", NULL);
         while (toml_peek(s, 0) >= 0 && toml_peek(s, 0) != '\n') s->at++;
         s->at += s->at < s->t.bytes;
@@ -261,7 +263,7 @@ int wb__toml_get(wb__toml t, const char *table, const char *key, wb__toml_kind *
                  const char **at, size_t *bytes)
 {
     scan s = {.t = t, .name = {table, key}};
-    const int status = toml_scan(&s);
+    const int status = toml_read_all(&s);
     *kind = s.kind;
     *at = s.value_end ? t.text + s.text_at : NULL;
     *bytes = s.text_end - s.text_at;
@@ -274,7 +276,7 @@ int wb__toml_get(wb__toml t, const char *table, const char *key, wb__toml_kind *
 typedef struct { size_t from, to; wb__text by; } toml_change;
 
 /* Makes *c the change that adds the key, and the table if there is none. */
-static int toml_add(const scan *s, const char *value, toml_change *c)
+static int toml_add_key(const scan *s, const char *value, toml_change *c)
 {
     const char *text = s->t.text, *first = memchr(text, '\n', s->t.bytes);
     const char *newline = first && first > text && first[-1] == '\r' ? "\r\n" : "\n";
@@ -303,7 +305,7 @@ static int toml_add(const scan *s, const char *value, toml_change *c)
 
 /* Extends *c, which removes a pair: in braces, to the comma behind or before the pair; else to the
  * whole line, unless a comment follows. */
-static void toml_remove(const scan *s, toml_change *c)
+static void toml_remove_pair(const scan *s, toml_change *c)
 {
     const char *text = s->t.text;
     size_t after = c->to, before = c->from;
@@ -328,15 +330,15 @@ char *wb__toml_edit(wb__toml t, const char *table, const char *key, const char *
     scan s = {.t = t, .name = {table, key}};
     toml_change c = {0};
     wb__text changed = {0};
-    int status = toml_scan(&s);
+    int status = toml_read_all(&s);
     if (!status && s.kind == WB__TOML_TABLE)
         status = toml_fail(&s, s.key_at, "%s is a table", key);
     else if (!status && s.kind) {
         c.from = value ? s.value_at : s.key_at;
         c.to = s.value_end;
         if (value) wb__text_add(&c.by, "\"%s\"", value);
-        else toml_remove(&s, &c);
-    } else if (!status && value) status = toml_add(&s, value, &c);
+        else toml_remove_pair(&s, &c);
+    } else if (!status && value) status = toml_add_key(&s, value, &c);
     if (!status) {
         wb__text_raw(&changed, t.text, c.from);
         if (c.by.length) wb__text_raw(&changed, c.by.text, c.by.length);

@@ -31,7 +31,7 @@ const wb__preference *wb__preference_read(void);
 /* Reads true or false from a key of the table [Flux] of the preferences file, at each call; *value
  * stays if the key is absent.  0 or an error code: the file is broken, or the value is neither. */
 int wb__preference_bool(const char *key, bool *value);
-/* For tests: resets the selection of devices to its state at the start of the process.  The
+/* Resets the selection of devices to its state at the start of the process, for tests.  The
  * preference is read again, and the messages of the selection are logged again.  Loaded backends
  * stay loaded. */
 void wb__device_forget(void);

@@ -19,7 +19,7 @@ static const char *const preference_tables[] = {"Flux", "MLDataDevices", "LuxDev
 
 typedef struct { char path[WB__OS_PATH]; bool exists; } location;
 
-static bool preference_join(char *path, const char *folder, const char *name)
+static bool join_path(char *path, const char *folder, const char *name)
 {
     const char *between = folder[strlen(folder) - 1] == '/' ? "" : "/";
     return snprintf(path, WB__OS_PATH, "%s%s%s", folder, between, name) < WB__OS_PATH;
@@ -27,7 +27,7 @@ static bool preference_join(char *path, const char *folder, const char *name)
 
 static bool preference_is_there(char *path, const char *folder, const char *name)
 {
-    return preference_join(path, folder, name) && wb__os_is_there(path);
+    return join_path(path, folder, name) && wb__os_is_there(path);
 }
 
 /* Finds the preferences file.  Searches from the working directory upwards, and stops at the first
@@ -53,7 +53,7 @@ static int preference_find(location *p)
         }
         slash[slash == folder] = 0;
     }
-    if (!preference_join(p->path, folder, "LocalPreferences.toml"))
+    if (!join_path(p->path, folder, "LocalPreferences.toml"))
         return wb__fail(WB_ERROR_FILE, "%s: the path is too long", folder);
     return 0;
 }
@@ -75,7 +75,7 @@ static int name_preference(wb__preference *p, const char *name, size_t n)
 }
 
 /* Reads the preference from the first of `tables` that has one. */
-static int preference_look(wb__preference *p, const char *path, const char *text, size_t bytes)
+static int preference_parse(wb__preference *p, const char *path, const char *text, size_t bytes)
 {
     int e = 0;
     for (size_t i = 0; i < WB__COUNT(preference_tables) && !p->set && !e; i++) {
@@ -92,7 +92,8 @@ static int preference_look(wb__preference *p, const char *path, const char *text
     return e;
 }
 
-/* Refuses files that are too large, and pipes and devices, whose reading may never end. */
+/* Returns an error code for a file that is too large, a pipe or a device (its reading may not
+ * end). */
 static int preference_check_file(const char *path)
 {
     wb__os_about about;
@@ -120,11 +121,11 @@ static int preference_read_file(const location *where, wb__preference *p, char *
                                 int64_t *bytes)
 {
     const int e = preference_read_text(where, text, bytes);
-    return e ? e : preference_look(p, where->path, *text, (size_t)*bytes);
+    return e ? e : preference_parse(p, where->path, *text, (size_t)*bytes);
 }
 
-static int look_for_bool(const char *name, const char *path, const char *text, size_t bytes,
-                         bool *value)
+static int preference_parse_bool(const char *name, const char *path, const char *text, size_t bytes,
+                                 bool *value)
 {
     const char *at;
     size_t n;
@@ -147,7 +148,7 @@ int wb__preference_bool(const char *name, bool *value)
     int e = preference_find(&where);
     if (e || !where.exists) return e;
     e = preference_read_text(&where, &text, &bytes);
-    if (!e) e = look_for_bool(name, where.path, text, (size_t)bytes, value);
+    if (!e) e = preference_parse_bool(name, where.path, text, (size_t)bytes, value);
     wb__free(text);
     return e;
 }
@@ -206,7 +207,7 @@ static int preference_write_file(const location *where, const char *text, int64_
                                   preference_tables[0], preference_key, value, &changed_bytes);
     if (!changed) return wb_error_code();
     char real[WB__OS_PATH];             /* the file itself, so that no link is replaced */
-    int e = preference_look(after, where->path, changed, changed_bytes);
+    int e = preference_parse(after, where->path, changed, changed_bytes);
     const bool ours = after->set && !strcmp(after->table, preference_tables[0]);
     if (!e && (ours != (value != NULL) || (value && strcmp(after->name, value) != 0)))
         e = wb__fail(WB_ERROR_FORMAT, "%s: %s.%s cannot be changed there", where->path,

@@ -80,14 +80,14 @@ static const wb__backend *registry_built[WB__ROWS] = {
 };
 
 static wb__mutex registry_lock = WB__MUTEX_INIT;
-static int registry_depth;              /* how often the lock's owner has taken it */
+static int registry_depth;              /* how often the owner of the lock has locked it */
 static wb__once registry_once = WB__ONCE_INIT;
 static bool environment_read;
 static bool alias_logged;
 
 static void registry_stop_all(void);
 
-static void registry_prepare(void) { wb__at_shutdown = registry_stop_all; }
+static void registry_set_shutdown(void) { wb__at_shutdown = registry_stop_all; }
 
 static void load_from_environment(void)
 {
@@ -112,7 +112,7 @@ static void load_from_environment(void)
     wb__error_restore(&kept);
 }
 
-static void registry_take(void)
+static void registry_lock_again(void)
 {
     if (!wb__mutex_is_mine(&registry_lock)) {
         wb__mutex_lock(&registry_lock);
@@ -123,8 +123,8 @@ static void registry_take(void)
 
 void wb__registry_lock(void)
 {
-    wb__once_run(&registry_once, registry_prepare);
-    registry_take();
+    wb__once_run(&registry_once, registry_set_shutdown);
+    registry_lock_again();
     if (!environment_read) load_from_environment();
 }
 
@@ -152,7 +152,7 @@ int wb__row_find(const char *name)
     return -1;
 }
 
-static int registry_unsupported(const char *name)
+static int fail_unsupported_backend(const char *name)
 {
     wb__fail(WB_ERROR_ARGUMENT, "Unsupported GPU backend: %s.\nSupported backends are: " NAMES ".",
              name ? name : "NULL");
@@ -162,14 +162,14 @@ static int registry_unsupported(const char *name)
 int wb__row_named(const char *name)
 {
     int row = wb__row_find(name);
-    return row < 0 ? registry_unsupported(name) : row;
+    return row < 0 ? fail_unsupported_backend(name) : row;
 }
 
 int wb__row_exact(const char *name)
 {
     for (int i = 0; i < WB__ROWS; i++)
         if (!strcmp(name, wb__rows[i].name)) return i;
-    return registry_unsupported(name);
+    return fail_unsupported_backend(name);
 }
 
 int wb__row_of(const wb__backend *backend)
@@ -261,7 +261,7 @@ wb_device_list wb__row_devices(int row)
  * next shutdown calls stop() again. */
 static void registry_stop_all(void)
 {
-    registry_take();
+    registry_lock_again();
     wb__selection_forget_device();
     for (int i = 0; i < WB__ROWS; i++) {
         if (registry_state[i].started) registry_state[i].backend->stop();

@@ -28,15 +28,15 @@ void wb__registry_unlock(void);
 /* Returns the row of the backend with this name; -1, without an error: there is none.  A deprecated
  * name is accepted and logged once. */
 int wb__row_find(const char *name);
-/* As wb__row_find, but if there is no such row, sets an error that lists the names.  wb__row_exact
- * does not accept deprecated names. */
+/* Returns the row as wb__row_find does; -1, with an error that lists the names: there is none.
+ * wb__row_exact does not accept deprecated names. */
 int wb__row_named(const char *name);
 int wb__row_exact(const char *name);
 int wb__row_of(const wb__backend *backend);
 
-/* Call wb__row_loaded, wb__row_works, wb__row_backend, wb__row_reason and wb__row_devices with the
- * lock held.  wb__row_works starts the backend if no start was tried, and does not change this
- * thread's error.  wb__row_reason returns why the backend does not work, or "" if it works. */
+/* Whether the backend of the row is loaded; whether it works; and why it does not, or "".
+ * wb__row_works starts the backend if no start was tried, and does not change this thread's error.
+ * The lock must be held for these functions, wb__row_backend and wb__row_devices. */
 bool wb__row_loaded(int row);
 bool wb__row_works(int row);
 const wb__backend *wb__row_backend(int row);            /* NULL: not loaded */
@@ -46,7 +46,7 @@ const char *wb__row_reason(int row);
 const char *wb__row_label(int row, const char *reason);
 wb_device_list wb__row_devices(int row);
 
-/* For tests: sets the backend that is built in under a name; NULL: none.  A loaded backend is not
+/* Sets the backend that is built in under a name; NULL: none.  For tests.  A loaded backend is not
  * replaced. */
 void wb__registry_put(const char *name, const wb__backend *backend);
 

@@ -28,7 +28,8 @@ void wb__device_forget(void)
     wb__registry_unlock();
 }
 
-static bool first_time(bool *flag)
+/* Whether this is the first call for the flag, which it sets. */
+static bool set_once(bool *flag)
 {
     bool first = !*flag;
     *flag = true;
@@ -36,7 +37,7 @@ static bool first_time(bool *flag)
 }
 
 /* Returns the first device of a row, or that of this rank if several run on this machine. */
-static const wb_device *select_first_of(int row)
+static const wb_device *first_device_of(int row)
 {
     const wb_device_list all = wb__row_devices(row);
     const wb__communicator *c = wb__world();
@@ -47,11 +48,11 @@ static const wb_device *select_first_of(int row)
 
 /* Returns the row of the preferred backend; -1: none.  With `once`, each problem is logged only
  * once. */
-static int select_preferred(const wb__preference *p, bool verbose, bool once)
+static int preferred_row(const wb__preference *p, bool verbose, bool once)
 {
     if (!p->set) return -1;
     if (p->row < 0) {
-        if (first_time(&select_logged.not_allowed))
+        if (set_once(&select_logged.not_allowed))
             wb__log(WB_LOG_WARN, "gpu_backend preference is set to %s, which is not allowed.\n"
                     "Defaulting to automatic device selection.", p->name);
         return -1;
@@ -59,20 +60,20 @@ static int select_preferred(const wb__preference *p, bool verbose, bool once)
     const char *name = wb__rows[p->row].name;
     if (verbose) wb__log(WB_LOG_INFO, "Using backend set in preferences: %s.", name);
     if (!wb__row_loaded(p->row)) {
-        if (first_time(&select_logged.not_loaded) || !once)
+        if (set_once(&select_logged.not_loaded) || !once)
             wb__log(WB_LOG_WARN, "Trying to use backend: %s but it's trigger package is not "
                     "loaded.\nPlease load the package and call this function again to respect the "
                     "preferences backend: wb_using(\"%s\").", name, name);
         return -1;
     }
     if (wb__row_works(p->row)) return p->row;
-    if (first_time(&select_logged.not_functional) || !once)
+    if (set_once(&select_logged.not_functional) || !once)
         wb__log(WB_LOG_WARN, "Backend: %s from the set preferences is not functional. Defaulting "
                 "to automatic device selection.\n%s", name, wb__row_reason(p->row));
     return -1;
 }
 
-static int first_working(int from, int to)
+static int first_working_row(int from, int to)
 {
     for (int row = from; row < to; row++)
         if (wb__row_works(row)) return row;
@@ -84,13 +85,13 @@ const wb_device *wb_get_device_with(const wb_get_device_options *given)
     wb_get_device_options o;
     if (!wb__read_options("get_device", wb_get_device_options, &o, given, NULL)) return NULL;
     wb__registry_lock();
-    int row = select_preferred(wb__preference_read(), o.verbose, false);
-    const wb_device *d = row < 0 ? NULL : select_first_of(row);
+    int row = preferred_row(wb__preference_read(), o.verbose, false);
+    const wb_device *d = row < 0 ? NULL : first_device_of(row);
     if (!d) {
-        row = first_working(0, WB__ROWS);
+        row = first_working_row(0, WB__ROWS);
         if (row < 0) row = WB__CPU_ROW; /* out of memory for the row's list of devices */
         if (o.verbose) wb__log(WB_LOG_INFO, "Using backend: %s.", wb__rows[row].name);
-        d = row == WB__CPU_ROW ? &wb__cpu : select_first_of(row);
+        d = row == WB__CPU_ROW ? &wb__cpu : first_device_of(row);
     }
     wb__registry_unlock();
     return d;
@@ -108,15 +109,15 @@ static bool prefers_cpu(void)
 
 /* Returns the device that wb_gpu uses; NULL: there is no GPU, or the CPU is preferred.  Only a GPU
  * is remembered, so that a backend that is loaded later is found. */
-static const wb_device *select_gpu(void)
+static const wb_device *find_gpu(void)
 {
-    if (select_remembered) return select_first_of(select_remembered - 1);
+    if (select_remembered) return first_device_of(select_remembered - 1);
     if (prefers_cpu()) return NULL;
-    const int row = first_working(0, WB__CPU_ROW);
+    const int row = first_working_row(0, WB__CPU_ROW);
     if (row < 0) return NULL;
-    const int named = select_preferred(wb__preference_read(), false, true);
+    const int named = preferred_row(wb__preference_read(), false, true);
     select_remembered = 1 + (named < 0 ? row : named);
-    return select_first_of(select_remembered - 1);
+    return first_device_of(select_remembered - 1);
 }
 
 const char *wb__gpu_backend_in_use(void)
@@ -124,7 +125,7 @@ const char *wb__gpu_backend_in_use(void)
     wb__registry_lock();
     const wb__preference *p = wb__preference_read();
     const int named = p->set && p->row < WB__CPU_ROW ? p->row : -1;
-    int row = named >= 0 && wb__row_works(named) ? named : first_working(0, WB__CPU_ROW);
+    int row = named >= 0 && wb__row_works(named) ? named : first_working_row(0, WB__CPU_ROW);
     if (row < 0) row = named;
     wb__registry_unlock();
     return row < 0 ? NULL : wb__rows[row].name;
@@ -132,7 +133,7 @@ const char *wb__gpu_backend_in_use(void)
 
 /* Sets the error of a missing GPU, with a line for each backend that does not work.  Returns
  * NULL. */
-static void *no_gpu(void)
+static void *fail_without_gpu(void)
 {
     char text[WB__REASON_BYTES];
     int n = snprintf(text, sizeof text, "No functional GPU device found!");
@@ -154,9 +155,9 @@ const wb_device *wb_gpu_device_with(const wb_gpu_device_options *given)
     wb_gpu_device_options o;
     if (!wb__read_options("gpu_device", wb_gpu_device_options, &o, given, NULL)) return NULL;
     wb__registry_lock();
-    const wb_device *d = select_gpu();
-    if (!d && !prefers_cpu()) select_preferred(wb__preference_read(), false, true);
-    if (!d) d = o.force ? no_gpu() : &wb__cpu;
+    const wb_device *d = find_gpu();
+    if (!d && !prefers_cpu()) preferred_row(wb__preference_read(), false, true);
+    if (!d) d = o.force ? fail_without_gpu() : &wb__cpu;
     wb__registry_unlock();
     return d;
 }
@@ -181,7 +182,7 @@ static void log_nothing_works(void)
     }
     const wb__row *r = &wb__rows[row];
     const bool loaded = wb__row_loaded(row);
-    if (!first_time(loaded ? &select_logged.nothing_works : &select_logged.nothing_loaded)) return;
+    if (!set_once(loaded ? &select_logged.nothing_works : &select_logged.nothing_loaded)) return;
     if (loaded)
         wb__log(WB_LOG_INFO, "The %s function is being called but %s is not functional.\n"
                 "Defaulting back to the CPU. (No action is required if you want to run on the "
@@ -194,17 +195,15 @@ static void log_nothing_works(void)
 const wb_device *wb__gpu_for_move(void)
 {
     wb__registry_lock();
-    const wb_device *d = select_gpu();
+    const wb_device *d = find_gpu();
     if (!d && !prefers_cpu()) {
         const wb__preference *p = wb__preference_read();
-        if (p->set && p->row < 0) select_preferred(p, false, true);
+        if (p->set && p->row < 0) preferred_row(p, false, true);
         log_nothing_works();
     }
     wb__registry_unlock();
     return d;
 }
-
-/* ---- by name and index --------------------------------------------------------------------- */
 
 wb_device_list wb_devices(const char *backend)
 {
@@ -216,7 +215,7 @@ wb_device_list wb_devices(const char *backend)
     return list;
 }
 
-static const wb_device *select_numbered(int row, int ordinal)
+static const wb_device *device_of_row(int row, int ordinal)
 {
     const char *name = wb__rows[row].name;
     if (!wb__row_loaded(row))
@@ -236,12 +235,10 @@ const wb_device *wb_device_at(const char *backend, int ordinal)
     int row = wb__row_named(backend);
     if (row < 0) return NULL;
     wb__registry_lock();
-    const wb_device *d = select_numbered(row, ordinal);
+    const wb_device *d = device_of_row(row, ordinal);
     wb__registry_unlock();
     return d;
 }
-
-/* ---- properties ---------------------------------------------------------------------------- */
 
 /* Whether d is a device; false without an error for NULL.  An object in its place is an error. */
 static bool select_is_device(const wb_device *d, const char *what)
@@ -284,7 +281,7 @@ const char *wb_device_describe(const wb_device *d)
     return text;
 }
 
-static bool given_device(const wb_device *d, const char *what)
+static bool is_given_device(const wb_device *d, const char *what)
 {
     if (!d && !*wb_error()) wb__fail(WB_ERROR_ARGUMENT, "%s: no device", what);
     return select_is_device(d, what);
@@ -294,19 +291,19 @@ int wb_device_memory_of(const wb_device *d, wb_device_memory *m)
 {
     if (m)
         *m = (wb_device_memory){.total = -1, .free = -1, .used = -1, .peak = -1, .cached = -1};
-    if (!given_device(d, "device_memory_of")) return wb_error_code();
+    if (!is_given_device(d, "device_memory_of")) return wb_error_code();
     if (!m) return wb__fail(WB_ERROR_ARGUMENT, "device_memory_of: no struct for the result");
     return d->backend->memory(d, m);
 }
 
 void wb_device_trim(const wb_device *d)
 {
-    if (given_device(d, "device_trim")) d->backend->trim(d);
+    if (is_given_device(d, "device_trim")) d->backend->trim(d);
 }
 
 int wb_synchronize(const wb_device *d)
 {
     WB__PUBLIC(wb_synchronize, wb_error_code());
-    if (!given_device(d, "synchronize")) return wb_error_code();
+    if (!is_given_device(d, "synchronize")) return wb_error_code();
     return d->backend->wait(d);
 }

@@ -4,7 +4,7 @@
 #include "dist/dist.h"
 
 /* Sets *seed to a seed that rank 0 draws for all ranks.  Returns 0 or an error code. */
-static int dist_dataset_agree(uint64_t *seed)
+static int agree_on_seed(uint64_t *seed)
 {
     uint64_t key, counter;
     wb__rng_take(1, &key, &counter);
@@ -20,7 +20,7 @@ wb_dataset *wb_distributed_dataset(wb_dataset *d)
     if (!wb__is_dataset(d, "distributed_dataset")) return NULL;
     if (!wb__world()) return d;
     if (wb__end_pending_exchange()) return NULL;
-    if (wb__extremes(1, &d->n, &least, &most) || dist_dataset_agree(&seed)) return NULL;
+    if (wb__extremes(1, &d->n, &least, &most) || agree_on_seed(&seed)) return NULL;
     if (least != most)
         return wb__fail_null(WB_ERROR_SHAPE, "distributed_dataset: rank %d has %lld observations,"
                              " and others %lld to %lld: all ranks must have the same dataset",

@@ -19,17 +19,17 @@
 static wb__mutex dist_lock = WB__MUTEX_INIT; /* guards the fields below */
 static const wb_distributed_backend *dist_backend;          /* NULL: the ranks are not connected */
 static wb__communicator dist_communicator;                  /* the communicator of the process */
-static wb__communicator dist_ranks[WB__RANKS_HERE];     /* those of its ranks that are threads */
+static wb__communicator dist_ranks[WB__RANKS_HERE];     /* one for each rank that is a thread */
 static int dist_n_ranks;
 static long dist_process;                       /* number of the process that connected the ranks */
 static wb__dist_services dist_services;
 
 /* ---- the end of the process ------------------------------------------------------------------ */
 
-/* Called at the end of the process.  If the process failed, ends the other ranks, which would wait
- * for it.  During an operation the process does not end by itself: the backend ends it, since
- * another rank has ended.  A child of fork is no rank, and its end does not concern the others. */
-static void dist_at_exit(bool failed)
+/* Ends the other ranks, which would wait for this process, if the process ends and has failed.
+ * During an operation the process does not end by itself: the backend ends it, since another rank
+ * has ended.  A child of fork is no rank, and its end does not concern the others. */
+static void end_ranks_at_exit(bool failed)
 {
     if (!wb__world() || dist_process != wb__os_process() || wb__collective_busy()) return;
     if (!failed) {
@@ -46,18 +46,18 @@ static void dist_at_exit(bool failed)
 static void dist_on_end(int status, void *unused)
 {
     (void)unused;
-    dist_at_exit(status != 0);
+    end_ranks_at_exit(status != 0);
 }
 static bool register_end(void) { return !on_exit(dist_on_end, NULL); }
 #else
-static void dist_on_end(void) { dist_at_exit(wb_error_code() != 0); }
+static void dist_on_end(void) { end_ranks_at_exit(wb_error_code() != 0); }
 static bool register_end(void) { return !atexit(dist_on_end); }
 #endif
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
 /* Whether an operation may run in a thread of its own beside the threads that compute. */
-static bool has_spare_processor(void)
+static bool has_spare_processors(void)
 {
     return wb__environment_switch("WEBER_DISTRIBUTED_OVERLAP",
                       (wb__threads() + 1) * dist_communicator.local_size <= wb__os_processors());
@@ -77,8 +77,9 @@ static void forget_ranks(void)
     dist_n_ranks = 0;
 }
 
-/* `perform` of the process's communicator if the ranks are threads: its caller is none of them. */
-static int dist_refuse(const wb__collective *c)
+/* Fails: `perform` of the process's communicator if the ranks are threads, which its caller is
+ * not. */
+static int refuse_operation(const wb__collective *c)
 {
     (void)c;
     return wb__fail(WB_ERROR_ARGUMENT, "distributed: this thread is no rank: with .devices the"
@@ -98,7 +99,7 @@ static int dist_start_threads(const wb_distributed_backend *b)
     dist_communicator = dist_ranks[0];
     dist_communicator.device = NULL;
     dist_communicator.context = NULL;
-    dist_communicator.perform = dist_refuse;
+    dist_communicator.perform = refuse_operation;
     return status;
 }
 
@@ -111,8 +112,8 @@ static int dist_check_version(const wb_distributed_backend *b)
                     b->version % 100);
 }
 
-static int check_through(const wb_distributed_backend *b,
-                         const wb_distributed_initialize_options *o)
+static int check_option_through(const wb_distributed_backend *b,
+                                const wb_distributed_initialize_options *o)
 {
     const wb_distributed_backend *through = o->through;
     if (through && o->devices)
@@ -129,7 +130,7 @@ static int dist_connect_ranks(const wb_distributed_backend *b,
     static bool registered;
     int status = dist_check_version(b);
     if (!status) status = dist_check_version(o->through);
-    if (!status) status = check_through(b, o);
+    if (!status) status = check_option_through(b, o);
     if (status) return status;
     if (dist_backend)
         return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialize: the ranks are connected"
@@ -143,7 +144,7 @@ static int dist_connect_ranks(const wb_distributed_backend *b,
     dist_backend = b;
     dist_process = wb__os_process();
     if (!registered) registered = register_end();
-    wb__collective_overlap(has_spare_processor());
+    wb__collective_overlap(has_spare_processors());
     wb__world_set(&dist_communicator, dist_ranks, dist_n_ranks);
     wb__log_without_info(dist_communicator.rank > 0);
     wb_reset_gpu_device();              /* the GPU depends on the rank */

@@ -26,11 +26,12 @@ struct wb_distributed_backend {
     /* Connects the ranks and fills in *c.  `services` stays valid until the process ends.  0 or an
      * error code. */
     int (*start)(const wb__dist_services *services, wb__communicator *c);
-    /* As `start`, for ranks that are threads of this process: fills in c[0] to c[*n - 1].  NULL:
-     * the backend has no such ranks. */
+    /* Connects ranks that are threads of this process, and fills in c[0] to c[*n - 1].  NULL: the
+     * backend has no such ranks.  0 or an error code. */
     int (*start_threads)(const wb__dist_services *services, wb__communicator *c, int *n);
-    /* Called when a rank of this process, a thread, has failed.  Operations of other ranks then
-     * fail within seconds, with an error that begins with `why`, and `stop` waits for no rank. */
+    /* Makes the operations of other ranks fail within seconds, with an error that begins with
+     * `why`, and `stop` wait for no rank.  Called when a rank of this process, a thread, has
+     * failed. */
     void (*give_up)(const char *why);
     /* Disconnects the ranks; all ranks call it.  0 or an error code. */
     int (*stop)(void);
@@ -71,10 +72,10 @@ bool wb__is_divided(const wb_opt_state *s);
  * another function.  `what` is the function, for messages. */
 int wb__divided_agree(const wb_opt_state *s, const char *what, int status);
 
-/* To write a file, rank 0 calls wb__divided_read for each moment, and the other ranks call _serve.
- * To read a file, rank 0 calls _give for each moment, and the other ranks call _take.  Then rank 0
- * calls _end with its status; _serve and _take of the other ranks return with this status.  All
- * return 0 or an error code. */
+/* To write a file, rank 0 calls wb__divided_read for each moment, and the other ranks call
+ * wb__divided_serve once.  To read a file, rank 0 calls wb__divided_give for each moment, and the
+ * others call wb__divided_take once.  Then rank 0 calls wb__divided_end with its status, with which
+ * wb__divided_serve and _take of the other ranks return.  All return 0 or an error code. */
 
 /* Calls f(bytes, number, ctx) for the parts of moment k of a slot, in order; f returns 0 or an
  * error code. */
@@ -90,8 +91,8 @@ int wb__divided_set(const wb_opt_state *s, int slot, int k, int r, const void *w
 
 /* Finds out whether a rank has WEBER_DEBUG=dist.  Collective.  0 or an error code. */
 int wb__comparing_agree(void);
-/* If one has, compares the variables of an object by checksum, those that
- * wb_distributed_synchronize shares, and logs the paths of those that differ between the ranks.
+/* Compares, if a rank has WEBER_DEBUG=dist, the checksums of the variables of an object that
+ * wb_distributed_synchronize shares, and logs the paths of variables that differ between ranks.
  * Collective.  0 or an error code. */
 int wb__compare_ranks(void *object, const char *when);
 

@@ -13,7 +13,7 @@ enum { DIVIDED_ROOT = 0, DIVIDED_END = -1, KEY = 0x5A7ED };
 /* A part of a moment that travels: the status of the rank that sends it, and the elements. */
 typedef struct { int64_t status; char elements[]; } parcel;
 
-static int64_t parcel_bytes(const wb_opt_state *s, int slot)
+static int64_t bytes_of_parcel(const wb_opt_state *s, int slot)
 {
     const wb_dtype t = wb__moment_dtype(s->slots[slot].dtype);
     return (int64_t)sizeof(parcel) +
@@ -23,7 +23,7 @@ static int64_t parcel_bytes(const wb_opt_state *s, int slot)
 static parcel *parcel_new(const wb_opt_state *s)
 {
     int64_t most = sizeof(parcel);
-    for (int i = 0; i < s->n; i++) most = WB__MAX(most, parcel_bytes(s, i));
+    for (int i = 0; i < s->n; i++) most = WB__MAX(most, bytes_of_parcel(s, i));
     return wb__alloc_aligned((size_t)most);
 }
 
@@ -60,12 +60,12 @@ static int divided_copy_part(const void *part, int64_t n, void *ctx)
 }
 
 /* Gives all ranks part r of the moment in *p.  Returns 0 or the error code of rank r. */
-static int send_part(const wb_opt_state *s, int slot, int k, int r, parcel *p)
+static int share_part(const wb_opt_state *s, int slot, int k, int r, parcel *p)
 {
     wb_tensor *moment = s->slots[slot].moments[k];
     divided_copying c = {p->elements, wb__dtype_size((wb_dtype)moment->dtype)};
     if (r == s->part) p->status = wb__read_in_parts(moment, divided_copy_part, &c);
-    const int status = wb__from_rank(p, WB_U8, parcel_bytes(s, slot), r);
+    const int status = wb__from_rank(p, WB_U8, bytes_of_parcel(s, slot), r);
     if (status || !p->status) return status;
     return r == s->part ? (int)p->status
                         : wb__fail((int)p->status, "the moments of \"%s\" cannot be read on rank"
@@ -84,7 +84,7 @@ int wb__divided_read(const wb_opt_state *s, int slot, int k, wb__divided_reader 
     int status = wb__from_rank(&next, WB_I64, 1, DIVIDED_ROOT);
     /* after a failure, parts that other ranks expect still travel */
     for (int r = 0; r < s->parts; r++, left -= WB__MIN(left, length)) {
-        const int sent = send_part(s, slot, k, r, p);
+        const int sent = share_part(s, slot, k, r, p);
         if (!status) status = sent;
         if (!status) status = f(p->elements, WB__MIN(left, length) * each, ctx);
     }
@@ -120,7 +120,7 @@ int wb__divided_serve(const wb_opt_state *s, const char *what)
     parcel *p = parcel_new(s);
     if (!p) return WB_ERROR_MEMORY;
     while (receive_next(s, what, &slot, &k, &status))
-        for (int r = 0; r < s->parts; r++) (void)send_part(s, slot, k, r, p);
+        for (int r = 0; r < s->parts; r++) (void)share_part(s, slot, k, r, p);
     wb__free(p);
     return status;
 }
@@ -137,11 +137,11 @@ int wb__divided_set(const wb_opt_state *s, int slot, int k, int r, const void *w
     const int64_t first = WB__MIN(r * length, bytes), n = WB__MIN(length, bytes - first);
     parcel *p = parcel_new(s);
     if (!p) return WB_ERROR_MEMORY;
-    memset(p, 0, (size_t)parcel_bytes(s, slot));
+    memset(p, 0, (size_t)bytes_of_parcel(s, slot));
     if (n) memcpy(p->elements, (const char *)whole + first, (size_t)n);
     const int status =
         r == s->part ? wb__overwrite(at->moments[k], p->elements, (size_t)length)
-                     : wb__from_rank(p, WB_U8, parcel_bytes(s, slot), DIVIDED_ROOT);
+                     : wb__from_rank(p, WB_U8, bytes_of_parcel(s, slot), DIVIDED_ROOT);
     wb__free(p);
     return status;
 }
@@ -164,7 +164,7 @@ int wb__divided_take(const wb_opt_state *s, const char *what)
     if (!p) return WB_ERROR_MEMORY;
     while (receive_next(s, what, &slot, &k, &status))
         for (int r = 1; r < s->parts; r++) {
-            const int64_t bytes = parcel_bytes(s, slot);
+            const int64_t bytes = bytes_of_parcel(s, slot);
             const int got = wb__from_rank(p, WB_U8, bytes, DIVIDED_ROOT);
             if (!failed) failed = got;
             if (!failed && r == s->part)

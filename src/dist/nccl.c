@@ -28,7 +28,7 @@ static const wb__nccl_library *dist_nccl_used;
 static const wb_distributed_backend *dist_nccl_through; /* NULL: NCCL performs all operations */
 static wb__communicator dist_nccl_host;         /* communicator of `through` */
 
-static int from_rank(int root, void *bytes, int64_t n)
+static int broadcast_bytes(int root, void *bytes, int64_t n)
 {
     return dist_nccl_host.perform(&(wb__collective){.communicator = &dist_nccl_host,
                                                     .kind = WB__COLLECT_BROADCAST, .dtype = WB_U8,
@@ -37,7 +37,7 @@ static int from_rank(int root, void *bytes, int64_t n)
 
 /* Chooses the library for the backend of the GPU in use, or for the first backend that has a
  * device.  0 or an error code. */
-static int dist_nccl_choose(void)
+static int choose_library(void)
 {
     const char *in_use = wb__gpu_backend_in_use();
     char reasons[1024] = "";
@@ -54,7 +54,7 @@ static int dist_nccl_choose(void)
                     reasons);
 }
 
-/* Checks the name of the library of rank 0. */
+/* Fails if rank 0 uses another library than this rank. */
 static int dist_nccl_check_library(const wb__communicator *c, const char *name)
 {
     if (!strcmp(dist_nccl_used->name, name)) return 0;
@@ -65,7 +65,7 @@ static int dist_nccl_check_library(const wb__communicator *c, const char *name)
 
 /* Returns 0 if `status`, the status of this rank, is 0 on all ranks.  Otherwise fails; ranks whose
  * status is 0 get the message of a rank that has failed. */
-static int dist_nccl_agree(int status)
+static int fail_on_all(int status)
 {
     char reason[600] = "";
     int32_t mine = status ? dist_nccl_host.rank + 1 : 0, failed = 0;
@@ -73,7 +73,7 @@ static int dist_nccl_agree(int status)
     int code = dist_nccl_host.perform(&(wb__collective){
         .communicator = &dist_nccl_host, .kind = WB__COLLECT_ALLREDUCE, .op = WB__RANKS_MAX,
         .dtype = WB_I32, .n = 1, .from = &mine, .to = &failed});
-    if (!code && failed) code = from_rank(failed - 1, reason, sizeof reason);
+    if (!code && failed) code = broadcast_bytes(failed - 1, reason, sizeof reason);
     if (status || code || !failed) return status ? status : code;
     return wb__fail(WB_ERROR_DEVICE, "%s: rank %d of %d cannot be connected, since rank %d fails:"
                     " %s", dist_nccl_used->name, dist_nccl_host.rank, dist_nccl_host.size,
@@ -86,19 +86,19 @@ static int start_through(const wb__dist_services *services, wb__communicator *c)
     dist_nccl_host = (wb__communicator){0};
     int status = services->through->start(services, &dist_nccl_host);
     if (status) return status;
-    status = dist_nccl_choose();
+    status = choose_library();
     *c = (wb__communicator){.name = dist_nccl_used->name, .rank = dist_nccl_host.rank,
                             .size = dist_nccl_host.size, .local_rank = dist_nccl_host.local_rank,
                             .local_size = dist_nccl_host.local_size};
     dist_nccl_through = services->through;
     if (!status) snprintf(name, sizeof name, "%s", dist_nccl_used->name);
-    const int code = from_rank(0, name, sizeof name);
+    const int code = broadcast_bytes(0, name, sizeof name);
     if (!status) status = code || !*name ? code : dist_nccl_check_library(c, name);
     if (!status && !wb__nccl_open(dist_nccl_used)) status = wb_error_code();
     if (!status) status = wb__nccl_ranks_device(dist_nccl_used, c, &c->device);
     if (!status && !c->rank) status = wb__nccl_ranks_id(dist_nccl_used, id);
-    status = dist_nccl_agree(status);
-    if (!status) status = from_rank(0, id, sizeof id);
+    status = fail_on_all(status);
+    if (!status) status = broadcast_bytes(0, id, sizeof id);
     if (!status) status = wb__nccl_ranks_start(dist_nccl_used, id, services->timeout, 1, c);
     c->perform = dist_nccl_host.perform;
     if (!status) return 0;
@@ -118,7 +118,7 @@ typedef struct {
 
 /* Makes the id in the process of rank 0, and gives it, or the reason why there is none, to the
  * other processes.  c: the communicator of the first rank of this process. */
-static int dist_nccl_invite(const wb__place *p, const wb__communicator *c, double timeout,
+static int share_invitation(const wb__place *p, const wb__communicator *c, double timeout,
                             invitation *i)
 {
     const wb__rendezvous_options o = {.address = wb__environment_path("WEBER_RENDEZVOUS"),
@@ -152,19 +152,19 @@ static int dist_nccl_connect_ranks(int chosen, double timeout, int devices, wb__
                                   .size = p.size * n, .local_rank = p.local_rank * n + k,
                                   .local_size = p.local_size * n};
     if (p.rank && (chosen || !wb__nccl_open(dist_nccl_used))) return wb_error_code();
-    status = dist_nccl_invite(&p, c, timeout, &i);
+    status = share_invitation(&p, c, timeout, &i);
     return status ? status : wb__nccl_ranks_start(dist_nccl_used, i.id, timeout, n, c);
 }
 
 static int dist_nccl_start(const wb__dist_services *services, wb__communicator *c)
 {
     if (services->through) return start_through(services, c);
-    return dist_nccl_connect_ranks(dist_nccl_choose(), services->timeout, 0, c);
+    return dist_nccl_connect_ranks(choose_library(), services->timeout, 0, c);
 }
 
 static int dist_nccl_start_threads(const wb__dist_services *services, wb__communicator *c, int *n)
 {
-    const int status = dist_nccl_choose(),
+    const int status = choose_library(),
               there = status ? 0 : wb__nccl_ranks_devices(dist_nccl_used);
     if (!there) return wb_error_code();
     *n = services->devices < 0 ? WB__MIN(there, WB__RANKS_HERE) : services->devices;

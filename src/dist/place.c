@@ -28,7 +28,7 @@ static const char *place_value_of(const char *name)
     return value && *value ? value : NULL;
 }
 
-static bool any_set(const place_names *n)
+static bool is_any_set(const place_names *n)
 {
     return place_value_of(n->rank) || place_value_of(n->size);
 }
@@ -36,11 +36,11 @@ static bool any_set(const place_names *n)
 /* Returns the launcher's variables.  A launcher of MPI that runs inside a job of Slurm leaves
  * Slurm's variables set, which then describe the job.  srun may set PMI_RANK, but no
  * MPI_LOCALRANKID. */
-static const place_names *place_which(void)
+static const place_names *place_variables(void)
 {
-    if (any_set(&place_weber)) return &place_weber;
-    if (any_set(&open_mpi)) return &open_mpi;
-    if (any_set(&place_mpich) &&
+    if (is_any_set(&place_weber)) return &place_weber;
+    if (is_any_set(&open_mpi)) return &open_mpi;
+    if (is_any_set(&place_mpich) &&
         (place_value_of(place_mpich.local_rank) || !place_value_of(place_slurm.rank)))
         return &place_mpich;
     if (place_value_of(place_slurm.rank)) return &place_slurm;
@@ -70,7 +70,7 @@ static int place_read_number(const char *name, const place_names *n, int least, 
 
 /* Reads the number of ranks on this machine from Slurm's list for all machines: "4(x2),3" means 4,
  * 4 and 3. */
-static int place_read_list(const char *name, int most, int *number)
+static int place_read_machine(const char *name, int most, int *number)
 {
     const char *list = place_value_of(name);
     int machine, first = 0;
@@ -103,11 +103,11 @@ static int place_read_list(const char *name, int most, int *number)
                     " %d for the machine %d, SLURM_NODEID", name, list, most, machine);
 }
 
-bool wb__is_launched(void) { return place_which() != NULL; }
+bool wb__is_launched(void) { return place_variables() != NULL; }
 
 int wb__launch_place(wb__place *p)
 {
-    const place_names *n = place_which();
+    const place_names *n = place_variables();
     if (!n)
         return wb__fail(WB_ERROR_ARGUMENT, "ranks: this process has no number, since %s is not set:"
                         " start the program by `weber launch -np N PROGRAM`, srun or mpirun",
@@ -115,7 +115,7 @@ int wb__launch_place(wb__place *p)
     int status = place_read_number(n->size, n, 1, INT_MAX, &p->size);
     if (!status) status = place_read_number(n->rank, n, 0, p->size - 1, &p->rank);
     if (!status && n == &place_slurm)
-        status = place_read_list(n->local_size, p->size, &p->local_size);
+        status = place_read_machine(n->local_size, p->size, &p->local_size);
     else if (!status) status = place_read_number(n->local_size, n, 1, p->size, &p->local_size);
     if (!status)
         status = place_read_number(n->local_rank, n, 0, p->local_size - 1, &p->local_rank);

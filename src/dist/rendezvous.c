@@ -53,7 +53,7 @@ int wb__rendezvous_random(unsigned char *number, size_t n)
     return wb__fail(WB_ERROR_FILE, "rendezvous: /dev/urandom cannot be read: %s", wb__os_reason());
 }
 
-static void begin_seal(wb__hmac *h)
+static void seal_begin(wb__hmac *h)
 {
     const char *token = wb__environment_path("WEBER_RENDEZVOUS_TOKEN");
     wb__hmac_begin(h, token, token ? strlen(token) : 0);
@@ -62,7 +62,7 @@ static void begin_seal(wb__hmac *h)
 static void seal_greeting(const unsigned char *greeting, unsigned char to[WB__SHA256])
 {
     wb__hmac h;
-    begin_seal(&h);
+    seal_begin(&h);
     wb__hmac_add(&h, greeting, GREETING - WB__SHA256);
     wb__hmac_end(&h, to);
 }
@@ -71,7 +71,7 @@ static void seal_answer(const unsigned char *greeting, const unsigned char *answ
                         const void *bytes, size_t n, unsigned char to[WB__SHA256])
 {
     wb__hmac h;
-    begin_seal(&h);
+    seal_begin(&h);
     wb__hmac_add(&h, greeting + GREETING_HEAD, RENDEZVOUS_NUMBER);
     wb__hmac_add(&h, answer, ANSWER_HEAD);
     wb__hmac_add(&h, bytes, n);
@@ -117,7 +117,7 @@ int wb__rendezvous_refused(const wb__rendezvous_options *o, const void *text, si
 
 typedef struct { char host[256], port[8]; } address;
 
-static int wrong_address(const char *text)
+static int fail_address(const char *text)
 {
     return wb__fail(WB_ERROR_ARGUMENT, "rendezvous: the address \"%s\" is none of HOST:PORT,"
                     " [IPV6]:PORT and file:PATH", text);
@@ -128,14 +128,14 @@ static int read_address(const char *text, address *a)
     const bool brackets = *text == '[';
     const char *begin = text + brackets;
     const char *end = strchr(begin, brackets ? ']' : ':');
-    if (!end || end == begin || (size_t)(end - begin) >= sizeof a->host) return wrong_address(text);
+    if (!end || end == begin || (size_t)(end - begin) >= sizeof a->host) return fail_address(text);
     memcpy(a->host, begin, (size_t)(end - begin));
     a->host[end - begin] = 0;
     end += brackets;
     const size_t digits = strspn(end + (*end == ':'), "0123456789");
-    if (*end != ':' || !digits || digits > 5 || end[1 + digits]) return wrong_address(text);
+    if (*end != ':' || !digits || digits > 5 || end[1 + digits]) return fail_address(text);
     const long port = strtol(end + 1, NULL, 10);
-    if (port < 1 || port > 65535) return wrong_address(text);
+    if (port < 1 || port > 65535) return fail_address(text);
     memcpy(a->port, end + 1, digits + 1);
     return 0;
 }
@@ -189,14 +189,14 @@ typedef struct {
     size_t n;                           /* bytes that rank 0 gives to the others */
     int listener;
     rendezvous_connection *connections;
-    wb__os_watched *polled;             /* of each connection, and of the listener at the end */
+    wb__os_watched *polled;             /* what is waited for: each connection, then the listener */
     int count, capacity, polled_capacity;
-    bool *come;                         /* of each rank: it has greeted */
-    int missing;                        /* number of ranks that have not */
+    bool *come;                         /* for each rank: whether it has greeted */
+    int missing;                        /* number of ranks that have not greeted */
     bool refused;                       /* a greeting had another version or seal */
 } rendezvous_host;
 
-static void rendezvous_drop(rendezvous_host *h, int i)
+static void drop_connection(rendezvous_host *h, int i)
 {
     rendezvous_connection *c = &h->connections[i];
     if (c->rank > 0) {
@@ -214,7 +214,7 @@ static double drop_late(rendezvous_host *h, double left)
     for (int i = h->count - 1; i >= 0; i--) {
         const double rest = h->connections[i].until - wb__now();
         if (h->connections[i].rank >= 0) continue;
-        if (rest <= 0) rendezvous_drop(h, i);
+        if (rest <= 0) drop_connection(h, i);
         else left = WB__MIN(left, rest);
     }
     return left;
@@ -225,7 +225,7 @@ static void drop_strangers(rendezvous_host *h, int most)
 {
     int strangers = 0;
     for (int i = h->count - 1; i >= 0; i--)
-        if (h->connections[i].rank < 0 && ++strangers > most) rendezvous_drop(h, i);
+        if (h->connections[i].rank < 0 && ++strangers > most) drop_connection(h, i);
 }
 
 static int accept_connections(rendezvous_host *h)
@@ -245,7 +245,7 @@ static int accept_connections(rendezvous_host *h)
 }
 
 /* Whether a greeting that is not whole yet may be that of a rank. */
-static bool may_be_ours(rendezvous_host *h, const rendezvous_connection *c)
+static bool may_be_rank(rendezvous_host *h, const rendezvous_connection *c)
 {
     unsigned char versioned[VERSIONED];
     memcpy(versioned, rendezvous_magic, 8);
@@ -265,8 +265,9 @@ static bool is_sealed(rendezvous_host *h, const rendezvous_connection *c)
     return false;
 }
 
-/* Judges a whole greeting that is sealed.  *ours: whether the greeting comes from a rank. */
-static int rendezvous_judge(rendezvous_host *h, rendezvous_connection *c, bool *ours)
+/* Enters the rank that has sent a whole, sealed greeting.  *ours: false if no rank has sent it.
+ * Fails if the rank differs in size or bytes, or has come already. */
+static int check_greeting(rendezvous_host *h, rendezvous_connection *c, bool *ours)
 {
     const wb__rendezvous_options *o = h->o;
     const uint32_t rank = wb__rendezvous_get(c->greeting + 12);
@@ -300,18 +301,18 @@ static int read_connection(rendezvous_host *h, int i)
         : wb__os_receive(c->file, c->greeting + c->length, (size_t)(GREETING - c->length));
     if (got == WB__OS_NOT_NOW) return 0;
     if (got <= 0 || c->rank > 0) {
-        rendezvous_drop(h, i);
+        drop_connection(h, i);
         return 0;
     }
     c->length += (int)got;
     const bool whole = c->length == GREETING;
-    ours = may_be_ours(h, c) && (!whole || is_sealed(h, c));
-    const int status = ours && whole ? rendezvous_judge(h, c, &ours) : 0;
-    if (!ours) rendezvous_drop(h, i);
+    ours = may_be_rank(h, c) && (!whole || is_sealed(h, c));
+    const int status = ours && whole ? check_greeting(h, c, &ours) : 0;
+    if (!ours) drop_connection(h, i);
     return status;
 }
 
-static int rendezvous_gather(rendezvous_host *h, double until)
+static int gather_greetings(rendezvous_host *h, double until)
 {
     int status = 0;
     while (!status && h->missing) {
@@ -327,7 +328,7 @@ static int rendezvous_gather(rendezvous_host *h, double until)
             h->polled[i] = (wb__os_watched){.file = h->connections[i].file};
         h->polled[count] = (wb__os_watched){.file = h->listener};
         if (wb__os_poll(h->polled, count + 1, WB__MAX(left, 0)) <= 0) continue;
-        for (int i = count - 1; i >= 0 && !status; i--)   /* rendezvous_drop moves later ones */
+        for (int i = count - 1; i >= 0 && !status; i--)   /* drop_connection moves later ones */
             if (h->polled[i].ready) status = read_connection(h, i);
         if (!status && h->polled[count].ready) status = accept_connections(h);
     }
@@ -335,8 +336,8 @@ static int rendezvous_gather(rendezvous_host *h, double until)
 }
 
 /* Answers a connection whose greeting is sealed. */
-static void rendezvous_answer(const rendezvous_connection *c, int status, const void *bytes,
-                              size_t n, double until)
+static void send_answer(const rendezvous_connection *c, int status, const void *bytes,
+                        size_t n, double until)
 {
     unsigned char head[RENDEZVOUS_ANSWER];
     memcpy(head, rendezvous_magic, 8);
@@ -354,7 +355,7 @@ static int answer_all(rendezvous_host *h, int status, const void *bytes, double 
     for (int i = 0; i < h->count; i++) {
         const rendezvous_connection *c = &h->connections[i];
         const bool greeted = c->length == GREETING;         /* also with a wrong rank */
-        if (c->rank > 0 || (status && greeted)) rendezvous_answer(c, status, bytes, n, until);
+        if (c->rank > 0 || (status && greeted)) send_answer(c, status, bytes, n, until);
     }
     for (int i = 0; i < h->count && !status; i++) {
         char receipt;
@@ -380,7 +381,7 @@ static int rendezvous_host_ranks(const wb__rendezvous_options *o, const address 
         status = wb__fail(WB_ERROR_DEVICE, "rendezvous: rank 0 cannot listen at %s: %s",
                           o->address, why);
     else {
-        status = rendezvous_gather(&h, until);
+        status = gather_greetings(&h, until);
         status = answer_all(&h, status, bytes, WB__MAX(until, wb__now() + WB__RENDEZVOUS_GRACE));
     }
     for (int i = 0; i < h.count; i++) wb__os_hang_up(h.connections[i].file);
@@ -397,8 +398,8 @@ static int rendezvous_host_ranks(const wb__rendezvous_options *o, const address 
 typedef enum { RENDEZVOUS_DONE, RENDEZVOUS_FAILED, UNREACHED, CONNECTED } rendezvous_outcome;
 
 /* Greets rank 0 and reads its answer. */
-static rendezvous_outcome rendezvous_talk(const wb__rendezvous_options *o, int file, void *bytes,
-                                          size_t n, double until)
+static rendezvous_outcome greet_rank_0(const wb__rendezvous_options *o, int file, void *bytes,
+                                       size_t n, double until)
 {
     unsigned char greeting[GREETING], head[RENDEZVOUS_ANSWER], right[WB__SHA256];
     char text[RENDEZVOUS_MOST_TEXT];
@@ -428,9 +429,9 @@ static rendezvous_outcome rendezvous_talk(const wb__rendezvous_options *o, int f
     return RENDEZVOUS_DONE;
 }
 
-static rendezvous_outcome rendezvous_attempt(const wb__rendezvous_options *o, const address *a,
-                                             void *bytes, size_t n, double until, char *why,
-                                             size_t capacity)
+static rendezvous_outcome try_rank_0(const wb__rendezvous_options *o, const address *a,
+                                     void *bytes, size_t n, double until, char *why,
+                                     size_t capacity)
 {
     const char *unknown;
     rendezvous_outcome end = UNREACHED;
@@ -444,19 +445,19 @@ static rendezvous_outcome rendezvous_attempt(const wb__rendezvous_options *o, co
                 snprintf(why, capacity, "%s", wb__os_reason());
             continue;
         }
-        end = rendezvous_talk(o, file, bytes, n, until + WB__RENDEZVOUS_GRACE);
+        end = greet_rank_0(o, file, bytes, n, until + WB__RENDEZVOUS_GRACE);
         wb__os_hang_up(file);
     }
     if (first) wb__os_free_addresses(first);
     return end;
 }
 
-static int rendezvous_join(const wb__rendezvous_options *o, const address *a, void *bytes, size_t n,
-                           double until)
+static int join_by_tcp(const wb__rendezvous_options *o, const address *a, void *bytes, size_t n,
+                       double until)
 {
     char why[256] = "";
     for (int pause = 10;; pause = WB__MIN(2 * pause, 500)) {
-        const rendezvous_outcome end = rendezvous_attempt(o, a, bytes, n, until, why, sizeof why);
+        const rendezvous_outcome end = try_rank_0(o, a, bytes, n, until, why, sizeof why);
         if (end == RENDEZVOUS_DONE) return 0;
         if (end == RENDEZVOUS_FAILED) return wb_error_code();
         if (end == CONNECTED) snprintf(why, sizeof why, "what listens there gave no answer: not all"
@@ -481,12 +482,12 @@ int wb__rendezvous(const wb__rendezvous_options *o, void *bytes, size_t n)
         return wb__fail(WB_ERROR_ARGUMENT, "rendezvous: no address: set WEBER_RENDEZVOUS to"
                         " HOST:PORT of rank 0, the same for all ranks");
     if (wb__begins(o->address, "file:")) {
-        if (!o->address[5]) return wrong_address(o->address);
+        if (!o->address[5]) return fail_address(o->address);
         return o->size == 1 ? 0 : wb__rendezvous_file(o, o->address + 5, bytes, n);
     }
     const int status = read_address(o->address, &a);
     if (status || o->size == 1) return status;
     const double until = wb__now() + o->timeout;
-    return o->rank ? rendezvous_join(o, &a, bytes, n, until)
+    return o->rank ? join_by_tcp(o, &a, bytes, n, until)
                    : rendezvous_host_ranks(o, &a, bytes, n, until);
 }

@@ -15,14 +15,14 @@ typedef struct {
     double timeout;             /* seconds that a rank waits for the others */
 } wb__rendezvous_options;
 
-/* If WEBER_RENDEZVOUS_TOKEN is set, only processes with the same token are ranks; other processes
- * are ignored.  If it is not set, a process of another version is ignored, but any process that
- * greets as a rank counts as that rank.
- *
- * Gives all ranks the n bytes of rank 0.  Returns on rank 0 when all ranks have the bytes, and on
+/* Gives all ranks the n bytes of rank 0.  Returns on rank 0 when all ranks have the bytes, and on
  * another rank when that rank has them.  0 or an error code: a rank does not come in time, two
  * processes have one rank, ranks differ in `size` or `n`, or the address cannot be used.  After an
- * error of rank 0 the ranks that have come fail with the same message. */
+ * error of rank 0 the ranks that have come fail with the same message.
+ *
+ * If WEBER_RENDEZVOUS_TOKEN is set, only processes with the same token are ranks; other processes
+ * are ignored.  If it is not set, a process of another version is ignored, but any process that
+ * greets as a rank counts as that rank. */
 int wb__rendezvous(const wb__rendezvous_options *o, void *bytes, size_t n);
 
 /* ---- inside the rendezvous ------------------------------------------------------------------- */
@@ -34,7 +34,7 @@ enum {
                                            ranks that have reached it, and for receipts */
 };
 
-/* rendezvous_file.c: the form file:PATH. */
+/* Does what wb__rendezvous does for the address file:PATH (rendezvous_file.c). */
 int wb__rendezvous_file(const wb__rendezvous_options *o, const char *path, void *bytes, size_t n);
 
 /* Writes and reads numbers of 4 bytes, most significant byte first. */

@@ -34,7 +34,7 @@ typedef struct {
     double until;                         /* end of the time-out */
     unsigned char number[MEETING_NUMBER]; /* random number of this process */
     unsigned char *numbers;             /* rank 0: the numbers of all ranks */
-    bool *come;                         /* rank 0, of each rank: it has answered */
+    bool *come;                         /* rank 0: for each rank, whether it has answered */
 } meeting;
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -47,7 +47,7 @@ static const char *meeting_path_of(const meeting *m, int rank, char to[MOST_PATH
     return to;
 }
 
-static int meeting_cannot(const meeting *m, const char *what, const char *path)
+static int fail_with_file(const meeting *m, const char *what, const char *path)
 {
     return wb__fail(WB_ERROR_FILE, "rendezvous: rank %d of %d cannot %s %s: %s", m->o->rank,
                     m->o->size, what, path, wb__os_reason());
@@ -58,7 +58,7 @@ static int meeting_check_own(const meeting *m, const char *path)
 {
     char head[sizeof meeting_magic - 1];
     const int file = wb__os_open(path, WB__OS_READ_NOW);
-    if (file < 0) return wb__os_error() == WB__OS_ABSENT ? 0 : meeting_cannot(m, "read", path);
+    if (file < 0) return wb__os_error() == WB__OS_ABSENT ? 0 : fail_with_file(m, "read", path);
     const int64_t n = wb__os_read(file, head, sizeof head);
     wb__os_close(file);
     if (n == (int64_t)sizeof head && !memcmp(head, meeting_magic, sizeof head)) return 0;
@@ -75,7 +75,7 @@ static int meeting_check_folder(const meeting *m)
              end ? m->path : ".");
     if (wb__is_folder(folder)) return 0;
     if (wb__os_is_there(folder)) wb__os_set_error(WB__OS_NO_FOLDER);
-    return meeting_cannot(m, "find", folder);
+    return fail_with_file(m, "find", folder);
 }
 
 static int remove_file(const meeting *m, int rank)
@@ -83,7 +83,7 @@ static int remove_file(const meeting *m, int rank)
     char path[MOST_PATH];
     const int status = meeting_check_own(m, meeting_path_of(m, rank, path));
     if (status) return status;
-    return wb__os_remove(path) || wb__os_error() == WB__OS_ABSENT ? 0 : meeting_cannot(m, "remove",
+    return wb__os_remove(path) || wb__os_error() == WB__OS_ABSENT ? 0 : fail_with_file(m, "remove",
                                                                                        path);
 }
 
@@ -96,10 +96,10 @@ static int meeting_write_file(const meeting *m, int rank, const void *bytes, siz
     snprintf(part, sizeof part, "%s.%02x%02x%02x%02x.tmp", path, m->number[0], m->number[1],
              m->number[2], m->number[3]);
     const int file = wb__os_open(part, WB__OS_REPLACE);
-    if (file < 0) return meeting_cannot(m, "write", path);
+    if (file < 0) return fail_with_file(m, "write", path);
     for (int64_t done; n && (done = wb__os_write(file, at, n)) >= 0; n -= (size_t)done) at += done;
     if (!wb__os_close(file) || n || !wb__os_rename(part, path)) {
-        const int status = meeting_cannot(m, "write", path);
+        const int status = fail_with_file(m, "write", path);
         wb__os_remove(part);
         return status;
     }
@@ -141,18 +141,18 @@ static int meeting_write_call(const meeting *m)
 }
 
 /* Whether a file is a whole answer to the call with this number. */
-static bool meeting_answers(const unsigned char *answer, size_t n, const unsigned char *number)
+static bool is_answer_to(const unsigned char *answer, size_t n, const unsigned char *number)
 {
     return n == MEETING_ANSWER && !memcmp(answer, meeting_magic, 8) &&
            !memcmp(answer + 20, number, MEETING_NUMBER);
 }
 
 /* Looks for the answer of a rank, and notes its number. */
-static int look_for(meeting *m, int rank)
+static int look_for_answer(meeting *m, int rank)
 {
     const wb__rendezvous_options *o = m->o;
     unsigned char answer[MEETING_ANSWER + 1], *number = m->numbers + (size_t)rank * MEETING_NUMBER;
-    if (!meeting_answers(answer, meeting_read_file(m, rank, answer, sizeof answer), m->number))
+    if (!is_answer_to(answer, meeting_read_file(m, rank, answer, sizeof answer), m->number))
         return 0;
     if (m->come[rank] && memcmp(answer + 20 + MEETING_NUMBER, number, MEETING_NUMBER))
         return wb__fail(WB_ERROR_DEVICE, "rendezvous at %s: two processes are rank %d of %d",
@@ -169,13 +169,13 @@ static int look_for(meeting *m, int rank)
     return 0;
 }
 
-static int meeting_gather(meeting *m)
+static int gather_answers(meeting *m)
 {
     int milliseconds = 5;
     do {
         int come = 1;
         for (int r = 1; r < m->o->size; r++) {
-            const int status = look_for(m, r);
+            const int status = look_for_answer(m, r);
             if (status) return status;
             come += m->come[r];
         }
@@ -204,18 +204,18 @@ static int meeting_write_result(const meeting *m, int status, const void *bytes)
 }
 
 /* Whether a rank that has answered has removed its answer. */
-static bool meeting_has_result(const meeting *m, int rank)
+static bool has_taken_result(const meeting *m, int rank)
 {
     unsigned char answer[MEETING_ANSWER + 1];
     return !m->come[rank] ||
-           !meeting_answers(answer, meeting_read_file(m, rank, answer, sizeof answer), m->number);
+           !is_answer_to(answer, meeting_read_file(m, rank, answer, sizeof answer), m->number);
 }
 
 static int wait_for_receipts(const meeting *m, double until)
 {
     int milliseconds = 5;
     for (int r = 1; r < m->o->size; r++)
-        while (!meeting_has_result(m, r))
+        while (!has_taken_result(m, r))
             if (!pause_until(until, &milliseconds))
                 return wb__fail(WB_ERROR_DEVICE, "rendezvous at %s: rank %d of %d has ended before"
                                 " it had the bytes of rank 0", m->o->address, r, m->o->size);
@@ -228,7 +228,7 @@ static int meeting_host_ranks(meeting *m, const void *bytes)
     int status = remove_file(m, -1);    /* removes the result of an earlier run */
     if (!status) status = meeting_write_call(m);
     if (status) return status;
-    status = meeting_gather(m);
+    status = gather_answers(m);
     if (status) {                       /* ranks that have come get the message */
         wb__error_keep(&kept);
         if (!meeting_write_result(m, status, NULL))
@@ -241,7 +241,7 @@ static int meeting_host_ranks(meeting *m, const void *bytes)
     }
     wb__error_keep(&kept);
     for (int r = -1; r < m->o->size; r++)
-        if (r <= 0 || !meeting_has_result(m, r)) remove_file(m, r);
+        if (r <= 0 || !has_taken_result(m, r)) remove_file(m, r);
     wb__error_restore(&kept);
     return status;
 }
@@ -257,8 +257,8 @@ static int answer_call(const meeting *m, unsigned char answered[MEETING_NUMBER])
         memcmp(call, meeting_magic, 8))
         return 0;
     if (!memcmp(call + 16, answered, MEETING_NUMBER)) {
-        if (meeting_answers(answer, meeting_read_file(m, m->o->rank, answer, sizeof answer),
-                            answered) &&
+        if (is_answer_to(answer, meeting_read_file(m, m->o->rank, answer, sizeof answer),
+                         answered) &&
             memcmp(answer + 20 + MEETING_NUMBER, m->number, MEETING_NUMBER))
             return wb__fail(WB_ERROR_DEVICE, "rendezvous at %s: two processes are rank %d of %d",
                             m->o->address, m->o->rank, m->o->size);
@@ -274,7 +274,7 @@ static int answer_call(const meeting *m, unsigned char answered[MEETING_NUMBER])
     return meeting_write_file(m, m->o->rank, answer, MEETING_ANSWER);
 }
 
-/* Takes the bytes if the result has this process's number.  *done: whether it has; then returns 0
+/* Copies the bytes if the result has this process's number.  *done: whether it has; then returns 0
  * or the error of rank 0. */
 static int meeting_take_result(const meeting *m, unsigned char *result, size_t capacity,
                                void *bytes, bool *done)
@@ -294,7 +294,7 @@ static int meeting_take_result(const meeting *m, unsigned char *result, size_t c
     return 0;
 }
 
-static int meeting_join(const meeting *m, void *bytes)
+static int join_by_files(const meeting *m, void *bytes)
 {
     static const unsigned char none[MEETING_NUMBER];
     unsigned char answered[MEETING_NUMBER] = {0};
@@ -319,7 +319,7 @@ static int meeting_join(const meeting *m, void *bytes)
                           ? "it has not answered: not all ranks have come, or it has ended"
                           : "it has written no file");
     unsigned char mine[MEETING_ANSWER + 1]; /* another process's, if two have one rank */
-    if (meeting_answers(mine, meeting_read_file(m, m->o->rank, mine, sizeof mine), answered) &&
+    if (is_answer_to(mine, meeting_read_file(m, m->o->rank, mine, sizeof mine), answered) &&
         !memcmp(mine + 20 + MEETING_NUMBER, m->number, MEETING_NUMBER)) {
         const int failed = remove_file(m, m->o->rank);
         if (!status) status = failed;
@@ -335,7 +335,7 @@ int wb__rendezvous_file(const wb__rendezvous_options *o, const char *path, void 
     int status = wb__rendezvous_random(m.number, MEETING_NUMBER);
     if (!status && o->rank) status = meeting_check_folder(&m);
     if (status) return status;
-    if (o->rank) return meeting_join(&m, bytes);
+    if (o->rank) return join_by_files(&m, bytes);
     m.come = wb__alloc_zero((size_t)o->size, sizeof *m.come);
     m.numbers = wb__alloc_zero((size_t)o->size, MEETING_NUMBER);
     if (m.come && m.numbers) {

@@ -42,10 +42,10 @@ void wb__ranks_forget(void)
     wb__mutex_unlock(&dist_run_state.lock);
 }
 
-/* Notes that a rank has failed.  The other ranks would wait for it, so their operations are made to
- * fail too.  Only the error of the first rank that failed is reported. */
-static void dist_run_end_with(const dist_run *r, int rank, int status, int code,
-                              const char *message)
+/* Keeps the error of the first rank that failed, and makes the operations of the other ranks, which
+ * would wait for that rank, fail too. */
+static void report_failed_rank(const dist_run *r, int rank, int status, int code,
+                               const char *message)
 {
     wb__mutex_lock(&dist_run_state.lock);
     const bool first = !dist_run_state.status;
@@ -63,7 +63,7 @@ static void dist_run_end_with(const dist_run *r, int rank, int status, int code,
 
 WB__PROGRAM_CALL(rank_call, rank_run, int, const dist_run *r;, c->r->rank(c->r->ctx))
 
-static void *dist_run_rank(void *given)
+static void *run_rank_thread(void *given)
 {
     const rank_thread *t = given;
     const dist_run *r = t->run;
@@ -80,14 +80,14 @@ static void *dist_run_rank(void *given)
     if (status) {
         char text[64];
         snprintf(text, sizeof text, "its function has returned %d", status);
-        dist_run_end_with(r, wb_distributed_rank(), status, wb__error_or(WB_ERROR_ARGUMENT),
-                          *wb_error() ? wb_error() : text);
+        report_failed_rank(r, wb_distributed_rank(), status, wb__error_or(WB_ERROR_ARGUMENT),
+                           *wb_error() ? wb_error() : text);
         wb__thrown_drop();              /* exception of a rank that failed later */
     }
     return NULL;
 }
 
-static int dist_run_begin(void)
+static int mark_running(void)
 {
     int status = 0;
     wb__mutex_lock(&dist_run_state.lock);
@@ -104,17 +104,17 @@ static int dist_run_begin(void)
 }
 
 /* Runs the n ranks, and returns when all have ended. */
-static void dist_run_all(const dist_run *r, int n)
+static void run_all_ranks(const dist_run *r, int n)
 {
     rank_thread all[WB__RANKS_HERE];
     int begun = 0;
     for (; begun < n; begun++) {
         all[begun] = (rank_thread){.run = r, .index = begun};
-        if (!wb__os_thread_start(&all[begun].thread, dist_run_rank, &all[begun], false)) break;
+        if (!wb__os_thread_start(&all[begun].thread, run_rank_thread, &all[begun], false)) break;
     }
     if (begun < n)
-        dist_run_end_with(r, wb_distributed_rank() + begun, WB_ERROR_MEMORY, WB_ERROR_MEMORY,
-                          "its thread cannot be created");
+        report_failed_rank(r, wb_distributed_rank() + begun, WB_ERROR_MEMORY, WB_ERROR_MEMORY,
+                           "its thread cannot be created");
     for (int i = 0; i < begun; i++) wb__os_thread_join(all[i].thread);
 }
 
@@ -129,10 +129,10 @@ int wb_distributed_run(int (*rank)(void *ctx), void *ctx)
         rank_call c = {&r, 0};
         return wb__call_program(rank_run, &c) ? c.result : (int)wb_error_code();
     }
-    const int status = dist_run_begin();
+    const int status = mark_running();
     if (status) return status;
     if (r.seeded) r.rng = wb__rng_get_state();
-    dist_run_all(&r, n);
+    run_all_ranks(&r, n);
     wb__mutex_lock(&dist_run_state.lock);
     dist_run_state.running = false;
     const int first = dist_run_state.status;

@@ -10,8 +10,8 @@ static const char sync_what[] = "distributed_synchronize";
 /* The contents of an object: its variables, and the step counts of an optimiser's state. */
 typedef struct {
     wb_tensor **variable;
-    char **path;                        /* of each variable */
-    int n, capacity, paths;
+    char **path;                        /* the path of each variable in the object */
+    int n, capacity, paths;             /* number of variables; room for them, and for paths */
     wb_opt_state *state;                /* NULL: the object is no state */
 } sync_contents;
 
@@ -22,7 +22,7 @@ static void sync_clear(sync_contents *c)
     wb__free(c->variable);
 }
 
-static int sync_add(sync_contents *c, wb_tensor *x, const char *path)
+static int sync_add_variable(sync_contents *c, wb_tensor *x, const char *path)
 {
     if (!x) return 0;
     if (x->op != WB__OP_variable)
@@ -39,10 +39,11 @@ static int sync_add(sync_contents *c, wb_tensor *x, const char *path)
     return 0;
 }
 
-static int sync_add_leaf(const wb__leaf *l, void *ctx) { return sync_add(ctx, l->x, l->path); }
+static int sync_add_leaf(const wb__leaf *l, void *ctx) { return sync_add_variable(ctx, l->x,
+                                                                                  l->path); }
 
-/* The first path of the parameter of a slot. */
-static const char *sync_path_of(const wb_opt_state *s, int slot)
+/* Returns the first path of the parameter of a slot. */
+static const char *sync_path_of_slot(const wb_opt_state *s, int slot)
 {
     for (int i = 0; i < s->n_paths; i++)
         if (s->paths[i].slot == slot) return s->paths[i].path;
@@ -54,9 +55,10 @@ static int sync_add_moments(sync_contents *c, int slot)
     wb__text t = {0};
     int status = 0;
     for (int k = 0; k < c->state->n_moments && !status; k++) {
-        wb__text_add(&t, "moment %d of %s", k, sync_path_of(c->state, slot));
+        wb__text_add(&t, "moment %d of %s", k, sync_path_of_slot(c->state, slot));
         char *path = wb__text_take(&t);
-        status = path ? sync_add(c, c->state->slots[slot].moments[k], path) : WB_ERROR_MEMORY;
+        status = path ? sync_add_variable(c, c->state->slots[slot].moments[k], path)
+                      : WB_ERROR_MEMORY;
         wb__free(path);
     }
     return status;
@@ -67,15 +69,15 @@ static int sync_add_state(sync_contents *c, wb_opt_state *s)
     int status = 0;
     c->state = s;
     for (int i = 0; i < WB__SCALING && !status; i++)
-        status = sync_add(c, s->scaling[i], "loss scaling");
+        status = sync_add_variable(c, s->scaling[i], "loss scaling");
     /* in a divided state each rank keeps its own moments */
     for (int i = 0; i < s->n && !status && !wb__is_divided(s); i++) status = sync_add_moments(c, i);
     return status;
 }
 
-static int sync_list(sync_contents *c, void *object)
+static int sync_list_contents(sync_contents *c, void *object)
 {
-    if (wb__is(object, &wb__tensor_class)) return sync_add(c, object, "the variable");
+    if (wb__is(object, &wb__tensor_class)) return sync_add_variable(c, object, "the variable");
     if (wb__is(object, &wb__opt_state_class)) return sync_add_state(c, object);
     if (wb__is_branch(object))
         return wb__walk(sync_what, object, NULL, WB__DISTINCT, sync_add_leaf, c);
@@ -109,7 +111,7 @@ int wb__extremes(int n, const int64_t *mine, int64_t *least, int64_t *most)
     return wb__collective_end(wb__collective_begin(&max));
 }
 
-static int sync_compare(const sync_contents *c)
+static int compare_contents(const sync_contents *c)
 {
     int64_t mine[] = {sync_hash_of(c), c->state ? c->state->counts->accumulated : 0}, least[2],
     most[2];
@@ -175,7 +177,7 @@ static void log_different(const sync_contents *c, const char *when, const int64_
     wb__free(names);
 }
 
-static int sync_compare_values(const sync_contents *c, const char *when)
+static int compare_values(const sync_contents *c, const char *when)
 {
     int64_t *sums = wb__alloc_zero(3 * (size_t)c->n + 1, sizeof *sums);
     if (!sums) return WB_ERROR_MEMORY;
@@ -208,9 +210,9 @@ static int share_variable(wb_tensor *x, int root)
     return status;
 }
 
-/* Refuses a divided state that one rank alone has loaded: its step counts do not fit the moments of
- * the other ranks.  Returns 0 or an error code. */
-static int sync_compare_steps(const wb_opt_state *s)
+/* Fails for a divided state that one rank alone has loaded: its step counts do not fit the moments
+ * of the other ranks.  Returns 0 or an error code. */
+static int refuse_other_steps(const wb_opt_state *s)
 {
     int64_t least = 0, most = 0, status = 0;
     for (int i = 0; i < s->n && !status && least == most; i++)
@@ -221,7 +223,7 @@ static int sync_compare_steps(const wb_opt_state *s)
                     " the checkpoint", sync_what, (long long)least, (long long)most);
 }
 
-static int share_numbers(wb_Rule_options *o, int root)
+static int share_options(wb_Rule_options *o, int root)
 {
     double numbers[WB__RULE_NUMBERS];
     for (int i = 0; i < WB__RULE_NUMBERS; i++) numbers[i] = *wb__rule_number(o, i);
@@ -236,7 +238,7 @@ static int share_settings(wb_opt_state *s, int root)
 {
     int status = 0;
     for (int p = 0; p < s->rule->n && !status; p++)
-        status = share_numbers(&s->rule->parts[p].o, root);
+        status = share_options(&s->rule->parts[p].o, root);
     status = status ? status : wb__from_rank(&s->counts->updates, WB_I64, 1, root);
     s->changes++;
     for (int i = 0; i < s->n && !status; i++) {
@@ -248,16 +250,16 @@ static int share_settings(wb_opt_state *s, int root)
         wb__setting_set(s, &slot->frozen, words[1] != 0);
         status = wb__slot_own(s, slot, words[2] != 0);
         for (int p = 0; slot->own && p < s->rule->n && !status; p++)
-            status = share_numbers(&slot->own[p], root);
+            status = share_options(&slot->own[p], root);
     }
     return status;
 }
 
-static int sync_share(const sync_contents *c, int root)
+static int share_contents(const sync_contents *c, int root)
 {
-    int status = sync_compare(c);
-    if (!status && wb__is_divided(c->state)) status = sync_compare_steps(c->state);
-    if (!status && sync_comparing) status = sync_compare_values(c, "before the broadcast");
+    int status = compare_contents(c);
+    if (!status && wb__is_divided(c->state)) status = refuse_other_steps(c->state);
+    if (!status && sync_comparing) status = compare_values(c, "before the broadcast");
     for (int i = 0; i < c->n && !status; i++) status = share_variable(c->variable[i], root);
     return !status && c->state ? share_settings(c->state, root) : status;
 }
@@ -275,8 +277,8 @@ int wb_distributed_synchronize_with(void *object, const wb_distributed_synchroni
                         wb_distributed_size());
     int status = wb__evaluate_pending();
     if (!status) status = wb__guard_confirm();
-    if (!status) status = sync_list(&c, object);
-    if (!status && wb__world()) status = sync_share(&c, o.root);
+    if (!status) status = sync_list_contents(&c, object);
+    if (!status && wb__world()) status = share_contents(&c, o.root);
     wb__collective_report(sync_what);
     sync_clear(&c);
     return status;
@@ -288,9 +290,9 @@ int wb__compare_ranks(void *object, const char *when)
     if (!sync_comparing) return 0;
     int status = wb__evaluate_pending();
     if (!status) status = wb__guard_confirm();
-    if (!status) status = sync_list(&c, object);
-    if (!status) status = sync_compare(&c);
-    if (!status) status = sync_compare_values(&c, when);
+    if (!status) status = sync_list_contents(&c, object);
+    if (!status) status = compare_contents(&c);
+    if (!status) status = compare_values(&c, when);
     sync_clear(&c);
     return status;
 }

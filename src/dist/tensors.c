@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-static bool dist_tensor_known(const char *what, wb_ranks_reduction how, int root)
+static bool is_known_reduction(const char *what, wb_ranks_reduction how, int root)
 {
     if (how < WB_RANKS_SUM || how > WB_RANKS_MAX)
         wb__fail(WB_ERROR_ARGUMENT, "%s: %d is not a wb_ranks_reduction", what, (int)how);
@@ -19,7 +19,7 @@ static bool dist_tensor_known(const char *what, wb_ranks_reduction how, int root
 }
 
 /* Whether x can be reduced over the ranks in this way. */
-static bool dist_tensor_reducible(const char *what, const wb_tensor *x, wb_ranks_reduction how)
+static bool is_reducible(const char *what, const wb_tensor *x, wb_ranks_reduction how)
 {
     if (x->dtype == WB_BOOL)
         wb__fail(WB_ERROR_DTYPE, "%s: %s: make integers of it with wb_astype", what,
@@ -37,9 +37,10 @@ static wb__ranks_op dist_tensor_op_of(wb_ranks_reduction how)
                                                                       : WB__RANKS_SUM;
 }
 
-/* Halves are reduced in f32.  Extremes of u8 are those of i32: some versions of the libraries that
- * connect ranks compare unsigned numbers as if they had a sign. */
-static wb_tensor *dist_tensor_widened(wb_tensor *x, wb_ranks_reduction how)
+/* Returns x in the dtype in which it is reduced: f32 for halves.  Extremes of u8 are those of i32:
+ * some versions of the libraries that connect ranks compare unsigned numbers as if they had a
+ * sign. */
+static wb_tensor *widen_halves(wb_tensor *x, wb_ranks_reduction how)
 {
     const bool half = wb__is_half(x->dtype);
     if (half) return wb_astype(x, WB_F32);
@@ -47,25 +48,25 @@ static wb_tensor *dist_tensor_widened(wb_tensor *x, wb_ranks_reduction how)
 }
 
 /* Returns y, a reduction's result, with the dtype of x; a sum becomes a mean if `how` is that. */
-static wb_tensor *dist_tensor_narrowed(wb_tensor *y, const wb_tensor *x, wb_ranks_reduction how)
+static wb_tensor *narrow_result(wb_tensor *y, const wb_tensor *x, wb_ranks_reduction how)
 {
     if (y && how == WB_RANKS_MEAN) y = wb_mul(y, wb_scalar(1.0 / wb_distributed_size()));
     return y ? wb__as(y, (wb_dtype)x->dtype) : NULL;
 }
 
-static bool drops_nan(const wb_tensor *x, wb_ranks_reduction how)
+static bool may_drop_nan(const wb_tensor *x, wb_ranks_reduction how)
 {
     return how >= WB_RANKS_MIN && wb__dtype_float((wb_dtype)x->dtype);
 }
 
 /* Returns a tensor of u8: 1 where x is NaN, else 0. */
-static wb_tensor *nan_of(wb_tensor *x)
+static wb_tensor *where_nan(wb_tensor *x)
 {
     wb_tensor *is = wb_ne(x, x);
     return is ? wb_astype(is, WB_U8) : NULL;
 }
 
-static wb_tensor *with_nan(wb_tensor *y, wb_tensor *nan)
+static wb_tensor *put_nan_back(wb_tensor *y, wb_tensor *nan)
 {
     wb_tensor *is = y && nan ? wb_astype(nan, WB_BOOL) : NULL;
     return is ? wb_where(is, wb_scalar(NAN), y) : NULL;
@@ -77,8 +78,9 @@ int wb__end_pending_exchange(void)
     return t->exchanged && !t->recording ? wb__evaluate_keeping(0, NULL) : 0;
 }
 
-/* As wb__end_pending_exchange, with x, which may depend on values that the writes replace. */
-static bool dist_tensor_settled(wb_tensor *x)
+/* Calls wb__end_pending_exchange, with x evaluated first if it depends on values that the writes
+ * replace.  False: failed. */
+static bool settle_for(wb_tensor *x)
 {
     const wb__thread *t = wb__this_thread();
     return !t->exchanged || t->recording || !wb__evaluate_keeping(1, &x);
@@ -88,36 +90,35 @@ static bool dist_tensor_settled(wb_tensor *x)
 
 /* Evaluates y now, unless wb_compile records: all ranks must begin the operation of y before their
  * next one. */
-static wb_tensor *dist_tensor_begun(wb_tensor *y)
+static wb_tensor *begin_operation(wb_tensor *y)
 {
     if (y && !wb__this_thread()->recording && wb_eval_array(1, &y)) return NULL;
     return y;
 }
 
-/* The reduction of x by an operation of the graph.  A minimum or maximum is NaN where the x of any
- * rank is NaN, as in wb_minimum.  The libraries of the ranks keep or drop a NaN, and not on all
- * ranks alike, so a second operation finds where there is one. */
-static wb_tensor *dist_tensor_reduced(int kind, wb_tensor *x, wb_ranks_reduction how)
+/* Returns the reduction of x by an operation of the graph.  A minimum or maximum is NaN where the x
+ * of any rank is NaN, as in wb_minimum.  The libraries of the ranks keep or drop a NaN, and not on
+ * all ranks alike, so a second operation finds where there is one. */
+static wb_tensor *reduce_in_graph(int kind, wb_tensor *x, wb_ranks_reduction how)
 {
     const wb__communicator *c = wb__world();
-    wb_tensor *wide = dist_tensor_widened(x, how);
+    wb_tensor *wide = widen_halves(x, how);
     wb_tensor *y = wide ? wb__collect(c, kind, (int)dist_tensor_op_of(how), wide, NULL) : NULL;
-    if (y && drops_nan(x, how)) {
-        wb_tensor *nan = nan_of(wide);
-        y = with_nan(y, nan ? wb__collect(c, kind, WB__RANKS_MAX, nan, y) : NULL);
+    if (y && may_drop_nan(x, how)) {
+        wb_tensor *nan = where_nan(wide);
+        y = put_nan_back(y, nan ? wb__collect(c, kind, WB__RANKS_MAX, nan, y) : NULL);
     }
-    return dist_tensor_begun(dist_tensor_narrowed(y, x, how));
+    return begin_operation(narrow_result(y, x, how));
 }
 
 wb_tensor *wb_distributed_allreduce(wb_tensor *x, wb_ranks_reduction how)
 {
     WB__EDGE;
     static const char what[] = "distributed_allreduce";
-    if (!wb__operand(what, x) || !dist_tensor_known(what, how, 0) ||
-        !dist_tensor_reducible(what, x, how))
+    if (!wb__operand(what, x) || !is_known_reduction(what, how, 0) || !is_reducible(what, x, how))
         return NULL;
     if (!wb__world()) return x;
-    return dist_tensor_settled(x) ? dist_tensor_reduced(WB__COLLECT_ALLREDUCE, x, how) : NULL;
+    return settle_for(x) ? reduce_in_graph(WB__COLLECT_ALLREDUCE, x, how) : NULL;
 }
 
 static bool dist_tensor_has_axis(const char *what, const wb_tensor *x)
@@ -136,8 +137,8 @@ wb_tensor *wb_distributed_allgather(wb_tensor *x)
     if (!wb__world()) return x;
     memcpy(dims, x->dims, sizeof dims);
     dims[0] *= wb_distributed_size();
-    if (!wb__check_dims(what, x->ndim, dims, &size) || !dist_tensor_settled(x)) return NULL;
-    return dist_tensor_begun(wb__collect(wb__world(), WB__COLLECT_ALLGATHER, 0, x, NULL));
+    if (!wb__check_dims(what, x->ndim, dims, &size) || !settle_for(x)) return NULL;
+    return begin_operation(wb__collect(wb__world(), WB__COLLECT_ALLGATHER, 0, x, NULL));
 }
 
 wb_tensor *wb_distributed_reduce_scatter(wb_tensor *x, wb_ranks_reduction how)
@@ -146,13 +147,13 @@ wb_tensor *wb_distributed_reduce_scatter(wb_tensor *x, wb_ranks_reduction how)
     static const char what[] = "distributed_reduce_scatter";
     const int ranks = wb_distributed_size();
     if (!wb__operand(what, x) || !dist_tensor_has_axis(what, x) ||
-        !dist_tensor_known(what, how, 0) || !dist_tensor_reducible(what, x, how))
+        !is_known_reduction(what, how, 0) || !is_reducible(what, x, how))
         return NULL;
     if (x->dims[0] % ranks)
         return wb__fail_null(WB_ERROR_SHAPE, "%s: the first axis of %s cannot be cut into %d equal"
                              " parts", what, wb_describe(x), ranks);
     if (!wb__world()) return x;
-    return dist_tensor_settled(x) ? dist_tensor_reduced(WB__COLLECT_REDUCE_SCATTER, x, how) : NULL;
+    return settle_for(x) ? reduce_in_graph(WB__COLLECT_REDUCE_SCATTER, x, how) : NULL;
 }
 
 /* ---- broadcasts, and reductions to one rank -------------------------------------------------- */
@@ -188,9 +189,9 @@ static wb_tensor *perform_on_device(const char *what, const wb_tensor *from, wb_
 }
 
 /* Performs *c for the values of x.  The result has the shape of x.  NULL: failed. */
-static wb_tensor *dist_tensor_perform(const char *what, wb_tensor *x, wb__collective *c)
+static wb_tensor *perform_on_host(const char *what, wb_tensor *x, wb__collective *c)
 {
-    if (!dist_tensor_settled(x)) return NULL;
+    if (!settle_for(x)) return NULL;
     c->communicator = wb__world();
     c->dtype = (wb_dtype)x->dtype;
     c->n = x->size;
@@ -220,31 +221,31 @@ wb_tensor *wb_distributed_broadcast(wb_tensor *x, int root)
 {
     WB__EDGE;
     static const char what[] = "distributed_broadcast";
-    if (!wb__operand(what, x) || !dist_tensor_known(what, WB_RANKS_SUM, root)) return NULL;
+    if (!wb__operand(what, x) || !is_known_reduction(what, WB_RANKS_SUM, root)) return NULL;
     if (!wb__world()) return x;
     WB__FIRST(wb_distributed_broadcast, NULL);
-    return dist_tensor_perform(what, x, &(wb__collective){.kind = WB__COLLECT_BROADCAST,
-                                                          .root = root});
+    return perform_on_host(what, x, &(wb__collective){.kind = WB__COLLECT_BROADCAST,
+                                                      .root = root});
 }
 
 wb_tensor *wb_distributed_reduce(wb_tensor *x, wb_ranks_reduction how, int root)
 {
     WB__EDGE;
     static const char what[] = "distributed_reduce";
-    if (!wb__operand(what, x) || !dist_tensor_known(what, how, root) ||
-        !dist_tensor_reducible(what, x, how))
+    if (!wb__operand(what, x) || !is_known_reduction(what, how, root) ||
+        !is_reducible(what, x, how))
         return NULL;
     if (!wb__world()) return x;
     WB__FIRST(wb_distributed_reduce, NULL);
     wb__collective c = {.kind = WB__COLLECT_REDUCE, .op = dist_tensor_op_of(how), .root = root},
     max = c;
     max.op = WB__RANKS_MAX;
-    wb_tensor *wide = dist_tensor_widened(x, how);
-    wb_tensor *y = wide ? dist_tensor_perform(what, wide, &c) : NULL;
-    if (y && drops_nan(x, how)) {
-        wb_tensor *nan = nan_of(wide);
-        y = with_nan(y, nan ? dist_tensor_perform(what, nan, &max) : NULL);
+    wb_tensor *wide = widen_halves(x, how);
+    wb_tensor *y = wide ? perform_on_host(what, wide, &c) : NULL;
+    if (y && may_drop_nan(x, how)) {
+        wb_tensor *nan = where_nan(wide);
+        y = put_nan_back(y, nan ? perform_on_host(what, nan, &max) : NULL);
     }
     if (!y) return NULL;
-    return wb_distributed_rank() == root ? dist_tensor_narrowed(y, x, how) : WB_NONE;
+    return wb_distributed_rank() == root ? narrow_result(y, x, how) : WB_NONE;
 }

@@ -10,17 +10,15 @@
 #include <string.h>
 
 enum { MOST_OF_STEPS = 2048 };  /* if the recent steps' graph has more tensors, wb__cut_stale calls
-                                   compute_old */
+                                   evaluate_oldest */
 
-static bool is_held(const wb_tensor *x)
-{
-    return wb__refs(x) > wb__consumers(x);
-}
+/* Whether the program holds x: x has references beside those of its consumers. */
+static bool is_held(const wb_tensor *x) { return wb__refs(x) > wb__consumers(x); }
 
 /* ---- the end of a training step -------------------------------------------------------------- */
 
-/* Whether x is a leaf of automatic_find_kept's walk: evaluated, gone, or a pending write. */
-static bool ends_walk(const wb_tensor *x) { return wb__is_leaf(x) || x->flags & WB__PENDING; }
+/* Whether x is a leaf of find_readable_later's walk: evaluated, gone, or a pending write. */
+static bool is_walk_leaf(const wb_tensor *x) { return wb__is_leaf(x) || x->flags & WB__PENDING; }
 
 /* Whether x is a version of a variable that a later pending write replaces. */
 static bool is_replaced(const wb_tensor *x)
@@ -32,22 +30,22 @@ static bool is_replaced(const wb_tensor *x)
 /* Finds the unevaluated tensors that the program holds, that are among `values` or that `values`
  * depend on, and that could not be evaluated after the pending writes.  They become the first
  * *n_kept tensors of the order.  Returns 0 or an error code. */
-static int automatic_find_kept(wb__order *o, int n, wb_tensor *const *values, int *n_kept)
+static int find_readable_later(wb__order *o, int n, wb_tensor *const *values, int *n_kept)
 {
     wb__order_begin(o);
     for (int i = 0; i < n; i++)
-        if (!wb__order_add(o, values[i], ends_walk)) return WB_ERROR_MEMORY;
+        if (!wb__order_add(o, values[i], is_walk_leaf)) return WB_ERROR_MEMORY;
     bool *reads = wb__alloc((size_t)o->n + 1);
     if (!reads) return WB_ERROR_MEMORY;
     for (int i = 0; i < o->n; i++) {
         const wb_tensor *x = o->node[i];
-        reads[i] = ends_walk(x) && is_replaced(x);
-        for (uint32_t j = 0; !ends_walk(x) && j < x->n_in; j++)
-            reads[i] |= reads[wb__order_index(o, x->in[j], ends_walk)];
+        reads[i] = is_walk_leaf(x) && is_replaced(x);
+        for (uint32_t j = 0; !is_walk_leaf(x) && j < x->n_in; j++)
+            reads[i] |= reads[wb__order_index(o, x->in[j], is_walk_leaf)];
     }
     for (int i = 0; i < o->n; i++) {
         wb_tensor *x = o->node[i];
-        if (reads[i] && !ends_walk(x) && is_held(x)) o->node[(*n_kept)++] = x;
+        if (reads[i] && !is_walk_leaf(x) && is_held(x)) o->node[(*n_kept)++] = x;
     }
     wb__free(reads);
     return 0;
@@ -56,7 +54,7 @@ static int automatic_find_kept(wb__order *o, int n, wb_tensor *const *values, in
 /* Returns the number of pending writes up to the last one to a variable that is not frozen.  The
  * writes after it come from layers, which write running statistics while a step is still being
  * built. */
-static int writes_of_the_program(const wb__thread *t)
+static int count_program_writes(const wb__thread *t)
 {
     int n = t->n_pending;
     while (n && t->pending[n - 1]->variable && t->pending[n - 1]->variable->flags & WB__FROZEN) n--;
@@ -66,9 +64,9 @@ static int writes_of_the_program(const wb__thread *t)
 int wb__end_step(wb__thread *t, int n, wb_tensor *const *values)
 {
     wb__order order = {0};
-    int n_kept = 0, status = automatic_find_kept(&order, n, values, &n_kept);
+    int n_kept = 0, status = find_readable_later(&order, n, values, &n_kept);
     if (!status)
-        status = wb__evaluate_first(t, writes_of_the_program(t), n_kept, order.node);
+        status = wb__evaluate_first(t, count_program_writes(t), n_kept, order.node);
     wb__order_free(&order);
     return status;
 }
@@ -85,6 +83,7 @@ enum { STALE = 1, AUTOMATIC_LOST = 2 };
  * of the thread that has overwritten that version. */
 typedef struct { uint8_t state; const char *name; long writer; } history;
 
+/* Sets p[i] to the state of each tensor of the order. */
 static void find_stale(const wb__order *o, history *p)
 {
     for (int i = 0; i < o->n; i++) {
@@ -106,7 +105,8 @@ static void find_stale(const wb__order *o, history *p)
     }
 }
 
-static void automatic_cut(wb_tensor *x, const history *p)
+/* Drops the inputs of a stale tensor; one without a value is gone. */
+static void detach_stale(wb_tensor *x, const history *p)
 {
     wb__set_cut(x, p->writer);
     if (!x->name) x->name = p->name ? p->name : "a parameter";
@@ -121,10 +121,10 @@ static bool has_history(const void *object)
     return wb__is(x, &wb__tensor_class) && !wb_is_none(x) && !has_no_inputs(x);
 }
 
-/* Called when the graph of the recent steps is too large, as when each step adds to a running
- * average of data.  Takes the tensors of the oldest recent step that are unevaluated and have
- * consumers, evaluates them, and detaches them from their inputs. */
-static void compute_old(const wb_scope *s)
+/* Evaluates the tensors of the oldest recent step that are unevaluated and have consumers, and
+ * detaches them from their inputs.  Called when the graph of the recent steps is too large, as when
+ * each step adds to a running average of data. */
+static void evaluate_oldest(const wb_scope *s)
 {
     wb_tensor **old = NULL;
     int n = 0, capacity = 0;
@@ -146,8 +146,8 @@ static void compute_old(const wb_scope *s)
     wb__free(old);
 }
 
-/* Looks only at recent tensors, which the root scope received after the WB__PAST-th latest call of
- * this function. */
+/* Detaches stale tensors (evaluate.h).  Looks only at recent tensors, which the root scope
+ * received after the WB__PAST-th latest call of this function. */
 void wb__cut_stale(wb__thread *t)
 {
     wb_scope *s = t->scope;
@@ -173,13 +173,13 @@ void wb__cut_stale(wb__thread *t)
         wb_tensor *x = order.node[i];
         if (!x) continue;
         t->cutting = true;   /* the inputs of a detached tensor do not become unconsumed results */
-        if (x->storage || p[i].state & AUTOMATIC_LOST) automatic_cut(x, &p[i]);
+        if (x->storage || p[i].state & AUTOMATIC_LOST) detach_stale(x, &p[i]);
         wb__unref(x);
         t->cutting = false;
     }
     if (good && order.n > MOST_OF_STEPS) {
         t->cutting = true;
-        compute_old(s);
+        evaluate_oldest(s);
         t->cutting = false;
     }
     wb__free(p);
@@ -193,7 +193,7 @@ void wb__cut_stale(wb__thread *t)
 
 /* Sets *all to a new array of all unconsumed results that can still be evaluated, with a reference
  * to each.  The caller drops the references and frees the array.  Returns 0 or an error code. */
-static int take_unconsumed(const wb__thread *t, wb_tensor ***all, int *n)
+static int copy_unconsumed(const wb__thread *t, wb_tensor ***all, int *n)
 {
     wb__order order = {0};
     wb_tensor *unconsumed = t->unconsumed;
@@ -240,7 +240,7 @@ int wb__evaluate_overgrown(wb__thread *t)
                 WB__MOST_UNEVALUATED);
     int n = 0;
     wb_tensor **all = NULL;
-    int status = t->unconsumed ? take_unconsumed(t, &all, &n) : 0;
+    int status = t->unconsumed ? copy_unconsumed(t, &all, &n) : 0;
     if (!status) status = wb__evaluate_keeping(n, all);
     for (int i = 0; i < n; i++) wb__unref(all[i]);
     wb__free(all);
@@ -263,10 +263,10 @@ static wb_tensor *automatic_sliced(wb_tensor *x)
     return replaced || (x->size > AUTOMATIC_LARGE && !(x->flags & WB__PENDING)) ? NULL : x;
 }
 
-/* The start of a slice of an unevaluated tensor y is part of the plan.  So a program that reads
- * slices of y in a loop would compute y again for each start, by a plan of its own.  Instead y is
- * evaluated with the second slice, after which further slices are slices of a leaf.  A pending
- * write is evaluated in any case, so its slices are slices of a leaf at once. */
+/* Evaluates each unevaluated tensor y of which the program reads a second slice.  The start of a
+ * slice of y is part of a plan, so reading slices of y in a loop would compute y again for each
+ * start, by a plan of its own; slices of an evaluated y share a plan.  A pending write y is
+ * evaluated with its first slice, since each evaluation makes the pending writes. */
 int wb__evaluate_sliced(int n, wb_tensor *const *tensors)
 {
     wb_tensor *few[8], **all = few;

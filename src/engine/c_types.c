@@ -28,8 +28,7 @@ static bool data_fit(const char *what, wb_dtype dtype, int type)
                      c_types[dtype]);
 }
 
-wb_tensor *wb_from_typed_(const void *data, wb_dtype dtype, int ndim, const int64_t *dims,
-                          int type)
+wb_tensor *wb_from_typed_(const void *data, wb_dtype dtype, int ndim, const int64_t *dims, int type)
 {
     return data_fit("from", dtype, type) ? (wb_from)(data, dtype, ndim, dims) : NULL;
 }

@@ -34,7 +34,7 @@ wb_engine_stats wb_stats(void)
     return s;
 }
 
-static bool plan_cache_is_for(const wb__plan *p, const wb__request *r)
+static bool plan_fits_request(const wb__plan *p, const wb__request *r)
 {
     return p->n_words == r->n_words &&
            !memcmp(p->words, r->words, (size_t)r->n_words * sizeof *r->words);
@@ -45,11 +45,11 @@ static bool plan_cache_is_for(const wb__plan *p, const wb__request *r)
 static wb__plan *plan_cache_lookup(const wb__request *r, uint64_t *hash)
 {
     static int latest;                  /* the index of a plan; a wrong one only costs time */
-    if (latest >= n_plans || !plan_cache_is_for(plan_cache_plans[latest], r)) {
+    if (latest >= n_plans || !plan_fits_request(plan_cache_plans[latest], r)) {
         *hash = wb__request_hash(r);
         latest = n_plans - 1;
         while (latest >= 0 && (plan_cache_plans[latest]->hash != *hash ||
-                               !plan_cache_is_for(plan_cache_plans[latest], r)))
+                               !plan_fits_request(plan_cache_plans[latest], r)))
             latest--;
         if (latest < 0) return latest = 0, NULL;
     }
@@ -60,10 +60,10 @@ static wb__plan *plan_cache_lookup(const wb__request *r, uint64_t *hash)
     return p;
 }
 
-/* With the lock held, which it gives up while a plan is freed: the plan's device may wait for a
- * rank that waits for the lock.  Removes the least recently used plans from the cache until `most`
- * are left.  A plan that is still in use is freed when its last user calls wb__plan_done. */
-static void evict_to(int most)
+/* Removes the least recently used plans from the cache until `most` are left.  A plan that is still
+ * in use is freed when its last user calls wb__plan_done.  The caller holds the lock; this function
+ * gives it up while a plan is freed, whose device may wait for a rank that waits for the lock. */
+static void evict_plans(int most)
 {
     while (n_plans > most) {
         int oldest = 0;
@@ -80,7 +80,8 @@ static void evict_to(int most)
 
 static bool add_plan(wb__plan *p)
 {
-    evict_to(plan_cache_limit * WB__MAX(wb__ranks_here(), 1) - 1); /* each rank has its own plans */
+    evict_plans(plan_cache_limit * WB__MAX(wb__ranks_here(), 1) - 1); /* each rank has its own
+                                                                       * plans */
     if (!wb__reserve(&plan_cache_plans, &plans_capacity, n_plans + 1, sizeof *plan_cache_plans))
         return false;
     p->uses = 2;                                    /* references of the cache and of the caller */
@@ -136,7 +137,7 @@ enum { ARENAS = 16 };
 static struct { const wb_device *device; void *memory; int64_t bytes; } plan_cache_idle[ARENAS];
 
 /* Frees one idle arena of a device (NULL: of any device).  False: there is none. */
-static bool drop_idle(const wb_device *d)
+static bool free_idle_arena(const wb_device *d)
 {
     wb__mutex_lock(&plan_cache_lock);
     int i = 0;
@@ -155,18 +156,19 @@ static bool drop_idle(const wb_device *d)
 void *wb__device_allocate(const wb_device *d, size_t bytes)
 {
     void *memory = d->backend->allocate(d, bytes);
-    while (wb__unlikely(!memory) && drop_idle(d)) {
+    while (wb__unlikely(!memory) && free_idle_arena(d)) {
         wb_clear_error();
         memory = d->backend->allocate(d, bytes);
     }
     return memory;
 }
 
-/* In bytes.  A plan that needs at most LITTLE, such as one that gathers the batches of a loader,
- * takes no larger arena, and leaves the other arenas to a concurrent training step. */
+/* A plan that needs at most LITTLE bytes, such as one that gathers the batches of a loader, takes
+ * no larger arena, and leaves the other arenas to a concurrent training step. */
 enum { LITTLE = 4096 };
 
-static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
+/* Returns an idle arena of at least `bytes` bytes, or a new one; sets *got to its size. */
+static void *arena_borrow(const wb_device *d, int64_t bytes, int64_t *got)
 {
     void *memory = NULL;
     wb__mutex_lock(&plan_cache_lock);
@@ -199,7 +201,8 @@ static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
     return memory;
 }
 
-static void arena_release(const wb_device *d, void *memory, int64_t bytes)
+/* Makes an arena idle, or frees it if ARENAS others are idle. */
+static void arena_give_back(const wb_device *d, void *memory, int64_t bytes)
 {
     if (!memory) return;
     wb__mutex_lock(&plan_cache_lock);
@@ -218,7 +221,7 @@ static void arena_release(const wb_device *d, void *memory, int64_t bytes)
 
 /* ---- memory that a plan needs ---------------------------------------------------------------- */
 
-static int64_t idle_bytes(const wb_device *d)
+static int64_t idle_arena_bytes(const wb_device *d)
 {
     int64_t bytes = 0;
     wb__mutex_lock(&plan_cache_lock);
@@ -236,11 +239,11 @@ int wb__plan_check_memory(const wb__plan *p)
     if (p->runs || !d->backend->scarce_memory) return 0;
     const int status = d->backend->memory(d, &m);
     if (status || m.free < 0) return status;
-    const int64_t have = m.free + WB__MAX(m.cached, 0) + idle_bytes(d);
+    const int64_t have = m.free + WB__MAX(m.cached, 0) + idle_arena_bytes(d);
     if (p->arena_bytes + p->workspace_bytes + p->result_bytes <= have) return 0;
     return wb__fail(WB_ERROR_MEMORY, "%s:%d: out of memory: %.1f MiB to be had, %.1f in use",
                     d->backend->tag, d->ordinal, (double)have / 1048576,
-                    (double)(m.used - idle_bytes(d)) / 1048576);
+                    (double)(m.used - idle_arena_bytes(d)) / 1048576);
 }
 
 void wb__plan_report_memory(const wb__plan *p)
@@ -313,7 +316,7 @@ static wb__graph *plan_cache_graph_of(wb__plan *p, wb__phase_kind kind, int n_nu
 /* Returns the status of a run in which a step failed.  `written`: an earlier step may have written
  * a variable.  `final`: the step itself writes variables.  If a library declined the step before
  * any write, removes the plan from the cache and returns WB__PLAN_AGAIN. */
-static int plan_cache_failed(wb__plan *p, int status, bool final, bool written)
+static int status_of_failed_run(wb__plan *p, int status, bool final, bool written)
 {
     if (status == WB_ERROR_UNSUPPORTED && !written) {
         remove_plan(p);
@@ -326,7 +329,7 @@ static int plan_cache_failed(wb__plan *p, int status, bool final, bool written)
 
 /* Completes the COLLECTIVEs among the steps *complete to last - 1, and sets *complete to `last`.
  * Returns the error of the first that failed. */
-static int plan_cache_finish(const wb__plan *p, int *complete, int last)
+static int complete_collectives(const wb__plan *p, int *complete, int last)
 {
     int status = 0;
     for (; *complete < last; ++*complete) {
@@ -351,23 +354,23 @@ static int run_phase(wb__plan *p, wb__phase_kind kind, void **buffers, const siz
         const int status = backend->graph_run(p->device, graph, buffers, offsets, numbers);
         const bool writes = end > p->n_compute;
         const bool early = status == WB_ERROR_UNSUPPORTED && !p->library_writes;
-        return status ? plan_cache_failed(p, status, writes, writes && !early) : 0;
+        return status ? status_of_failed_run(p, status, writes, writes && !early) : 0;
     }
     int complete = first, status = 0, i = first;
     while (i < end && !status) {
-        if (p->waits) status = plan_cache_finish(p, &complete, p->waits[i].waits_for + 1);
+        if (p->waits) status = complete_collectives(p, &complete, p->waits[i].waits_for + 1);
         if (status) {
-            status = plan_cache_failed(p, status, i > p->n_compute, i > p->n_compute);
+            status = status_of_failed_run(p, status, i > p->n_compute, i > p->n_compute);
             break;
         }
         status = wb__unlikely(wb__profiling)
                      ? wb__profile_launch(p, i, buffers, offsets, numbers)
                      : backend->launch(p->device, p->kernels[i], buffers, offsets,
                                        buffers[p->arena], (size_t)p->arena_bytes, numbers);
-        if (status) status = plan_cache_failed(p, status, i >= p->n_compute, i > p->n_compute);
+        if (status) status = status_of_failed_run(p, status, i >= p->n_compute, i > p->n_compute);
         else i++;
     }
-    const int last = p->waits ? plan_cache_finish(p, &complete, i) : 0;
+    const int last = p->waits ? complete_collectives(p, &complete, i) : 0;
     return status ? status : last;
 }
 
@@ -384,7 +387,7 @@ int wb__plan_run(wb__plan *p, void **buffers, const size_t *offsets, const wb__n
     }
     if (n_numbers) memcpy(all, numbers, (size_t)n_numbers * sizeof *all);
     if (p->n_constants) memcpy(all + n_numbers, p->constants, (size_t)p->n_constants * sizeof *all);
-    void *arena = arena_take(p->device, need, &got);
+    void *arena = arena_borrow(p->device, need, &got);
     if (!arena) status = wb__error_or(WB_ERROR_MEMORY);
     buffers[p->arena] = arena;
     if (p->runs < 2) p->runs++;
@@ -395,7 +398,7 @@ int wb__plan_run(wb__plan *p, void **buffers, const size_t *offsets, const wb__n
     if (!status && gated) status = wb__guard_check(guard);
     if (!status && gated) status = run_phase(p, WB__PHASE_WRITES, buffers, offsets, all, n);
     if (p->waits) wb__collective_report("a plan");
-    arena_release(p->device, arena, got);
+    arena_give_back(p->device, arena, got);
     if (all != few) wb__free(all);
     wb__mutex_lock(&plan_cache_lock);
     plan_cache_stats.steps++;
@@ -406,11 +409,11 @@ int wb__plan_run(wb__plan *p, void **buffers, const size_t *offsets, const wb__n
 void wb__cache_clear(void)
 {
     wb__mutex_lock(&plan_cache_lock);
-    evict_to(0);
+    evict_plans(0);
     wb__free(plan_cache_plans);
     plan_cache_plans = NULL;
     plans_capacity = 0;
     wb__mutex_unlock(&plan_cache_lock);
     wb__plan_shapes_clear();
-    while (drop_idle(NULL)) {}
+    while (free_idle_arena(NULL)) {}
 }

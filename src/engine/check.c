@@ -7,7 +7,7 @@
 
 bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *size)
 {
-    int64_t n = 1, bound = 1;           /* bound: as n, but a size of 0 counts as 1 */
+    int64_t n = 1, bound = 1;           /* products of the sizes; bound: a size of 0 counts as 1 */
     if (ndim < 0 || ndim > WB_MAX_DIMS) {
         wb__fail(WB_ERROR_SHAPE, "%s: %d dimensions; a tensor has at most %d", what, ndim,
                  WB_MAX_DIMS);
@@ -50,8 +50,7 @@ bool wb__operand(const char *what, const wb_tensor *x)
         return false;
     }
     if (!wb__is(x, &wb__tensor_class)) {
-        wb__fail(WB_ERROR_ARGUMENT, "%s: an operand is a %s, not a tensor", what,
-                 wb__kind(x));
+        wb__fail(WB_ERROR_ARGUMENT, "%s: an operand is a %s, not a tensor", what, wb__kind(x));
         return false;
     }
     return true;
@@ -67,8 +66,8 @@ bool wb__floating(const char *what, const wb_tensor *x)
 
 /* Sets the error of an index out of range: its value, its position and the range.  Returns
  * false. */
-static bool check_is_outside(const char *what, const wb_tensor *index, int64_t at, int64_t value,
-                             int64_t bound)
+static bool fail_outside(const char *what, const wb_tensor *index, int64_t at, int64_t value,
+                         int64_t bound)
 {
     char position[WB_MAX_DIMS * 24] = "";
     int64_t each = index->size;
@@ -82,21 +81,20 @@ static bool check_is_outside(const char *what, const wb_tensor *index, int64_t a
                      wb__checks ? " (WEBER_DEBUG=check)" : "");
 }
 
-/* What the values of a tensor are checked for, by the operation `what`: to be less than `bound`, or
- * equal to *except; and, if `ascending`, not to be less than `before`, the value before. */
+/* What the integers of a tensor are checked for. */
 typedef struct {
-    const char *what;                   /* operation, which begins messages */
-    int64_t bound;
-    const int64_t *except;
-    bool ascending;
-    int64_t before;
+    const char *what;                   /* name of the operation, with which messages begin */
+    int64_t bound;                      /* each integer must be in 0 .. bound - 1, */
+    const int64_t *except;              /* or be *except; NULL: no exception */
+    bool ascending;                     /* no integer may be less than the one before */
+    int64_t before;                     /* the integer before the next one, if `ascending` */
 } value_check;
 
 /* Whether element `at` of x may have this value; otherwise sets the error. */
 static bool check_value(value_check *c, const wb_tensor *x, int64_t at, int64_t value)
 {
     if ((value < 0 || value >= c->bound) && !(c->except && value == *c->except))
-        return check_is_outside(c->what, x, at, value, c->bound);
+        return fail_outside(c->what, x, at, value, c->bound);
     if (c->ascending && (at ? value < c->before : value != 0))
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: %lld, at [%lld] of %s, %s", c->what,
                          (long long)value, (long long)at, wb_describe(x),
@@ -126,7 +124,7 @@ static bool check_values(value_check *c, const wb_tensor *x)
 
 /* Checks the values of index if they are known and the host can read them; with WEBER_DEBUG=check
  * it evaluates the index first. */
-static bool check_readable(value_check *c, wb_tensor *index)
+static bool check_values_if_readable(value_check *c, wb_tensor *index)
 {
     const wb__thread *t = wb__this_thread();
     wb_tensor *x = wb__to_evaluate(c->what, index);
@@ -155,18 +153,19 @@ bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound)
 bool wb__labels_below(const char *what, wb_tensor *labels, int64_t bound, const int64_t *except)
 {
     if (!wb__checks && !wb__this_thread()->training) return true;
-    return check_readable(&(value_check){.what = what, .bound = bound, .except = except}, labels);
+    return check_values_if_readable(&(value_check){.what = what, .bound = bound, .except = except},
+                                    labels);
 }
 
 bool wb__offsets_ascend(const char *what, wb_tensor *offsets, int64_t bound)
 {
     value_check c = {.what = what, .bound = bound, .ascending = true};
-    return check_readable(&c, offsets);
+    return check_values_if_readable(&c, offsets);
 }
 
 bool wb__known_below(const char *what, wb_tensor *index, int64_t bound)
 {
-    return check_readable(&(value_check){.what = what, .bound = bound}, index);
+    return check_values_if_readable(&(value_check){.what = what, .bound = bound}, index);
 }
 
 bool wb__same_dims(const wb_tensor *x, const wb_tensor *y)

@@ -3,15 +3,15 @@
  * other thread evaluates with the variable.  Meanwhile a call or an evaluation of another thread
  * that uses the variable fails.
  *
- *   writer    the number of the thread that has claimed it, or 0
- *   readers   evaluations, and operations being made, of threads that have not claimed it
- *   forks     wb__forks when these were right
+ *   writer    the number of the thread that has claimed the variable, or 0
+ *   readers   number of evaluations, and of operations being made, of threads that have no claim
+ *   forks     wb__forks when `writer` and `readers` were last right
  *
  * A reader counts itself and then looks at the writer; a writer enters itself and then looks at the
  * readers.  Both are sequentially consistent, so that one of two sees the other.
  *
- * A child of fork has one thread of its parent.  The first use of a variable there forgets the
- * claims and the readers of the others (`settle`). */
+ * A child of fork has one thread of its parent.  The first use of a variable in the child forgets
+ * the claims and the readers of the parent's other threads (settle_counts). */
 #include "base/mutex.h"
 #include "engine/request.h"
 
@@ -34,7 +34,8 @@ static void forget_writer(wb_tensor *v)
     atomic_store(&v->writer, 0);
 }
 
-static void claim_settle(wb_tensor *v)
+/* Forgets the writer and the readers of v that a fork has lost. */
+static void settle_counts(wb_tensor *v)
 {
     wb__mutex_lock(&claim_settling);
     const uint16_t now = atomic_load(&wb__forks);
@@ -47,10 +48,10 @@ static void claim_settle(wb_tensor *v)
     wb__mutex_unlock(&claim_settling);
 }
 
-static inline void make_settled(wb_tensor *v)
+static inline void settle_if_forked(wb_tensor *v)
 {
     if (wb__unlikely(atomic_load_explicit(&v->forks, memory_order_acquire) != wb__fork_number()))
-        claim_settle(v);
+        settle_counts(v);
 }
 
 /* ---- one thread ------------------------------------------------------------------------------ */
@@ -89,7 +90,8 @@ void wb__claims_thread(void)
 
 /* ---- readers --------------------------------------------------------------------------------- */
 
-static int claim_taken(const wb_tensor *v, long writer, const char *what)
+/* Sets the error that another thread has claimed v, and returns its code. */
+static int fail_claimed(const wb_tensor *v, long writer, const char *what)
 {
     return wb__fail(WB_ERROR_ARGUMENT, "%s: thread %ld trains or assigns %s%s%s, and this is thread"
                     " %ld: wait until that is done, or use a copy of the model (wb_clone)", what,
@@ -109,14 +111,14 @@ bool wb__overwritten_by_another(const char *what, const wb_tensor *x)
 
 wb__reading wb__read_begin(wb_tensor *v, const char *what)
 {
-    make_settled(v);
+    settle_if_forked(v);
     if (atomic_load_explicit(&v->writer, memory_order_relaxed) == wb__this_thread()->number)
         return WB__READS_OWN;
     atomic_fetch_add(&v->readers, 1);
     const long w = atomic_load(&v->writer);
     if (wb__likely(!w)) return WB__READS_COUNTED;
     atomic_fetch_sub(&v->readers, 1);
-    claim_taken(v, w, what);
+    fail_claimed(v, w, what);
     return WB__READS_NOT;
 }
 
@@ -129,7 +131,7 @@ void wb__read_end(wb_tensor *v, int forks)
 /* ---- claims ---------------------------------------------------------------------------------- */
 
 /* Whether another thread reads v, or may do so in the call that it has begun alone. */
-static bool claim_is_read(const wb_tensor *v)
+static bool is_read_elsewhere(const wb_tensor *v)
 {
     return atomic_load(&v->readers) ||
            (atomic_load(&wb__alone) && atomic_load(&claim_first) != wb__this_thread()->number);
@@ -141,7 +143,7 @@ static bool wait_for_readers(const wb_tensor *v)
     enum { TURNS = 100, SHORT = 50 * 1000, LONG = 1000 * 1000 };      /* nanoseconds */
     const double begun = wb__now();
     int64_t pause = SHORT;
-    for (int i = 0; claim_is_read(v); i++) {
+    for (int i = 0; is_read_elsewhere(v); i++) {
         if (wb__now() - begun > wb__claim_waits) return false;
         if (i < TURNS) {
             wb__os_yield();
@@ -162,13 +164,13 @@ wb_tensor *wb__to_evaluate(const char *what, wb_tensor *x)
 {
     if (x->op != WB__OP_variable) return x;
     if (wb__is_claimed(x)) return x->current;
-    make_settled(x);
+    settle_if_forked(x);
     const long w = atomic_load_explicit(&x->writer, memory_order_relaxed);
-    if (w) claim_taken(x, w, what);
+    if (w) fail_claimed(x, w, what);
     return w ? NULL : x;
 }
 
-/* Claims a variable whose counts are settled (claim_settle). */
+/* Claims a variable whose counts are settled (settle_counts). */
 static inline int claim_variable(wb_tensor *v, const char *what)
 {
     const long me = wb__this_thread()->number;
@@ -182,8 +184,8 @@ static inline int claim_variable(wb_tensor *v, const char *what)
     }
     writer = 0;
     if (!atomic_compare_exchange_strong(&v->writer, &writer, me))
-        return claim_taken(v, writer, what);
-    if (wb__unlikely(claim_is_read(v)) && !wait_for_readers(v)) {
+        return fail_claimed(v, writer, what);
+    if (wb__unlikely(is_read_elsewhere(v)) && !wait_for_readers(v)) {
         atomic_store(&v->writer, 0);
         return wb__fail(WB_ERROR_ARGUMENT, "%s: another thread has evaluated with %s%s%s for %g s: "
                         "wait for that thread, or train a copy of the model (wb_clone)", what,
@@ -196,7 +198,7 @@ static inline int claim_variable(wb_tensor *v, const char *what)
 
 int wb__claim(wb_tensor *v, const char *what)
 {
-    make_settled(v);
+    settle_if_forked(v);
     return claim_variable(v, what);
 }
 
@@ -207,7 +209,7 @@ void wb__unclaim(wb_tensor *v)
 
 int wb__claim_write(wb_tensor *v)
 {
-    make_settled(v);            /* forgets the claim of a thread that a fork has lost */
+    settle_if_forked(v);        /* forgets the claim of a thread that a fork has lost */
     if (wb__is_claimed(v) && v->claims_write) return 0;
     const int status = claim_variable(v, "assign");
     if (!status) v->claims_write = 1;

@@ -15,7 +15,7 @@ typedef struct {
     wb__request request;
     wb__order side;                     /* for walks over unconsumed results and pending writes,
                                            beside that of the request */
-    uint8_t *reads;                     /* of each tensor of `side`: what find_reads found */
+    uint8_t *reads;                     /* what find_reads found for each tensor of `side` */
     int reads_capacity;
     wb_tensor **roots;                  /* tensors that the evaluation computes */
     int roots_capacity;
@@ -60,7 +60,7 @@ wb_tensor *wb__assign(wb_tensor *v, wb_tensor *value)
 
 /* Marks `old`, the version that was in v's memory, as gone.  Drops the caller's reference to
  * `old`. */
-static void end_version(wb_tensor *old, const wb_tensor *v)
+static void mark_version_gone(wb_tensor *old, const wb_tensor *v)
 {
     wb__storage *s = old->storage;
     old->name = v->name;
@@ -70,9 +70,9 @@ static void end_version(wb_tensor *old, const wb_tensor *v)
     wb__unref(old);
 }
 
-/* Called after a plan ran.  If `last`, assign a becomes the version in the variable's memory, and
- * the version that was there is gone.  Else a itself is gone, since a later assign to the variable
- * replaced it. */
+/* Ends the pending write a after a plan made it.  If `last`, a becomes the version in the
+ * variable's memory, and the version that was there is gone.  Else a itself is gone, since a later
+ * assign to the variable replaced it. */
 static void publish_write(wb_tensor *a, bool last)
 {
     wb_tensor *v = a->variable;
@@ -85,7 +85,7 @@ static void publish_write(wb_tensor *a, bool last)
         wb__storage_written(s);
         wb__set_storage(a, wb__storage_ref(s), 0);
         v->live = wb__ref(a);
-        if (old) end_version(old, v);
+        if (old) mark_version_gone(old, v);
     }
     wb__tensor_detach(a);               /* may free v, or have the program assign to it again */
     v = last ? a->variable : NULL;
@@ -100,7 +100,7 @@ static wb_tensor *version_before(const wb_tensor *a)
 
 /* Cancels the pending writes from index `first` on.  The variables get back the versions that they
  * had before these writes. */
-static void eval_cancel(wb__thread *t, int first)
+static void cancel_writes(wb__thread *t, int first)
 {
     for (int i = t->n_pending - 1; i >= first; i--) {
         wb_tensor *a = t->pending[i], *v = a->variable;
@@ -115,7 +115,8 @@ static void eval_cancel(wb__thread *t, int first)
     }
 }
 
-static void end_pending(wb__thread *t, int first)
+/* Removes the pending writes from index `first` on from the list, without effect on variables. */
+static void clear_pending(wb__thread *t, int first)
 {
     int n = t->n_pending;
     t->n_pending = first;
@@ -135,8 +136,8 @@ void wb__forget_pending(int first)
 {
     wb__thread *t = wb__this_thread();
     if (first > t->n_pending) return;           /* the writes are evaluated already */
-    eval_cancel(t, first);
-    end_pending(t, first);
+    cancel_writes(t, first);
+    clear_pending(t, first);
 }
 
 /* Replaces the version in v's memory by a new constant on the same memory, and returns the old
@@ -176,15 +177,15 @@ int wb__keep_version(wb_tensor *v)
     return 0;
 }
 
-/* If only the variable refers to its version, nothing can read the old value, and the version
- * stays. */
+/* Gives the variable a new version after a replay wrote its memory (evaluate.h).  If only the
+ * variable refers to its version, nothing can read the old value, and the version stays. */
 int wb__new_version(wb_tensor *v)
 {
     wb__storage_written(v->storage);
     if (v->current == v->live && wb__refs(v->live) == 2) return 0;
     wb_tensor *old = replace_live(v);
     if (!old) return WB_ERROR_MEMORY;
-    end_version(old, v);
+    mark_version_gone(old, v);
     return 0;
 }
 
@@ -220,7 +221,7 @@ static int find_reads(wb_tensor *unconsumed, unsigned *answer)
     return 0;
 }
 
-static int add_root(wb_tensor *x, int *n_roots)
+static int eval_add_root(wb_tensor *x, int *n_roots)
 {
     if (!wb__reserve(&eval.roots, &eval.roots_capacity, *n_roots + 1, sizeof *eval.roots))
         return WB_ERROR_MEMORY;
@@ -240,7 +241,7 @@ static int add_unconsumed(wb__thread *t, int n_requested, int *n_roots)
         bool requested = false;
         for (int i = 0; i < n_requested && i < 8; i++) requested |= eval.roots[i] == unconsumed;
         if (!requested && !reads) status = find_reads(unconsumed, &reads);
-        if (!status && reads == (READS | VERSIONS)) status = add_root(unconsumed, n_roots);
+        if (!status && reads == (READS | VERSIONS)) status = eval_add_root(unconsumed, n_roots);
         more = unconsumed != last;
         if (reads & EVAL_LOST || (!requested && !status && !(reads & VERSIONS)))
             wb__unconsumed_remove(unconsumed);
@@ -251,13 +252,13 @@ static int add_unconsumed(wb__thread *t, int n_requested, int *n_roots)
 
 /* Lists in mine.roots the requested tensors and, if variables are written, the unconsumed results
  * that could not be evaluated afterwards.  Returns 0 or an error code. */
-static int eval_collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots)
+static int eval_list_roots(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots)
 {
     *n_roots = 0;
     for (int i = 0; i < n; i++) {
         wb_tensor *root = wb__to_evaluate("evaluation", tensors[i]);
         if (!root) return WB_ERROR_ARGUMENT;
-        if (add_root(root, n_roots)) return WB_ERROR_MEMORY;
+        if (eval_add_root(root, n_roots)) return WB_ERROR_MEMORY;
     }
     if (!t->n_pending || !t->unconsumed) return 0;
     wb__order_begin(&eval.side);
@@ -278,6 +279,7 @@ static bool pending_is_lost(const wb__thread *t)
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
+/* Sets the buffers of a run: memory of leaves, variables, results and the arena. */
 static int eval_bind_buffers(wb__request *r, const wb__plan *p)
 {
     const int n = wb__plan_buffers(p);
@@ -291,12 +293,10 @@ static int eval_bind_buffers(wb__request *r, const wb__plan *p)
     }
     for (int i = 0; i < r->n_leaves; i++)
         eval.buffers[i] = wb__memory_of(r->leaves[i].tensor, r->leaves[i].at, &eval.offsets[i]);
-    memset(eval.offsets + r->n_leaves, 0,
-           (size_t)(n - r->n_leaves) * sizeof *eval.offsets);
+    memset(eval.offsets + r->n_leaves, 0, (size_t)(n - r->n_leaves) * sizeof *eval.offsets);
     const uint64_t run = p->n_forms ? wb__form_run() : 0;
     for (int i = 0; i < p->n_forms; i++)
-        eval.buffers[p->arena + 1 + i] =
-            wb__form_of(p, i, r->leaves[p->forms[i].leaf].tensor, run);
+        eval.buffers[p->arena + 1 + i] = wb__form_of(p, i, r->leaves[p->forms[i].leaf].tensor, run);
     for (int i = 0; i < r->n_writes; i++)
         if (r->targets[i] >= r->n_leaves)
             eval.buffers[r->targets[i]] = r->writes[i]->variable->storage->data;
@@ -350,7 +350,7 @@ static int run_plan(wb__request *r, wb_tensor *guard)
 
 /* Runs the request.  Each time a library declines a step, another plan is built, in which another
  * implementation computes that step. */
-static int eval_run(wb__request *r, wb_tensor *guard)
+static int run_request(wb__request *r, wb_tensor *guard)
 {
     int status = run_plan(r, guard);
     while (status == WB__PLAN_AGAIN) {
@@ -360,12 +360,12 @@ static int eval_run(wb__request *r, wb_tensor *guard)
     return status;
 }
 
-static int eval_run_on(const wb_device *d, int n_roots, wb_tensor *guard)
+static int run_on_device(const wb_device *d, int n_roots, wb_tensor *guard)
 {
     int status = wb__request_fill(&eval.request, d, n_roots, eval.roots, true);
     if (status || !(eval.request.n_results || eval.request.n_writes)) return status;
     status = wb__leaves_begin(&eval.request);
-    if (!status) status = eval_run(&eval.request, guard);
+    if (!status) status = run_request(&eval.request, guard);
     wb__leaves_end(&eval.request);
     return status;
 }
@@ -381,7 +381,7 @@ static bool eval_add_device(const wb_device **list, int *n, const wb_device *d)
 
 /* Runs one plan on each device.  The guard's device comes first, since the writes on all devices
  * depend on the guard. */
-static int run_everywhere(wb__thread *t, int n_roots, wb_tensor *guard)
+static int run_on_all_devices(wb__thread *t, int n_roots, wb_tensor *guard)
 {
     const wb_device *list[MOST_DEVICES];
     int n = 0, status = 0;
@@ -394,7 +394,7 @@ static int run_everywhere(wb__thread *t, int n_roots, wb_tensor *guard)
         return wb__fail(WB_ERROR_UNSUPPORTED, "one evaluation on more than %d devices",
                         MOST_DEVICES);
     for (int i = 0; i < n && !status; i++) {
-        status = eval_run_on(list[i], n_roots, i ? NULL : guard);
+        status = run_on_device(list[i], n_roots, i ? NULL : guard);
         if (!status && !i && guard && n > 1) {
             wb__guard g = wb__guard_of(guard);
             status = wb__guard_check(&g);
@@ -403,14 +403,13 @@ static int run_everywhere(wb__thread *t, int n_roots, wb_tensor *guard)
     return status;
 }
 
-/* As run_everywhere, but if it succeeds, an error that was set before is set again: it may fail at
- * something and go on without. */
-static __attribute__((noinline)) int run_keeping_error(wb__thread *t, int n_roots,
-                                                       wb_tensor *guard)
+/* Does what run_on_all_devices does.  If that succeeds, sets an error again that was set before:
+ * the run may have replaced it by one that it recovered from. */
+static __attribute__((noinline)) int run_keeping_error(wb__thread *t, int n_roots, wb_tensor *guard)
 {
     wb__error_kept kept;
     wb__error_keep(&kept);
-    const int status = run_everywhere(t, n_roots, guard);
+    const int status = run_on_all_devices(t, n_roots, guard);
     if (!status) wb__error_restore(&kept);
     return status;
 }
@@ -426,9 +425,9 @@ static const wb_device *only_device(const wb__thread *t, int n_roots)
     return d;
 }
 
-/* Before an evaluation with writes: decides whether the device itself looks at the guard.  If not,
+/* Decides, before an evaluation with writes, whether the device itself looks at the guard.  If not,
  * waits for the guard of the optimiser step before, unless the evaluation is only `estimated`. */
-static int prepare_guard(const wb__thread *t, int n_roots, wb_tensor *guard, bool estimated)
+static int is_guard_late(const wb__thread *t, int n_roots, wb_tensor *guard, bool estimated)
 {
     wb__request *r = &eval.request;
     const bool reads = guard && wb__device_of(guard)->backend->begin_read;
@@ -448,25 +447,25 @@ static int eval_tensors(int n, wb_tensor *const *tensors, wb_tensor *guard)
     t->failed_late = false;
     eval.request.guard = NULL;
     if (wb__unrecordable("evaluation", WB__READS)) return wb_error_code();
-    status = eval_collect(t, n, tensors, &n_roots);
+    status = eval_list_roots(t, n, tensors, &n_roots);
     if (status == WB_ERROR_ARGUMENT) return status;     /* the pending writes stay */
     const bool guarded = !guard && pending && t->guard;
     if (guarded) guard = t->guard;
-    if (!status && guard && !guard->storage) status = add_root(guard, &n_roots);
-    if (!status && pending) status = prepare_guard(t, n_roots, guarded ? guard : NULL, false);
+    if (!status && guard && !guard->storage) status = eval_add_root(guard, &n_roots);
+    if (!status && pending) status = is_guard_late(t, n_roots, guarded ? guard : NULL, false);
     if (!status)
         status = wb__unlikely(wb_error_code()) ? run_keeping_error(t, n_roots, guard)
-                                               : run_everywhere(t, n_roots, guard);
+                                               : run_on_all_devices(t, n_roots, guard);
     if (!pending) return status;
     if (guarded && status == WB_ERROR_NUMBER && !t->failed_late)
         wb__fail_guard(guard, t->guarded_by);
     if (status == WB_ERROR_VERSION && eval.request.refused && !pending_is_lost(t)) return status;
-    if (status) eval_cancel(t, 0);
+    if (status) cancel_writes(t, 0);
     if (!status && eval.request.guard) {
         wb__guard_take_writes(t);
         wb__guard_begin_late(guard, t->guarded_by);
     }
-    end_pending(t, 0);
+    clear_pending(t, 0);
     if (!status) wb__cut_stale(t);
     return status;
 }
@@ -533,10 +532,10 @@ int wb_estimate_memory(int n, wb_tensor *const *tensors, wb_memory *out)
         if (!wb__operand("estimate_memory", tensors[i]))
             return wb__error_or(WB_ERROR_ARGUMENT);
     eval.request.guard = NULL;
-    int status = eval_collect(t, n, tensors, &n_roots);
+    int status = eval_list_roots(t, n, tensors, &n_roots);
     wb_tensor *guard = t->n_pending ? t->guard : NULL;
-    if (!status && guard && !guard->storage) status = add_root(guard, &n_roots);
-    if (!status && guard) status = prepare_guard(t, n_roots, guard, true);
+    if (!status && guard && !guard->storage) status = eval_add_root(guard, &n_roots);
+    if (!status && guard) status = is_guard_late(t, n_roots, guard, true);
     const wb_device *d = n ? wb__device_of(eval.roots[0]) : wb_default_device();
     if (!status) status = wb__request_fill(&eval.request, d, n_roots, eval.roots, true);
     if (status) return status;

@@ -7,10 +7,10 @@
 
 /* ---- read.c ---------------------------------------------------------------------------------- */
 
-/* As wb__bind_begin, but evaluates the tensor that it returns.  NULL: failed, and wb__value_end is
- * not called.  Messages begin with `what`. */
+/* Returns wb__bind_begin(what, x, r), evaluated.  NULL: failed, and wb__value_end is not called.
+ * Messages begin with `what`. */
 wb_tensor *wb__value_begin(const char *what, wb_tensor *x, wb__value_read *r);
-/* As wb_item, for functions that must not throw. */
+/* Returns the element of x as wb_item does, for functions that must not throw. */
 double wb__item(wb_tensor *x);
 /* Evaluates x and passes its values in order to f(part, elements, ctx): all at once if the host can
  * read the device's memory, else in parts of at most 1 MiB.  Stops when f returns nonzero, and
@@ -36,34 +36,35 @@ void wb__fail_guard(const wb_tensor *guard, const char *what);
  * pending writes are cancelled, unless they depend on an operation of the ranks or a function is
  * being recorded.  Functions that wait for the device call wb__guard_confirm. */
 int wb__guard_confirm(void);
-/* Called before the host reads s: as wb__guard_confirm, if it must wait for the guard's device. */
+/* Calls wb__guard_confirm if the host, which is about to read s, must wait for the guard's
+ * device. */
 int wb__guard_confirm_for(wb__storage *s);
 /* Whether the last WB_ERROR_NUMBER of this thread was that of an earlier optimiser step. */
 bool wb__guard_was_late(void);
-/* Called first by wb__evaluate: evaluates those tensors of which slices are read (automatic.c). */
+/* Evaluates those tensors of which slices are read (automatic.c); wb__evaluate calls it first. */
 int wb__evaluate_sliced(int n, wb_tensor *const *tensors);
 int wb__evaluate_pending(void);
-/* Called outside all scopes before the program writes n values to n variables, if one of these
- * variables already has a pending write.  Evaluates the pending writes of the previous optimiser
- * step.  Tensors that the program holds and that the values depend on stay readable.  Returns 0 or
+/* Evaluates the pending writes of the previous optimiser step.  Called outside all scopes before
+ * the program writes n values to n variables, if one of these variables already has a pending
+ * write.  Tensors that the program holds and that the values depend on stay readable.  Returns 0 or
  * an error code. */
 int wb__end_step(wb__thread *t, int n, wb_tensor *const *values);
-/* Called after an evaluation overwrote versions of variables.  Detaches recent tensors that the
- * program holds and that can no longer be evaluated or differentiated. */
+/* Detaches recent tensors that the program holds and that can no longer be evaluated or
+ * differentiated.  Called after an evaluation overwrote versions of variables. */
 void wb__cut_stale(wb__thread *t);
 /* Evaluates n tensors and the pending writes.  Versions that the writes replace stay readable. */
 int wb__evaluate_keeping(int n, wb_tensor *const *tensors);
-/* Called when a thread exceeds WB__MOST_UNEVALUATED.  Outside all scopes, evaluates all unconsumed
- * results and the pending writes, and logs a warning the first time in a process.  Inside a scope,
- * does nothing.  Returns 0 or an error code. */
+/* Evaluates all unconsumed results and the pending writes, and logs a warning the first time in a
+ * process.  Called when a thread exceeds WB__MOST_UNEVALUATED.  Inside a scope does nothing.
+ * Returns 0 or an error code. */
 int wb__evaluate_overgrown(wb__thread *t);
 
 /* Evaluates the first n_writes pending writes and n tensors.  Later writes stay pending.  Returns 0
  * or an error code. */
 int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *tensors);
-/* Called before a variable is written.  If anything besides the variable refers to the version in
- * the variable's memory, gives the variable new memory with a copy, so that this version stays
- * readable.  Returns 0 or an error code. */
+/* Gives the variable new memory with a copy, if anything besides the variable refers to the version
+ * in its memory, so that this version stays readable.  Called before the variable is written.
+ * Returns 0 or an error code. */
 int wb__keep_version(wb_tensor *variable);
 
 /* Adds a pending write of the value to the variable, without checks of shape.  Returns the new
@@ -73,8 +74,8 @@ wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);
 int wb__pending_count(void);
 /* Cancels this thread's pending writes from index `first` on. */
 void wb__forget_pending(int first);
-/* Called after a replay wrote the variable's memory.  If anything besides the variable refers to
- * the variable's version, marks that version WB__GONE and gives the variable a new one.  Returns 0
+/* Marks the variable's version WB__GONE and gives the variable a new one, if anything besides the
+ * variable refers to that version.  Called after a replay wrote the variable's memory.  Returns 0
  * or an error code. */
 int wb__new_version(wb_tensor *variable);
 /* Writes host values to a variable at once.  If a write to it is pending, evaluates all pending
@@ -85,7 +86,8 @@ int wb__overwrite(wb_tensor *variable, const void *values, size_t bytes);
 
 /* Returns a constant without inputs that shares the memory of x, an evaluated tensor. */
 wb_tensor *wb__as_constant(const wb_tensor *x);
-/* As wb__as_constant, but x may be a variable.  NULL: failed; another thread writes its value. */
+/* Returns such a constant for x, which may be a variable.  NULL: failed, or another thread writes
+ * x. */
 wb_tensor *wb__constant_of(const char *what, wb_tensor *x);
 /* Returns a constant on d with a copy of the value of x. */
 wb_tensor *wb__copied(wb_tensor *x, const wb_device *d);
@@ -96,7 +98,7 @@ wb_tensor *wb__converted(wb_tensor *x, wb_dtype t, const wb_device *d);
 wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d);
 /* Returns a variable on the default device.  Its memory is uninitialised. */
 wb_tensor *wb__variable_empty(wb_dtype dtype, int ndim, const int64_t *dims);
-/* As wb_to with .dtype = dtype.  Returns x itself if nothing changes.  Gradients pass through. */
+/* Returns wb_to(x, d, .dtype = dtype), which is x if nothing changes.  Gradients pass through. */
 wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype dtype);
 /* Returns the dtype that a tensor of dtype `from` has after wb_to moved it to d.  The third
  * parameter is the option .dtype of wb_to.  WB_DTYPE_DEFAULT, with the error set: the device does

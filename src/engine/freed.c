@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* QUEUE_BYTES: most bytes in the queue.  WAS: most characters of a description.  PATTERN: each byte
+ * of freed memory. */
 enum { QUEUE_BYTES = 64 << 20, WAS = 160, PATTERN = 0xdb };
 
 const wb__class wb__freed_class = {.name = "freed object"};
@@ -27,12 +29,13 @@ static wb__mutex freed_lock = WB__MUTEX_INIT;
 static struct { freed *first, *last; size_t bytes; } freed_queue;
 
 /* Returns the number of bytes of an object's block that remain for the description `was`. */
-static size_t freed_note_bytes(size_t bytes)
+static size_t freed_description_bytes(size_t bytes)
 {
     return bytes > sizeof(freed) ? bytes - sizeof(freed) : 0;
 }
 
-static void leave_queue(void)
+/* Frees the oldest object of the queue. */
+static void free_oldest(void)
 {
     freed *f = freed_queue.first;
     freed_queue.first = f->next;
@@ -53,24 +56,24 @@ void wb__quarantine(void *object, size_t bytes)
     f->next = NULL;
     f->bytes = bytes;
     f->scope = wb__this_thread()->closing;
-    snprintf(f->was, freed_note_bytes(bytes), "%s", was);
+    snprintf(f->was, freed_description_bytes(bytes), "%s", was);
     wb__mutex_lock(&freed_lock);
     if (freed_queue.last) freed_queue.last->next = f;
     else freed_queue.first = f;
     freed_queue.last = f;
     freed_queue.bytes += bytes;
-    while (freed_queue.bytes > QUEUE_BYTES) leave_queue();
+    while (freed_queue.bytes > QUEUE_BYTES) free_oldest();
     wb__mutex_unlock(&freed_lock);
 }
 
 void wb__quarantine_empty(void)
 {
     wb__mutex_lock(&freed_lock);
-    while (freed_queue.first) leave_queue();
+    while (freed_queue.first) free_oldest();
     wb__mutex_unlock(&freed_lock);
 }
 
-static int open_scopes(void)
+static int count_open_scopes(void)
 {
     int n = 0;
     for (const wb_scope *s = wb__this_thread()->scope; s && s->outer; s = s->outer) n++;
@@ -113,7 +116,7 @@ const char *wb__kind(const void *object)
     if (freed_has_device(object)) return wb__device_kind;
     if (!class) return "pointer to no object";
     if (class != &wb__freed_class) return class->name;
-    const int open = open_scopes();
+    const int open = count_open_scopes();
     char when[64] = "freed by wb_free or wb_release";
     if (!wb__checks)
         return "freed object (its scope was closed, or wb_free or wb_release gave it back; "
@@ -121,7 +124,8 @@ const char *wb__kind(const void *object)
     if (f->scope)
         snprintf(when, sizeof when, "freed when scope %lld was closed", (long long)f->scope);
     snprintf(text, sizeof text, "freed object (%.*s; %s; %d scope%s open now)",
-             (int)freed_note_bytes(f->bytes), f->was, when, open, open == 1 ? " is" : "s are");
+             (int)freed_description_bytes(f->bytes), f->was, when, open,
+             open == 1 ? " is" : "s are");
     return text;
 }
 

@@ -34,7 +34,7 @@ void wb__order_again(wb__order *o, bool (*is_leaf)(const wb_tensor *x))
     }
 }
 
-static inline bool graph_append(wb__order *o, wb_tensor *x, bool leaf)
+static inline bool graph_append_tensor(wb__order *o, wb_tensor *x, bool leaf)
 {
     if (!wb__reserve(&o->node, &o->capacity, o->n + 1, sizeof *o->node)) return false;
     if (leaf && !wb__pointer_map_put(&o->leaves, x, o->n)) return false;
@@ -43,14 +43,14 @@ static inline bool graph_append(wb__order *o, wb_tensor *x, bool leaf)
     return true;
 }
 
-/* Adds `root` and the tensors reachable from it, depth first.  Tensors on the stack are marked.
- * Until a tensor is appended, its `index` counts the inputs already walked. */
-static inline __attribute__((always_inline)) bool graph_add(wb__order *o, wb_tensor *root,
-                                                            bool (*is_leaf)(const wb_tensor *x))
+/* Adds `root` and the tensors reachable from `root`, depth first.  Tensors on the stack are marked.
+ * Until a tensor is appended, its `index` counts its inputs that are already walked. */
+static inline __attribute__((always_inline)) bool
+graph_add_reachable(wb__order *o, wb_tensor *root, bool (*is_leaf)(const wb_tensor *x))
 {
     int depth = 0;
     if (is_leaf(root))
-        return wb__pointer_map_get(&o->leaves, root) >= 0 || graph_append(o, root, true);
+        return wb__pointer_map_get(&o->leaves, root) >= 0 || graph_append_tensor(o, root, true);
     if (root->mark == o->mark) return true;
     if (!wb__reserve(&o->stack, &o->stack_capacity, 1, sizeof *o->stack)) return false;
     root->mark = o->mark;
@@ -59,13 +59,14 @@ static inline __attribute__((always_inline)) bool graph_add(wb__order *o, wb_ten
     while (depth) {
         wb_tensor *x = o->stack[depth - 1];
         if (x->index == x->n_in) {
-            if (!graph_append(o, x, false)) return false;
+            if (!graph_append_tensor(o, x, false)) return false;
             depth--;
             continue;
         }
         wb_tensor *in = x->in[x->index++];
         if (is_leaf(in)) {
-            if (wb__pointer_map_get(&o->leaves, in) < 0 && !graph_append(o, in, true)) return false;
+            if (wb__pointer_map_get(&o->leaves, in) < 0 && !graph_append_tensor(o, in, true))
+                return false;
         } else if (in->mark != o->mark) {
             if (!wb__reserve(&o->stack, &o->stack_capacity, depth + 1, sizeof *o->stack))
                 return false;
@@ -79,18 +80,19 @@ static inline __attribute__((always_inline)) bool graph_add(wb__order *o, wb_ten
 
 bool wb__order_add(wb__order *o, wb_tensor *root, bool (*is_leaf)(const wb_tensor *x))
 {
-    return graph_add(o, root, is_leaf);
+    return graph_add_reachable(o, root, is_leaf);
 }
 
 bool wb__order_add_end(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tensor *x))
 {
-    if (is_leaf(x)) return wb__pointer_map_get(&o->leaves, x) >= 0 || graph_append(o, x, true);
+    if (is_leaf(x))
+        return wb__pointer_map_get(&o->leaves, x) >= 0 || graph_append_tensor(o, x, true);
     if (x->mark == o->mark) return true;
     x->mark = o->mark;
-    return graph_append(o, x, false);
+    return graph_append_tensor(o, x, false);
 }
 
 bool wb__order_add_unevaluated(wb__order *o, wb_tensor *root)
 {
-    return graph_add(o, root, wb__is_leaf);
+    return graph_add_reachable(o, root, wb__is_leaf);
 }

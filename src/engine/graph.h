@@ -26,7 +26,7 @@ void wb__order_free(wb__order *o);
 bool wb__order_add(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tensor *x));
 /* Adds x alone: the walks of later additions end at x. */
 bool wb__order_add_end(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tensor *x));
-/* As wb__order_add with wb__is_leaf, but faster, since the test is inlined. */
+/* Does what wb__order_add does with wb__is_leaf, but faster, since the test is inlined. */
 bool wb__order_add_unevaluated(wb__order *o, wb_tensor *x);
 static inline int wb__order_index(const wb__order *o, const wb_tensor *x,
                                   bool (*is_leaf)(const wb_tensor *x)) /* -1: absent */

@@ -19,9 +19,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- checking -------------------------------------------------------------------------------- */
-
-static int guard_check(const void *bytes, wb_dtype dtype)
+static int guard_check_number(const void *bytes, wb_dtype dtype)
 {
     double v = 0;
     wb__convert(&v, WB_F64, bytes, dtype, 1);
@@ -34,7 +32,7 @@ int wb__guard_check(const wb__guard *g)
     if (!g->device) return 0;
     const int status = g->device->backend->download(g->device, bytes, g->memory, g->at,
                                                     wb__dtype_size(g->dtype));
-    return status ? status : guard_check(bytes, g->dtype);
+    return status ? status : guard_check_number(bytes, g->dtype);
 }
 
 wb__guard wb__guard_of(const wb_tensor *guard)
@@ -44,7 +42,7 @@ wb__guard wb__guard_of(const wb_tensor *guard)
                        (wb_dtype)guard->dtype};
 }
 
-static void guard_fail(const wb_tensor *guard, const char *what, const char *when)
+static void guard_set_error(const wb_tensor *guard, const char *what, const char *when)
 {
     double v = NAN;
     const void *bytes = guard->storage ? wb__storage_read(guard->storage) : NULL;
@@ -55,9 +53,7 @@ static void guard_fail(const wb_tensor *guard, const char *what, const char *whe
              "same)", what, isnan(v) ? "NaN" : v > 0 ? "Inf" : "-Inf", when);
 }
 
-void wb__fail_guard(const wb_tensor *guard, const char *what) { guard_fail(guard, what, ""); }
-
-/* ---- pending writes -------------------------------------------------------------------------- */
+void wb__fail_guard(const wb_tensor *guard, const char *what) { guard_set_error(guard, what, ""); }
 
 /* Returns a tensor that is finite if x and y both are.  If x or y was an unconsumed result it stays
  * one, since the program may read it after the update.  NULL: failed. */
@@ -92,8 +88,6 @@ int wb__guard_pending(wb_tensor *guard, const char *what)
     return 0;
 }
 
-/* ---- guards that the host reads late --------------------------------------------------------- */
-
 /* Whether a pending write stores some rows of a variable only.  where(finite, new, old) would store
  * all of them. */
 static bool writes_rows(const wb__thread *t)
@@ -112,7 +106,8 @@ bool wb__guard_may_be_late(const wb_tensor *guard, const wb_device *d)
            wb__device_of(guard) == d && d->backend->begin_read && !writes_rows(t);
 }
 
-static bool guard_alike(const wb_tensor *x, const wb_device *d, const wb_tensor *like)
+/* Whether x is evaluated on d, with the dtype and dimensions of `like`. */
+static bool guard_has_type_of(const wb_tensor *x, const wb_device *d, const wb_tensor *like)
 {
     return x && x->storage && x->storage->device == d && x->dtype == like->dtype &&
            wb__same_dims(x, like);
@@ -122,7 +117,7 @@ wb_tensor *wb__guard_finite(const wb_device *d, const wb_tensor *like)
 {
     static const char zeros[8];
     wb__thread *t = wb__this_thread();
-    if (guard_alike(t->finite, d, like)) return t->finite;
+    if (guard_has_type_of(t->finite, d, like)) return t->finite;
     wb_tensor *x = wb__empty_on(d, (wb_dtype)like->dtype, like->ndim, like->dims);
     if (!x) return NULL;
     wb__unref(t->finite);
@@ -134,12 +129,11 @@ wb_tensor *wb__guard_finite(const wb_device *d, const wb_tensor *like)
     return t->finite = NULL;
 }
 
-int wb__guard_before(const wb_device *d, const wb_tensor *guard, bool estimated,
-                     wb_tensor **before)
+int wb__guard_before(const wb_device *d, const wb_tensor *guard, bool estimated, wb_tensor **before)
 {
     const wb__thread *t = wb__this_thread();
     *before = t->late.guard;
-    if (guard_alike(t->late.guard, d, guard)) return 0;
+    if (guard_has_type_of(t->late.guard, d, guard)) return 0;
     const int status = estimated ? 0 : wb__guard_confirm();
     if (status) return status;
     *before = wb__guard_finite(d, guard);
@@ -186,10 +180,11 @@ static int guard_read(wb__thread *t)
     t->late.read = NULL;
     if (status) return status;
     if (!g.at && guard->storage->bytes == bytes) wb__storage_set_read(guard->storage, value);
-    return guard_check(value, g.dtype);
+    return guard_check_number(value, g.dtype);
 }
 
-static void guard_end(wb__thread *t, bool failed)
+/* Makes the writes of the last step sure or, if it failed, WB__CANCELLED. */
+static void guard_finish_step(wb__thread *t, bool failed)
 {
     wb_tensor *guard = t->late.guard;
     const unsigned becomes = failed ? WB__CANCELLED : 0;
@@ -205,7 +200,8 @@ static void guard_end(wb__thread *t, bool failed)
     wb__unref(guard);
 }
 
-static int guard_confirm(const char *when)
+/* Reads the guard of the last step, if the host has not; `when` ends the message. */
+static int guard_confirm_step(const char *when)
 {
     wb__thread *t = wb__this_thread();
     if (wb__likely(!t->late.guard)) return 0;
@@ -213,19 +209,19 @@ static int guard_confirm(const char *when)
     if (status && status != WB_ERROR_NUMBER) {
         const wb_device *d = t->late.guard->storage->device;
         /* a lost device has lost the guard and the variables too */
-        if (d->backend->is_lost && d->backend->is_lost(d)) guard_end(t, true);
+        if (d->backend->is_lost && d->backend->is_lost(d)) guard_finish_step(t, true);
         return status;
     }
-    if (status) guard_fail(t->late.guard, t->late.by, when);
+    if (status) guard_set_error(t->late.guard, t->late.by, when);
     if (status) t->failed_late = true;
-    guard_end(t, status != 0);
+    guard_finish_step(t, status != 0);
     return status;
 }
 
 int wb__guard_confirm(void)
 {
     const wb__thread *t = wb__this_thread();
-    const int status = guard_confirm(" in the last step");
+    const int status = guard_confirm_step(" in the last step");
     /* Pending writes that depend on an operation of the ranks (t->exchanged) stay: in that
      * operation the other ranks wait for this one. */
     if (status == WB_ERROR_NUMBER && !t->recording && !t->exchanged) wb__forget_pending(0);
@@ -242,7 +238,7 @@ int wb__guard_confirm_for(wb__storage *s)
 
 int wb__guard_confirm_before(void)
 {
-    return guard_confirm(" in the step before, without which this step is not made either");
+    return guard_confirm_step(" in the step before, without which this step is not made either");
 }
 
 bool wb__guard_was_late(void) { return wb__this_thread()->failed_late; }
@@ -256,7 +252,7 @@ void wb__guard_forget(void)
         if (g.device->backend->end_read(g.device, t->late.read, NULL)) wb_clear_error();
         t->late.read = NULL;
     }
-    if (t->late.guard) guard_end(t, false);
+    if (t->late.guard) guard_finish_step(t, false);
     wb__journal_forget(t);
     wb__unref(t->finite);
     t->finite = NULL;

@@ -25,7 +25,7 @@ int wb__journal(wb_tensor *write, void *block, void *number, size_t bytes)
 }
 
 /* Undoes the change that entry i notes. */
-static void journal_undo(const wb__journal_list *j, int i)
+static void journal_undo_entry(const wb__journal_list *j, int i)
 {
     const wb__journal_entry *e = &j->entry[i];
     for (int k = i + 1; k < j->n; k++)
@@ -38,7 +38,7 @@ static void journal_undo(const wb__journal_list *j, int i)
 
 /* Drops the references of an entry, and sets its write to NULL.  A function of the program that
  * frees memory of its own may run. */
-static void journal_drop(wb__journal_entry *e)
+static void journal_drop_entry(wb__journal_entry *e)
 {
     wb_tensor *write = e->write;
     void *block = e->block;
@@ -55,8 +55,8 @@ void wb__journal_settle(wb__thread *t)
     for (int i = j.n - 1; i >= 0; i--) {
         const unsigned flags = j.entry[i].write->flags;
         if (flags & (WB__PENDING | WB__UNCONFIRMED)) continue;
-        if (flags & WB__CANCELLED) journal_undo(&j, i);
-        journal_drop(&j.entry[i]);
+        if (flags & WB__CANCELLED) journal_undo_entry(&j, i);
+        journal_drop_entry(&j.entry[i]);
     }
     int n = 0;
     for (int i = 0; i < j.n; i++)
@@ -73,7 +73,7 @@ void wb__journal_settle(wb__thread *t)
 
 void wb__journal_forget(wb__thread *t)
 {
-    for (int i = t->journal.n - 1; i >= 0; i--) journal_drop(&t->journal.entry[i]);
+    for (int i = t->journal.n - 1; i >= 0; i--) journal_drop_entry(&t->journal.entry[i]);
     wb__free(t->journal.entry);
     t->journal = (wb__journal_list){0};
 }

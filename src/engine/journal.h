@@ -10,7 +10,7 @@
  * nothing is kept.  `block` is the object that has the number.  Returns 0, or an error code: then
  * the number must not change. */
 int wb__journal(wb_tensor *write, void *block, void *number, size_t bytes);
-/* Called when writes have been cancelled or have become sure. */
+/* Restores the numbers of cancelled writes, and drops the entries of writes that are sure. */
 void wb__journal_settle(wb__thread *t);
 /* Whether a write is pending that changes a number of `block`. */
 bool wb__journal_waits(const wb__thread *t, const void *block);

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-static void leaf_slice_row_major(const wb_tensor *x, wb__view *out)
+static void row_major_view(const wb_tensor *x, wb__view *out)
 {
     int64_t stride = 1;
     *out = (wb__view){.dtype = (wb_dtype)x->dtype, .ndim = x->ndim};
@@ -35,8 +35,8 @@ static int64_t leaf_slice_kept_start(int64_t stride, int64_t n, int64_t d, int64
  * to w->at the distance, in elements, from these starts to the starts of x.  *moves collects, by a
  * bitwise or, the strides along which x leaves out elements.  The distance is a sum of multiples of
  * these strides, so the lowest set bit of *moves divides it. */
-static void enter_slice(wb__leaf_slice *w, const wb_tensor *x, const wb__view *in, int64_t *attr,
-                        int64_t *moves)
+static void keep_slice(wb__leaf_slice *w, const wb_tensor *x, const wb__view *in, int64_t *attr,
+                       int64_t *moves)
 {
     memcpy(attr, x->attr, 2 * (size_t)x->ndim * sizeof *attr);
     for (int i = 0; i < x->ndim; i++) {
@@ -60,12 +60,12 @@ bool wb__leaf_slice_of(wb_tensor *x, wb__leaf_slice *w)
         w->link[w->n++].x = w->base;
     }
     if (wb__overwritten(w->base)) return false;
-    leaf_slice_row_major(w->base, &now);
+    row_major_view(w->base, &now);
     for (int i = w->n - 1; i >= 0; i--) {
         const wb_tensor *y = w->link[i].x;
         const int64_t *attr = y->attr;
         if (y->op == WB__OP_slice) {
-            enter_slice(w, y, &now, w->link[i].attr, &moves);
+            keep_slice(w, y, &now, w->link[i].attr, &moves);
             attr = w->link[i].attr;
         }
         if (!wb__view_through((wb__op)y->op, y->ndim, y->dims, attr, &now, &next)) return false;

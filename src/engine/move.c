@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-static int through_host(const wb_device *to_device, void *to, size_t to_at,
-                        const wb_device *from_device, const void *from, size_t from_at,
-                        size_t bytes)
+static int copy_through_host(const wb_device *to_device, void *to, size_t to_at,
+                             const wb_device *from_device, const void *from, size_t from_at,
+                             size_t bytes)
 {
     const wb__backend *b = from_device->backend;
     const void *all = NULL;
@@ -37,22 +37,19 @@ int wb__copy_bytes(const wb_device *to_device, void *to, size_t to_at, const wb_
     if (into == out_of)
         status = into->copy(to_device, to, to_at, from_device, from, from_at, bytes);
     if (status != WB_ERROR_UNSUPPORTED) return status;
-    return through_host(to_device, to, to_at, from_device, from, from_at, bytes);
+    return copy_through_host(to_device, to, to_at, from_device, from, from_at, bytes);
 }
 
 /* Returns wb__bind(x), evaluated; NULL: failed.  If x has no device, returns an evaluated copy, so
  * that x stays without a device. */
-static wb_tensor *tensor_move_known(wb_tensor *x)
+static wb_tensor *evaluated_for_move(wb_tensor *x)
 {
     wb_tensor *bound = wb__with_device(wb__bind(x), wb_default_device());
     if (!bound) return NULL;
     return bound->storage || !wb__evaluate(1, &bound, NULL) ? bound : NULL;
 }
 
-wb_tensor *wb__as_constant(const wb_tensor *x)
-{
-    return wb__constant_on(x->storage, x->offset, x);
-}
+wb_tensor *wb__as_constant(const wb_tensor *x) { return wb__constant_on(x->storage, x->offset, x); }
 
 wb_tensor *wb__constant_of(const char *what, wb_tensor *x)
 {
@@ -64,9 +61,9 @@ wb_tensor *wb__constant_of(const char *what, wb_tensor *x)
     return made;
 }
 
-static wb_tensor *tensor_move_copied(wb_tensor *x, const wb_device *d)
+static wb_tensor *copy_to_device(wb_tensor *x, const wb_device *d)
 {
-    wb_tensor *from = tensor_move_known(x);
+    wb_tensor *from = evaluated_for_move(x);
     if (from && from->storage->device != d && wb__guard_confirm_for(from->storage)) return NULL;
     wb_tensor *made = from ? wb__empty_on(d, (wb_dtype)x->dtype, x->ndim, x->dims) : NULL;
     if (!made) return NULL;
@@ -81,7 +78,7 @@ static wb_tensor *tensor_move_copied(wb_tensor *x, const wb_device *d)
 wb_tensor *wb__copied(wb_tensor *x, const wb_device *d)
 {
     wb__value_read r;
-    wb_tensor *made = wb__bind_begin("copy", x, &r) ? tensor_move_copied(x, d) : NULL;
+    wb_tensor *made = wb__bind_begin("copy", x, &r) ? copy_to_device(x, d) : NULL;
     wb__value_end(&r);
     return made;
 }
@@ -150,8 +147,6 @@ void wb__grad_moved(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g, const b
     (void)w;
     if (wanted[0]) out[0] = wb__tensor_to(g, wb__device_of(node->in[0]), WB_DTYPE_KEEP);
 }
-
-/* ---- writes to the memory of a variable ------------------------------------------------------ */
 
 int wb__take_memory(wb_tensor *v)
 {

@@ -35,11 +35,11 @@ static void numerics_read_environment(void)
     numerics_deterministic = wb__environment_switch("WEBER_DETERMINISTIC", false);
 }
 
-static void numerics_begin(void) { wb__once_run(&numerics_once, numerics_read_environment); }
+static void numerics_read_once(void) { wb__once_run(&numerics_once, numerics_read_environment); }
 
 int wb_set_matmul_precision(const char *name)
 {
-    numerics_begin();
+    numerics_read_once();
     const int index = name ? numerics_index_of(name) : -1;
     if (index < 0)
         return wb__fail(WB_ERROR_ARGUMENT,
@@ -53,7 +53,7 @@ const char *wb_matmul_precision(void) { return numerics_names[wb__numerics().pre
 
 void wb_set_deterministic(bool on)
 {
-    numerics_begin();
+    numerics_read_once();
     numerics_deterministic = on;
 }
 
@@ -61,6 +61,6 @@ bool wb_deterministic(void) { return wb__numerics().deterministic; }
 
 wb__numerics_now wb__numerics(void)
 {
-    numerics_begin();
+    numerics_read_once();
     return (wb__numerics_now){(uint8_t)numerics_precision, numerics_deterministic};
 }

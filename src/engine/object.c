@@ -13,7 +13,7 @@ _Thread_local wb__thread *wb__thread_now;
 static wb__os_key object_thread_key;
 static wb__once object_thread_once = WB__ONCE_INIT;
 
-static void object_close_all(wb__thread *t)
+static void close_all_scopes(wb__thread *t)
 {
     while (t->scope) wb_scope_close(t->scope);
     wb__free(t->pending);
@@ -26,13 +26,14 @@ static void object_thread_end(void *memory)
 {
     wb__thread *t = memory;
     wb__thread_now = t; /* thread-local variables may be reset before the key's destructor runs */
-    object_close_all(t);
+    close_all_scopes(t);
     wb__engine.thread_end();
     wb__thread_now = NULL;
     free(t);
 }
 
-static void object_start(void)
+/* Sets what happens at the end of a thread and in a child of fork. */
+static void object_set_up_threads(void)
 {
     wb__os_key_make(&object_thread_key, object_thread_end);
     static wb__fork_handler child = {.f = wb__claims_in_child};
@@ -44,7 +45,7 @@ wb__thread *wb__thread_start(void)
 {
     /* the state of all threads for which calloc failed */
     static wb__thread spare = {.number = -1};
-    wb__once_run(&object_thread_once, object_start);
+    wb__once_run(&object_thread_once, object_set_up_threads);
     wb__thread *t = calloc(1, sizeof *t);
     if (!t) return &spare;
     t->number = wb__os_thread_number();
@@ -56,8 +57,6 @@ wb__thread *wb__thread_start(void)
     wb__claims_thread();
     return t;
 }
-
-/* ---- objects --------------------------------------------------------------------------------- */
 
 void *wb__object_new_owned(const wb__class *class, size_t bytes)
 {
@@ -101,8 +100,6 @@ void wb_release(void *object)
     if (object && wb__alive("release", object)) wb__unref(object);
 }
 
-/* ---- shutdown -------------------------------------------------------------------------------- */
-
 void (*wb__before_shutdown)(void), (*wb__at_shutdown)(void);
 
 void wb_shutdown(void)
@@ -114,7 +111,7 @@ void wb_shutdown(void)
                  "it when that has returned");
         return;
     }
-    if (t) object_close_all(t);
+    if (t) close_all_scopes(t);
     if (wb__before_shutdown) wb__before_shutdown();
     wb__engine.shutdown();
     if (wb__at_shutdown) wb__at_shutdown();

@@ -19,8 +19,8 @@ typedef struct {
     /* Writes a description of the object for messages, such as "[2,3] f32".  NULL: messages show
      * only the name of the class. */
     void (*brief)(const void *object, char *text, size_t bytes);
-    /* Called when the program keeps or retains the object.  Makes sure that an unevaluated value
-     * can still be evaluated later.  NULL: not needed. */
+    /* Makes sure that an unevaluated value can still be evaluated later.  Called when the program
+     * keeps or retains the object.  NULL: not needed. */
     void (*hold)(void *object);
 } wb__class;
 
@@ -64,7 +64,7 @@ extern const wb__class wb__freed_class;
  * failed, with the error set.  The caller fills the object in before anything else can fail. */
 void *wb__object_new(const wb__class *class, size_t bytes);
 
-/* As wb__object_new, but the reference belongs to the caller. */
+/* Returns memory as wb__object_new does, but the reference belongs to the caller. */
 void *wb__object_new_owned(const wb__class *class, size_t bytes);
 
 /* Frees an object's memory; `bytes` is the size that was passed to wb__object_new.  Called at the
@@ -161,7 +161,7 @@ typedef struct wb__thread {
     wb_scope *scope;                    /* innermost; the root scope is created when first needed */
     int training;                       /* depth of wb_withgradient calls */
     int eager;                          /* from WEBER_EAGER: a tensor is evaluated when created */
-    const wb_device *device;            /* of new tensors; NULL: the CPU */
+    const wb_device *device;            /* device of new tensors; NULL: the CPU */
     bool cutting;        /* tensors that lose their last consumer now do not join `unconsumed` */
     /* Ring, through .next_unconsumed, of the unconsumed results: unevaluated tensors that have
      * inputs but no consumers.  Those with WB__HELD may have consumers. */
@@ -202,7 +202,7 @@ typedef struct wb__thread {
     /* depth of edges (program.c): calls of the program that have not returned; counted anew in each
      * function of the program that the library calls */
     int inside;
-    int called;                         /* depth of functions of the program that it calls now */
+    int called;     /* depth of calls of the library to functions of the program, in progress */
     long number;                        /* number of the thread, as debuggers show it */
 } wb__thread;
 extern _Thread_local wb__thread *wb__thread_now;   /* NULL before the first call */
@@ -212,12 +212,12 @@ static inline wb__thread *wb__this_thread(void)
     return wb__likely(wb__thread_now != NULL) ? wb__thread_now : wb__thread_start();
 }
 
-/* Called first by wb_shutdown, with the calling thread's scopes closed.  src/data sets it to the
- * function that ends the threads of loaders. */
+/* A function that ends the threads of loaders, which src/data sets.  wb_shutdown calls it first,
+ * with the calling thread's scopes closed. */
 extern void (*wb__before_shutdown)(void);
 
-/* program.c: runs run(arg), which calls a function of the program.  False, with the error set: that
- * has thrown an exception of C++; the scopes that it opened are closed. */
+/* Runs run(arg), which calls a function of the program (program.c).  False, with the error set:
+ * that function has thrown an exception of C++; the scopes that it opened are closed. */
 bool wb__call_program(void (*run)(void *arg), void *arg);
 /* The first line of a function that a program calls, and in which functions of the program may run.
  * If one of them has thrown an exception, it is thrown again when the function returns. */
@@ -226,8 +226,8 @@ bool wb__call_program(void (*run)(void *arg), void *arg);
 wb__thread *wb__edge_enter(void);
 void wb__edge_leave(wb__thread **edge);
 
-/* Called by wb_shutdown after the calling thread's scopes are closed and all plans are freed.
- * src/device sets it to the function that stops all backends. */
+/* A function that stops all backends, which src/device sets.  wb_shutdown calls it after the
+ * calling thread's scopes are closed and all plans are freed. */
 extern void (*wb__at_shutdown)(void);
 
 enum { WB__PAST = 8 };  /* length of wb_scope.past_n */
@@ -244,7 +244,7 @@ struct wb_scope {
     int past_n[WB__PAST];               /* of a root scope: length of its list at the latest calls
                                            of wb__cut_stale, newest first */
 };
-/* wb__scope_give of an object that is not NULL or WB_NONE; t is this thread. */
+/* Does what wb__scope_give does, for an object that is not NULL or WB_NONE; t is this thread. */
 static inline void *wb__scope_add(wb__thread *t, void *object)
 {
     wb_scope *s = t->scope;
@@ -259,8 +259,8 @@ void wb__scope_spare_free(wb__thread *t);
  * than the frame.  If a callback of the program ran in between, all objects stay, since the program
  * may hold them.  wb__frame_end returns its argument `result`. */
 typedef struct {
-    wb_scope *scope;                    /* of the scope; of the thread */
-    int64_t number, program_calls;
+    wb_scope *scope;                    /* the innermost scope at wb__frame_begin, */
+    int64_t number, program_calls;      /* its `number`, and `program_calls` of the thread */
     int n;                              /* length of the scope's list at wb__frame_begin */
 } wb__frame;
 wb__frame wb__frame_begin(void);

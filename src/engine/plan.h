@@ -12,7 +12,7 @@
 typedef struct {
     wb_tensor *tensor;
     int64_t at, bytes;              /* first byte that is read, in the tensor; number of bytes */
-    int granule;    /* of a slice: a power of two that divides `at`, at most WB__ALIGNED; else 0 */
+    int granule;    /* a power of two that divides the `at` of a slice, at most WB__ALIGNED; or 0 */
     bool scattered;                 /* the kernels read less than half of the `bytes` bytes */
 } wb__plan_leaf;
 
@@ -53,9 +53,9 @@ typedef struct {
     int n_results, results_capacity;
     wb_tensor **writes;             /* pending assigns, oldest first */
     int n_writes, writes_capacity;
-    int *targets; /* of each write: buffer index of its variable; -1: a later write replaces it */
+    int *targets; /* buffer index of each write's variable; -1: a later write replaces this write */
     int targets_capacity, n_targets;
-    int *leaf_of; /* of each tensor of the order: index of its leaf (also of a slice); -1: none */
+    int *leaf_of; /* index of the leaf of each tensor of the order, also of slices; -1: none */
     int leaf_of_capacity;
     wb_tensor **reads;              /* variables that the evaluation reads (claims.c) */
     int n_reads, reads_capacity, forks;
@@ -65,7 +65,7 @@ typedef struct {
      * made. */
     wb_tensor *guard, *before;
     int before_leaf;                /* the leaf of `before` */
-    bool refused;   /* a requested tensor, not only a pending write, needs an overwritten value */
+    bool refused;   /* a requested tensor (not only a pending write) needs an overwritten value */
     uint8_t precision;              /* wb__precision at the time of the request */
     bool deterministic;
 } wb__request;

@@ -18,12 +18,12 @@ enum { MANY = 32, SEQUENCES = 8, SHAPES = 512, PLAN_SHAPES_NAMED = 3 };
  * operands, or a number that is expanded, as in wb_ones. */
 typedef struct { int32_t dims[WB_MAX_DIMS]; } plan_shapes_shape;
 typedef struct {
-    uint64_t hash;                  /* of operations, dtypes and numbers of dimensions */
+    uint64_t hash;                  /* hash of the operations, dtypes and numbers of dimensions */
     uint64_t seen[MANY];            /* hashes of the plans' shapes and numbers */
     int plans;
     bool apart;             /* some shape differed from that of the first plan in several axes */
-    plan_shapes_shape first[SHAPES]; /* of the first plan */
-    uint64_t numbers[SHAPES];  /* of the first plan: hashes of its operations' shapes and numbers */
+    plan_shapes_shape first[SHAPES]; /* the shapes of the first plan */
+    uint64_t numbers[SHAPES];  /* hashes of the first plan's operations: their shapes and numbers */
 } sequence;
 
 typedef enum { PLAN_SHAPES_NOTHING, OF_SHAPES, OF_NUMBERS } plan_shapes_change;
@@ -86,7 +86,7 @@ static plan_shapes_shape plan_shapes_shape_of(const wb_tensor *x)
     return s;
 }
 
-/* Notes whether a shape differs from that of the first plan in several axes. */
+/* Sets `apart` if a shape differs from that of the first plan in several axes. */
 static void plan_shapes_compare(sequence *s, const wb__request *r)
 {
     for (int i = 0, at = 0; i < r->order.n && at < SHAPES; i++) {
@@ -114,7 +114,7 @@ static int plan_shapes_first_bytes(const char *text, int most)
 /* Writes the shapes that differ from those of the first plan.  False: none differs; or all differ,
  * and in several axes, as in a program that looks at each parameter of a model in turn; or there is
  * no leaf, as where parameters get their initial values. */
-static bool write_changes(const sequence *s, const wb__request *r, char *text, size_t bytes)
+static bool write_changed_shapes(const sequence *s, const wb__request *r, char *text, size_t bytes)
 {
     size_t n = 0;
     int at = 0, named = 0, same = 0, leaves = 0;
@@ -140,7 +140,7 @@ static bool write_changes(const sequence *s, const wb__request *r, char *text, s
 }
 
 /* Whether the sequence has a leaf, and each leaf the shape that it had in the first plan. */
-static bool leaves_alike(const sequence *s, const wb__request *r)
+static bool have_leaves_same_shapes(const sequence *s, const wb__request *r)
 {
     int leaves = 0;
     for (int i = 0, at = 0; i < r->order.n && at < SHAPES; i++) {
@@ -153,11 +153,12 @@ static bool leaves_alike(const sequence *s, const wb__request *r)
     return leaves > 0;
 }
 
-/* Writes the first operation whose shape or numbers differ from those of the first plan, where no
- * leaf does.  False: no operation differs. */
-static bool write_operation(const sequence *s, const wb__request *r, char *text, size_t bytes)
+/* Writes the first operation whose shape or numbers differ from those in the first plan.  Called if
+ * no leaf differs.  False: no operation differs. */
+static bool write_changed_operation(const sequence *s, const wb__request *r, char *text,
+                                    size_t bytes)
 {
-    if (!leaves_alike(s, r)) return false;
+    if (!have_leaves_same_shapes(s, r)) return false;
     for (int i = 0; i < r->order.n && i < SHAPES; i++) {
         const wb_tensor *x = r->order.node[i];
         if (s->numbers[i] == plan_shapes_numbers_of(x)) continue;
@@ -170,7 +171,7 @@ static bool write_operation(const sequence *s, const wb__request *r, char *text,
     return false;
 }
 
-static void plan_shapes_note_first(sequence *s, const wb__request *r)
+static void plan_shapes_keep_first(sequence *s, const wb__request *r)
 {
     for (int i = 0, at = 0; i < r->order.n && at < SHAPES; i++)
         if (brings_shapes(r->order.node[i]))
@@ -180,20 +181,20 @@ static void plan_shapes_note_first(sequence *s, const wb__request *r)
 }
 
 /* Counts a plan.  If this is the plan to warn at, returns what changes from plan to plan. */
-static plan_shapes_change plan_shapes_count(const wb__request *r, char *text, size_t bytes)
+static plan_shapes_change plan_shapes_count_plan(const wb__request *r, char *text, size_t bytes)
 {
     uint64_t numbers;
     sequence *s = plan_shapes_find(plan_shapes_hash_of(r, &numbers));
     if (s->plans >= MANY) return PLAN_SHAPES_NOTHING;
     for (int i = 0; i < s->plans; i++)
         if (s->seen[i] == numbers) return PLAN_SHAPES_NOTHING;
-    if (!s->plans) plan_shapes_note_first(s, r);
+    if (!s->plans) plan_shapes_keep_first(s, r);
     plan_shapes_compare(s, r);
     s->seen[s->plans++] = numbers;
     if (s->plans < MANY) return PLAN_SHAPES_NOTHING;
-    return write_changes(s, r, text, bytes)     ? OF_SHAPES
-           : write_operation(s, r, text, bytes) ? OF_NUMBERS
-                                                : PLAN_SHAPES_NOTHING;
+    return write_changed_shapes(s, r, text, bytes)     ? OF_SHAPES
+           : write_changed_operation(s, r, text, bytes) ? OF_NUMBERS
+                                                        : PLAN_SHAPES_NOTHING;
 }
 
 void wb__plan_shapes_count(const wb__request *r)
@@ -201,7 +202,7 @@ void wb__plan_shapes_count(const wb__request *r)
     char text[PLAN_SHAPES_NAMED * 300]; /* 80 characters, 8 sizes, and the words between, each */
     if (atomic_load_explicit(&plan_shapes_warned, memory_order_relaxed)) return;
     wb__mutex_lock(&plan_shapes_lock);
-    const plan_shapes_change many = plan_shapes_count(r, text, sizeof text);
+    const plan_shapes_change many = plan_shapes_count_plan(r, text, sizeof text);
     wb__mutex_unlock(&plan_shapes_lock);
     if (!many || atomic_exchange(&plan_shapes_warned, true)) return;
     if (many == OF_NUMBERS)

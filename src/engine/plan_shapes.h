@@ -4,7 +4,7 @@
 
 #include "engine/request.h"
 
-/* Called when a plan was built for r.  Warns at most once in the process. */
+/* Counts a plan that was built for r, and warns of too many, at most once in the process. */
 void wb__plan_shapes_count(const wb__request *r);
 void wb__plan_shapes_clear(void);
 

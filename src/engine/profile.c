@@ -27,7 +27,7 @@ int wb_profile_begin(void)
     return 0;
 }
 
-static bool profile_add(const wb__plan *p, int i, double start, double end)
+static bool profile_add_launch(const wb__plan *p, int i, double start, double end)
 {
     char *name = p->text && p->text[i] ? wb__strdup(p->text[i])
                                        : wb__printf("step %d of a recorded plan {%s}", i,
@@ -54,7 +54,7 @@ int wb__profile_launch(const wb__plan *p, int i, void **buffers, const size_t *o
         status = backend->launch(p->device, p->kernels[i], buffers, offsets, buffers[p->arena],
                                  (size_t)p->arena_bytes, numbers);
     if (!status && backend->wait) status = backend->wait(p->device);
-    if (!status && !profile_add(p, i, start, wb__now())) status = WB_ERROR_MEMORY;
+    if (!status && !profile_add_launch(p, i, start, wb__now())) status = WB_ERROR_MEMORY;
     return status;
 }
 

@@ -13,7 +13,8 @@ static _Atomic int scalar_reads = 1;    /* what reads of single elements from a 
 
 void wb_allow_scalar(bool allow) { scalar_reads = allow ? 2 : 0; }
 
-static wb_tensor *tensor_read_evaluated(const char *what, wb_tensor *x)
+/* Returns wb__bind(x), evaluated and with a guard that is read; NULL: failed. */
+static wb_tensor *evaluate_for_read(const char *what, wb_tensor *x)
 {
     wb_tensor *bound = wb__bind(x);
     if (!bound->storage && wb__evaluate(1, &bound, NULL)) return NULL;
@@ -26,7 +27,7 @@ wb_tensor *wb__value_begin(const char *what, wb_tensor *x, wb__value_read *r)
 {
     *r = (wb__value_read){0};
     if (!wb__operand(what, x) || !wb__bind_begin(what, x, r)) return NULL;
-    wb_tensor *bound = tensor_read_evaluated(what, x);
+    wb_tensor *bound = evaluate_for_read(what, x);
     if (!bound) wb__value_end(r);
     return bound;
 }
@@ -70,7 +71,7 @@ static double tensor_read_element(const wb_tensor *bound, int64_t index)
 
 /* Whether a single element of the tensor may be read.  If it is in a GPU's memory, `scalar_reads`
  * decides.  False: the error is set. */
-static bool scalar_allowed(const wb_tensor *bound)
+static bool may_read_scalar(const wb_tensor *bound)
 {
     if (bound->storage->device->backend->host_visible || scalar_reads == 2) return true;
     if (!scalar_reads) {
@@ -81,7 +82,7 @@ static bool scalar_allowed(const wb_tensor *bound)
         return false;
     }
     int once = 1;
-    if (!atomic_compare_exchange_strong(&scalar_reads, &once, 2)) return scalar_allowed(bound);
+    if (!atomic_compare_exchange_strong(&scalar_reads, &once, 2)) return may_read_scalar(bound);
     wb__log(WB_LOG_WARN,
             "Performing scalar indexing on a tensor of a GPU, %s: each element is a transfer.\n"
             "Read the whole with wb_data or wb_copy_out; wb_allow_scalar(false) makes this an "
@@ -134,7 +135,7 @@ double wb_at_array(wb_tensor *x, int n, const int64_t *index)
     wb__value_read r;
     const wb_tensor *bound = wb__value_begin("at", x, &r);
     if (!bound) return NAN;
-    const double value = scalar_allowed(bound) ? tensor_read_element(bound, at) : NAN;
+    const double value = may_read_scalar(bound) ? tensor_read_element(bound, at) : NAN;
     wb__value_end(&r);
     return value;
 }
@@ -160,8 +161,8 @@ int wb_copy_out(wb_tensor *x, void *buffer, size_t bytes)
     return status;
 }
 
-static int tensor_read_in_parts(const wb_tensor *x, const wb_tensor *from,
-                                int (*f)(const void *part, int64_t n, void *ctx), void *ctx)
+static int pass_in_parts(const wb_tensor *x, const wb_tensor *from,
+                         int (*f)(const void *part, int64_t n, void *ctx), void *ctx)
 {
     const wb__storage *s = from->storage;
     if (!x->size) return 0;
@@ -189,7 +190,7 @@ int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *
     wb__value_read r;
     const wb_tensor *from = wb__value_begin("read", x, &r);
     if (!from) return wb__error_or(WB_ERROR_ARGUMENT);
-    const int status = tensor_read_in_parts(x, from, f, ctx);
+    const int status = pass_in_parts(x, from, f, ctx);
     wb__value_end(&r);
     return status;
 }

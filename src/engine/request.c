@@ -32,7 +32,7 @@ static bool request_add_leaf(wb__request *r, int at, wb__plan_leaf leaf)
 /* Encodes the starts and steps of a slice.  If the slice is read in place it becomes a leaf, and
  * its starts are left out.  A bit of the first word of the tensor records this.  False: out of
  * memory. */
-static bool encode_slice(wb__request *r, wb_tensor *x, int at, uint64_t **w)
+static bool request_encode_slice(wb__request *r, wb_tensor *x, int at, uint64_t **w)
 {
     enum { IN_PLACE = 63 };
     wb__leaf_slice slice;
@@ -49,7 +49,7 @@ static bool encode_slice(wb__request *r, wb_tensor *x, int at, uint64_t **w)
 /* Encodes one tensor as words: operation, shape, inputs and attributes.  Numbers that may differ
  * between runs go to `numbers`; values of fixed literals are part of the words.  A known tensor
  * becomes a leaf.  False: out of memory, or x is gone. */
-static bool request_encode(wb__request *r, wb_tensor *x, int at)
+static bool request_encode_tensor(wb__request *r, wb_tensor *x, int at)
 {
     bool leaf = wb__known(x);
     if (wb__unlikely(!leaf && wb__is_gone(x))) return false;
@@ -74,7 +74,7 @@ static bool request_encode(wb__request *r, wb_tensor *x, int at)
         for (uint32_t i = 0; i < n_in; i++)
             *w++ = (uint64_t)wb__order_index(&r->order, x->in[i], wb__is_leaf);
         if (x->op == WB__OP_slice) {
-            if (!encode_slice(r, x, at, &w)) return false;
+            if (!request_encode_slice(r, x, at, &w)) return false;
         } else {
             for (int i = 0; i < n_attr; i++) *w++ = (uint64_t)x->attr[i];
         }
@@ -203,7 +203,7 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
         return WB_ERROR_MEMORY;
     for (int i = 0; i < r->order.n; i++) {
         wb_tensor *x = r->order.node[i];
-        if (!request_encode(r, x, i)) return wb__is_gone(x) ? wb__gone(x) : WB_ERROR_MEMORY;
+        if (!request_encode_tensor(r, x, i)) return wb__is_gone(x) ? wb__gone(x) : WB_ERROR_MEMORY;
     }
     if (!find_targets(r)) return WB_ERROR_MEMORY;
     if (!wb__reserve(&r->words, &r->words_capacity, r->n_words + r->n_results + 2 * r->n_writes + 7,

@@ -20,7 +20,7 @@ typedef struct {
 } wb__numerics_now;
 wb__numerics_now wb__numerics(void);
 
-/* claims.c: begins to read the variables whose versions the request reads.  Returns 0 or an error
+/* Begins to read the variables whose versions the request reads (claims.c).  Returns 0 or an error
  * code.  In both cases wb__leaves_end ends the reading. */
 int wb__leaves_begin(wb__request *r);
 void wb__leaves_end(wb__request *r);
@@ -33,8 +33,8 @@ wb__plan *wb__plan_find(const wb__request *r);
 void wb__plan_done(wb__plan *p);
 void wb__cache_clear(void);
 
-/* Called before a plan runs.  On its first run on a GPU, returns an error code if the GPU reports
- * too little free memory for the plan, or if asking the GPU fails.  Else returns 0. */
+/* Returns an error code if the plan is to run on a GPU for the first time and the GPU reports too
+ * little free memory for it, or if asking the GPU fails.  Else returns 0. */
 int wb__plan_check_memory(const wb__plan *p);
 /* Appends the bytes that the plan needs to the error of a GPU that is out of memory. */
 void wb__plan_report_memory(const wb__plan *p);
@@ -53,10 +53,10 @@ typedef struct {
 } wb__guard;
 /* Returns 0, WB_ERROR_NUMBER if the number is not finite, or another error code. */
 int wb__guard_check(const wb__guard *g);
-wb__guard wb__guard_of(const wb_tensor *guard);     /* of an evaluated tensor; NULL: none */
+wb__guard wb__guard_of(const wb_tensor *guard);     /* evaluated; NULL: no guard */
 
-/* Guards that the host reads late (guard.c).  Whether the guard of an evaluation on d, whose writes
- * depend on `guard`, may be read late. */
+/* Whether the host may read late (guard.c) the guard of an evaluation on d, whose writes depend on
+ * `guard`. */
 bool wb__guard_may_be_late(const wb_tensor *guard, const wb_device *d);
 /* Sets *before to the guard of the optimiser step before, or to a finite number, with the dtype and
  * shape of `guard`.  If the evaluation is only `estimated`, waits for nothing.  Returns 0, or an
@@ -65,9 +65,11 @@ int wb__guard_before(const wb_device *d, const wb_tensor *guard, bool estimated,
                      wb_tensor **before);
 /* Returns a finite number on d, with the dtype and shape of `like`.  NULL: failed. */
 wb_tensor *wb__guard_finite(const wb_device *d, const wb_tensor *like);
-/* Called when an optimiser step is enqueued: as wb__guard_confirm, for the step before. */
+/* Does what wb__guard_confirm does for the step before.  Called when an optimiser step is
+ * enqueued. */
 int wb__guard_confirm_before(void);
-/* Called after that: the pending writes become those of the step whose guard is not read yet. */
+/* Makes the pending writes those of the step whose guard is not read yet (late.writes).  Called
+ * after wb__guard_begin_late. */
 void wb__guard_take_writes(wb__thread *t);
 void wb__guard_begin_late(wb_tensor *guard, const char *by);
 void wb__guard_forget(void);            /* when a thread ends */

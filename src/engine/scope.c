@@ -9,12 +9,12 @@ enum {
     MOST_SPARES = 8,        /* number of closed scopes that a thread keeps for reuse */
     MOST_SPARE_CAPACITY = 4096, /* largest list capacity of a scope that is kept */
     FEW_HOLES = 32,         /* a list with fewer holes is not compacted */
-    MOST_ROUNDS = 64        /* limit of the rounds of close_lists */
+    MOST_ROUNDS = 64        /* limit of the rounds of scope_drop_all */
 };
 
 /* ---- opening scopes -------------------------------------------------------------------------- */
 
-static wb_scope *scope_open_in(wb__thread *t)
+static wb_scope *scope_push(wb__thread *t)
 {
     wb_scope *s = t->spare;
     if (wb__likely(s && !wb__alloc_is_watched())) {
@@ -35,16 +35,17 @@ static wb_scope *scope_open_in(wb__thread *t)
     return t->scope = s;
 }
 
-static void scope_free(wb_scope *s)
+static void scope_free_memory(wb_scope *s)
 {
     wb__free(s->objects);
     wb__pool_put(s, sizeof *s);
 }
 
-static void keep_spare(wb__thread *t, wb_scope *s)
+/* Keeps a closed scope for reuse, or frees it if there are enough. */
+static void scope_keep_spare(wb__thread *t, wb_scope *s)
 {
     if (t->spares == MOST_SPARES || s->capacity > MOST_SPARE_CAPACITY || wb__alloc_is_watched()) {
-        scope_free(s);
+        scope_free_memory(s);
         return;
     }
     s->outer = t->spare;
@@ -57,21 +58,21 @@ void wb__scope_spare_free(wb__thread *t)
     while (t->spare) {
         wb_scope *s = t->spare;
         t->spare = s->outer;
-        scope_free(s);
+        scope_free_memory(s);
     }
     t->spares = 0;
 }
 
 static wb_scope *scope_current(wb__thread *t)
 {
-    return wb__likely(t->scope != NULL) ? t->scope : scope_open_in(t);
+    return wb__likely(t->scope != NULL) ? t->scope : scope_push(t);
 }
 
 wb_scope *wb_scope_open(void)
 {
     wb__thread *t = wb__this_thread();
     if (!scope_current(t)) return NULL;
-    return scope_open_in(t);
+    return scope_push(t);
 }
 
 /* ---- the list of objects --------------------------------------------------------------------- */
@@ -126,7 +127,7 @@ static void scope_compact(wb_scope *s)
     s->holes = 0;
 }
 
-static void leave_hole(wb_scope *s, void **entry)
+static void scope_remove_entry(wb_scope *s, void **entry)
 {
     *entry = NULL;
     s->holes++;
@@ -155,7 +156,7 @@ void *wb_object_keep(void *object)
     }
     if (recorded_in(s)) WB__FIRST(wb_object_keep, NULL);
     if (!add_object(s->outer, object)) return NULL;
-    leave_hole(s, entry);
+    scope_remove_entry(s, entry);
     return object;
 }
 
@@ -165,7 +166,7 @@ void wb_object_free(void *object)
     for (wb_scope *s = wb__this_thread()->scope; s; s = s->outer) {
         void **entry = scope_find(s, object);
         if (!entry) continue;
-        leave_hole(s, entry);
+        scope_remove_entry(s, entry);
         wb__unref(object);
         return;
     }
@@ -200,7 +201,7 @@ static bool scope_markable(const void *object)
     return wb__is(object, &wb__tensor_class) && !wb__is_leaf(object) && !wb_is_none(object);
 }
 
-static bool scope_among(int n, void *const *list, uint32_t mark, const void *object)
+static bool scope_is_among(int n, void *const *list, uint32_t mark, const void *object)
 {
     if (mark && scope_markable(object)) return ((const wb_tensor *)object)->mark == mark;
     for (int i = 0; i < n; i++)
@@ -210,7 +211,7 @@ static bool scope_among(int n, void *const *list, uint32_t mark, const void *obj
 
 /* Moves the results that are in the list from index `first` on to the end of the list.  Returns the
  * index of the first of these results. */
-static int scope_gather(wb_scope *s, int first, int n, void *const *results)
+static int scope_move_results(wb_scope *s, int first, int n, void *const *results)
 {
     const uint32_t mark = n > 8 ? wb__next_mark() : 0;
     for (int i = 0; mark && i < n; i++)
@@ -218,7 +219,7 @@ static int scope_gather(wb_scope *s, int first, int n, void *const *results)
     int kept = s->n;
     for (int i = s->n - 1; i >= first; i--) {
         void *o = s->objects[i];
-        if (!o || !(n == 1 ? o == *results : scope_among(n, results, mark, o))) continue;
+        if (!o || !(n == 1 ? o == *results : scope_is_among(n, results, mark, o))) continue;
         s->objects[i] = s->objects[--kept];
         s->objects[kept] = o;
     }
@@ -230,7 +231,7 @@ void wb__frame_end_many(wb__frame f, int n, void *const *results)
     wb__thread *t = wb__this_thread();
     wb_scope *s = f.scope;
     if (!s || !still_inside(t, &f)) return;
-    const int kept = scope_gather(s, f.n, n, results), n_kept = s->n - kept;
+    const int kept = scope_move_results(s, f.n, n, results), n_kept = s->n - kept;
     int i = kept - 1;
     for (; i >= f.n && t->program_calls == f.program_calls; i--) {
         void *o = s->objects[i];
@@ -262,7 +263,7 @@ typedef struct {
     int n, capacity, status;
 } survivors;
 
-static bool scope_add(survivors *list, wb_tensor *x)
+static bool scope_add_survivor(survivors *list, wb_tensor *x)
 {
     if (!wb__reserve(&list->x, &list->capacity, list->n + 1, sizeof *list->x)) {
         list->status = WB_ERROR_MEMORY;
@@ -283,13 +284,13 @@ static bool scope_unfinished(const wb_tensor *x)
 
 /* Whether the tensor has other references than those of this scope, of its consumers, and of this
  * thread (for its guard). */
-static bool scope_outlives(const wb_tensor *x)
+static bool scope_is_outlived(const wb_tensor *x)
 {
     return wb__refs(x) > 1 + wb__consumers(x) + (wb__this_thread()->guard == x);
 }
 
 /* Keeps one entry in the list for each unevaluated tensor, and drops the references of its other
- * entries.  So the scope has one reference to such a tensor, as scope_outlives assumes. */
+ * entries.  So the scope has one reference to such a tensor, as scope_is_outlived assumes. */
 static void drop_repeats(int n, void **objects)
 {
     uint32_t mark = wb__next_mark();
@@ -305,7 +306,7 @@ static void drop_repeats(int n, void **objects)
 }
 
 /* Drops the references to objects that are not tensors.  References to tensors are dropped later,
- * so that scope_outlives does not count references that trees hold. */
+ * so that scope_is_outlived does not count references that trees hold. */
 static void drop_holders(int n, void **objects)
 {
     for (int i = n - 1; i >= 0; i--) {
@@ -325,7 +326,8 @@ static void drop_references(int n, void **objects, survivors *list)
     drop_repeats(n, objects);
     for (int i = n - 1; i >= 0; i--) {
         wb_tensor *x = objects[i];
-        if (!x || (scope_unfinished(x) && scope_outlives(x) && scope_add(list, x))) continue;
+        if (!x || (scope_unfinished(x) && scope_is_outlived(x) && scope_add_survivor(list, x)))
+            continue;
         wb__unref(x);
     }
 }
@@ -336,11 +338,12 @@ static void scope_add_kept(const wb_scope *s, survivors *list)
     const wb_scope *outer = s->outer;
     for (int i = outer ? s->outer_n : 0; outer && i < outer->n; i++) {
         wb_tensor *x = outer->objects[i];
-        if (x && scope_unfinished(x) && scope_add(list, x)) wb__ref(x);
+        if (x && scope_unfinished(x) && scope_add_survivor(list, x)) wb__ref(x);
     }
 }
 
-static int scope_finish(survivors *list)
+/* Evaluates the survivors, and detaches them from their inputs. */
+static int scope_finish_survivors(survivors *list)
 {
     const wb__thread *t = wb__this_thread();
     int status = list->status;
@@ -360,7 +363,7 @@ static int scope_finish(survivors *list)
 
 /* Drops all references of the scope.  Meanwhile, release callbacks of wb_borrow may create objects,
  * which further rounds drop. */
-static int close_lists(wb_scope *s)
+static int scope_drop_all(wb_scope *s)
 {
     int status = 0;
     for (int round = 0; (!round || s->n) && round < MOST_ROUNDS; round++) {
@@ -371,7 +374,7 @@ static int close_lists(wb_scope *s)
         s->n = s->capacity = s->holes = 0;
         drop_references(n, objects, &list);
         if (!round) scope_add_kept(s, &list);
-        int outcome = scope_finish(&list);
+        int outcome = scope_finish_survivors(&list);
         if (outcome && !status) status = outcome;
         if (s->objects || !objects) {
             wb__free(objects);
@@ -398,7 +401,7 @@ int wb_scope_close(wb_scope *scope)
     }
     const int64_t closing = t->closing;
     t->closing = scope->number;
-    int outcome = close_lists(scope);
+    int outcome = scope_drop_all(scope);
     t->closing = closing;
     if (outcome && !status) status = outcome;
     t->scope = scope->outer;
@@ -406,6 +409,6 @@ int wb_scope_close(wb_scope *scope)
         t->scope->pinned--;
         scope_compact(t->scope);
     }
-    keep_spare(t, scope);
+    scope_keep_spare(t, scope);
     return status;
 }

@@ -12,7 +12,8 @@ static void tensor_brief(const void *object, char *text, size_t bytes)
     const wb_tensor *x = object;
     snprintf(text, bytes, x->name ? "%s, \"%s\"" : "%s", wb_describe(x), x->name);
 }
-static void tensor_hold(void *object)
+/* Makes x an unconsumed result, so that a write does not make it unreadable. */
+static void tensor_keep_evaluable(void *object)
 {
     wb_tensor *x = object;
     if (x->storage || !x->n_in || x->flags & (WB__GONE | WB__PENDING)) return;
@@ -23,7 +24,7 @@ static void tensor_hold(void *object)
 
 const wb__class wb__tensor_class = {.name = "tensor", .destroy = tensor_destroy,
                                     .to = wb__tensor_moved, .device_of = tensor_device,
-                                    .brief = tensor_brief, .hold = tensor_hold};
+                                    .brief = tensor_brief, .hold = tensor_keep_evaluable};
 
 /* WB_NONE is a static tensor without elements.  Its reference count starts so high that it is never
  * freed. */
@@ -234,7 +235,8 @@ static wb_tensor *consume_version(const char *what, wb_tensor *v)
     return version;
 }
 
-static inline void tensor_release_inputs(wb_tensor *x)
+/* Drops x's references to its inputs. */
+static inline void tensor_unref_inputs(wb_tensor *x)
 {
     for (uint32_t i = 0; i < x->n_in; i++) {
         wb_tensor *in = x->in[i];
@@ -250,11 +252,12 @@ static inline void tensor_release_inputs(wb_tensor *x)
 
 static void tensor_drop_inputs(wb_tensor *x)
 {
-    tensor_release_inputs(x);
+    tensor_unref_inputs(x);
     if (wb__unlikely(x->op == WB__OP_custom)) wb__custom_end(x);
 }
 
-static void forget_variable(wb_tensor *v)
+/* Drops the references between v and its versions. */
+static void unlink_variable(wb_tensor *v)
 {
     for (wb_tensor *a = v->current; a && a->flags & WB__PENDING; a = a->live) a->variable = NULL;
     if (v->live) v->live->variable = NULL;
@@ -263,8 +266,8 @@ static void forget_variable(wb_tensor *v)
     wb__unref(v->current);
 }
 
-/* A graph may be a chain of any length, so destroying a tensor must not recurse.  Tensors whose
- * last reference is dropped while another tensor is destroyed wait in a list. */
+/* Frees a tensor and the inputs that only this tensor holds, without recursion, since a graph may
+ * be a chain of any length: tensors whose last reference is dropped meanwhile wait in a list. */
 static void tensor_destroy(void *object)
 {
     static _Thread_local wb_tensor *waiting;
@@ -280,7 +283,7 @@ static void tensor_destroy(void *object)
         waiting = x->next_dead;
         tensor_drop_inputs(x);
         wb__storage_unref(x->storage);
-        if (x->op == WB__OP_variable) forget_variable(x);
+        if (x->op == WB__OP_variable) unlink_variable(x);
         if (wb__unlikely(x->flags & WB__KEPT)) wb__unref(x->variable);
         wb__object_end(x, x->bytes);
     }
@@ -320,7 +323,7 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
             atomic_fetch_add_explicit(&bound->object.counts, WB__CONSUMER, memory_order_relaxed);
         } else if (!(bound = operand[i] = consume_version(wb__ops[op].name, bound))) {
             x->n_in = (uint32_t)i;
-            tensor_release_inputs(x);
+            tensor_unref_inputs(x);
             wb__pool_put(x, bytes);
             return NULL;
         }
@@ -367,7 +370,7 @@ wb_tensor *wb__with_device(wb_tensor *x, const wb_device *d)
 
 /* Binds x, if it is evaluated and has no device, to the device of its storage.  A 0-d literal stays
  * without a device. */
-static void bind_device(wb_tensor *x)
+static void tensor_bind_device(wb_tensor *x)
 {
     if (!x->device && x->storage && (x->op != WB__OP_literal || x->ndim))
         x->device = x->storage->device;
@@ -375,7 +378,7 @@ static void bind_device(wb_tensor *x)
 
 void wb__tensor_detach(wb_tensor *x)
 {
-    bind_device(x);
+    tensor_bind_device(x);
     tensor_drop_inputs(x);
 }
 
@@ -384,7 +387,7 @@ void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset)
     wb__storage_unref(x->storage);
     x->storage = s;
     x->offset = offset;
-    if (!wb__consumers(x)) bind_device(x);
+    if (!wb__consumers(x)) tensor_bind_device(x);
     wb__unconsumed_remove(x);
 }
 

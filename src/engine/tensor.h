@@ -40,7 +40,7 @@ typedef struct {
     void *mirror;                       /* copy of the values on the host, made by the first read */
     _Atomic(wb__form *) forms;          /* prepared forms of the values (forms.c) */
     _Atomic uint64_t read_by;       /* number of the latest run of a plan that could read a form */
-    _Atomic uint32_t reads;             /* the number of such runs since the values were written */
+    _Atomic uint32_t reads; /* number of runs that could read a form since the last write */
 } wb__storage;
 wb__storage *wb__storage_new(const wb_device *device, size_t bytes);
 static inline wb__storage *wb__storage_ref(wb__storage *s)
@@ -90,8 +90,8 @@ struct wb_tensor {
     uint8_t dtype, ndim;
     uint16_t flags, n_attr;
     uint32_t n_in;                  /* number of inputs */
-    uint32_t mark, index;           /* of the latest walk that marked this tensor: the number of the
-                                       walk, and the index of this tensor in it (graph.h) */
+    uint32_t mark, index;           /* number of the latest walk that marked this tensor, and the
+                                       tensor's index in that walk (graph.h) */
     int64_t size;                   /* number of elements */
     wb_tensor **in;                 /* inputs */
     int64_t *attr;                  /* n_attr attributes of the operation, such as axes */
@@ -111,16 +111,16 @@ struct wb_tensor {
     };
     wb__storage *storage;                   /* values of an evaluated tensor; else NULL */
     union {
-        int64_t offset;                 /* of an evaluated tensor: byte offset in its storage */
+        int64_t offset;                 /* byte offset of an evaluated tensor in its storage */
         /* of a literal with WB__RENEWED: arguments `hook` and `i` of wb__renewed */
         struct { int32_t hook, number; } renewed;
     };
-    wb_tensor *variable;            /* of a version: its variable.  Holds a reference only with
+    wb_tensor *variable;            /* the variable of a version.  Holds a reference only with
                                        WB__KEPT.  With WB__GONE the variable may be freed. */
-    wb_tensor *current;             /* of a variable: its current version, with a reference */
-    wb_tensor *live;                /* of a variable: the version in its memory, with a reference.
-                                       Of a pending assign: the previous pending assign to the
-                                       variable, or NULL. */
+    wb_tensor *current;             /* the current version of a variable, with a reference */
+    wb_tensor *live;                /* the version in a variable's memory, with a reference.  For a
+                                       pending assign: the previous pending assign to the variable,
+                                       or NULL. */
     const char *name;               /* name of a variable or layer, for messages; may be NULL */
     wb_tensor *prev_unconsumed;
     union {
@@ -152,17 +152,17 @@ static inline wb_tensor *wb__bind(wb_tensor *x)
     return x->op == WB__OP_variable ? x->current : x;
 }
 
-/* claims.c: a variable that one thread trains is not used by another.  Messages begin with `what`.
- * wb__is_claimed: whether this thread has claimed v. */
+/* Whether this thread has claimed v (claims.c): a variable that one thread trains is not used by
+ * another.  In the functions below, messages begin with `what`. */
 bool wb__is_claimed(const wb_tensor *v);
-/* As wb__bind, with a version that lives until the scope closes.  NULL: another thread has claimed
- * x. */
+/* Returns wb__bind(x) as a version that lives until the scope closes.  NULL: another thread has
+ * claimed x. */
 wb_tensor *wb__version(const char *what, wb_tensor *x);
 /* Returns the tensor that an evaluation of x computes: wb__bind(x) if this thread has claimed x,
  * whose writes may be pending; else x itself, which has its value in memory if it is a variable.
  * NULL: another thread has claimed x. */
 wb_tensor *wb__to_evaluate(const char *what, wb_tensor *x);
-/* Called by each thread at its start. */
+/* Enters this thread among the threads that use the library; each thread calls it at its start. */
 void wb__claims_thread(void);
 /* Whether a second thread has used the library; claims.c describes how two threads meet. */
 extern atomic_bool wb__several;
@@ -177,8 +177,8 @@ static inline void wb__alone_add(int n)
     const int now = atomic_load_explicit(&wb__alone, memory_order_relaxed);
     atomic_store_explicit(&wb__alone, now + n, memory_order_release);   /* and what was written */
 }
-/* True: no other thread has used the library, and none begins to until wb__alone_end, so the caller
- * need not be counted as a reader. */
+/* Whether no other thread has used the library.  If so, none begins to until wb__alone_end, and the
+ * caller need not be counted as a reader. */
 static inline bool wb__alone_begin(void)
 {
     if (!wb__is_alone()) return false;
@@ -264,19 +264,13 @@ static inline void wb__set_cut(wb_tensor *x, long writer)
     x->flags |= WB__CUT;
     atomic_store_explicit(&x->writer, writer, memory_order_relaxed);
 }
-static inline bool wb__is_gone(const wb_tensor *x)
-{
-    return wb__flags_of(x) & WB__GONE;
-}
+static inline bool wb__is_gone(const wb_tensor *x) { return wb__flags_of(x) & WB__GONE; }
 static inline bool wb__has_storage(const wb_tensor *x)
 {
     return __atomic_load_n(&x->storage, __ATOMIC_ACQUIRE);
 }
 /* Whether x is known: it is evaluated and has a device, so that a plan can read it from memory. */
-static inline bool wb__known(const wb_tensor *x)
-{
-    return wb__has_storage(x) && x->device;
-}
+static inline bool wb__known(const wb_tensor *x) { return wb__has_storage(x) && x->device; }
 static inline bool wb__is_leaf(const wb_tensor *x) { return wb__known(x) || wb__is_gone(x); }
 
 /* Whether x is the version in a variable's memory, and a pending write of this thread will replace
@@ -288,8 +282,8 @@ static inline bool wb__overwritten(const wb_tensor *x)
     return v && wb__is_claimed(v) && v->live == x && v->current != x;
 }
 
-/* Called before a variable is written.  If other libraries use its memory (`lent`), gives the
- * variable new memory with a copy.  Returns 0 or an error code. */
+/* Gives the variable new memory with a copy, if other libraries use its memory (`lent`).  Called
+ * before the variable is written.  Returns 0 or an error code. */
 int wb__take_memory(wb_tensor *variable);
 static inline int wb__own_memory(wb_tensor *variable)
 {
@@ -318,7 +312,7 @@ wb_tensor *wb__empty_on(const wb_device *d, wb_dtype dtype, int ndim, const int6
 /* A constant with the shape and dtype of `like` and the values in `s` from byte `offset` on. */
 wb_tensor *wb__constant_on(wb__storage *s, int64_t offset, const wb_tensor *like);
 
-/* As wb_borrow, but on d.  `memory` is a memory handle of the backend of d. */
+/* Returns a tensor as wb_borrow does, but on d.  `memory` is a memory handle of d's backend. */
 wb_tensor *wb__borrow_on(const wb_device *d, void *memory, wb_dtype dtype, int ndim,
                          const int64_t *dims, void (*release)(void *memory, void *context),
                          void *context);
@@ -387,19 +381,20 @@ static inline bool wb__is_dtype(const char *what, wb_dtype dtype)
     return false;
 }
 
-/* Called only with WEBER_DEBUG=check.  Evaluates the index.  Returns false, with the error set, if
- * an element is not in 0 to bound - 1 or the evaluation failed.  While wb_compile records, an
+/* Whether all elements of the index are in 0 to bound - 1.  False, with the error set: one is not,
+ * or its evaluation failed.  Called only with WEBER_DEBUG=check.  While wb_compile records, an
  * unevaluated index is not checked. */
 bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound);
-/* wb__indices_below for class numbers, of which *except is allowed too unless `except` is NULL.
+/* Checks class numbers as wb__indices_below does; *except is allowed too unless `except` is NULL.
  * Without WEBER_DEBUG=check it checks only inside wb_withgradient and wb_train, outside recordings,
  * and only labels that are evaluated in memory that the host may read, so that nothing waits. */
 bool wb__labels_below(const char *what, wb_tensor *labels, int64_t bound, const int64_t *except);
-/* Returns false, with the error set, if the offsets do not begin with 0, decrease, or have an
- * element outside 0 to bound - 1.  Without WEBER_DEBUG=check it checks only outside recordings, and
- * only offsets that are evaluated in memory that the host may read. */
+/* Whether the offsets begin with 0, never decrease, and are in 0 to bound - 1.  False: the error is
+ * set.  Without WEBER_DEBUG=check it checks only outside recordings, and only offsets that are
+ * evaluated in memory that the host may read. */
 bool wb__offsets_ascend(const char *what, wb_tensor *offsets, int64_t bound);
-/* As wb__offsets_ascend, but the numbers may have any order, and the first one need not be 0. */
+/* Does what wb__offsets_ascend does, but for numbers in any order, of which the first may be
+ * any. */
 bool wb__known_below(const char *what, wb_tensor *index, int64_t bound);
 
 /* Returns the dtype in which sums over this dtype are computed: f32 for f16 and bf16, else the same
@@ -430,10 +425,10 @@ wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool transpose_a, bool transpo
  * head to a cache.  Its value is a step of the backend, if the backend accepts WB__ATTENTION_CACHED
  * (ops.h), whose operands these are: q, k, v, k_now, v_now, position.  NULL: failed. */
 wb_tensor *wb__attention_cached(wb_tensor *y, wb_tensor *const operands[6], double scale);
-/* For a product that is scaled by *scale, less than 1, in dtype t.  For f16, returns the power of 2
- * by which an operand is to be multiplied before the product, which is exact, and sets *scale to
- * the rest, 1 to 2: the products then do not overflow if the scaled ones fit.  For other dtypes
- * returns 1, and leaves *scale. */
+/* Returns the power of 2 by which an operand of a matrix product in dtype t is to be multiplied
+ * before the product, which is scaled by *scale, less than 1, and sets *scale to the rest, 1 to 2.
+ * So an f16 product does not overflow if the scaled one fits.  For dtypes other than f16 returns 1,
+ * and leaves *scale. */
 double wb__power_within(double *scale, wb_dtype t);
 /* The attention score of a masked pair of query and key: finite, so that a row in which all pairs
  * are masked has no NaN, and so low that its softmax is 0 beside usual scores. */
@@ -459,9 +454,9 @@ extern wb__setting wb__retyped;
 /* Returns a tensor of uniform random numbers on the device of x.  The call itself, not the
  * evaluation, reserves counters of the generator. */
 wb_tensor *wb__uniform_beside(const wb_tensor *x, wb_dtype dtype, int ndim, const int64_t *dims);
-/* Returns a new tensor with the value of x.  A gradient through it fails.  Called for a layer that
- * acts in test mode only because it is called outside wb_withgradient.  `layer` is the name of the
- * layer in the message.  NULL gives NULL. */
+/* Returns a new tensor with the value of x.  A gradient through the new tensor fails.  Called for a
+ * layer that acts in test mode only because it is called outside wb_withgradient.  `layer` is the
+ * name of the layer in the message.  NULL gives NULL. */
 wb_tensor *wb__mark_automatic(wb_tensor *x, const char *layer);
 /* Returns x a + y b, or x a + y^2 b if `squared`, without a gradient.  x and y have one shape and
  * dtype; a and b are 0-d. */
@@ -475,9 +470,9 @@ wb_tensor *wb_gelu_slope(wb_tensor *x);
 /* Sets grads[i] to the gradient of loss with respect to wrt[i] (a variable or any tensor), or to
  * NULL if the loss does not depend on it.  Returns 0 or an error code. */
 int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads);
-/* As wb__gradients, but the walk does not go beyond the tensors wrt and `beside`, which are
- * constants of each other.  The gradients still depend on the tensors that they are computed
- * from. */
+/* Sets the gradients as wb__gradients does, but the walk does not go beyond the tensors `wrt` and
+ * `beside`, none of which counts as computed from another.  The gradients themselves are tensors of
+ * the graph as usual. */
 int wb__gradients_within(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads,
                          wb_tensor *beside);
 void wb__gradient_end(void);            /* frees this thread's working memory */
@@ -511,11 +506,11 @@ typedef struct {
 } wb__evaluation;
 extern const wb__evaluation wb__engine;
 
-/* wb_custom_gradient_array without checks.  end(ctx) is called when no gradient can be taken any
- * more; NULL: nothing is called.  On failure end is not called. */
+/* Returns what wb_custom_gradient_array returns, without checks.  end(ctx) is called when no
+ * gradient can be taken any more; NULL: nothing is called.  On failure `end` is not called. */
 wb_tensor *wb__custom_gradient(wb_tensor *y, wb_gradient_function f, void *ctx,
                                void (*end)(void *ctx), int n, wb_tensor *const *x);
-/* Called when a node `custom` loses its inputs. */
+/* Frees what a node `custom` holds beside its inputs.  Called when the node loses its inputs. */
 void wb__custom_end(wb_tensor *node);
 
 #endif

@@ -75,9 +75,9 @@ typedef struct {
     const char *name;
     const char *expression;  /* the row's expression in the kernel dialect (ops.def); NULL: none */
     wb__op_class class;
-    int accepts;
+    int accepts;                    /* WB__FLOATS ... of the dtypes that the operands may have */
     wb__step_kind step;             /* the step of a LIBRARY row; WB__STEP_FUSED for other rows */
-    int variant;                    /* of the step */
+    int variant;                    /* the variant of `step`, an enum of this file; else 0 */
 } wb__op_info;
 
 extern const wb__op_info wb__ops[WB__OP_COUNT];

@@ -61,8 +61,8 @@ static int reader_fail(const wb__reader *r, const char *format, ...)
                     r->gzip ? " of the decompressed contents" : "", reason);
 }
 
-/* Reads more bytes into the buffer; none at the end of the file. */
-static int reader_add(wb__reader *r)
+/* Reads more bytes of the file into the buffer; at the end of the file, none. */
+static int reader_read_more(wb__reader *r)
 {
     if (r->from == r->to) r->from = r->to = 0;
     const int64_t got =
@@ -74,11 +74,11 @@ static int reader_add(wb__reader *r)
 
 /* Detects gzip by the first two bytes, 1f 8b, and prepares decompression.  Fails if a plain file is
  * too large. */
-static int reader_look(wb__reader *r)
+static int reader_detect_gzip(wb__reader *r)
 {
     for (size_t before = 1; r->to < 2 && before != r->to;) {
         before = r->to;
-        int status = reader_add(r);
+        int status = reader_read_more(r);
         if (status) return status;
     }
     if (r->to < 2 || r->buffer[0] != 0x1f || r->buffer[1] != 0x8b) {
@@ -115,7 +115,7 @@ wb__reader *wb__reader_open(const char *path)
     r->path = wb__strdup(path);
     r->file = r->path ? reader_open_file(path, &about) : -1;
     r->size = about.kind == WB__OS_PLAIN ? about.bytes : -1;
-    if (r->file >= 0 && reader_look(r) == 0) return r;
+    if (r->file >= 0 && reader_detect_gzip(r) == 0) return r;
     wb__reader_close(r);
     return NULL;
 }
@@ -134,12 +134,12 @@ bool wb__reader_unpacks(const wb__reader *r) { return r->gzip; }
 
 /* ---- contents -------------------------------------------------------------------------------- */
 
-/* After the end of a gzip stream, moves to the next stream of the file or, if there is none, sets
- * r->ended.  Skips zeros, which are padding. */
+/* Moves to the next gzip stream of the file, after the end of one; if there is none, sets r->ended.
+ * Skips zeros, which are padding. */
 static int next_stream(wb__reader *r)
 {
     for (;;) {
-        int status = r->from == r->to ? reader_add(r) : 0;
+        int status = r->from == r->to ? reader_read_more(r) : 0;
         if (status) return status;
         r->ended = r->from == r->to;
         if (r->ended || (r->buffer[r->from] == 0x1f && wb__unpacker_next(r->gzip))) return 0;
@@ -164,10 +164,10 @@ static int reader_unpack(wb__reader *r, void *to, int64_t n, int64_t *got)
 
 /* Reads at most n bytes and adds their number to r->n.  May read none although the file has
  * more. */
-static int read_some(wb__reader *r, void *to, int64_t n, int64_t *got)
+static int reader_read_some(wb__reader *r, void *to, int64_t n, int64_t *got)
 {
     *got = 0;
-    int status = r->from == r->to ? reader_add(r) : 0;
+    int status = r->from == r->to ? reader_read_more(r) : 0;
     if (status) return status;
     if (r->gzip && r->from < r->to) return reader_unpack(r, to, n, got);
     if (r->gzip) return reader_fail(r, "the compressed data end too early");
@@ -198,7 +198,7 @@ int wb__reader_fill(wb__reader *r, int64_t n)
     while (!r->ended && r->n < n) {
         int64_t got;
         int status = reader_grow(r, WB__MIN(n - 1, limit) + 1);
-        if (!status) status = read_some(r, r->block + r->n, r->capacity - r->n, &got);
+        if (!status) status = reader_read_some(r, r->block + r->n, r->capacity - r->n, &got);
         if (status) return status;
         if (r->n <= limit) continue;
         return r->gzip ? reader_fail(r, "more than %lld bytes when decompressed: the limit of "
@@ -214,7 +214,7 @@ int wb__reader_at_end(wb__reader *r, bool *ended)
     int status = 0;
     char more;
     int64_t got = 0;
-    while (!status && !r->ended && !got) status = read_some(r, &more, 1, &got);
+    while (!status && !r->ended && !got) status = reader_read_some(r, &more, 1, &got);
     r->n -= got;
     *ended = !got;
     return status;

@@ -47,8 +47,8 @@ int64_t wb__writer_offset(const wb__writer *w);
 /* Returns the CRC-32 of all bytes put since the previous call.  The first call starts the
  * checksum. */
 uint32_t wb__writer_sum(wb__writer *w);
-/* wb__writer_patch overwrites bytes that were put before.  wb__writer_patches returns whether that
- * is possible: it is not if the path, such as a pipe, is written directly. */
+/* Whether wb__writer_patch can overwrite bytes that were put before: it cannot if the path, such as
+ * a pipe, is written directly. */
 bool wb__writer_patches(const wb__writer *w);
 int wb__writer_patch(wb__writer *w, int64_t offset, const void *data, int64_t n);
 /* Completes the file.  Returns 0 or the code of the first error of this writer.  Always frees w. */
@@ -73,9 +73,9 @@ bool wb__is_folder(const char *path);
 
 /* ---- for tests ------------------------------------------------------------------------------- */
 
-/* wb__io_fail_at(n) makes the n-th system call for a file from now on fail, once; 0: none fails.
- * Such calls are open, read, write, sync, rename and others.  wb__io_count returns the number of
- * such calls since the last wb__io_fail_at. */
+/* Makes the n-th system call for a file from now on fail, once; 0: none fails.  Such calls are
+ * open, read, write, sync, rename and others.  wb__io_count returns the number of such calls since
+ * the last wb__io_fail_at. */
 void wb__io_fail_at(int64_t n);
 int64_t wb__io_count(void);
 void wb__pipe_limit(int64_t bytes);     /* the limit of wb__reader_fill for files that are not

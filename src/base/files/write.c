@@ -39,7 +39,7 @@ static int writer_fail(wb__writer *w, const char *what)
 
 /* Locks `file` and returns it if `path` still names it.  Otherwise, or if another process holds the
  * lock, closes it and returns -1. */
-static int writer_locked(const char *path, int file)
+static int writer_lock_file(const char *path, int file)
 {
     wb__os_about own, named;
     if (file >= 0 && wb__os_lock(file, false) && wb__os_look_at(file, &own) &&
@@ -55,7 +55,7 @@ bool wb__writer_sweep(const char *temporary)
     wb__os_about about;
     if (!wb__os_look(temporary, false, &about)) return wb__os_error() == WB__OS_ABSENT;
     if (about.kind != WB__OS_PLAIN) return false;
-    const int file = writer_locked(temporary, wb__os_open(temporary, WB__OS_WRITE_PLAIN));
+    const int file = writer_lock_file(temporary, wb__os_open(temporary, WB__OS_WRITE_PLAIN));
     if (file < 0) return false;
     const bool gone = !wb__io_must_fail() && wb__os_remove(temporary);  /* while the lock is held */
     wb__os_close(file);
@@ -151,7 +151,7 @@ void wb__writer_drop(wb__writer *w)
 
 /* Asks the system to write to the disk while more bytes are put, so that the final sync is
  * short. */
-static void start_writing(wb__writer *w)
+static void start_disk_write(wb__writer *w)
 {
     if (!w->temporary || w->offset - w->started < PIECE) return;
     wb__os_start_writing(w->file, w->started, w->offset - w->started);
@@ -169,7 +169,7 @@ static int writer_write_bytes(wb__writer *w, const unsigned char *data, size_t n
         data += some;
         n -= (size_t)some;
         w->offset += some;
-        start_writing(w);
+        start_disk_write(w);
     }
     return 0;
 }
@@ -177,7 +177,7 @@ static int writer_write_bytes(wb__writer *w, const unsigned char *data, size_t n
 typedef struct { wb__writer *w; const unsigned char *data; size_t n; int code; } writer_piece;
 
 /* Runs half 0, which writes the piece, or half 1, which computes the checksum of the piece. */
-static void do_half(void *ctx, int64_t half)
+static void writer_run_half(void *ctx, int64_t half)
 {
     writer_piece *p = ctx;
     if (half == 0) p->code = writer_write_bytes(p->w, p->data, p->n);
@@ -187,8 +187,8 @@ static void do_half(void *ctx, int64_t half)
 static int writer_write_out(wb__writer *w, const unsigned char *data, size_t n, bool sum)
 {
     writer_piece p = {w, data, n, 0};
-    if (sum && w->summing) wb__parallel_waiting(2, do_half, &p);
-    else do_half(&p, 0);
+    if (sum && w->summing) wb__parallel_waiting(2, writer_run_half, &p);
+    else writer_run_half(&p, 0);
     wb__os_set_error(p.code);
     return p.code ? writer_fail(w, "cannot be written") : 0;
 }
@@ -257,7 +257,7 @@ static int sync_folder(wb__writer *w)
     return w->status;
 }
 
-static int make_durable(wb__writer *w)
+static int writer_make_durable(wb__writer *w)
 {
     if (wb__io_must_fail() || !wb__os_sync(w->file))
         return writer_fail(w, "cannot be made durable");
@@ -272,7 +272,7 @@ static int make_durable(wb__writer *w)
 int wb__writer_close(wb__writer *w)
 {
     int status = w->status ? w->status : writer_flush(w);
-    if (!status && w->temporary) status = make_durable(w);
+    if (!status && w->temporary) status = writer_make_durable(w);
     wb__writer_drop(w);
     return status;
 }

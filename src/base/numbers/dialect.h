@@ -51,12 +51,12 @@ FN float wb__floor(float x)
 #endif
 }
 
-/* For larger |x| wb__sine and wb__cosine return NaN, and backend/cpu/tile/rows.h calls libm
- * instead. */
+/* The largest |x| of wb__sine and wb__cosine: above it they are NaN, and backend/cpu/tile/rows.h
+ * calls libm instead. */
 #define WB__TRIG_BOUND 1.0e6f
 
-/* sin(x + quarter*pi/2), computed in double.  |n| is below 2^20, so n times the first 33 bits of
- * pi/2 is exact. */
+/* Returns sin(x + quarter*pi/2), computed in double.  |n| is below 2^20, so n times the first 33
+ * bits of pi/2 is exact. */
 FN float wb__trig(float x, int32_t quarter)
 {
     float c = __builtin_fabsf(x) <= WB__TRIG_BOUND ? x : NAN;
@@ -79,7 +79,8 @@ FN float wb__trig(float x, int32_t quarter)
     return (float)(k & 2 ? -y : y);
 }
 
-/* The error of wb__sine and wb__cosine is at most 1 ulp for |x| up to WB__TRIG_BOUND. */
+/* Returns sin x.  The error here and of wb__cosine is at most 1 ulp for |x| up to
+ * WB__TRIG_BOUND. */
 FN float wb__sine(float x) { float y = wb__trig(x, 0); return x == 0.0f ? x : y; }
 FN float wb__cosine(float x) { return wb__trig(x, 1); }
 
@@ -96,8 +97,8 @@ FN float wb__cosine(float x) { return wb__trig(x, 1); }
 
 FN f32 odd_of_f32(f32 f) { return f; }
 FN f32 odd_of_i32(i32 i) { return odd_of_f64((f64)i); }
-/* An integer of 2^53 or more is first rounded to odd: its last 11 bits are cleared, and if one was
- * set, bit 11 is set. */
+/* Returns i rounded to odd as f32.  An integer of 2^53 or more is first rounded to odd itself: its
+ * last 11 bits are cleared, and if one was set, bit 11 is set. */
 FN f32 odd_of_i64(i64 i)
 {
     u64 m = i < 0 ? 0 - (u64)i : (u64)i;

@@ -21,15 +21,11 @@ size_t wb__dtype_size(wb_dtype t) { return dtype_known(t) ? dtype_table[t].bytes
 size_t wb_dtype_bytes(wb_dtype t) { return wb__dtype_size(t); }
 bool wb__dtype_float(wb_dtype t) { return dtype_known(t) && dtype_table[t].floating; }
 
-/* ---- 16-bit floats --------------------------------------------------------------------------- */
-
 float wb__f16_to_f32(uint16_t h) { return of_f16(h); }
 uint16_t wb__f32_to_f16(float f) { return to_f16(f); }
 float wb__bf16_to_f32(uint16_t h) { return of_bf16(h); }
 uint16_t wb__f32_to_bf16(float f) { return to_bf16(f); }
 float wb__f64_to_odd(double d) { return odd_of_f64(d); }
-
-/* ---- conversion ------------------------------------------------------------------------------ */
 
 static inline int64_t to_integer(double d, int64_t least, int64_t most)
 {

@@ -46,7 +46,7 @@ FN f32 cos_f32(f32 x) { return COSINE_(x); }
 FN f32 pow_f32(f32 x, f32 y) { return POWER_(x, y); }
 FN f32 quotient_f32(f32 x, f32 y) { return x / y; }
 
-/* 2^n for n in [-126, 127] */
+/* Returns 2^n for n in [-126, 127]. */
 FN f32 pow2_f32(i32 n) { return U_AS_F(((u32)n + 127u) << 23); }
 
 /* Returns q(r) in e^r - 1 = r + r^2 q(r), for |r| <= 0.35.  The relative error of r + r^2 q(r) is
@@ -60,9 +60,8 @@ FN f32 exp_q_f32(f32 r)
     return FMA(q, r, 0.5f);
 }
 
-/* For |x| < 2^14, x = n ln 2 + r, where n is the integer nearest to x / ln 2, and |r| <= 0.35.
- * exp_whole_f32 returns 1.5*2^23 + n, a float whose low bits are n.  exp_n_f32 returns n for that
- * float. */
+/* Returns 1.5*2^23 + n, a float whose low bits are n, the integer nearest to x / ln 2, for |x| <
+ * 2^14. exp_n_f32 returns n for that float.  x = n ln 2 + r with |r| <= 0.35. */
 FN f32 exp_whole_f32(f32 x) { return FMA(x, 1.44269504f, 12582912.0f); }
 FN i32 exp_n_f32(f32 whole) { return F_AS_I(whole) - 0x4b400000; }
 
@@ -75,7 +74,7 @@ FN f32 exp_rest_f32(f32 x, f32 whole)
     return FMA(n, -1.42860682e-6f, r);
 }
 
-/* The error is at most 1.1 ulp. */
+/* Returns e^x; the error is at most 1.1 ulp. */
 FN f32 exp_f32(f32 x)
 {
     f32 c = 89.0f < x ? 89.0f : x;
@@ -86,7 +85,7 @@ FN f32 exp_f32(f32 x)
     return p * pow2_f32(h) * pow2_f32(n - h);           /* two factors, for denormal results */
 }
 
-/* The error is at most 2 ulp. */
+/* Returns e^x - 1; the error is at most 2 ulp. */
 FN f32 expm1_f32(f32 x)
 {
     f32 c = 89.0f < x ? 89.0f : x;
@@ -112,7 +111,7 @@ FN f32 log_tail_f32(f32 f, f32 k, f32 low)
     return FMA(k, 0.693145751953125f, (t - h) + f);
 }
 
-/* The error is at most 1 ulp. */
+/* Returns ln x; the error is at most 1 ulp. */
 FN f32 log_f32(f32 x)
 {
     i32 tiny = x < 1.17549435e-38f;
@@ -124,7 +123,7 @@ FN f32 log_f32(f32 x)
     return x < INFINITE ? r : x + x;
 }
 
-/* The error is at most 1.5 ulp. */
+/* Returns ln(1 + x); the error is at most 1.5 ulp. */
 FN f32 log1p_f32(f32 x)
 {
     i32 near_0 = (x > -0.29289f) & (x < 0.41421f);
@@ -139,7 +138,7 @@ FN f32 log1p_f32(f32 x)
     return x < INFINITE ? r : x + x;
 }
 
-/* The error is at most 2.5 ulp. */
+/* Returns tanh x; the error is at most 2.5 ulp. */
 FN f32 tanh_f32(f32 x)
 {
     f32 b = abs_f32(x);
@@ -147,7 +146,7 @@ FN f32 tanh_f32(f32 x)
     return SIGNED_(t / (t + 2.0f), x);
 }
 
-/* The error is at most 2.1 ulp. */
+/* Returns 1 / (1 + e^-x); the error is at most 2.1 ulp. */
 FN f32 sigmoid_f32(f32 x)
 {
     f32 e = exp_f32(-abs_f32(x));

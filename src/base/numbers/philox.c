@@ -36,7 +36,7 @@ static _Thread_local struct {
 } philox_mine;
 
 /* Returns a seed from /dev/urandom or, without that file, from the clock and an address. */
-static uint64_t from_system(void)
+static uint64_t seed_from_system(void)
 {
     uint64_t seed = 0;
     if (wb__os_random(&seed, sizeof seed)) return seed;
@@ -61,7 +61,7 @@ uint64_t wb__rng_seedings(void) { return philox_mine.seedings; }
 
 wb__rng_state wb__rng_get_state(void)
 {
-    if (!philox_mine.seedings) wb_seed(from_system());
+    if (!philox_mine.seedings) wb_seed(seed_from_system());
     return philox_mine.state;
 }
 

@@ -14,16 +14,16 @@ void wb__philox(uint32_t block[4], uint32_t k0, uint32_t k1);
  * on {low half of c, high half of c, 0, 0}. */
 void wb__philox_block(uint64_t key, uint64_t c, uint32_t words[4]);
 
-/* The word of element i of a random tensor whose counters begin at `counter`: word i mod 4 of block
- * counter + i/4. */
+/* Returns the word of element i of a random tensor whose counters begin at `counter`: word i mod 4
+ * of block counter + i/4. */
 uint32_t wb__philox_at(uint64_t key, uint64_t counter, uint64_t i);
 
 /* Converts a word to a number in [0, 1), exactly representable in the type. */
 static inline float wb__uniform_f32(uint32_t w) { return (float)(w >> 8) * 0x1p-24f; }
 static inline double wb__uniform_f64(uint32_t w) { return (double)w * 0x1p-32; }
 
-/* Standard normal numbers by Box & Muller 1958, the reference for all devices.  Elements 2j and
- * 2j+1 share two words:
+/* Sets z to two standard normal numbers (Box & Muller 1958, the reference for all devices).
+ * Elements 2j and 2j+1 share two words:
  *   u = (w0 + 1) 2^-32 in (0, 1]    v = w1 2^-32
  *   z0 = sqrt(-2 ln u) cos(2 pi v)    z1 = sqrt(-2 ln u) sin(2 pi v) */
 void wb__normal_pair(uint32_t w0, uint32_t w1, double z[2]);

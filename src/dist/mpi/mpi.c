@@ -23,7 +23,7 @@ static MPI_Comm mpi_comm = MPI_COMM_NULL;
 static bool owns_mpi;                   /* this library has called MPI_Init_thread */
 static const wb__communicator *mpi_self;
 
-static int mpi_check(int code, const char *call)
+static int fail_if_mpi_failed(int code, const char *call)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
@@ -50,8 +50,8 @@ static struct {
     wb__os_cond changed;
     wb__os_thread thread;
     bool running, stop, idle;           /* idle: the thread sleeps until an operation begins */
-    const char *what;                   /* the operation that goes on; NULL: none */
-    int64_t bytes;
+    const char *what;                   /* name of the operation in progress; NULL: none */
+    int64_t bytes;                      /* size of its operand, for the message */
     double until;                   /* when the operation's time is over, in seconds of mpi_now */
 } mpi_watch = {.lock = WB__OS_MUTEX_INIT, .changed = WB__OS_COND_INIT};
 
@@ -68,7 +68,7 @@ static void abort_ranks(MPI_Comm of)
 
 /* Ends all ranks.  In MPI_Finalize the communicator has been freed, and MPI_Abort of MPICH waits
  * for MPI_Finalize: then a signal ends the process, and the launcher ends the others. */
-static void mpi_end_all(void)
+static void end_late_ranks(void)
 {
     const bool ends = mpi_comm == MPI_COMM_NULL;
     uselocale(newlocale(LC_NUMERIC_MASK, "C", (locale_t)0));     /* so that numbers have a point */
@@ -97,7 +97,7 @@ static void *watch_operations(void *unused)
         } else if (!wb__os_cond_wait_for(&mpi_watch.changed, &mpi_watch.lock,
                                          mpi_watch.until - mpi_now()) &&
                    mpi_watch.what && mpi_now() >= mpi_watch.until) {
-            mpi_end_all();
+            end_late_ranks();
         }
     }
     wb__os_mutex_unlock(&mpi_watch.lock);
@@ -139,8 +139,9 @@ static MPI_Datatype mpi_type_of(wb_dtype t)
     }
 }
 
-/* Returns a type of this many bytes; a count of bytes would be too large for an int. */
-static MPI_Datatype type_of_size(size_t bytes)
+/* Returns the type of MPI for an element of this many bytes, with which large arrays have fewer
+ * elements than an int can count.  Its values are only copied. */
+static MPI_Datatype mpi_type_of_bytes(size_t bytes)
 {
     return bytes == 8 ? MPI_INT64_T : bytes == 4 ? MPI_INT32_T : bytes == 2 ? MPI_INT16_T
                                                                             : MPI_BYTE;
@@ -169,15 +170,16 @@ static int perform_part(const wb__collective *c, int64_t at, int n)
     const bool root = mpi_self->rank == c->root;
     switch (c->kind) {
     case WB__COLLECT_ALLREDUCE:
-        return mpi_check(MPI_Allreduce(c->from == c->to ? MPI_IN_PLACE : from, to, n,
-                                       mpi_type_of(c->dtype), mpi_op_of(c->op), mpi_comm),
-                         "MPI_Allreduce");
+        return fail_if_mpi_failed(MPI_Allreduce(c->from == c->to ? MPI_IN_PLACE : from, to, n,
+                                                mpi_type_of(c->dtype), mpi_op_of(c->op), mpi_comm),
+                                  "MPI_Allreduce");
     case WB__COLLECT_REDUCE:
-        return mpi_check(MPI_Reduce(from, root ? to : NULL, n, mpi_type_of(c->dtype),
-                                    mpi_op_of(c->op), c->root, mpi_comm), "MPI_Reduce");
+        return fail_if_mpi_failed(MPI_Reduce(from, root ? to : NULL, n, mpi_type_of(c->dtype),
+                                             mpi_op_of(c->op), c->root, mpi_comm), "MPI_Reduce");
     case WB__COLLECT_BROADCAST:
-        return mpi_check(MPI_Bcast(to, n * (int)size, MPI_BYTE, c->root, mpi_comm), "MPI_Bcast");
-    case WB__COLLECT_BARRIER: return mpi_check(MPI_Barrier(mpi_comm), "MPI_Barrier");
+        return fail_if_mpi_failed(MPI_Bcast(to, n * (int)size, MPI_BYTE, c->root, mpi_comm),
+                                  "MPI_Bcast");
+    case WB__COLLECT_BARRIER: return fail_if_mpi_failed(MPI_Barrier(mpi_comm), "MPI_Barrier");
     default: return 0;
     }
 }
@@ -191,13 +193,14 @@ static int perform_parts(const wb__collective *c)
                                   " too many for one operation",
                                   (long long)c->n, mpi_self->size);
     if (c->kind == WB__COLLECT_ALLGATHER) {
-        const MPI_Datatype t = type_of_size(mpi_bytes_of(c->dtype));
-        return mpi_check(MPI_Allgather(c->from, (int)c->n, t, c->to, (int)c->n, t, mpi_comm),
-                         "MPI_Allgather");
+        const MPI_Datatype t = mpi_type_of_bytes(mpi_bytes_of(c->dtype));
+        return fail_if_mpi_failed(
+            MPI_Allgather(c->from, (int)c->n, t, c->to, (int)c->n, t, mpi_comm), "MPI_Allgather");
     }
-    return mpi_check(MPI_Reduce_scatter_block(c->from, c->to, (int)c->n, mpi_type_of(c->dtype),
-                                              mpi_op_of(c->op), mpi_comm),
-                     "MPI_Reduce_scatter_block");
+    return fail_if_mpi_failed(MPI_Reduce_scatter_block(c->from, c->to, (int)c->n,
+                                                       mpi_type_of(c->dtype), mpi_op_of(c->op),
+                                                       mpi_comm),
+                              "MPI_Reduce_scatter_block");
 }
 
 /* Whether the program has called MPI_Finalize. */
@@ -234,12 +237,12 @@ static int mpi_perform(const wb__collective *c)
 static int find_ranks(wb__communicator *c)
 {
     MPI_Comm local = MPI_COMM_NULL;
-    int status = mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &mpi_comm), "MPI_Comm_dup");
+    int status = fail_if_mpi_failed(MPI_Comm_dup(MPI_COMM_WORLD, &mpi_comm), "MPI_Comm_dup");
     if (status) return status;
     MPI_Comm_set_errhandler(mpi_comm, MPI_ERRORS_RETURN);
     MPI_Comm_rank(mpi_comm, &c->rank);
     MPI_Comm_size(mpi_comm, &c->size);
-    status = mpi_check(
+    status = fail_if_mpi_failed(
         MPI_Comm_split_type(mpi_comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local),
         "MPI_Comm_split_type");
     if (status) return status;
@@ -249,17 +252,17 @@ static int find_ranks(wb__communicator *c)
     return 0;
 }
 
-/* Whether MPI takes addresses of memory of these GPUs. */
-static bool takes_cuda, takes_rocm;
+static bool takes_cuda, takes_rocm; /* MPI accepts addresses of memory of these GPUs */
 
-static bool mpi_takes(const wb_device *d)
+/* Whether MPI accepts addresses of memory of the device. */
+static bool mpi_takes_addresses_of(const wb_device *d)
 {
     const char *name = d->backend->name;
     return !strcmp(name, "CUDA") ? takes_cuda : !strcmp(name, "AMDGPU") ? takes_rocm : false;
 }
 
-/* Asks MPI whether it takes addresses of GPUs.  A preference replaces the answer. */
-static int ask_for_devices(void)
+/* Sets takes_cuda and takes_rocm by what MPI answers or, if there is one, by a preference. */
+static int ask_for_gpu_support(void)
 {
 #ifdef MPIX_GPU_SUPPORT_CUDA                        /* MPICH 4 */
     int cuda = 0, rocm = 0;
@@ -278,8 +281,8 @@ static int ask_for_devices(void)
     return status ? status : mpi_services->preference("FluxDistributedMPIROCMAware", &takes_rocm);
 }
 
-/* Refuses a process that another launcher has started: `weber launch`, the mpirun of another MPI,
- * or srun without MPI's plug-in.  It is alone in the world of MPI, and would train alone. */
+/* Fails if another launcher has started this process: `weber launch`, the mpirun of another MPI, or
+ * srun without MPI's plug-in.  The process is alone in the world of MPI, and would train alone. */
 static int check_launcher(const wb__communicator *c)
 {
     static const char *const sizes[] = {"WEBER_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
@@ -314,19 +317,19 @@ static int mpi_start(const wb__dist_services *given, wb__communicator *c)
                                   " wb_distributed_finalize at the end of the program");
     int status = 0;
     if (initialised) MPI_Query_thread(&level);
-    else status = mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level),
-                            "MPI_Init_thread");
+    else status = fail_if_mpi_failed(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level),
+                                     "MPI_Init_thread");
     owns_mpi = !initialised;
     if (!status && level < MPI_THREAD_SERIALIZED)
         status = mpi_services->fail(WB_ERROR_DEVICE, "MPI: its thread level is below"
                                     " MPI_THREAD_SERIALIZED: ask MPI_Init_thread for it");
     if (!status) status = find_ranks(c);
     if (!status) status = check_launcher(c);
-    if (!status) status = ask_for_devices();
+    if (!status) status = ask_for_gpu_support();
     if (status) return status;
     c->name = "MPI";
     c->perform = mpi_perform;
-    c->takes = mpi_takes;
+    c->takes = mpi_takes_addresses_of;
     mpi_self = c;
     mpi_watch.stop = false;
     if (!wb__os_thread_start(&mpi_watch.thread, watch_operations, NULL, false))
@@ -352,11 +355,11 @@ static int mpi_stop(void)
         return 0;
     }
     begin_watch("wb_distributed_finalize", 0);
-    int status = mpi_check(MPI_Barrier(mpi_comm), "MPI_Barrier");
-    if (!status) status = mpi_check(MPI_Comm_free(&mpi_comm), "MPI_Comm_free");
+    int status = fail_if_mpi_failed(MPI_Barrier(mpi_comm), "MPI_Barrier");
+    if (!status) status = fail_if_mpi_failed(MPI_Comm_free(&mpi_comm), "MPI_Comm_free");
     if (!status && owns_mpi) {
         begin_watch("MPI_Finalize", 0);
-        status = mpi_check(MPI_Finalize(), "MPI_Finalize");
+        status = fail_if_mpi_failed(MPI_Finalize(), "MPI_Finalize");
     }
     end_watch();
     stop_watch();

@@ -37,7 +37,7 @@ void wb__apart_end(const wb__apart *a)
     wb__use_device(a->device);
 }
 
-static bool known_or_elsewhere(const wb_tensor *x)
+static bool is_known_or_captured(const wb_tensor *x)
 {
     return wb__is_leaf(x) || x->recorded != wb__this_thread()->recorded;
 }
@@ -48,7 +48,7 @@ int wb__evaluate_captured(wb__thread *t, int n, wb_tensor *const *out)
     int n_captured = 0, status = 0;
     wb__order_begin(&order);
     for (int i = 0; i < n + t->n_pending && !status; i++)
-        if (!wb__order_add(&order, i < n ? out[i] : t->pending[i - n], known_or_elsewhere))
+        if (!wb__order_add(&order, i < n ? out[i] : t->pending[i - n], is_known_or_captured))
             status = WB_ERROR_MEMORY;
     for (int i = 0; i < order.n; i++) {
         wb_tensor *x = order.node[i];

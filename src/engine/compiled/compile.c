@@ -45,7 +45,7 @@ typedef struct {
 
 typedef struct {
     wb_tensor *variable;                /* holds a reference */
-    int target;                         /* the write's target as in wb__request */
+    int target;                         /* wb__request.targets of the write */
 } compile_write;
 
 typedef struct {
@@ -167,8 +167,8 @@ static int compile_call_function(const wb_compiled *c, int n_in, wb_tensor *cons
 }
 
 /* Calls f while another function is recorded; f becomes a part of that recording. */
-static int call_inside(const wb_compiled *c, int n_in, wb_tensor *const *given, int n_out,
-                       wb_tensor **result)
+static int call_while_recording(const wb_compiled *c, int n_in, wb_tensor *const *given, int n_out,
+                                wb_tensor **result)
 {
     wb_tensor *out[COMPILE_OUTPUTS] = {NULL}, **in = compile_inputs_of(n_in, given);
     const int pending = wb__pending_count();
@@ -183,7 +183,7 @@ static int call_inside(const wb_compiled *c, int n_in, wb_tensor *const *given, 
 /* ---- building a recording -------------------------------------------------------------------- */
 
 /* Fills r->renewed with the numbers of the plan that replays set. */
-static void compile_find_numbers(recording *r, const wb__request *q)
+static void find_renewed_numbers(recording *r, const wb__request *q)
 {
     int at = 0;
     for (int i = 0; i < q->order.n; i++) {
@@ -201,7 +201,7 @@ static void compile_find_numbers(recording *r, const wb__request *q)
 }
 
 /* Copies the parts of the request that replays need.  Takes over q->numbers.  False: no memory. */
-static bool fill_recording(recording *r, wb__request *q, int n_in, wb_tensor *const *in)
+static bool copy_request(recording *r, wb__request *q, int n_in, wb_tensor *const *in)
 {
     const size_t n_buffers = (size_t)wb__plan_buffers(r->plan);
     r->n_leaves = q->n_leaves;
@@ -251,7 +251,7 @@ static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *c
 
 /* Returns the tensor that f gets in place of input i.  For a number it is a literal that replays
  * set; for another tensor it is a new constant, which differs from every other tensor. */
-static wb_tensor *compile_placeholder(wb_tensor *x, int i)
+static wb_tensor *placeholder_of_input(wb_tensor *x, int i)
 {
     if (!wb__number_kind_of(x)) return wb__constant_of("call_compiled", x);
     wb_tensor *number = wb__argument(x->number[0].f, (wb_dtype)x->dtype);
@@ -263,7 +263,7 @@ static wb_tensor *compile_placeholder(wb_tensor *x, int i)
 
 /* Returns the one device of f's results and writes.  NULL, with the error set, if there are
  * several. */
-static const wb_device *recorded_on(const wb__thread *t, int n, wb_tensor *const *out)
+static const wb_device *device_of_recording(const wb__thread *t, int n, wb_tensor *const *out)
 {
     const wb_device *d = NULL;
     for (int i = 0; i < n + t->n_pending; i++) {
@@ -286,7 +286,7 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
     wb_tensor *roots[COMPILE_OUTPUTS + 1];
     for (int i = 0; i < n; i++)
         if (!(out[i] = wb__version("call_compiled", out[i]))) return (int)wb_error_code();
-    const wb_device *d = recorded_on(t, n, out);
+    const wb_device *d = device_of_recording(t, n, out);
     if (!d) return wb_error_code();
     for (int i = 0; i < n; i++)         /* a result without a device is computed from numbers only,
                                            and gets device d */
@@ -305,10 +305,10 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
     if (!status) status = wb__request_fill(&q, d, n_roots, roots, true);
     if (!status && !(r->plan = wb__plan_find(&q)))
         status = wb__error_or(WB_ERROR_MEMORY);
-    if (!status && !fill_recording(r, &q, n_in, in)) status = WB_ERROR_MEMORY;
+    if (!status && !copy_request(r, &q, n_in, in)) status = WB_ERROR_MEMORY;
     if (!status) {
         find_outputs(r, &q, n, out, in);
-        compile_find_numbers(r, &q);
+        find_renewed_numbers(r, &q);
         for (int i = 0; t->guard && i < q.n_results; i++)
             if (q.results[i] == t->guard) r->guard = i + 1;
         r->guarded_by = t->guarded_by;
@@ -318,8 +318,8 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
 }
 
 /* Calls f, notes which random counters f reserved, and restores the thread's state. */
-static int compile_record_call(const wb_compiled *c, recording *r, int n_in, wb_tensor *const *in,
-                               int *n, wb_tensor **out)
+static int record_call(const wb_compiled *c, recording *r, int n_in, wb_tensor *const *in,
+                       int *n, wb_tensor **out)
 {
     wb__thread *t = wb__this_thread();
     const wb_device *device = t->device;
@@ -335,7 +335,8 @@ static int compile_record_call(const wb_compiled *c, recording *r, int n_in, wb_
     return status;
 }
 
-static int compile_record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *given)
+/* Records the function for inputs like these.  Returns 0 or an error code. */
+static int record_function(wb_compiled *c, recording *r, int n_in, wb_tensor *const *given)
 {
     wb_tensor *out[COMPILE_OUTPUTS] = {NULL}, **in = compile_inputs_of(n_in, NULL);
     wb_scope *scope = in ? wb_scope_open() : NULL;
@@ -346,8 +347,8 @@ static int compile_record(wb_compiled *c, recording *r, int n_in, wb_tensor *con
     int n = 0, status = 0;
     wb__recording_begin(&r->notes, scope);
     for (int i = 0; i < n_in && !status; i++)
-        if (!(in[i] = wb__ref(compile_placeholder(given[i], i)))) status = WB_ERROR_MEMORY;
-    if (!status) status = compile_record_call(c, r, n_in, in, &n, out);
+        if (!(in[i] = wb__ref(placeholder_of_input(given[i], i)))) status = WB_ERROR_MEMORY;
+    if (!status) status = record_call(c, r, n_in, in, &n, out);
     if (!status && !r->notes.failed) status = make_plan(r, n, out, n_in, in);
     if (status) wb__recording_fail(&r->notes, status);
     for (int i = 0; i < n_in; i++) wb__unref(in[i]);    /* the references taken above */
@@ -361,7 +362,7 @@ static int compile_record(wb_compiled *c, recording *r, int n_in, wb_tensor *con
 
 /* ---- replaying ------------------------------------------------------------------------------- */
 
-static bool compile_same_inputs(const recording *r, int n, wb_tensor *const *in)
+static bool recording_has_inputs(const recording *r, int n, wb_tensor *const *in)
 {
     const wb__thread *t = wb__this_thread();
     bool same = r->n_in == n && r->threads == wb__threads() &&
@@ -373,21 +374,21 @@ static bool compile_same_inputs(const recording *r, int n, wb_tensor *const *in)
     return same;
 }
 
-static void compile_drop(wb_compiled *c, int i)
+static void drop_recording(wb_compiled *c, int i)
 {
     recording_free(c->recordings[i]);
-    memmove(c->recordings + i, c->recordings + i + 1,
-            (size_t)(--c->n - i) * sizeof *c->recordings);
+    memmove(c->recordings + i, c->recordings + i + 1, (size_t)(--c->n - i) * sizeof *c->recordings);
 }
 
-static recording *recording_for(wb_compiled *c, int n, wb_tensor *const *in)
+/* Returns the recording that fits the inputs, or a new one; NULL: failed. */
+static recording *find_or_record(wb_compiled *c, int n, wb_tensor *const *in)
 {
     for (int i = 0; i < c->n; i++) {
         recording *r = c->recordings[i];
-        if (!compile_same_inputs(r, n, in)) continue;
+        if (!recording_has_inputs(r, n, in)) continue;
         const wb__fit fit = wb__recording_fit(&r->notes);
         if (fit == WB__FITS) return r;
-        if (fit == WB__FITS_NEVER) compile_drop(c, i--);
+        if (fit == WB__FITS_NEVER) drop_recording(c, i--);
     }
     recording *r = wb__alloc_zero(1, sizeof *r);
     if (!r) return NULL;
@@ -397,16 +398,16 @@ static recording *recording_for(wb_compiled *c, int n, wb_tensor *const *in)
     r->training = wb__this_thread()->training > 0;
     r->in = wb__alloc(((size_t)n + 1) * sizeof *r->in);
     for (int i = 0; r->in && i < n; i++) r->in[i] = wb__signature_of(in[i]);
-    if (!r->in || compile_record(c, r, n, in)) {
+    if (!r->in || record_function(c, r, n, in)) {
         recording_free(r);
         return NULL;
     }
-    if (c->n == RECORDINGS) compile_drop(c, 0); /* drops the oldest one */
+    if (c->n == RECORDINGS) drop_recording(c, 0); /* drops the oldest one */
     return c->recordings[c->n++] = r;
 }
 
 /* Sets the numbers of a replay, and reserves as many random counters as f would. */
-static void renew_numbers(recording *r, wb_tensor *const *in)
+static void set_replay_numbers(recording *r, wb_tensor *const *in)
 {
     uint64_t key, counter;
     double values[64];
@@ -431,7 +432,7 @@ static void renew_numbers(recording *r, wb_tensor *const *in)
 
 /* Returns the input x, or a copy of x if the recording writes the memory of x.  NULL: the copy
  * failed. */
-static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
+static wb_tensor *copy_if_written(const recording *r, wb_tensor *x)
 {
     bool written = false;
     for (int i = 0; i < r->n_writes && !written; i++)
@@ -440,7 +441,7 @@ static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
 }
 
 /* The tensor of a leaf; NULL: the guard of the step before. */
-static wb_tensor *compile_tensor_of(const compile_leaf *l, wb_tensor *const *in)
+static wb_tensor *tensor_of_leaf(const compile_leaf *l, wb_tensor *const *in)
 {
     return l->input < 0 ? l->tensor : in[l->input];
 }
@@ -452,7 +453,7 @@ static void bind_forms(recording *r, wb_tensor *const *in)
     const uint64_t run = p->n_forms ? wb__form_run() : 0;
     for (int i = 0; i < p->n_forms; i++)
         r->buffers[p->arena + 1 + i] =
-            wb__form_of(p, i, compile_tensor_of(&r->leaves[p->forms[i].leaf], in), run);
+            wb__form_of(p, i, tensor_of_leaf(&r->leaves[p->forms[i].leaf], in), run);
 }
 
 /* Sets the buffers of a replay; makes the tensors of its results. */
@@ -474,7 +475,7 @@ static int compile_bind_buffers(recording *r, wb_tensor *const *in, wb_tensor **
         const compile_leaf *l = &r->leaves[i];
         const wb_tensor *x = l->input == BEFORE ? before
                            : l->input == NO_INPUT ? l->tensor
-                           : apart_from_writes(r, in[l->input]);
+                           : copy_if_written(r, in[l->input]);
         if (!x) return WB_ERROR_MEMORY;
         r->buffers[i] = wb__memory_of(x, l->at, &r->offsets[i]);
     }
@@ -485,7 +486,8 @@ static int compile_bind_buffers(recording *r, wb_tensor *const *in, wb_tensor **
     return 0;
 }
 
-static int compile_replay(recording *r, wb_tensor *const *in, wb_tensor **made)
+/* Runs the plan of the recording once, and sets made[i] to its results. */
+static int replay_recording(recording *r, wb_tensor *const *in, wb_tensor **made)
 {
     wb__thread *t = wb__this_thread();
     int status = wb__plan_check_memory(r->plan);
@@ -495,7 +497,7 @@ static int compile_replay(recording *r, wb_tensor *const *in, wb_tensor **made)
     if (!status) status = compile_bind_buffers(r, in, made);
     if (status) return status;
     const wb__rng_state rng = wb__rng_get_state();
-    renew_numbers(r, in);
+    set_replay_numbers(r, in);
     wb_tensor *guard = r->guard ? made[r->guard - 1] : NULL;
     const wb__guard now = wb__guard_of(r->late ? NULL : guard);
     status = wb__plan_run(r->plan, r->buffers, r->offsets, r->numbers, r->n_numbers, &now);
@@ -508,18 +510,19 @@ static int compile_replay(recording *r, wb_tensor *const *in, wb_tensor **made)
     return status ? status : wb__recording_replayed(&r->notes);
 }
 
-/* As compile_replay; claims the variables that the plan writes, reads the others (claims.c). */
+/* Replays the recording, with the variables that the plan writes claimed and the others read
+ * (claims.c). */
 static int replay_claimed(recording *r, wb_tensor *const *in, wb_tensor **made)
 {
     int status = 0, claimed = 0, begun = 0, alone = wb__alone_begin();
     for (; claimed < r->n_writes; claimed++)
         if ((status = wb__claim(r->writes[claimed].variable, "call_compiled"))) break;
     for (; !status && !alone && begun < r->n_leaves; begun++) {
-        wb_tensor *x = compile_tensor_of(&r->leaves[begun], in);
+        wb_tensor *x = tensor_of_leaf(&r->leaves[begun], in);
         if (x && !wb__bind_begin("call_compiled", x, &r->leaves[begun].reads))
             status = (int)wb_error_code();
     }
-    if (!status) status = compile_replay(r, in, made);
+    if (!status) status = replay_recording(r, in, made);
     while (begun--) wb__value_end(&r->leaves[begun].reads);
     while (claimed--) wb__unclaim(r->writes[claimed].variable);
     if (alone) wb__alone_end();
@@ -529,16 +532,17 @@ static int replay_claimed(recording *r, wb_tensor *const *in, wb_tensor **made)
 /* Replays the recording that fits the inputs; first makes one if none fits.  The caller holds
  * c->lock.  Each input is evaluated or a number.  If this function returns WB__PLAN_AGAIN, it has
  * dropped the recording, and the caller calls again. */
-static int compile_call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
+static int replay_or_record(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out,
+                            wb_tensor **out)
 {
     wb_tensor *made[COMPILE_OUTPUTS + 1];
-    recording *r = recording_for(c, n_in, in);
+    recording *r = find_or_record(c, n_in, in);
     if (!r) return wb__error_or(WB_ERROR_MEMORY);
     int status = wb__check_count(n_out, r->n_out);
     if (!status) status = replay_claimed(r, in, made);
     if (status == WB_ERROR_MEMORY) wb__plan_report_memory(r->plan);
     for (int i = 0; status == WB__PLAN_AGAIN && i < c->n; i++)
-        if (c->recordings[i] == r) compile_drop(c, i);
+        if (c->recordings[i] == r) drop_recording(c, i);
     for (int i = 0; i < n_out && !status; i++) {
         const int from = r->output[i];
         wb_tensor *other = from < -1 ? wb__version("call_compiled", in[-2 - from]) : r->fixed[i];
@@ -560,7 +564,7 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
     for (int i = 0; i < n_in; i++)
         if (!wb__operand("call_compiled", in[i])) return wb__error_or(WB_ERROR_ARGUMENT);
     wb__thread *t = wb__this_thread();
-    if (t->recording) return call_inside(c, n_in, in, n_out, out);
+    if (t->recording) return call_while_recording(c, n_in, in, n_out, out);
     int status = 0;
     for (int i = 0; i < n_in && !status; i++)
         if (!in[i]->storage && !wb__number_kind_of(in[i])) status = wb__evaluate(1, in + i, NULL);
@@ -570,7 +574,7 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
     wb__mutex_lock(&c->lock);
     wb__error_kept kept;                /* set again if the call succeeds */
     wb__error_keep(&kept);
-    while ((status = compile_call(c, n_in, in, n_out, out)) == WB__PLAN_AGAIN) wb_clear_error();
+    while ((status = replay_or_record(c, n_in, in, n_out, out)) == WB__PLAN_AGAIN) wb_clear_error();
     if (!status) wb__error_restore(&kept);
     wb__mutex_unlock(&c->lock);
     wb__unref(c);

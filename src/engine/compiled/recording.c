@@ -49,7 +49,7 @@ static _Atomic uint64_t recording_changes; /* total number of changes of setting
 
 /* Returns the note of a setting, creating it if needed.  NULL: out of memory, and the recording
  * fails. */
-static wb__noted *recording_note(wb__recording *r, void *object, wb__setting *at)
+static wb__noted *recording_note_of(wb__recording *r, void *object, wb__setting *at)
 {
     const int known = wb__pointer_map_get(&recording_numbers, at);
     if (known >= 0) return &r->noted[known];
@@ -65,14 +65,14 @@ static wb__noted *recording_note(wb__recording *r, void *object, wb__setting *at
 /* Notes that the function read a setting, unless the function has read or set it before. */
 static void recording_note_read(wb__recording *r, void *object, wb__setting *at, bool counts)
 {
-    wb__noted *n = recording_note(r, object, at);
+    wb__noted *n = recording_note_of(r, object, at);
     if (!n || n->read || n->set) return;
     n->read = true;
     n->counts = counts;
     n->before = *at;
 }
 
-static void recording_change(wb__setting *at, uint32_t value)
+static void change_setting(wb__setting *at, uint32_t value)
 {
     if (atomic_exchange(at, value) != value) atomic_fetch_add(&recording_changes, 1);
 }
@@ -87,12 +87,12 @@ uint32_t wb__setting_read(void *object, wb__setting *at)
 void wb__setting_set(void *object, wb__setting *at, uint32_t value)
 {
     wb__recording *r = wb__this_thread()->recording;
-    wb__noted *n = wb__unlikely(r != NULL) ? recording_note(r, object, at) : NULL;
+    wb__noted *n = wb__unlikely(r != NULL) ? recording_note_of(r, object, at) : NULL;
     if (n) {
         n->set = true;
         n->after = value;
     }
-    recording_change(at, value);
+    change_setting(at, value);
 }
 
 void wb__setting_count(wb__setting *at)
@@ -211,7 +211,7 @@ int wb__recording_replayed(const wb__recording *r)
 {
     int status = 0;
     for (int i = 0; i < r->n_noted; i++)
-        if (r->noted[i].set) recording_change(r->noted[i].at, r->noted[i].after);
+        if (r->noted[i].set) change_setting(r->noted[i].at, r->noted[i].after);
     for (int i = 0; i < r->n_renewals && !status; i++)
         if (r->renewals[i].hook.after) status = r->renewals[i].hook.after(r->renewals[i].context);
     return status;

@@ -35,13 +35,14 @@ static inline bool wb__has_duties(void)
     const wb__thread *t = wb__thread_now;
     return t && (t->recording || t->late.guard);
 }
-/* If this thread records and the function READS or ACTS, sets an error that names the function and
- * the cure, makes the recording fail with it, and returns true.  Also returns true if the function
- * CONFIRMS and the guard is not finite. */
+/* Whether the function f must fail: this thread records and f READS or ACTS, or f CONFIRMS and the
+ * guard is not finite.  Sets the error; one of the first kind names the cure, and the recording
+ * fails with it. */
 bool wb__duty_fails(wb__public f);
 /* The name of a function in messages. */
 const char *wb__public_name(wb__public f);
-/* As wb__duty_fails with READS or ACTS, for the engine's own call that is named `call`. */
+/* Does what wb__duty_fails does for READS or ACTS, for the engine's own call that is named
+ * `call`. */
 bool wb__unrecordable(const char *call, wb__duty duty);
 
 /* ---- settings -------------------------------------------------------------------------------- */
@@ -54,9 +55,9 @@ bool wb__unrecordable(const char *call, wb__duty duty);
 typedef _Atomic uint32_t wb__setting;
 uint32_t wb__setting_read(void *object, wb__setting *at);
 void wb__setting_set(void *object, wb__setting *at, uint32_t value);
-/* For settings that count changes.  wb__setting_count adds 1 to the count; replays do not repeat
- * the addition.  wb__setting_counted notes that the function being recorded depends on the count.
- * Once the count has changed, the recording is dropped. */
+/* Adds 1 to a setting that counts changes; replays do not repeat the addition.  wb__setting_counted
+ * notes that the function being recorded depends on the count.  Once the count has changed, the
+ * recording is dropped. */
 void wb__setting_count(wb__setting *at);
 void wb__setting_counted(void *object, wb__setting *at);
 
@@ -66,8 +67,8 @@ void wb__setting_counted(void *object, wb__setting *at);
  * (FITS_NOT_NOW), or never again (FITS_NEVER). */
 typedef enum { WB__FITS, WB__FITS_NOT_NOW, WB__FITS_NEVER } wb__fit;
 
-/* wb__on_replay, called while a function is recorded, adds callbacks for the replays; outside a
- * recording it does nothing.  `before` fills in the values of the n literals, at most 64, before
+/* Callbacks for the replays of a recording.  wb__on_replay adds them to the recording in progress;
+ * without one it does nothing.  `before` fills in the values of the n literals, at most 64, before
  * each replay; `after` is called when a replay has succeeded, and returns 0 or an error code.
  * `fits` returns whether the recording can be replayed.  A callback may be NULL.  `context`,
  * `bytes` bytes, is copied.  The recording keeps a reference to the object `holds`.  Returns 0 or
@@ -91,7 +92,8 @@ typedef struct {
     void *object;   /* the setting's owner, with a reference; NULL: the setting is never freed */
     wb__setting *at;
     uint32_t before, after;             /* value that the function read; value that it set */
-    bool read, set, counts;             /* by the function; counts: by wb__setting_count */
+    bool read, set;                     /* the function has read it; has set it */
+    bool counts;                        /* the setting counts changes (wb__setting_count) */
 } wb__noted;
 
 typedef struct {
@@ -117,23 +119,23 @@ typedef struct wb__recording {
 void wb__recording_begin(wb__recording *r, wb_scope *scope);
 /* Makes the recording fail with this thread's error.  Only the first failure counts. */
 void wb__recording_fail(wb__recording *r, int code);
-/* Called when the scope of the recording closes, after it has dropped its references to trees and
- * layers.  Forgets the settings of objects that only the recording refers to, such as the tree of a
- * gradient: nothing can change them.  Does nothing for scopes that the function opened. */
+/* Forgets the settings of objects that only the recording refers to, such as the tree of a
+ * gradient: nothing can change them.  Called when the scope of the recording closes, after it has
+ * dropped its references to trees and layers.  Does nothing for scopes that the function opened. */
 void wb__recording_forget(wb__recording *r);
-/* Called when a scope closes during a recording, instead of evaluating the n tensors that outlive
- * the scope, `survivors`.  Does nothing for scopes that the function opened.  When the scope of the
- * recording itself closes, a survivor that is not evaluated makes the recording fail.  Returns 0 or
- * an error code. */
+/* Makes the recording fail if its scope closes and one of the n tensors that outlive the scope,
+ * `survivors`, is not evaluated.  Called when a scope closes during a recording, instead of
+ * evaluating the survivors.  Does nothing for scopes that the function opened.  Returns 0 or an
+ * error code. */
 int wb__recording_close(wb__recording *r, int n, struct wb_tensor *const *survivors);
 /* Ends the recording.  Returns 0, or the code of the first failure, whose error is set again. */
 int wb__recording_end(wb__recording *r);
 void wb__recording_drop(wb__recording *r);
 
-/* Asks the `fits` callbacks, and compares the settings. */
+/* Returns whether the recording can be replayed, by the `fits` callbacks and the settings. */
 wb__fit wb__recording_fit(wb__recording *r);
-/* Called after a replay: sets the settings that the recorded function set, and calls the `after`
- * callbacks (wb__replay).  Returns 0 or the error code of the first that fails. */
+/* Sets the settings that the recorded function set, and calls the `after` callbacks (wb__replay).
+ * Called after a replay.  Returns 0 or the error code of the first callback that fails. */
 int wb__recording_replayed(const wb__recording *r);
 
 #endif

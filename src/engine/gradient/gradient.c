@@ -14,9 +14,10 @@ typedef struct {
     contribution_kind kind;
     int next;                               /* next contribution to the same node; -1: none */
     wb_tensor *g;
-    wb_tensor *b;                           /* of a GRADIENT_PRODUCT: the second factor */
-    bool ta, tb;                         /* of a GRADIENT_PRODUCT: whether g and b are transposed */
-    int64_t starts[WB_MAX_DIMS];            /* of a SLICE */
+    /* a GRADIENT_PRODUCT also has its second factor, and whether g and b are transposed */
+    wb_tensor *b;
+    bool ta, tb;
+    int64_t starts[WB_MAX_DIMS];            /* where g of a SLICE begins on each axis */
 } contribution;
 
 /* For a node of the walk: the first and last of its contributions, as indices in `list` (first is
@@ -29,7 +30,7 @@ struct wb__gradient_walk {
                                                differentiate by */
     bool wants_tensors;                     /* some of these tensors are no variables */
     bool bounded;                       /* the walk ends at the tensors of `wrt` and at `beside` */
-    wb_tensor *beside;
+    wb_tensor *beside;                      /* parameter of wb__gradients_within, or NULL */
     gradient_state *states;                 /* one for each tensor of the order */
     int state_capacity;
     contribution *list;                 /* the contributions to all nodes */
@@ -40,7 +41,8 @@ struct wb__gradient_walk {
 /* Arrays that the thread's next walk uses.  A walk inside another walk allocates its own. */
 static _Thread_local wb__gradient_walk gradient_kept;
 
-static wb__gradient_walk begin_walk(void)
+/* Returns a walk that has the arrays of the thread's last walk. */
+static wb__gradient_walk take_kept_walk(void)
 {
     wb__gradient_walk w = gradient_kept;
     gradient_kept = (wb__gradient_walk){0};
@@ -60,7 +62,8 @@ static void free_walk(wb__gradient_walk *w)
     *w = (wb__gradient_walk){0};
 }
 
-static void end_walk(const wb__gradient_walk *w)
+/* Keeps the arrays of the walk for the next one. */
+static void keep_walk(const wb__gradient_walk *w)
 {
     wb__gradient_end();
     gradient_kept = *w;
@@ -88,8 +91,8 @@ static int gradient_index_of(wb__gradient_walk *w, const wb_tensor *x)
 
 /* Adds a contribution to a node and returns it, so that the caller can fill it in.  NULL: the node
  * needs no gradient, or memory ran out (w->failed). */
-static contribution *gradient_contribute(wb__gradient_walk *w, const wb_tensor *to,
-                                         contribution_kind kind, wb_tensor *g)
+static contribution *add_contribution(wb__gradient_walk *w, const wb_tensor *to,
+                                      contribution_kind kind, wb_tensor *g)
 {
     const int node = gradient_index_of(w, to);
     if (node < 0 || !w->states[node].needed) return NULL;
@@ -111,14 +114,14 @@ static contribution *gradient_contribute(wb__gradient_walk *w, const wb_tensor *
 void wb__contribute_slice(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *g,
                           const int64_t *starts)
 {
-    contribution *made = gradient_contribute(w, node->in[i], SLICE, g);
+    contribution *made = add_contribution(w, node->in[i], SLICE, g);
     if (made) memcpy(made->starts, starts, node->in[i]->ndim * sizeof *starts);
 }
 
 void wb__contribute_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a,
                             wb_tensor *b, bool ta, bool tb)
 {
-    contribution *made = gradient_contribute(w, node->in[i], GRADIENT_PRODUCT, a);
+    contribution *made = add_contribution(w, node->in[i], GRADIENT_PRODUCT, a);
     if (!made) return;
     made->b = b;
     made->ta = ta;
@@ -127,7 +130,7 @@ void wb__contribute_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_ten
 
 /* ---- sums of contributions ------------------------------------------------------------------- */
 
-static bool gradient_overlap(const contribution *p, const contribution *q, int ndim)
+static bool slices_overlap(const contribution *p, const contribution *q, int ndim)
 {
     for (int i = 0; i < ndim; i++)
         if (p->starts[i] + p->g->dims[i] <= q->starts[i] ||
@@ -151,21 +154,21 @@ static bool slices_in_a_row(contribution *const *p, int n, int ndim)
     return false;
 }
 
-static bool gradient_disjoint(contribution *const *p, int n, int ndim)
+static bool slices_are_disjoint(contribution *const *p, int n, int ndim)
 {
     if (slices_in_a_row(p, n, ndim)) return true;
     if (n > 256) return false;
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++)
-            if (gradient_overlap(p[i], p[j], ndim)) return false;
+            if (slices_overlap(p[i], p[j], ndim)) return false;
     return true;
 }
 
 /* Returns the sum of the slices, with x's shape.  Slices that do not overlap become one concat. */
-static wb_tensor *gradient_slices(const wb_tensor *x, contribution *const *p, int n)
+static wb_tensor *sum_of_slices(const wb_tensor *x, contribution *const *p, int n)
 {
     wb_tensor *sum = NULL;
-    if (gradient_disjoint(p, n, x->ndim) && n * x->ndim <= UINT16_MAX) {
+    if (slices_are_disjoint(p, n, x->ndim) && n * x->ndim <= UINT16_MAX) {
         wb_tensor **part = wb__alloc((size_t)n * sizeof *part);
         int64_t *starts = wb__alloc((size_t)(n * x->ndim + 1) * sizeof *starts);
         for (int i = 0; part && starts && i < n; i++) {
@@ -187,7 +190,7 @@ static wb_tensor *gradient_slices(const wb_tensor *x, contribution *const *p, in
 /* Returns the first or second factors of the contributions as one tensor.  The last contribution
  * comes first: it belongs to what the program computed first, and slices of the same tensors are in
  * that order. */
-static wb_tensor *gradient_concatenated(contribution *const *p, int n, bool second)
+static wb_tensor *concatenate_factors(contribution *const *p, int n, bool second)
 {
     wb_tensor **part = wb__alloc((size_t)n * sizeof *part), *all = NULL;
     for (int i = 0; part && i < n; i++) part[n - 1 - i] = second ? p[i]->b : p[i]->g;
@@ -199,12 +202,12 @@ static wb_tensor *gradient_concatenated(contribution *const *p, int n, bool seco
 
 /* Returns the sum of the products.  Three or more with the same transpositions become one product
  * of concatenated factors. */
-static wb_tensor *gradient_products(contribution *const *p, int n)
+static wb_tensor *sum_of_products(contribution *const *p, int n)
 {
     bool alike = n > 2;
     for (int i = 1; i < n; i++) alike &= p[i]->ta == p[0]->ta && p[i]->tb == p[0]->tb;
     if (alike)
-        return wb__matmul(gradient_concatenated(p, n, false), gradient_concatenated(p, n, true),
+        return wb__matmul(concatenate_factors(p, n, false), concatenate_factors(p, n, true),
                           p[0]->ta, p[0]->tb);
     wb_tensor *sum = NULL;
     for (int i = 0; i < n; i++) {
@@ -214,14 +217,15 @@ static wb_tensor *gradient_products(contribution *const *p, int n)
     return sum;
 }
 
-static wb_tensor *gradient_plain(contribution *const *p, int n)
+static wb_tensor *sum_of_tensors(contribution *const *p, int n)
 {
     wb_tensor *sum = p[0]->g;
     for (int i = 1; i < n; i++) sum = wb_add(sum, p[i]->g);
     return sum;
 }
 
-static wb_tensor *gradient_total(wb__gradient_walk *w, int node)
+/* Returns the sum of the contributions to a node. */
+static wb_tensor *total_gradient(wb__gradient_walk *w, int node)
 {
     const wb_tensor *x = w->order.node[node];
     const int first = w->states[node].first;
@@ -235,9 +239,9 @@ static wb_tensor *gradient_total(wb__gradient_walk *w, int node)
         for (int i = first; i >= 0; i = w->list[i].next)
             if (w->list[i].kind == kind) list[n++] = &w->list[i];
         if (!n) continue;
-        wb_tensor *part = kind == GRADIENT_PLAIN    ? gradient_plain(list, n)
-                          : kind == SLICE ? gradient_slices(x, list, n)
-                                           : gradient_products(list, n);
+        wb_tensor *part = kind == GRADIENT_PLAIN    ? sum_of_tensors(list, n)
+                          : kind == SLICE ? sum_of_slices(x, list, n)
+                                           : sum_of_products(list, n);
         if (!(sum = sum ? wb_add(sum, part) : part)) break;
     }
     if (list != few) wb__free(list);
@@ -246,7 +250,7 @@ static wb_tensor *gradient_total(wb__gradient_walk *w, int node)
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-static int wrt_index(const wb__gradient_walk *w, const wb_tensor *x)
+static int index_in_wrt(const wb__gradient_walk *w, const wb_tensor *x)
 {
     const bool is_version = x->variable && !wb__is_gone(x);
     int i = is_version ? wb__pointer_map_get(&w->wanted, x->variable) : -1;
@@ -256,10 +260,11 @@ static int wrt_index(const wb__gradient_walk *w, const wb_tensor *x)
 /* Whether the walk ends at x, which need not be a leaf. */
 static bool is_bound(const wb__gradient_walk *w, const wb_tensor *x)
 {
-    return gradient_is_leaf(x) || (w->bounded && (x == w->beside || wrt_index(w, x) >= 0));
+    return gradient_is_leaf(x) || (w->bounded && (x == w->beside || index_in_wrt(w, x) >= 0));
 }
 
-static bool gradient_prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *const *wrt)
+/* Lists the tensors from the loss back to `wrt`, and which of them need a gradient. */
+static bool list_walk(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *const *wrt)
 {
     for (int i = 0; i < n; i++) {
         const wb_tensor *x = wrt[i];
@@ -276,7 +281,7 @@ static bool gradient_prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_te
     if (!wb__reserve(&w->states, &w->state_capacity, w->order.n, sizeof *w->states)) return false;
     for (int i = 0; i < w->order.n; i++) {
         const wb_tensor *x = w->order.node[i];
-        bool needed = wrt_index(w, x) >= 0;
+        bool needed = index_in_wrt(w, x) >= 0;
         for (uint32_t j = 0; j < x->n_in && !needed && !is_bound(w, x); j++)
             needed = w->states[wb__order_index(&w->order, x->in[j], gradient_is_leaf)].needed;
         needed = needed && wb__dtype_float((wb_dtype)x->dtype);
@@ -316,7 +321,7 @@ static bool apply_rule(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
         for (uint32_t i = 0; good && i < x->n_in; i++) {
             if (!wanted[i]) continue;
             good = out[i] != NULL;
-            if (good && out[i] != WB_NONE) gradient_contribute(w, x->in[i], GRADIENT_PLAIN, out[i]);
+            if (good && out[i] != WB_NONE) add_contribution(w, x->in[i], GRADIENT_PLAIN, out[i]);
         }
     }
     if (wanted != few_wanted) wb__free(wanted);
@@ -326,7 +331,7 @@ static bool apply_rule(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
 
 /* Whether a variable has no gradient because the loss was computed from a version that was
  * overwritten.  If so, sets the error. */
-static bool gradient_overwritten(const wb__gradient_walk *w, int n, wb_tensor *const *grads)
+static bool fail_if_overwritten(const wb__gradient_walk *w, int n, wb_tensor *const *grads)
 {
     for (int i = 0; i < w->order.n; i++) {
         const wb_tensor *x = w->order.node[i];
@@ -343,8 +348,9 @@ static bool gradient_overwritten(const wb__gradient_walk *w, int n, wb_tensor *c
     return false;
 }
 
-static int gradient_all(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads,
-                        bool bounded, wb_tensor *beside)
+/* Does the work of wb__gradients and, if `bounded`, of wb__gradients_within. */
+static int gradients_of_loss(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads,
+                             bool bounded, wb_tensor *beside)
 {
     if (!wb__floating("gradient", loss))
         return wb__error_or(WB_ERROR_ARGUMENT);
@@ -364,45 +370,45 @@ static int gradient_all(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor
                         "gradient: the loss was made from a value of %s that has been overwritten "
                         "since: take the gradient before the update, or call the model again",
                         loss->name);
-    wb__gradient_walk w = begin_walk();
+    wb__gradient_walk w = take_kept_walk();
     w.bounded = bounded;
     w.beside = beside;
     const wb__frame f = wb__frame_begin();
     wb__this_thread()->busy++;
     for (int i = 0; i < n; i++) grads[i] = NULL;
-    bool good = gradient_prepare(&w, loss, n, wrt);
+    bool good = list_walk(&w, loss, n, wrt);
     if (good && w.states[w.order.n - 1].needed)
-        gradient_contribute(&w, loss, GRADIENT_PLAIN,
-                            wb_full_array(1, (wb_dtype)loss->dtype, loss->ndim, loss->dims));
+        add_contribution(&w, loss, GRADIENT_PLAIN,
+                         wb_full_array(1, (wb_dtype)loss->dtype, loss->ndim, loss->dims));
     for (int i = w.order.n - 1; good && i >= 0; i--) {
         wb_tensor *x = w.order.node[i];
         if (w.states[i].first < 0) continue;
-        wb_tensor *g = gradient_total(&w, i);
-        int which = wrt_index(&w, x);
+        wb_tensor *g = total_gradient(&w, i);
+        int which = index_in_wrt(&w, x);
         good = g != NULL;
         /* The graph may have several versions of a variable.  Their gradients are added. */
         if (good && which >= 0)
             good = (grads[which] = grads[which] ? wb_add(grads[which], g) : g) != NULL;
         if (good && !is_bound(&w, x)) good = apply_rule(&w, x, g);
     }
-    if (good && gradient_overwritten(&w, n, grads)) good = false;
+    if (good && fail_if_overwritten(&w, n, grads)) good = false;
     for (int i = 0; good && i < n; i++)
         if (grads[i]) good = (grads[i] = wb__with_device(grads[i], wrt[i]->device)) != NULL;
     wb__this_thread()->busy--;
     wb__frame_end_many(f, good ? n : 0, (void *const *)grads);
-    end_walk(&w);
+    keep_walk(&w);
     if (good && !w.failed) return 0;
     return wb__error_or(WB_ERROR_MEMORY);
 }
 
 int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads)
 {
-    return gradient_all(loss, n, wrt, grads, false, NULL);
+    return gradients_of_loss(loss, n, wrt, grads, false, NULL);
 }
 
 int wb__gradients_within(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads,
                          wb_tensor *beside)
 {
     if (!(beside = wb__version("gradient", beside))) return (int)wb_error_code();
-    return gradient_all(loss, n, wrt, grads, true, beside);
+    return gradients_of_loss(loss, n, wrt, grads, true, beside);
 }

@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-/* ---- slices ---------------------------------------------------------------------------------- */
-
 /* Sets *from and *to to the bounds of a slice, counted from the start of the axis.  Returns the
  * axis, or -1 with the error set. */
 static int arrange_bounds(const char *what, const wb_tensor *x, int axis, int64_t start,
@@ -43,7 +41,7 @@ wb_tensor *wb_slice_with(wb_tensor *x, int axis, int64_t start, int64_t stop,
 }
 
 /* Returns `values` in the dtype of x and in the shape `dims`.  NULL: failed. */
-static wb_tensor *arrange_fitted(const wb_tensor *x, wb_tensor *values, const int64_t *dims)
+static wb_tensor *fit_values(const wb_tensor *x, wb_tensor *values, const int64_t *dims)
 {
     if (values->flags & WB__WEAK) {
         const double v = values->number[0].f;
@@ -60,7 +58,7 @@ static wb_tensor *arrange_fitted(const wb_tensor *x, wb_tensor *values, const in
 
 /* Sets the slice [from, to) of x to values that are the same along the axis, by a mask.  Its bounds
  * are run-time arguments, so that one plan serves all places. */
-static wb_tensor *masked_set(wb_tensor *x, int axis, int64_t from, int64_t to, wb_tensor *values)
+static wb_tensor *set_by_mask(wb_tensor *x, int axis, int64_t from, int64_t to, wb_tensor *values)
 {
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) dims[i] = i == axis ? x->dims[i] : 1;
@@ -70,7 +68,7 @@ static wb_tensor *masked_set(wb_tensor *x, int axis, int64_t from, int64_t to, w
     return wb_where(inside, values, x);
 }
 
-static wb_tensor *slice_set(wb_tensor *x, int axis, int64_t start, int64_t stop, wb_tensor *values)
+static wb_tensor *set_slice(wb_tensor *x, int axis, int64_t start, int64_t stop, wb_tensor *values)
 {
     int64_t from, to, dims[WB_MAX_DIMS];
     const int a = arrange_bounds("set_slice", x, axis, start, stop, &from, &to);
@@ -81,9 +79,9 @@ static wb_tensor *slice_set(wb_tensor *x, int axis, int64_t start, int64_t stop,
     const int behind = x->ndim - a;         /* number of axes from `a` on */
     const bool same = values->ndim < behind || values->dims[values->ndim - behind] == 1;
     if (same) dims[a] = 1;
-    if (!(values = arrange_fitted(x, values, dims))) return NULL;
+    if (!(values = fit_values(x, values, dims))) return NULL;
     if (from == to) return wb__unchanged(x);
-    if (same) return masked_set(x, a, from, to, values);
+    if (same) return set_by_mask(x, a, from, to, values);
     wb_tensor *part[3];
     int n = 0;
     if (from) part[n++] = wb_slice(x, a, 0, from);
@@ -97,10 +95,8 @@ static wb_tensor *slice_set(wb_tensor *x, int axis, int64_t start, int64_t stop,
 wb_tensor *wb_set_slice(wb_tensor *x, int axis, int64_t start, int64_t stop, wb_tensor *values)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, slice_set(x, axis, start, stop, values));
+    return wb__frame_end(f, set_slice(x, axis, start, stop, values));
 }
-
-/* ---- splits ---------------------------------------------------------------------------------- */
 
 int wb_split_with(wb_tensor *x, int axis, int n, wb_tensor **parts, const wb_split_options *given)
 {
@@ -140,8 +136,6 @@ int wb_split_with(wb_tensor *x, int axis, int n, wb_tensor **parts, const wb_spl
     return 0;
 }
 
-/* ---- copies ---------------------------------------------------------------------------------- */
-
 static wb_tensor *arrange_roll(wb_tensor *x, int axis, int64_t shift)
 {
     const int a = wb__axis("roll", x, axis);
@@ -159,7 +153,7 @@ wb_tensor *wb_roll(wb_tensor *x, int axis, int64_t shift)
 }
 
 /* Returns x with n copies of each element along the axis, or, if `whole`, of the whole axis. */
-static wb_tensor *arrange_copies(const char *what, wb_tensor *x, int axis, int64_t n, bool whole)
+static wb_tensor *repeat_elements(const char *what, wb_tensor *x, int axis, int64_t n, bool whole)
 {
     const int a = wb__axis(what, x, axis);
     if (a < 0) return NULL;
@@ -183,7 +177,7 @@ static wb_tensor *arrange_copies(const char *what, wb_tensor *x, int axis, int64
 wb_tensor *wb_repeat(wb_tensor *x, int axis, int64_t n)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, arrange_copies("repeat", x, axis, n, false));
+    return wb__frame_end(f, repeat_elements("repeat", x, axis, n, false));
 }
 
 static wb_tensor *arrange_tile(wb_tensor *x, int n, const int64_t *counts)
@@ -199,7 +193,7 @@ static wb_tensor *arrange_tile(wb_tensor *x, int n, const int64_t *counts)
     }
     wb_tensor *y = x;
     for (int i = 0; i < n && y; i++)
-        y = arrange_copies("tile", y, x->ndim - n + i, counts[i], true);
+        y = repeat_elements("tile", y, x->ndim - n + i, counts[i], true);
     return y == x && y ? wb__unchanged(y) : y;
 }
 
@@ -208,8 +202,6 @@ wb_tensor *wb_tile_array(wb_tensor *x, int n, const int64_t *counts)
     const wb__frame f = wb__frame_begin();
     return wb__frame_end(f, arrange_tile(x, n, counts));
 }
-
-/* ---- triangles ------------------------------------------------------------------------------- */
 
 static wb_tensor *arrange_triangle(const char *what, wb_tensor *x, int64_t diagonal, bool lower)
 {

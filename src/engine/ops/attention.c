@@ -21,8 +21,8 @@ static bool is_causal(const wb_tensor *m, int64_t n)
 
 /* Whether attention can be an operation of its own: q, k and v are [N, H, T, D] with the same N and
  * H, of one dtype and not empty, and the mask is none or the causal mask. */
-static bool attention_is_plain(const wb_tensor *q, const wb_tensor *k, const wb_tensor *v,
-                               const wb_tensor *mask)
+static bool is_attention_node(const wb_tensor *q, const wb_tensor *k, const wb_tensor *v,
+                              const wb_tensor *mask)
 {
     if (q->ndim != 4 || k->ndim != 4 || v->ndim != 4) return false;
     if (q->dtype != k->dtype || q->dtype != v->dtype || !q->size || !k->size || !v->size)
@@ -40,7 +40,7 @@ double wb__power_within(double *scale, wb_dtype t)
     return ldexp(1, exponent - 1);
 }
 
-static wb_tensor *attention_times(wb_tensor *a, wb_tensor *b, bool ta, bool tb, double scale)
+static wb_tensor *scaled_product(wb_tensor *a, wb_tensor *b, bool ta, bool tb, double scale)
 {
     const wb_dtype t = (wb_dtype)(a ? a->dtype : WB_F32);
     const double power = wb__power_within(&scale, t);
@@ -48,11 +48,11 @@ static wb_tensor *attention_times(wb_tensor *a, wb_tensor *b, bool ta, bool tb, 
     return scale == 1 ? y : wb_mul(y, wb__literal(scale, t));
 }
 
-static wb_tensor *attention_composed(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mask,
-                                     double scale)
+static wb_tensor *compose_attention_now(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mask,
+                                        double scale)
 {
     wb_dtype t = (wb_dtype)q->dtype;
-    wb_tensor *scores = attention_times(q, k, false, true, scale);
+    wb_tensor *scores = scaled_product(q, k, false, true, scale);
     if (mask == WB_NONE) return wb__matmul(wb_softmax(scores), v, false, false);
     wb_tensor *weights = wb_softmax(wb_where(mask, scores, wb__literal(wb__masked(t), t)));
     return wb__matmul(wb_where(mask, weights, wb__literal(0, t)), v, false, false);
@@ -74,7 +74,7 @@ wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mas
         return wb__fail_null(WB_ERROR_DTYPE, "attention: the mask is %s, not bool (true: keep)",
                              wb_describe(mask));
     double scale = 1 / sqrt((double)WB__MAX(q->dims[q->ndim - 1], 1));
-    if (!attention_is_plain(q, k, v, mask)) return attention_composed(q, k, v, mask, scale);
+    if (!is_attention_node(q, k, v, mask)) return compose_attention_now(q, k, v, mask, scale);
     int64_t dims[4] = {q->dims[0], q->dims[1], q->dims[2], v->dims[3]}, attr[2] = {0}, size;
     if (!wb__check_dims("attention", 4, dims, &size)) return NULL;
     memcpy(&attr[0], &scale, sizeof scale);
@@ -94,17 +94,15 @@ wb_tensor *wb__attention_cached(wb_tensor *y, wb_tensor *const operands[6], doub
     return wb__node(WB__OP_attention_cached, (wb_dtype)y->dtype, y->ndim, y->dims, 7, in, 2, attr);
 }
 
-/* ---- gradients ------------------------------------------------------------------------------- */
-
-/* The gradient goes to y alone; the other operands get none. */
+/* Gives the gradient to y alone; the other operands get none. */
 GRADIENT(attention_cached)
 {
     for (int i = 0; i < (int)node->n_in; i++)
         if (wanted[i]) out[i] = i ? WB_NONE : g;
 }
 
-/* dq, dk and dv are separate operations.  A plan computes them in one step, or composes each from
- * other operations. */
+/* Sets the gradients to dq, dk and dv, which are separate operations.  A plan computes them in one
+ * step, or composes each from other operations. */
 GRADIENT(attention)
 {
     static const wb__op of[3] = {WB__OP_attention_dq, WB__OP_attention_dk, WB__OP_attention_dv};
@@ -116,9 +114,7 @@ GRADIENT(attention)
                               2, node->attr);
 }
 
-/* ---- gradients of dq, dk and dv -------------------------------------------------------------- */
-
-static wb_tensor *attention_row_sum(wb_tensor *x)
+static wb_tensor *sum_over_row(wb_tensor *x)
 {
     return x ? wb__reduce(WB__OP_sum, x, 1u << 3, true) : NULL;
 }
@@ -127,7 +123,7 @@ static wb_tensor *attention_row_sum(wb_tensor *x)
  * of p, this is the gradient of the operand of the softmax. */
 static wb_tensor *softmax_backward(wb_tensor *p, wb_tensor *x)
 {
-    return wb_mul(p, wb_sub(x, attention_row_sum(wb_mul(p, x))));
+    return wb_mul(p, wb_sub(x, sum_over_row(wb_mul(p, x))));
 }
 
 /* The gradients of a node that is dq, dk or dv, with respect to q, k, v and the gradient of o (DO).
@@ -140,37 +136,35 @@ GRADIENT(attention_grad)
     wb_dtype t = (wb_dtype)node->dtype;
     double scale;
     memcpy(&scale, node->attr, sizeof scale);
-    wb_tensor *s = attention_times(q, k, false, true, scale);
+    wb_tensor *s = scaled_product(q, k, false, true, scale);
     if (node->n_in == 5) s = wb_where(node->in[4], s, wb__literal(wb__masked(t), t));
     wb_tensor *p = wb_softmax(s), *dp, *part[4] = {NULL};
     if (node->op == WB__OP_attention_dv) {
-        dp = attention_times(dy, g, false, true, 1);
+        dp = scaled_product(dy, g, false, true, 1);
         if (wanted[V]) out[V] = WB_NONE;
-        if (wanted[DO]) out[DO] = attention_times(p, g, false, false, 1);
+        if (wanted[DO]) out[DO] = scaled_product(p, g, false, false, 1);
     } else {
         bool of_q = node->op == WB__OP_attention_dq;
-        wb_tensor *a = attention_times(dy, v, false, true, 1), *ds = softmax_backward(p, a);
-        wb_tensor *x = of_q ? attention_times(g, k, false, true, scale)
-                            : attention_times(q, g, false, true, scale);
+        wb_tensor *a = scaled_product(dy, v, false, true, 1), *ds = softmax_backward(p, a);
+        wb_tensor *x = of_q ? scaled_product(g, k, false, true, scale)
+                            : scaled_product(q, g, false, true, scale);
         wb_tensor *da = softmax_backward(p, x);
-        dp = wb_sub(wb_mul(x, wb_sub(a, attention_row_sum(wb_mul(p, a)))),
-                    wb_mul(a, attention_row_sum(wb_mul(p, x))));
-        part[of_q ? K : Q] = attention_times(ds, g, of_q, false, scale);
-        if (wanted[V]) out[V] = attention_times(da, dy, true, false, 1);
-        if (wanted[DO]) out[DO] = attention_times(da, v, false, false, 1);
+        dp = wb_sub(wb_mul(x, wb_sub(a, sum_over_row(wb_mul(p, a)))),
+                    wb_mul(a, sum_over_row(wb_mul(p, x))));
+        part[of_q ? K : Q] = scaled_product(ds, g, of_q, false, scale);
+        if (wanted[V]) out[V] = scaled_product(da, dy, true, false, 1);
+        if (wanted[DO]) out[DO] = scaled_product(da, v, false, false, 1);
     }
     wb_tensor *z = softmax_backward(p, dp);
-    if (wanted[Q]) out[Q] = attention_times(z, k, false, false, scale);
-    if (wanted[K]) out[K] = attention_times(z, q, true, false, scale);
+    if (wanted[Q]) out[Q] = scaled_product(z, k, false, false, scale);
+    if (wanted[K]) out[K] = scaled_product(z, q, true, false, scale);
     for (int i = Q; i <= K; i++)
         if (wanted[i] && part[i]) out[i] = wb_add(out[i], part[i]);
 }
 
-/* ---- composed form: computed by other operations --------------------------------------------- */
-
 /* Returns the view that value x, [N, H, T, D], most likely has in the plan, with its last size
  * replaced by `width`.  The layout is BTHD if `bthd`, or if x is a permutation of [N, T, H, D]. */
-static wb__view likely_view(const wb__ir *ir, int x, int64_t width, bool bthd)
+static wb__view likely_view_of(const wb__ir *ir, int x, int64_t width, bool bthd)
 {
     static const int64_t swap[4] = {0, 2, 1, 3};
     wb__value v = ir->value[x];
@@ -194,9 +188,9 @@ static bool attention_supported(const wb__attempt *a, const wb__values *values, 
     s.attention.causal = attr[1];
     memcpy(&s.attention.scale, attr, sizeof s.attention.scale);
     for (int i = 0; i < 3; i++)
-        s.views[i] = likely_view(ir, in[i], ir->value[in[i]].dims[3], false);
+        s.views[i] = likely_view_of(ir, in[i], ir->value[in[i]].dims[3], false);
     const bool bthd = s.views[0].strides[1] < s.views[0].strides[2];
-    s.views[3] = likely_view(ir, in[0], s.views[2].dims[3], bthd);
+    s.views[3] = likely_view_of(ir, in[0], s.views[2].dims[3], bthd);
     wb__value lse = ir->value[in[0]];           /* lse is always row-major */
     lse.dims[3] = 1;
     lse.layout = WB__ROW_MAJOR;
@@ -208,13 +202,13 @@ static bool attention_supported(const wb__attempt *a, const wb__values *values, 
     s.n_views = 9;
     s.views[5] = s.views[3];
     for (int i = 0; i < 3; i++)
-        s.views[6 + i] = likely_view(ir, in[i], s.views[i].dims[3],
-                                     s.views[i].strides[1] < s.views[i].strides[2]);
+        s.views[6 + i] = likely_view_of(ir, in[i], s.views[i].dims[3],
+                                        s.views[i].strides[1] < s.views[i].strides[2]);
     return wb__supported(a, &s);
 }
 
-static int attention_step_of(wb__ir *ir, wb__op op, wb_dtype dtype, const wb__value *shape,
-                             int64_t width, int n_in, const int *in, const int64_t *attr)
+static int add_attention_value(wb__ir *ir, wb__op op, wb_dtype dtype, const wb__value *shape,
+                               int64_t width, int n_in, const int *in, const int64_t *attr)
 {
     wb__value v = {.op = (uint16_t)op, .dtype = (uint8_t)dtype, .ndim = 4, .number = -1,
                    .leaf = -1};
@@ -225,18 +219,18 @@ static int attention_step_of(wb__ir *ir, wb__op op, wb_dtype dtype, const wb__va
 
 /* Returns the value of tensor x, computed by the backend's steps.  One step computes o and lse, the
  * logsumexp of each row of s.  Another step computes dq, dk and dv. */
-static int attention_steps(wb__ir *ir, const wb_tensor *x, const int *in)
+static int values_of_attention_step(wb__ir *ir, const wb_tensor *x, const int *in)
 {
     const wb_dtype t = (wb_dtype)x->dtype;
     wb__value q = ir->value[in[0]], v = ir->value[in[2]];
-    int o = attention_step_of(ir, WB__OP_attention, t, &q, v.dims[3], 3, in, x->attr);
+    int o = add_attention_value(ir, WB__OP_attention, t, &q, v.dims[3], 3, in, x->attr);
     if (x->op == WB__OP_attention) return o;
-    int lse = attention_step_of(ir, WB__OP_attention_lse, WB_F32, &q, 1, 1, &o, NULL);
-    int dq = attention_step_of(ir, WB__OP_attention_dq, t, &q, q.dims[3], 6,
-                               (int[]){in[0], in[1], in[2], o, lse, in[3]}, x->attr);
+    int lse = add_attention_value(ir, WB__OP_attention_lse, WB_F32, &q, 1, 1, &o, NULL);
+    int dq = add_attention_value(ir, WB__OP_attention_dq, t, &q, q.dims[3], 6,
+                                 (int[]){in[0], in[1], in[2], o, lse, in[3]}, x->attr);
     if (x->op == WB__OP_attention_dq) return dq;
     const wb__value *of = &ir->value[in[x->op == WB__OP_attention_dk ? 1 : 2]];
-    return attention_step_of(ir, (wb__op)x->op, t, of, x->dims[3], 1, &dq, NULL);
+    return add_attention_value(ir, (wb__op)x->op, t, of, x->dims[3], 1, &dq, NULL);
 }
 
 static int attention_product(wb__ir *ir, int a, int b, bool ta, bool tb)
@@ -255,7 +249,7 @@ static int attention_masked(wb__ir *ir, int mask, int x, double otherwise)
 
 /* Returns the value of tensor x, which is attention or one of its gradients, composed of other
  * operations. */
-static int attention_compose(wb__ir *ir, const wb_tensor *x, const int *in)
+static int values_of_attention_parts(wb__ir *ir, const wb_tensor *x, const int *in)
 {
     const wb_dtype t = (wb_dtype)x->dtype;
     const bool forward = x->op == WB__OP_attention;
@@ -282,8 +276,8 @@ static int attention_compose(wb__ir *ir, const wb_tensor *x, const int *in)
 
 COMPOSED(attention)
 {
-    return attention_supported(a, s, in, x->attr) ? attention_steps(&s->ir, x, in)
-                                                  : attention_compose(&s->ir, x, in);
+    return attention_supported(a, s, in, x->attr) ? values_of_attention_step(&s->ir, x, in)
+                                                  : values_of_attention_parts(&s->ir, x, in);
 }
 
 /* Returns the value of the backend's step, or y if the backend declines the step. */
@@ -303,11 +297,9 @@ COMPOSED(attention_cached)
         wb__contiguous(&v, &step.views[i]);
     }
     if (!wb__supported(a, &step)) return in[0];
-    return attention_step_of(ir, WB__OP_attention_cached, (wb_dtype)x->dtype, &like, like.dims[3],
-                             6, operands, x->attr);
+    return add_attention_value(ir, WB__OP_attention_cached, (wb_dtype)x->dtype, &like, like.dims[3],
+                               6, operands, x->attr);
 }
-
-/* ---- the backend's step ---------------------------------------------------------------------- */
 
 FILL(ATTENTION)
 {

@@ -31,7 +31,7 @@ wb_tensor *wb__pad_zeros(wb_tensor *x, int axis, int64_t before, int64_t after)
     return wb__concat_at(x->ndim, dims, 1, &x, starts);
 }
 
-static bool concat_operands(const char *what, int n, wb_tensor *const *x)
+static bool are_concat_operands(const char *what, int n, wb_tensor *const *x)
 {
     const wb_tensor *placed = NULL;
     if (n < 1 || !x) {
@@ -48,7 +48,7 @@ static bool concat_operands(const char *what, int n, wb_tensor *const *x)
 
 wb_tensor *wb_concat_array(int axis, int n, wb_tensor *const *x)
 {
-    if (!concat_operands("concat", n, x)) return NULL;
+    if (!are_concat_operands("concat", n, x)) return NULL;
     int a = wb__axis("concat", x[0], axis);
     if (a < 0) return NULL;
     if (n == 1) return wb__unchanged(x[0]);
@@ -78,7 +78,7 @@ done:
 
 wb_tensor *wb_stack_array(int axis, int n, wb_tensor *const *x)
 {
-    if (!concat_operands("stack", n, x)) return NULL;
+    if (!are_concat_operands("stack", n, x)) return NULL;
     wb_tensor **wide = wb__alloc((size_t)n * sizeof *wide);
     if (!wide) return NULL;
     wb_tensor *y = NULL;

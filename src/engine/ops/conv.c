@@ -7,8 +7,8 @@
 
 /* Reads the options into attributes.  False, with the error set, if they or the operands' dtypes do
  * not fit a convolution. */
-static bool conv_attributes(const char *what, wb_tensor *x, wb_tensor *w, wb_tensor *b,
-                            const wb_conv_options *given, wb__conv_attr *a, int64_t outpad[2])
+static bool read_conv_options(const char *what, wb_tensor *x, wb_tensor *w, wb_tensor *b,
+                              const wb_conv_options *given, wb__conv_attr *a, int64_t outpad[2])
 {
     wb_conv_options options, *s = &options;
     if (!wb__floating(what, x) || !wb__floating(what, w) ||
@@ -40,13 +40,13 @@ static bool channels_fit(const char *what, bool fit, const wb_tensor *x, const w
     return false;
 }
 
-static bool no_outpad(const char *what, const int64_t *outpad)
+static bool refuse_outpad(const char *what, const int64_t *outpad)
 {
     if (!outpad[0] && !outpad[1]) return true;
     return wb__fail(WB_ERROR_ARGUMENT, "%s: .outpad is wb_conv_transpose's", what), false;
 }
 
-static wb_tensor *conv_with_bias(wb_tensor *y, wb_tensor *b)
+static wb_tensor *add_conv_bias(wb_tensor *y, wb_tensor *b)
 {
     return b == WB_NONE ? y : wb_add(y, wb_reshape_array(b, 3, (int64_t[]){b->dims[0], 1, 1}));
 }
@@ -56,7 +56,8 @@ wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_
     wb__conv_attr a;
     int64_t outpad[2];
     if (x && wb__operand("conv", x) && wb__in_space(x)) return wb__conv_in_space(x, w, b, o);
-    if (!conv_attributes("conv", x, w, b, o, &a, outpad) || !no_outpad("conv", outpad)) return NULL;
+    if (!read_conv_options("conv", x, w, b, o, &a, outpad) || !refuse_outpad("conv", outpad))
+        return NULL;
     if (x->ndim != 4 || w->ndim != 4)
         return wb__fail_null(WB_ERROR_SHAPE, "conv: %s · %s: want [N,C,H,W] · [K,C/groups,kh,kw]",
                              wb_describe(x), wb_describe(w));
@@ -70,10 +71,10 @@ wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_
         return NULL;
     int64_t dims[4] = {x->dims[0], w->dims[0], a.size[0], a.size[1]}, size;
     if (!wb__check_dims("conv", 4, dims, &size)) return NULL;
-    return conv_with_bias(wb__node(WB__OP_conv, (wb_dtype)x->dtype, 4, dims, 2, (wb_tensor *[]){x,
-                                                                                                w},
-                                   sizeof a / 8, (int64_t *)&a),
-                          b);
+    return add_conv_bias(wb__node(WB__OP_conv, (wb_dtype)x->dtype, 4, dims, 2, (wb_tensor *[]){x,
+                                                                                               w},
+                                  sizeof a / 8, (int64_t *)&a),
+                         b);
 }
 
 /* Sets `size` to the result's size along both axes.  This is the input size for which wb_conv
@@ -114,7 +115,7 @@ wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
     int64_t outpad[2], out[2], size;
     if (x && wb__operand(what, x) && wb__in_space(x))
         return wb__conv_transpose_in_space(x, w, b, o);
-    if (!conv_attributes(what, x, w, b, o, &a, outpad)) return NULL;
+    if (!read_conv_options(what, x, w, b, o, &a, outpad)) return NULL;
     if (x->ndim != 4 || w->ndim != 4)
         return wb__fail_null(WB_ERROR_SHAPE, "%s: %s · %s: want [N,C,H,W] · [C,K/groups,kh,kw]",
                              what, wb_describe(x), wb_describe(w));
@@ -129,12 +130,10 @@ wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
     memcpy(a.size, x->dims + 2, sizeof a.size);
     int64_t dims[4] = {x->dims[0], w->dims[1] * a.groups, out[0], out[1]};
     if (!wb__check_dims(what, 4, dims, &size)) return NULL;
-    return conv_with_bias(wb__node(WB__OP_conv_grad_input, (wb_dtype)x->dtype, 4, dims, 2,
-                                   (wb_tensor *[]){x, w}, sizeof a / 8, (int64_t *)&a),
-                          b);
+    return add_conv_bias(wb__node(WB__OP_conv_grad_input, (wb_dtype)x->dtype, 4, dims, 2,
+                                  (wb_tensor *[]){x, w}, sizeof a / 8, (int64_t *)&a),
+                         b);
 }
-
-/* ---- gradients ------------------------------------------------------------------------------- */
 
 /* Each of the operations conv, conv_grad_input and conv_grad_weight has the other two as its
  * gradients. */
@@ -158,8 +157,6 @@ GRADIENT(conv_grad_weight)
     if (wanted[0]) out[0] = wb__like(WB__OP_conv_grad_input, x, dy, g, node);
     if (wanted[1]) out[1] = wb__like(WB__OP_conv, dy, x, g, node);
 }
-
-/* ---- the backend's step ---------------------------------------------------------------------- */
 
 FILL(CONV)
 {

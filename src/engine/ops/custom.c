@@ -5,8 +5,6 @@
 /* Order of the attributes, as in ops.def.  `host` has the first two. */
 enum { CUSTOM_FUNCTION, CTX, CUSTOM_END, CUSTOM_ATTRS };
 
-/* ---- gradients ------------------------------------------------------------------------------- */
-
 wb_tensor *wb__custom_gradient(wb_tensor *y, wb_gradient_function f, void *ctx,
                                void (*end)(void *ctx), int n, wb_tensor *const *x)
 {
@@ -42,7 +40,7 @@ wb_tensor *wb_custom_gradient_array(wb_tensor *y, wb_gradient_function f, void *
 }
 
 /* Returns dx, the gradient with respect to x that the program computed, if it fits. */
-static wb_tensor *custom_checked(int i, wb_tensor *dx, const wb_tensor *x)
+static wb_tensor *check_custom_gradient(int i, wb_tensor *dx, const wb_tensor *x)
 {
     if (!dx || wb_is_none(dx)) return WB_NONE;
     if (!wb__operand("custom_gradient", dx)) return NULL;
@@ -76,11 +74,10 @@ GRADIENT(custom)
             status = wb__error_or(WB_ERROR_ARGUMENT);
     out[0] = WB_NONE;
     for (int i = 0; i < n; i++)
-        if (wanted[i + 1]) out[i + 1] = status ? NULL : custom_checked(i, dx[i], node->in[i + 1]);
+        if (wanted[i + 1])
+            out[i + 1] = status ? NULL : check_custom_gradient(i, dx[i], node->in[i + 1]);
     wb__free(dx);
 }
-
-/* ---- values ---------------------------------------------------------------------------------- */
 
 enum { CUSTOM_INPUTS = 8 };
 

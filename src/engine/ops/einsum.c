@@ -22,7 +22,7 @@ typedef struct {
     char letter[WB_MAX_DIMS];
 } einsum_term;
 
-static int einsum_find(const einsum_term *t, char c)
+static int index_of_letter(const einsum_term *t, char c)
 {
     for (int i = 0; i < t->n; i++)
         if (t->letter[i] == c) return i;
@@ -104,10 +104,10 @@ static bool einsum_read_result(notation *e, const char *at)
 }
 
 /* Takes diagonals of letters that the operand has twice, and sums over letters that only it has. */
-static bool einsum_prepare(notation *e, einsum_term *t)
+static bool einsum_reduce_alone(notation *e, einsum_term *t)
 {
     for (int j = 1; j < t->n; j++) {
-        const int i = einsum_find(t, t->letter[j]);
+        const int i = index_of_letter(t, t->letter[j]);
         if (i == j) continue;
         e->uses[(int)t->letter[j]]--;
         if (!take_diagonal(t, i, j)) return false;
@@ -125,12 +125,12 @@ static bool einsum_prepare(notation *e, einsum_term *t)
 
 /* Appends the letters of t that are (or are not) in `other`, and that (if `kept`) are in the result
  * or a later operand.  Multiplies *size by their sizes. */
-static void einsum_choose(const notation *e, const einsum_term *t, const einsum_term *other,
-                          bool shared, bool kept, int64_t *size, int *n, char *chosen)
+static void einsum_append_letters(const notation *e, const einsum_term *t, const einsum_term *other,
+                                  bool shared, bool kept, int64_t *size, int *n, char *chosen)
 {
     for (int i = 0; i < t->n; i++) {
         const int c = t->letter[i];
-        const bool both = einsum_find(other, t->letter[i]) >= 0;
+        const bool both = index_of_letter(other, t->letter[i]) >= 0;
         if (both != shared || (both && (e->wanted[c] || e->uses[c] > 2) != kept)) continue;
         chosen[(*n)++] = t->letter[i];
         *size *= e->size[c];
@@ -138,11 +138,11 @@ static void einsum_choose(const notation *e, const einsum_term *t, const einsum_
 }
 
 /* Returns t with its axes in the order of `letters`, reshaped to [a, b, c]. */
-static wb_tensor *einsum_arranged(const einsum_term *t, const char *letters, int64_t a, int64_t b,
+static wb_tensor *einsum_permuted(const einsum_term *t, const char *letters, int64_t a, int64_t b,
                                   int64_t c)
 {
     int64_t order[WB_MAX_DIMS];
-    for (int i = 0; i < t->n; i++) order[i] = einsum_find(t, letters[i]);
+    for (int i = 0; i < t->n; i++) order[i] = index_of_letter(t, letters[i]);
     wb_tensor *x = wb_permute_array(t->x, t->n, order);
     return x ? wb_reshape_array(x, 3, (int64_t[]){a, b, c}) : NULL;
 }
@@ -153,10 +153,10 @@ static bool einsum_contract(notation *e, einsum_term *p, const einsum_term *q)
     char batch[2 * WB_MAX_DIMS], inner[WB_MAX_DIMS], rows[2 * WB_MAX_DIMS], columns[WB_MAX_DIMS];
     int n_batch = 0, n_inner = 0, n_rows = 0, n_columns = 0;
     int64_t b = 1, k = 1, m = 1, n = 1, dims[2 * WB_MAX_DIMS];
-    einsum_choose(e, p, q, true, true, &b, &n_batch, batch);
-    einsum_choose(e, p, q, true, false, &k, &n_inner, inner);
-    einsum_choose(e, p, q, false, false, &m, &n_rows, rows);
-    einsum_choose(e, q, p, false, false, &n, &n_columns, columns);
+    einsum_append_letters(e, p, q, true, true, &b, &n_batch, batch);
+    einsum_append_letters(e, p, q, true, false, &k, &n_inner, inner);
+    einsum_append_letters(e, p, q, false, false, &m, &n_rows, rows);
+    einsum_append_letters(e, q, p, false, false, &n, &n_columns, columns);
     char of_p[2 * WB_MAX_DIMS], of_q[2 * WB_MAX_DIMS], made[4 * WB_MAX_DIMS];
     memcpy(of_p, batch, (size_t)n_batch);
     memcpy(of_p + n_batch, rows, (size_t)n_rows);
@@ -164,7 +164,7 @@ static bool einsum_contract(notation *e, einsum_term *p, const einsum_term *q)
     memcpy(of_q, batch, (size_t)n_batch);
     memcpy(of_q + n_batch, inner, (size_t)n_inner);
     memcpy(of_q + n_batch + n_inner, columns, (size_t)n_columns);
-    wb_tensor *x = einsum_arranged(p, of_p, b, m, k), *y = einsum_arranged(q, of_q, b, k, n);
+    wb_tensor *x = einsum_permuted(p, of_p, b, m, k), *y = einsum_permuted(q, of_q, b, k, n);
     if (!x || !y) return false;
     if (n_inner && wb__dtype_float((wb_dtype)x->dtype)) x = wb_matmul(x, y);
     else {
@@ -218,11 +218,11 @@ static wb_tensor *einsum(const char *text, int n, wb_tensor *const *x)
                              ? "no operands" : "more than 32 operands");
     if (!einsum_read_operands(&e, n, x, terms)) return NULL;
     for (int i = 0; i < n; i++)
-        if (!einsum_prepare(&e, &terms[i])) return NULL;
+        if (!einsum_reduce_alone(&e, &terms[i])) return NULL;
     for (int i = 1; i < n; i++)
         if (!einsum_contract(&e, &terms[0], &terms[i])) return NULL;
     int64_t order[WB_MAX_DIMS];
-    for (int i = 0; i < e.n_result; i++) order[i] = einsum_find(&terms[0], e.result[i]);
+    for (int i = 0; i < e.n_result; i++) order[i] = index_of_letter(&terms[0], e.result[i]);
     return wb_permute_array(terms[0].x, e.n_result, order);
 }
 

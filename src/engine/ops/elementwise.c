@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-static bool elementwise_accepted(const char *what, int accepts, const wb_tensor *x)
+static bool is_accepted_dtype(const char *what, int accepts, const wb_tensor *x)
 {
     int kind = x->dtype == WB_BOOL                   ? WB__BOOLS
                : wb__dtype_float((wb_dtype)x->dtype) ? WB__FLOATS
@@ -20,7 +20,7 @@ static bool elementwise_accepted(const char *what, int accepts, const wb_tensor 
 static wb_tensor *elementwise_unary(wb__op op, wb_tensor *x, bool test)
 {
     const char *what = wb__ops[op].name;
-    if (!wb__operand(what, x) || !elementwise_accepted(what, wb__ops[op].accepts, x)) return NULL;
+    if (!wb__operand(what, x) || !is_accepted_dtype(what, wb__ops[op].accepts, x)) return NULL;
     return wb__node(op, test ? WB_BOOL : (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 0, NULL);
 }
 
@@ -52,7 +52,7 @@ static wb_tensor *adopt_dtype(const char *what, wb_tensor *x, const wb_tensor *o
     return y;
 }
 
-static bool elementwise_same_dtype(const char *what, const wb_tensor *x, const wb_tensor *y)
+static bool have_same_dtype(const char *what, const wb_tensor *x, const wb_tensor *y)
 {
     if (wb__likely(x->dtype == y->dtype)) return true;
     wb__fail(WB_ERROR_DTYPE, "%s: dtypes differ: %s · %s", what, wb_describe(x), wb_describe(y));
@@ -65,8 +65,8 @@ static wb_tensor *elementwise_binary(wb__op op, wb_tensor *x, wb_tensor *y, bool
     if (!wb__operand(what, x) || !wb__operand(what, y)) return NULL;
     wb_tensor *in[2] = {adopt_dtype(what, x, y), NULL};
     in[1] = adopt_dtype(what, y, in[0] ? in[0] : x);
-    if (!in[0] || !in[1] || !elementwise_same_dtype(what, in[0], in[1]) ||
-        !elementwise_accepted(what, wb__ops[op].accepts, in[0]))
+    if (!in[0] || !in[1] || !have_same_dtype(what, in[0], in[1]) ||
+        !is_accepted_dtype(what, wb__ops[op].accepts, in[0]))
         return NULL;
     int ndim;
     int64_t dims[WB_MAX_DIMS], size;
@@ -109,7 +109,7 @@ wb_tensor *(wb_where)(wb_tensor *condition, wb_tensor *x, wb_tensor *y)
                              wb_describe(condition));
     wb_tensor *in[3] = {condition, adopt_dtype("where", x, y), NULL};
     in[2] = adopt_dtype("where", y, in[1] ? in[1] : x);
-    if (!in[1] || !in[2] || !elementwise_same_dtype("where", in[1], in[2])) return NULL;
+    if (!in[1] || !in[2] || !have_same_dtype("where", in[1], in[2])) return NULL;
     int ndim;
     int64_t dims[WB_MAX_DIMS], size;
     if (!wb__broadcast("where", x, y, &ndim, dims)) return NULL;
@@ -121,7 +121,7 @@ wb_tensor *(wb_where)(wb_tensor *condition, wb_tensor *x, wb_tensor *y)
     return wb__node(WB__OP_where, (wb_dtype)in[1]->dtype, ndim, dims, 3, in, 0, NULL);
 }
 
-static double elementwise_greatest(wb_dtype dtype)
+static double greatest_finite(wb_dtype dtype)
 {
     return dtype == WB_F64    ? DBL_MAX
            : dtype == WB_F16  ? 65504
@@ -135,7 +135,7 @@ static wb_tensor *nan_to_num(wb_tensor *x, const wb_nan_to_num_options *given)
     if (!wb__floating("nan_to_num", x) ||
         !wb__read_options("nan_to_num", wb_nan_to_num_options, &o, given, NULL))
         return NULL;
-    const double most = elementwise_greatest((wb_dtype)x->dtype);
+    const double most = greatest_finite((wb_dtype)x->dtype);
     const double posinf = wb__or(o.posinf, most), neginf = wb__or(o.neginf, -most);
     wb_tensor *y = wb_where(wb_isnan(x), wb_scalar(o.nan), x);
     y = wb_where(wb_eq(x, wb_scalar(INFINITY)), wb_scalar(posinf), y);
@@ -168,8 +168,6 @@ wb_tensor *wb__mark_automatic(wb_tensor *x, const char *layer)
     if (y) y->name = layer;
     return y;
 }
-
-/* ---- gradients ------------------------------------------------------------------------------- */
 
 static wb_tensor *zero_like(const wb_tensor *x) { return wb__literal(0, (wb_dtype)x->dtype); }
 

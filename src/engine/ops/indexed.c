@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static bool indexed_is_index(const char *what, const wb_tensor *index)
+static bool is_index_tensor(const char *what, const wb_tensor *index)
 {
     if (!wb__operand(what, index)) return false;
     if (!wb__dtype_float((wb_dtype)index->dtype) && index->dtype != WB_BOOL) return true;
@@ -15,11 +15,11 @@ static bool indexed_is_index(const char *what, const wb_tensor *index)
 }
 
 /* Returns the dtype of indices into n elements. */
-static wb_dtype counted_in(int64_t n) { return n - 1 > INT32_MAX ? WB_I64 : WB_I32; }
+static wb_dtype index_dtype_for(int64_t n) { return n - 1 > INT32_MAX ? WB_I64 : WB_I32; }
 
 /* Returns index · step + base in the dtype t, or -1 where the index is not in 0 .. n-1. */
-static wb_tensor *indexed_placed(wb_tensor *index, int64_t n, int64_t step, wb_tensor *base,
-                                 wb_dtype t)
+static wb_tensor *offset_index(wb_tensor *index, int64_t n, int64_t step, wb_tensor *base,
+                               wb_dtype t)
 {
     index = wb__as(index, index->dtype == WB_I64 ? WB_I64 : WB_I32);
     if (!index || !base) return NULL;
@@ -34,7 +34,7 @@ static wb_tensor *indexed_placed(wb_tensor *index, int64_t n, int64_t step, wb_t
 static wb_tensor *take_axis(wb_tensor *x, wb_tensor *index, int axis)
 {
     const int a = wb__axis("take", x, axis);
-    if (a < 0 || !indexed_is_index("take", index)) return NULL;
+    if (a < 0 || !is_index_tensor("take", index)) return NULL;
     if (!a) return wb__take_rows(x, index);
     const int ndim = x->ndim + index->ndim - 1;
     int64_t dims[WB_MAX_DIMS], outer = 1, inner = 1;
@@ -46,10 +46,10 @@ static wb_tensor *take_axis(wb_tensor *x, wb_tensor *index, int axis)
     for (int i = a + 1; i < x->ndim; i++) inner *= dims[index->ndim + i - 1] = x->dims[i];
     const int64_t n = x->dims[a];
     if (wb__unlikely(wb__checks) && !wb__indices_below("take", index, n)) return NULL;
-    const wb_dtype t = counted_in(outer * n);
+    const wb_dtype t = index_dtype_for(outer * n);
     wb_tensor *base = wb_mul(wb_reshape_array(wb_arange(outer, t), 2, (int64_t[]){outer, 1}),
                              wb__literal((double)n, t));
-    wb_tensor *at = indexed_placed(wb_reshape_array(index, 1, &index->size), n, 1, base, t);
+    wb_tensor *at = offset_index(wb_reshape_array(index, 1, &index->size), n, 1, base, t);
     x = wb_reshape_array(x, 2, (int64_t[]){outer * n, inner});
     wb_tensor *y = at && x ? wb__take_rows(x, at) : NULL;
     return y ? wb_reshape_array(y, ndim, dims) : NULL;
@@ -68,7 +68,7 @@ wb_tensor *wb_take_with(wb_tensor *x, wb_tensor *index, const wb_take_options *g
  * many axes as x; its numbers count along `axis`; each other axis has x's size or 1. */
 static wb_tensor *flat_index(const wb_tensor *x, wb_tensor *index, int axis, const int64_t *dims)
 {
-    const wb_dtype t = counted_in(x->size);
+    const wb_dtype t = index_dtype_for(x->size);
     wb_tensor *base = wb__literal(0, t);
     int64_t step[WB_MAX_DIMS + 1];
     step[x->ndim] = 1;
@@ -81,14 +81,14 @@ static wb_tensor *flat_index(const wb_tensor *x, wb_tensor *index, int axis, con
         base = wb_add(base, wb_mul(wb_reshape_array(wb_arange(dims[i], t), x->ndim, along),
                                    wb__literal((double)step[i + 1], t)));
     }
-    wb_tensor *at = indexed_placed(index, x->dims[axis], step[axis + 1], base, t);
+    wb_tensor *at = offset_index(index, x->dims[axis], step[axis + 1], base, t);
     return at ? wb_expand_array(at, x->ndim, dims) : NULL;
 }
 
 static wb_tensor *indexed_take_along(wb_tensor *x, wb_tensor *index, int axis)
 {
     const int a = wb__axis("take_along", x, axis);
-    if (a < 0 || !indexed_is_index("take_along", index) || !wb__one_device("take_along", x, index))
+    if (a < 0 || !is_index_tensor("take_along", index) || !wb__one_device("take_along", x, index))
         return NULL;
     int64_t dims[WB_MAX_DIMS];
     bool fits = index->ndim == x->ndim;
@@ -112,8 +112,6 @@ wb_tensor *wb_take_along(wb_tensor *x, wb_tensor *index, int axis)
     return wb__frame_end(f, indexed_take_along(x, index, axis));
 }
 
-/* ---- scatter --------------------------------------------------------------------------------- */
-
 static const char *const indexed_names[] = {"WB_SCATTER_ADD", "WB_SCATTER_MUL", "WB_SCATTER_MAX",
                                             "WB_SCATTER_MIN", "WB_SCATTER_MEAN", "WB_SCATTER_SET"};
 
@@ -126,7 +124,7 @@ static wb_tensor *indexed_set_rows(wb_tensor *x, wb_tensor *index, wb_tensor *ro
 }
 
 /* Returns the rows, combined by index, as [n, ...]. */
-static wb_tensor *indexed_rows_of(wb__op op, wb_tensor *index, wb_tensor *rows, int64_t n)
+static wb_tensor *combine_rows(wb__op op, wb_tensor *index, wb_tensor *rows, int64_t n)
 {
     if (!index || !rows) return NULL;
     int64_t dims[WB_MAX_DIMS] = {n};
@@ -136,8 +134,8 @@ static wb_tensor *indexed_rows_of(wb__op op, wb_tensor *index, wb_tensor *rows, 
                     NULL);
 }
 
-static bool read_scatter(const char *what, const wb_tensor *x, const wb_scatter_options *given,
-                         wb_scatter_options *o)
+static bool read_scatter_options(const char *what, const wb_tensor *x,
+                                 const wb_scatter_options *given, wb_scatter_options *o)
 {
     if (!wb__read_options(what, wb_scatter_options, o, given, NULL)) return false;
     if ((unsigned)o->reduce >= WB__COUNT(indexed_names))
@@ -152,8 +150,8 @@ static bool read_scatter(const char *what, const wb_tensor *x, const wb_scatter_
 }
 
 /* Combines rows with x [n, ...]: index [m], rows [m, ...]; x and rows have one dtype. */
-static wb_tensor *indexed_scatter(wb_tensor *x, wb_tensor *index, wb_tensor *rows,
-                                  const wb_scatter_options *o)
+static wb_tensor *scatter_into(wb_tensor *x, wb_tensor *index, wb_tensor *rows,
+                               const wb_scatter_options *o)
 {
     static const wb__op ops[] = {WB__OP_scatter_add, WB__OP_scatter_mul, WB__OP_scatter_max,
                                  WB__OP_scatter_min, WB__OP_scatter_add};
@@ -165,13 +163,13 @@ static wb_tensor *indexed_scatter(wb_tensor *x, wb_tensor *index, wb_tensor *row
     rows = wb__wide(rows);
     if (!x || !rows) return NULL;
     const int64_t n = x->dims[0];
-    wb_tensor *all = indexed_rows_of(ops[o->reduce], index, rows, n);
+    wb_tensor *all = combine_rows(ops[o->reduce], index, rows, n);
     if (o->reduce == WB_SCATTER_ADD && !o->exclude_self)
         return wb__as(wb_add(x, all), dtype);
     int64_t one[WB_MAX_DIMS] = {n};         /* number of rows that each row of x gets */
     for (int i = 1; i < x->ndim; i++) one[i] = 1;
-    wb_tensor *count = indexed_rows_of(WB__OP_scatter_add, index,
-                                       wb_full_array(1, WB_I32, 1, index->dims), n);
+    wb_tensor *count = combine_rows(WB__OP_scatter_add, index,
+                                    wb_full_array(1, WB_I32, 1, index->dims), n);
     count = count ? wb_reshape_array(count, x->ndim, one) : NULL;
     wb_tensor *any = count ? wb_ne(count, wb__literal(0, WB_I32)) : NULL;
     wb_tensor *number = mean ? wb__as(count, (wb_dtype)x->dtype) : NULL;
@@ -187,7 +185,7 @@ static wb_tensor *indexed_scatter(wb_tensor *x, wb_tensor *index, wb_tensor *row
 }
 
 /* Whether x and the rows have one dtype and device. */
-static bool indexed_alike(const char *what, const wb_tensor *x, const wb_tensor *rows)
+static bool have_rows_type_of(const char *what, const wb_tensor *x, const wb_tensor *rows)
 {
     if (!wb__operand(what, rows) || !wb__one_device(what, x, rows)) return false;
     if (x->dtype == rows->dtype) return true;
@@ -199,9 +197,9 @@ static wb_tensor *scatter_rows(wb_tensor *x, wb_tensor *index, wb_tensor *rows,
                                const wb_scatter_options *options)
 {
     wb_scatter_options o;
-    if (!wb__operand("scatter", x) || !indexed_is_index("scatter", index) ||
-        !indexed_alike("scatter", x, rows) || !wb__one_device("scatter", x, index) ||
-        !read_scatter("scatter", x, options, &o))
+    if (!wb__operand("scatter", x) || !is_index_tensor("scatter", index) ||
+        !have_rows_type_of("scatter", x, rows) || !wb__one_device("scatter", x, index) ||
+        !read_scatter_options("scatter", x, options, &o))
         return NULL;
     bool fits = x->ndim && rows->ndim == index->ndim + x->ndim - 1;
     for (int i = 0; i < index->ndim && fits; i++) fits = rows->dims[i] == index->dims[i];
@@ -213,8 +211,8 @@ static wb_tensor *scatter_rows(wb_tensor *x, wb_tensor *index, wb_tensor *rows,
     if (wb__unlikely(wb__checks) && !wb__indices_below("scatter", index, x->dims[0])) return NULL;
     int64_t dims[WB_MAX_DIMS] = {index->size};
     for (int i = 1; i < x->ndim; i++) dims[i] = x->dims[i];
-    return indexed_scatter(x, wb_reshape_array(index, 1, &index->size),
-                           wb_reshape_array(rows, x->ndim, dims), &o);
+    return scatter_into(x, wb_reshape_array(index, 1, &index->size),
+                        wb_reshape_array(rows, x->ndim, dims), &o);
 }
 
 wb_tensor *wb_scatter_with(wb_tensor *x, wb_tensor *index, wb_tensor *rows,
@@ -230,8 +228,8 @@ static wb_tensor *scatter_along(wb_tensor *x, wb_tensor *index, wb_tensor *value
     const char *what = "scatter_along";
     wb_scatter_options o;
     const int a = wb__axis(what, x, axis);
-    if (a < 0 || !indexed_is_index(what, index) || !indexed_alike(what, x, values) ||
-        !wb__one_device(what, x, index) || !read_scatter(what, x, options, &o))
+    if (a < 0 || !is_index_tensor(what, index) || !have_rows_type_of(what, x, values) ||
+        !wb__one_device(what, x, index) || !read_scatter_options(what, x, options, &o))
         return NULL;
     int64_t dims[WB_MAX_DIMS];
     bool fits = index->ndim == x->ndim && values->ndim == x->ndim;
@@ -246,9 +244,9 @@ static wb_tensor *scatter_along(wb_tensor *x, wb_tensor *index, wb_tensor *value
                              wb_describe(x), axis);
     if (wb__unlikely(wb__checks) && !wb__indices_below(what, index, x->dims[a])) return NULL;
     wb_tensor *at = flat_index(x, index, a, dims);
-    wb_tensor *y = indexed_scatter(wb_reshape_array(x, 1, &x->size),
-                                   at ? wb_reshape_array(at, 1, &at->size) : NULL,
-                                   wb_reshape_array(values, 1, &values->size), &o);
+    wb_tensor *y = scatter_into(wb_reshape_array(x, 1, &x->size),
+                                at ? wb_reshape_array(at, 1, &at->size) : NULL,
+                                wb_reshape_array(values, 1, &values->size), &o);
     return y ? wb_reshape_array(y, x->ndim, x->dims) : NULL;
 }
 
@@ -259,26 +257,24 @@ wb_tensor *wb_scatter_along_with(wb_tensor *x, wb_tensor *index, wb_tensor *valu
     return wb__frame_end(f, scatter_along(x, index, values, axis, o));
 }
 
-/* ---- gradients ------------------------------------------------------------------------------- */
+static wb_tensor *zero_of_dtype(const wb_tensor *x) { return wb__literal(0, (wb_dtype)x->dtype); }
 
-static wb_tensor *indexed_zero(const wb_tensor *x) { return wb__literal(0, (wb_dtype)x->dtype); }
-
-/* The gradient of a row is g times the product of the other rows with the same index.  If one of
- * the rows is 0, the other rows have the gradient 0; if several are 0, all have. */
+/* Sets the gradient of a row to g times the product of the other rows with the same index.  If one
+ * of the rows is 0, the other rows have the gradient 0; if several are 0, all have. */
 GRADIENT(scatter_mul)
 {
     if (!wanted[1]) return;
     wb_tensor *index = node->in[0], *rows = node->in[1];
     const int64_t n = node->dims[0];
-    wb_tensor *none = wb_eq(rows, indexed_zero(rows));
+    wb_tensor *none = wb_eq(rows, zero_of_dtype(rows));
     wb_tensor *nonzero = wb_where(none, wb__literal(1, (wb_dtype)rows->dtype), rows);
-    wb_tensor *product = indexed_rows_of(WB__OP_scatter_mul, index, nonzero, n);
-    wb_tensor *zeros = indexed_rows_of(WB__OP_scatter_add, index, wb_astype(none, WB_I32), n);
+    wb_tensor *product = combine_rows(WB__OP_scatter_mul, index, nonzero, n);
+    wb_tensor *zeros = combine_rows(WB__OP_scatter_add, index, wb_astype(none, WB_I32), n);
     if (!product || !zeros) return;
     wb_tensor *others = wb_sub(wb_take(zeros, index), wb_astype(none, WB_I32));
     out[1] = wb_where(wb_eq(others, wb__literal(0, WB_I32)),
                       wb_mul(wb_take(g, index), wb_div(wb_take(product, index), nonzero)),
-                      indexed_zero(g));
+                      zero_of_dtype(g));
 }
 
 /* Rows that equal the extreme share its gradient equally. */
@@ -287,10 +283,10 @@ GRADIENT(scatter_extreme)
     if (!wanted[1]) return;
     wb_tensor *index = node->in[0], *rows = node->in[1];
     wb_tensor *here = wb_eq(rows, wb_take(node, index));
-    wb_tensor *count = indexed_rows_of(WB__OP_scatter_add, index,
-                                       wb__as(here, (wb_dtype)rows->dtype), node->dims[0]);
+    wb_tensor *count = combine_rows(WB__OP_scatter_add, index,
+                                    wb__as(here, (wb_dtype)rows->dtype), node->dims[0]);
     if (count)
-        out[1] = wb_where(here, wb_div(wb_take(g, index), wb_take(count, index)), indexed_zero(g));
+        out[1] = wb_where(here, wb_div(wb_take(g, index), wb_take(count, index)), zero_of_dtype(g));
 }
 
 /* The last row with an index has the gradient of its place, and x that of all other places. */
@@ -298,14 +294,14 @@ GRADIENT(scatter_set)
 {
     wb_tensor *index = node->in[0], *rows = node->in[1];
     if (wanted[1]) {
-        const wb_dtype t = counted_in(index->size);
+        const wb_dtype t = index_dtype_for(index->size);
         wb_tensor *place = wb_arange(index->size, t);
         wb_tensor *last = indexed_set_rows(wb_full_array(0, t, 1, node->dims), index, place);
         if (!last) return;
         int64_t dims[WB_MAX_DIMS] = {index->size};
         for (int i = 1; i < rows->ndim; i++) dims[i] = 1;
         wb_tensor *kept = wb_reshape_array(wb_eq(wb_take(last, index), place), rows->ndim, dims);
-        out[1] = wb_where(kept, wb_take(g, index), indexed_zero(g));
+        out[1] = wb_where(kept, wb_take(g, index), zero_of_dtype(g));
     }
     if (wanted[2])
         out[2] = indexed_set_rows(g, index,

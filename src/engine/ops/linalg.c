@@ -17,23 +17,23 @@ typedef struct {
     int m, n, k;                        /* x is m by n; k is the smaller of m and n */
     int64_t matrices;                   /* number of matrices */
     char *work;                         /* LAPACK's working memory; freed at the end */
-} linalg_problem;
+} lapack_call;
 
-static bool linalg_begin(linalg_problem *p, const char *what, const wb_host_array *x,
-                         size_t elements)
+static bool lapack_call_begin(lapack_call *p, const char *what, const wb_host_array *x,
+                              size_t elements)
 {
     const int64_t *dims = x->dims + x->ndim - 2;
-    *p = (linalg_problem){.f = wb__lapack_open(what, x->dtype == WB_F64),
-                          .bytes = x->dtype == WB_F64 ? sizeof(double) : sizeof(float),
-                          .m = (int)dims[0], .n = (int)dims[1],
-                          .k = (int)WB__MIN(dims[0], dims[1]), .matrices = 1};
+    *p = (lapack_call){.f = wb__lapack_open(what, x->dtype == WB_F64),
+                       .bytes = x->dtype == WB_F64 ? sizeof(double) : sizeof(float),
+                       .m = (int)dims[0], .n = (int)dims[1],
+                       .k = (int)WB__MIN(dims[0], dims[1]), .matrices = 1};
     for (int i = 0; i < x->ndim - 2; i++) p->matrices *= x->dims[i];
     if (p->f) p->work = wb__alloc((elements + 1) * p->bytes);
     return p->work;
 }
 
 /* Copies a matrix of rows by columns, transposed. */
-static void linalg_turn(void *to, const void *from, int64_t rows, int64_t columns, size_t bytes)
+static void copy_transposed(void *to, const void *from, int64_t rows, int64_t columns, size_t bytes)
 {
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j++)
@@ -42,17 +42,17 @@ static void linalg_turn(void *to, const void *from, int64_t rows, int64_t column
             else ((float *)to)[j * rows + i] = ((const float *)from)[i * columns + j];
 }
 
-static double linalg_number(const void *x, int64_t i, size_t bytes)
+static double element_at(const void *x, int64_t i, size_t bytes)
 {
     return bytes == sizeof(double) ? ((const double *)x)[i] : (double)((const float *)x)[i];
 }
-static void linalg_set(void *x, int64_t i, double value, size_t bytes)
+static void set_element_at(void *x, int64_t i, double value, size_t bytes)
 {
     if (bytes == sizeof(double)) ((double *)x)[i] = value;
     else ((float *)x)[i] = (float)value;
 }
 
-static int linalg_singular(const char *what, int64_t matrix, int pivot)
+static int fail_singular(const char *what, int64_t matrix, int pivot)
 {
     return wb__fail(WB_ERROR_ARGUMENT, "%s: matrix %lld is singular: pivot %d is 0", what,
                     (long long)matrix, pivot - 1);
@@ -62,24 +62,25 @@ static int linalg_singular(const char *what, int64_t matrix, int pivot)
 static int solve_each(const char *what, const wb_host_array *x, const wb_host_array *b,
                       const wb_host_array *y)
 {
-    linalg_problem p;
+    lapack_call p;
     const int64_t n = x->dims[x->ndim - 1], k = y->dims[y->ndim - 1];
     if (!n || !k) return 0;
     int *pivots = wb__alloc((size_t)n * sizeof *pivots), info = 0;
-    const bool works = pivots && linalg_begin(&p, what, x, (size_t)(n * n + n * k));
+    const bool works = pivots && lapack_call_begin(&p, what, x, (size_t)(n * n + n * k));
     for (int64_t i = 0; works && !info && i < p.matrices; i++) {
         const int columns = (int)k;
         char *right = p.work + (size_t)(n * n) * p.bytes;
         char *to = (char *)y->data + (size_t)(i * n * k) * p.bytes;
         memcpy(p.work, (const char *)x->data + (size_t)(i * n * n) * p.bytes,
                (size_t)(n * n) * p.bytes);
-        for (int64_t j = 0; !b && j < n * n; j++) linalg_set(right, j, j % (n + 1) == 0, p.bytes);
-        if (b) linalg_turn(right, (const char *)b->data + (size_t)(i * n * k) * p.bytes, n, k,
-                           p.bytes);
+        for (int64_t j = 0; !b && j < n * n; j++)
+            set_element_at(right, j, j % (n + 1) == 0, p.bytes);
+        if (b) copy_transposed(right, (const char *)b->data + (size_t)(i * n * k) * p.bytes, n, k,
+                               p.bytes);
         p.f->getrf(&p.n, &p.n, p.work, &p.n, pivots, &info);
-        if (info) info = linalg_singular(what, i, info);
+        if (info) info = fail_singular(what, i, info);
         else p.f->getrs("T", &p.n, &columns, p.work, &p.n, pivots, right, &p.n, &info, 1);
-        linalg_turn(to, right, k, n, p.bytes);
+        copy_transposed(to, right, k, n, p.bytes);
     }
     if (works) wb__free(p.work);
     wb__free(pivots);
@@ -100,18 +101,18 @@ static int host_inverse(int n, const wb_host_array *in, const wb_host_array *out
 static int host_determinant(int count, const wb_host_array *in, const wb_host_array *out, void *ctx)
 {
     (void)count, (void)ctx;
-    linalg_problem p;
+    lapack_call p;
     const int64_t n = in->dims[in->ndim - 1];
     int *pivots = wb__alloc((size_t)(n + 1) * sizeof *pivots), info = 0;
-    const bool works = pivots && linalg_begin(&p, "determinant", in, (size_t)(n * n));
+    const bool works = pivots && lapack_call_begin(&p, "determinant", in, (size_t)(n * n));
     for (int64_t i = 0; works && i < p.matrices; i++) {
         double product = 1;
         memcpy(p.work, (const char *)in->data + (size_t)(i * n * n) * p.bytes,
                (size_t)(n * n) * p.bytes);
         if (n) p.f->getrf(&p.n, &p.n, p.work, &p.n, pivots, &info);
         for (int64_t j = 0; j < n; j++)
-            product *= (pivots[j] == j + 1 ? 1 : -1) * linalg_number(p.work, j * (n + 1), p.bytes);
-        linalg_set(out->data, i, product, p.bytes);
+            product *= (pivots[j] == j + 1 ? 1 : -1) * element_at(p.work, j * (n + 1), p.bytes);
+        set_element_at(out->data, i, product, p.bytes);
     }
     if (works) wb__free(p.work);
     wb__free(pivots);
@@ -121,18 +122,18 @@ static int host_determinant(int count, const wb_host_array *in, const wb_host_ar
 static int host_cholesky(int count, const wb_host_array *in, const wb_host_array *out, void *ctx)
 {
     (void)count, (void)ctx;
-    linalg_problem p;
+    lapack_call p;
     const int64_t n = in->dims[in->ndim - 1];
     int info = 0;
     if (!n) return 0;
-    if (!linalg_begin(&p, "cholesky", in, 0)) return wb_error_code();
+    if (!lapack_call_begin(&p, "cholesky", in, 0)) return wb_error_code();
     for (int64_t i = 0; !info && i < p.matrices; i++) {
         char *y = (char *)out->data + (size_t)(i * n * n) * p.bytes;
         memcpy(y, (const char *)in->data + (size_t)(i * n * n) * p.bytes,
                (size_t)(n * n) * p.bytes);
         p.f->potrf("U", &p.n, y, &p.n, &info, 1);
         for (int64_t j = 0; j < n * n; j++)
-            if (j % n > j / n) linalg_set(y, j, 0, p.bytes);
+            if (j % n > j / n) set_element_at(y, j, 0, p.bytes);
         if (info)
             info = wb__fail(WB_ERROR_ARGUMENT, "cholesky: matrix %lld is not positive definite: "
                             "its leading %d by %d block is not", (long long)i, info, info);
@@ -147,17 +148,17 @@ enum { NUMBERS_FAIL = -4 };             /* gesdd's status for a matrix with NaN 
 static int host_svd(int count, const wb_host_array *in, const wb_host_array *out, void *ctx)
 {
     (void)count, (void)ctx;
-    linalg_problem p;
+    lapack_call p;
     const int64_t m = in->dims[in->ndim - 2], n = in->dims[in->ndim - 1], k = WB__MIN(m, n);
     if (!k) return 0;
-    if (!linalg_begin(&p, "svd", in, (size_t)(m * n))) return wb_error_code();
+    if (!lapack_call_begin(&p, "svd", in, (size_t)(m * n))) return wb_error_code();
     int info = 0, query = -1, n_work = 0;
     double best = 0;                    /* a float is written into it too */
     int *integers = wb__alloc((size_t)(8 * k) * sizeof *integers);
     p.f->gesdd("S", &p.n, &p.m, p.work, &p.n, p.work, p.work, &p.n, p.work, &p.k, &best, &query,
                integers, &info, 1);
     /* a float has 24 bits of the size, rounded by LAPACK */
-    n_work = (int)WB__MIN(linalg_number(&best, 0, p.bytes) * (1 + 0x1p-22) + 1, INT_MAX);
+    n_work = (int)WB__MIN(element_at(&best, 0, p.bytes) * (1 + 0x1p-22) + 1, INT_MAX);
     void *work = wb__alloc((size_t)n_work * p.bytes);
     for (int64_t i = 0; work && integers && !info && i < p.matrices; i++) {
         char *u = (char *)out->data + (size_t)(i * (m * k + k + k * n)) * p.bytes;
@@ -184,23 +185,24 @@ static int host_svd(int count, const wb_host_array *in, const wb_host_array *out
 static int host_qr(int count, const wb_host_array *in, const wb_host_array *out, void *ctx)
 {
     (void)count, (void)ctx;
-    linalg_problem p;
+    lapack_call p;
     const int64_t m = in->dims[in->ndim - 2], n = in->dims[in->ndim - 1], k = WB__MIN(m, n);
     if (!k) return 0;
-    if (!linalg_begin(&p, "qr", in, (size_t)(m * n + k))) return wb_error_code();
+    if (!lapack_call_begin(&p, "qr", in, (size_t)(m * n + k))) return wb_error_code();
     int info = 0, n_work = (int)WB__MIN(64 * n, INT_MAX);
     char *tau = p.work + (size_t)(m * n) * p.bytes;
     void *work = wb__alloc((size_t)n_work * p.bytes);
     for (int64_t i = 0; work && !info && i < p.matrices; i++) {
         char *q = (char *)out->data + (size_t)(i * (m * k + k * n)) * p.bytes;
         char *r = q + (size_t)(m * k) * p.bytes;
-        linalg_turn(p.work, (const char *)in->data + (size_t)(i * m * n) * p.bytes, m, n, p.bytes);
+        copy_transposed(p.work, (const char *)in->data + (size_t)(i * m * n) * p.bytes, m, n,
+                        p.bytes);
         p.f->geqrf(&p.m, &p.n, p.work, &p.m, tau, work, &n_work, &info);
         for (int64_t j = 0; j < k * n; j++)
-            linalg_set(r, j, j % n < j / n ? 0 : linalg_number(p.work, j % n * m + j / n, p.bytes),
-                       p.bytes);
+            set_element_at(r, j, j % n < j / n ? 0 : element_at(p.work, j % n * m + j / n, p.bytes),
+                           p.bytes);
         if (!info) p.f->orgqr(&p.m, &p.k, &p.k, p.work, &p.m, tau, work, &n_work, &info);
-        linalg_turn(q, p.work, k, m, p.bytes);
+        copy_transposed(q, p.work, k, m, p.bytes);
     }
     const bool works = work;
     wb__free(work);
@@ -210,7 +212,7 @@ static int host_qr(int count, const wb_host_array *in, const wb_host_array *out,
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-static bool computed_here(const char *what, const wb_tensor *x)
+static bool is_on_cpu(const char *what, const wb_tensor *x)
 {
     const wb_device *d = wb__device_of(x);
     if (d->backend == wb__cpu.backend)
@@ -219,19 +221,19 @@ static bool computed_here(const char *what, const wb_tensor *x)
                      "moves it", what, wb_describe(x), d->backend->tag, d->ordinal);
 }
 
-static bool linalg_matrices(const char *what, const wb_tensor *x, bool square)
+static bool are_matrices(const char *what, const wb_tensor *x, bool square)
 {
     if (!wb__floating(what, x)) return false;
     if (x->ndim < 2 || (square && x->dims[x->ndim - 1] != x->dims[x->ndim - 2]))
         return !wb__fail(WB_ERROR_SHAPE, "%s: expects %s, got %s", what,
                          square ? "square matrices [...,n,n]" : "matrices [...,m,n]",
                          wb_describe(x));
-    return computed_here(what, x);
+    return is_on_cpu(what, x);
 }
 
 /* Returns the step of f with the result [batch of x..., last...], with a gradient. */
-static wb_tensor *linalg_step(wb_host_function f, wb_gradient_function gradient, int n,
-                              wb_tensor *const *in, int last, const int64_t *sizes)
+static wb_tensor *add_host_step(wb_host_function f, wb_gradient_function gradient, int n,
+                                wb_tensor *const *in, int last, const int64_t *sizes)
 {
     int64_t dims[WB_MAX_DIMS];
     const int batch = in[0]->ndim - 2;
@@ -241,7 +243,7 @@ static wb_tensor *linalg_step(wb_host_function f, wb_gradient_function gradient,
     return y ? wb_custom_gradient_array(y, gradient, NULL, n, in) : NULL;
 }
 
-static wb_tensor *linalg_turned(wb_tensor *x) { return x ? wb_transpose(x) : NULL; }
+static wb_tensor *transposed_of(wb_tensor *x) { return x ? wb_transpose(x) : NULL; }
 static wb_tensor *linalg_half(wb_tensor *x) { return wb_mul(x, wb_scalar(0.5)); }
 
 /* ---- solve, inverse, determinant ------------------------------------------------------------- */
@@ -250,15 +252,15 @@ static int solve_gradient(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const *x
                           void *ctx)
 {
     (void)n, (void)ctx;
-    dx[1] = wb_solve(linalg_turned(x[0]), g);
-    dx[0] = dx[1] ? wb_neg(wb_matmul(dx[1], linalg_turned(y))) : NULL;
+    dx[1] = wb_solve(transposed_of(x[0]), g);
+    dx[0] = dx[1] ? wb_neg(wb_matmul(dx[1], transposed_of(y))) : NULL;
     return !dx[0];
 }
 
 static wb_tensor *linalg_solve(wb_tensor *a, wb_tensor *b)
 {
-    if (!linalg_matrices("solve", a, true) || !wb__floating("solve", b) ||
-        !computed_here("solve", b))
+    if (!are_matrices("solve", a, true) || !wb__floating("solve", b) ||
+        !is_on_cpu("solve", b))
         return NULL;
     const bool vector = b->ndim == 1;
     const wb_dtype t = (wb_dtype)a->dtype;
@@ -285,7 +287,7 @@ static wb_tensor *linalg_solve(wb_tensor *a, wb_tensor *b)
     if (!a || !b) return NULL;
     wb_tensor *in[] = {wb_expand_array(a, ndim, left), wb_expand_array(b, ndim, right)};
     wb_tensor *y = in[0] && in[1]
-                       ? linalg_step(host_solve, solve_gradient, 2, in, 2, right + ndim - 2)
+                       ? add_host_step(host_solve, solve_gradient, 2, in, 2, right + ndim - 2)
                        : NULL;
     if (y && vector) y = wb_reshape_array(y, ndim - 1, right);
     return y ? wb__as(y, t) : NULL;
@@ -301,7 +303,7 @@ static int inverse_gradient(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const 
                             void *ctx)
 {
     (void)n, (void)x, (void)ctx;
-    dx[0] = wb_neg(wb_matmul(linalg_turned(y), wb_matmul(g, linalg_turned(y))));
+    dx[0] = wb_neg(wb_matmul(transposed_of(y), wb_matmul(g, transposed_of(y))));
     return !dx[0];
 }
 static int determinant_gradient(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const *x,
@@ -309,29 +311,30 @@ static int determinant_gradient(wb_tensor *g, wb_tensor *y, int n, wb_tensor *co
 {
     (void)n, (void)ctx;
     wb_tensor *each = wb_unsqueeze(wb_unsqueeze(wb_mul(g, y), -1), -1);
-    dx[0] = wb_mul(each, linalg_turned(wb_inverse(x[0])));
+    dx[0] = wb_mul(each, transposed_of(wb_inverse(x[0])));
     return !dx[0];
 }
 static int cholesky_gradient(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const *x, wb_tensor **dx,
                              void *ctx)
 {
     (void)n, (void)x, (void)ctx;
-    wb_tensor *upper = linalg_turned(y), *m = wb_matmul(upper, g);
+    wb_tensor *upper = transposed_of(y), *m = wb_matmul(upper, g);
     wb_tensor *p = linalg_half(wb_add(wb_tril(m, 0), wb_tril(m, -1)));
-    wb_tensor *s = wb_solve(upper, linalg_turned(wb_solve(upper, p)));
-    dx[0] = linalg_half(wb_add(s, linalg_turned(s)));
+    wb_tensor *s = wb_solve(upper, transposed_of(wb_solve(upper, p)));
+    dx[0] = linalg_half(wb_add(s, transposed_of(s)));
     return !dx[0];
 }
 
 #define OF_SQUARES(name, last)                                                                     \
     wb_tensor *wb_##name(wb_tensor *x)                                                             \
     {                                                                                              \
-        if (!linalg_matrices(#name, x, true)) return NULL;                                         \
+        if (!are_matrices(#name, x, true)) return NULL;                                            \
         const wb__frame f = wb__frame_begin();                                                     \
         const wb_dtype t = (wb_dtype)x->dtype;                                                     \
         wb_tensor *wide = wb__wide(x), *y = NULL;                                                  \
         if (wide)                                                                                  \
-            y = linalg_step(host_##name, name##_gradient, 1, &wide, last, x->dims + x->ndim - 2);  \
+            y = add_host_step(host_##name, name##_gradient, 1, &wide, last,                        \
+                              x->dims + x->ndim - 2);                                              \
         return wb__frame_end(f, y ? wb__as(y, t) : NULL);                                          \
     }
 OF_SQUARES(inverse, 2)
@@ -342,8 +345,8 @@ OF_SQUARES(cholesky, 2)
 
 /* Returns elements *at to *at + rows columns of the last axis of y, a result for x, as rows by
  * columns (columns 0: as a vector), and moves *at behind them. */
-static wb_tensor *linalg_part(wb_tensor *y, const wb_tensor *x, int64_t *at, int64_t rows,
-                              int64_t columns)
+static wb_tensor *part_of_results(wb_tensor *y, const wb_tensor *x, int64_t *at, int64_t rows,
+                                  int64_t columns)
 {
     const int batch = x->ndim - 2;
     const int64_t from = *at;
@@ -362,16 +365,17 @@ static svd_parts svd_of(wb_tensor *y, const wb_tensor *x)
     const int64_t m = x->dims[x->ndim - 2], n = x->dims[x->ndim - 1], k = WB__MIN(m, n);
     int64_t at = 0;
     svd_parts p;
-    p.u = linalg_part(y, x, &at, m, k);
-    p.s = linalg_part(y, x, &at, k, 0);
-    p.vt = linalg_part(y, x, &at, k, n);
+    p.u = part_of_results(y, x, &at, m, k);
+    p.s = part_of_results(y, x, &at, k, 0);
+    p.vt = part_of_results(y, x, &at, k, n);
     return p;
 }
 
 /* Returns x - x^T. */
-static wb_tensor *linalg_skew(wb_tensor *x) { return wb_sub(x, linalg_turned(x)); }
+static wb_tensor *skew_part(wb_tensor *x) { return wb_sub(x, transposed_of(x)); }
 
-/* As in PyTorch: dx = u (inner + diag(ds)) vt, plus the part outside the spaces of u and vt. */
+/* Sets dx = u (inner + diag(ds)) vt, plus the part outside the spaces of u and vt, as PyTorch
+ * does. */
 static int svd_gradient(wb_tensor *g, wb_tensor *y, int count, wb_tensor *const *in,
                         wb_tensor **dx, void *ctx)
 {
@@ -382,20 +386,20 @@ static int svd_gradient(wb_tensor *g, wb_tensor *y, int count, wb_tensor *const 
     wb_tensor *one = wb_eye(k, (wb_dtype)x->dtype);
     wb_tensor *row = wb_unsqueeze(p.s, -2), *column = wb_unsqueeze(p.s, -1);
     wb_tensor *differences = wb_add(wb_sub(wb_square(row), wb_square(column)), one);
-    wb_tensor *of_u = wb_mul(linalg_skew(wb_matmul(linalg_turned(p.u), d.u)), row);
-    wb_tensor *of_v = wb_mul(column, linalg_skew(wb_matmul(p.vt, linalg_turned(d.vt))));
+    wb_tensor *of_u = wb_mul(skew_part(wb_matmul(transposed_of(p.u), d.u)), row);
+    wb_tensor *of_v = wb_mul(column, skew_part(wb_matmul(p.vt, transposed_of(d.vt))));
     wb_tensor *inner = wb_div(wb_add(of_u, of_v), differences);
     inner = wb_add(inner, wb_mul(wb_unsqueeze(d.s, -1), one));
     wb_tensor *left = wb_matmul(p.u, inner);
     if (m > k) {
         wb_tensor *outside = wb_div(d.u, row);
-        outside = wb_sub(outside, wb_matmul(p.u, wb_matmul(linalg_turned(p.u), outside)));
+        outside = wb_sub(outside, wb_matmul(p.u, wb_matmul(transposed_of(p.u), outside)));
         left = wb_add(left, outside);
     }
     dx[0] = wb_matmul(left, p.vt);
     if (n > k) {
         wb_tensor *outside = wb_div(d.vt, column);
-        outside = wb_sub(outside, wb_matmul(wb_matmul(outside, linalg_turned(p.vt)), p.vt));
+        outside = wb_sub(outside, wb_matmul(wb_matmul(outside, transposed_of(p.vt)), p.vt));
         dx[0] = wb_add(dx[0], wb_matmul(p.u, outside));
     }
     return !dx[0];
@@ -403,7 +407,7 @@ static int svd_gradient(wb_tensor *g, wb_tensor *y, int count, wb_tensor *const 
 
 static bool not_empty(const char *what, const wb_tensor *x)
 {
-    if (!linalg_matrices(what, x, false)) return false;
+    if (!are_matrices(what, x, false)) return false;
     if (x->dims[x->ndim - 1] && x->dims[x->ndim - 2]) return true;
     return !wb__fail(WB_ERROR_SHAPE, "%s: %s has empty matrices", what, wb_describe(x));
 }
@@ -416,7 +420,7 @@ int wb_svd(wb_tensor *x, wb_tensor **u, wb_tensor **s, wb_tensor **vt)
     const wb__frame f = wb__frame_begin();
     const int64_t m = x->dims[x->ndim - 2], n = x->dims[x->ndim - 1], k = WB__MIN(m, n);
     wb_tensor *wide = wb__wide(x), *y = NULL;
-    if (wide) y = linalg_step(host_svd, svd_gradient, 1, &wide, 1, &(int64_t){m * k + k + k * n});
+    if (wide) y = add_host_step(host_svd, svd_gradient, 1, &wide, 1, &(int64_t){m * k + k + k * n});
     const svd_parts p = y ? svd_of(y, x) : (svd_parts){NULL, NULL, NULL};
     wb_tensor *all[3] = {p.u, p.s, p.vt};
     for (int i = 0; i < 3; i++) all[i] = all[i] ? wb__as(all[i], (wb_dtype)x->dtype) : NULL;
@@ -431,12 +435,13 @@ int wb_svd(wb_tensor *x, wb_tensor **u, wb_tensor **s, wb_tensor **vt)
  * mirror image. */
 static wb_tensor *qr_square(wb_tensor *q, wb_tensor *r, wb_tensor *dq, wb_tensor *dr)
 {
-    wb_tensor *m = wb_sub(wb_matmul(r, linalg_turned(dr)), wb_matmul(linalg_turned(dq), q));
-    wb_tensor *c = wb_add(wb_tril(m, 0), linalg_turned(wb_tril(m, -1)));
-    return linalg_turned(wb_solve(r, linalg_turned(wb_add(dq, wb_matmul(q, c)))));
+    wb_tensor *m = wb_sub(wb_matmul(r, transposed_of(dr)), wb_matmul(transposed_of(dq), q));
+    wb_tensor *c = wb_add(wb_tril(m, 0), transposed_of(wb_tril(m, -1)));
+    return transposed_of(wb_solve(r, transposed_of(wb_add(dq, wb_matmul(q, c)))));
 }
 
-/* If x has more columns than rows, x = [p, w] and r = [s, v], with p = q s and w = q v. */
+/* Sets dx by qr_square.  If x has more columns than rows, x = [p, w] and r = [s, v], with p = q s
+ * and w = q v. */
 static int qr_gradient(wb_tensor *g, wb_tensor *y, int count, wb_tensor *const *in, wb_tensor **dx,
                        void *ctx)
 {
@@ -445,12 +450,12 @@ static int qr_gradient(wb_tensor *g, wb_tensor *y, int count, wb_tensor *const *
     const int axis = x->ndim - 1;
     const int64_t m = x->dims[axis - 1], n = x->dims[axis], k = WB__MIN(m, n);
     int64_t at = 0, same = 0;
-    wb_tensor *q = linalg_part(y, x, &at, m, k), *r = linalg_part(y, x, &at, k, n);
-    wb_tensor *dq = linalg_part(g, x, &same, m, k),
-              *dr = wb_triu(linalg_part(g, x, &same, k, n), 0);
+    wb_tensor *q = part_of_results(y, x, &at, m, k), *r = part_of_results(y, x, &at, k, n);
+    wb_tensor *dq = part_of_results(g, x, &same, m, k),
+              *dr = wb_triu(part_of_results(g, x, &same, k, n), 0);
     if (n > k) {
         wb_tensor *dv = wb_slice(dr, axis, k, n), *w = wb_slice(x, axis, k, n);
-        dq = wb_add(dq, wb_matmul(w, linalg_turned(dv)));
+        dq = wb_add(dq, wb_matmul(w, transposed_of(dv)));
         wb_tensor *dp = qr_square(q, wb_slice(r, axis, 0, k), dq, wb_slice(dr, axis, 0, k));
         dx[0] = wb_concat(axis, dp, wb_matmul(q, dv));
     } else dx[0] = qr_square(q, r, dq, dr);
@@ -466,9 +471,9 @@ int wb_qr(wb_tensor *x, wb_tensor **q, wb_tensor **r)
     const int64_t m = x->dims[x->ndim - 2], n = x->dims[x->ndim - 1], k = WB__MIN(m, n);
     int64_t at = 0;
     wb_tensor *wide = wb__wide(x), *y = NULL;
-    if (wide) y = linalg_step(host_qr, qr_gradient, 1, &wide, 1, &(int64_t){m * k + k * n});
-    wb_tensor *all[2] = {linalg_part(y, x, &at, m, k), NULL};
-    all[1] = linalg_part(y, x, &at, k, n);
+    if (wide) y = add_host_step(host_qr, qr_gradient, 1, &wide, 1, &(int64_t){m * k + k * n});
+    wb_tensor *all[2] = {part_of_results(y, x, &at, m, k), NULL};
+    all[1] = part_of_results(y, x, &at, k, n);
     for (int i = 0; i < 2; i++) all[i] = all[i] ? wb__as(all[i], (wb_dtype)x->dtype) : NULL;
     const bool works = all[0] && all[1];
     wb__frame_end_many(f, works ? 2 : 0, (void *const *)all);

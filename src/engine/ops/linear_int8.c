@@ -66,10 +66,8 @@ GRADIENT(linear_int8)
         out[0] = wb__matmul(wb_mul(g, node->in[2]), wb_astype(node->in[1], WB_F32), false, false);
 }
 
-/* ---- quantising ------------------------------------------------------------------------------ */
-
 /* Returns w [n, ...] as a matrix of n rows, in f32. */
-static wb_tensor *linear_int8_rows_of(wb_tensor *w)
+static wb_tensor *int8_rows_of(wb_tensor *w)
 {
     const int64_t n = w->dims[0];
     return wb__as(wb_reshape_array(w, 2, (int64_t[]){n, w->size / WB__MAX(n, 1)}), WB_F32);
@@ -88,7 +86,7 @@ int wb_quantize_rows(wb_tensor *w, wb_tensor **q, wb_tensor **scale)
                         wb_describe(w));
     const wb__frame f = wb__frame_begin();
     const int64_t n = w->dims[0];
-    wb_tensor *rows = linear_int8_rows_of(w);
+    wb_tensor *rows = int8_rows_of(w);
     wb_tensor *most = rows ? wb__reduce(WB__OP_max, wb_abs(rows), 2, false) : NULL;
     wb_tensor *s = most ? wb_mul(most, wb__literal(one_of_127, WB_F32)) : NULL;
     /* a row of zeros is divided by 1; the inverse of a small scale would be infinite */
@@ -105,16 +103,14 @@ int wb_quantize_rows(wb_tensor *w, wb_tensor **q, wb_tensor **scale)
     return 0;
 }
 
-/* ---- composed form: computed by other operations --------------------------------------------- */
-
 static int int8_times(wb__ir *ir, int a, int b) { return wb__ir_elementwise(ir, WB__OP_mul, a, b); }
-static int linear_int8_number(wb__ir *ir, double x) { return wb__ir_literal(ir, x, WB_F32); }
+static int int8_literal(wb__ir *ir, double x) { return wb__ir_literal(ir, x, WB_F32); }
 
 /* Returns q - z of x [m, k], and sets *scale to s · WB__INT8_DOWN, [m, 1]. */
-static int linear_int8_quantise(wb__ir *ir, int x, int *scale)
+static int int8_quantise_rows(wb__ir *ir, int x, int *scale)
 {
-    const int nought = linear_int8_number(ir, 0), part = linear_int8_number(ir, one_of_255),
-              half = linear_int8_number(ir, 0.5);
+    const int nought = int8_literal(ir, 0), part = int8_literal(ir, one_of_255),
+              half = int8_literal(ir, 0.5);
     const int low = wb__ir_elementwise(ir, WB__OP_minimum, wb__ir_reduce(ir, WB__OP_min, x, 2),
                                        nought);
     const int high = wb__ir_elementwise(ir, WB__OP_maximum, wb__ir_reduce(ir, WB__OP_max, x, 2),
@@ -122,8 +118,8 @@ static int linear_int8_quantise(wb__ir *ir, int x, int *scale)
     const int s = wb__ir_elementwise(ir, WB__OP_sub, int8_times(ir, high, part),
                                      int8_times(ir, low, part));
     const int large = wb__ir_elementwise(ir, WB__OP_ge, s,
-                                         linear_int8_number(ir, (double)WB__INT8_LEAST));
-    const int inverse = wb__ir_elementwise(ir, WB__OP_div, linear_int8_number(ir, 1), s);
+                                         int8_literal(ir, (double)WB__INT8_LEAST));
+    const int inverse = wb__ir_elementwise(ir, WB__OP_div, int8_literal(ir, 1), s);
     const int factor = wb__ir_where(ir, large, inverse, nought);
     const int zero = wb__ir_elementwise(
         ir, WB__OP_floor,
@@ -132,26 +128,26 @@ static int linear_int8_quantise(wb__ir *ir, int x, int *scale)
                                       wb__ir_elementwise(ir, WB__OP_add, zero, half));
     int q = wb__ir_elementwise(ir, WB__OP_floor, up, -1);
     q = wb__ir_elementwise(ir, WB__OP_maximum, q, nought);
-    q = wb__ir_elementwise(ir, WB__OP_minimum, q, linear_int8_number(ir, 255));
-    *scale = int8_times(ir, s, linear_int8_number(ir, (double)WB__INT8_DOWN));
+    q = wb__ir_elementwise(ir, WB__OP_minimum, q, int8_literal(ir, 255));
+    *scale = int8_times(ir, s, int8_literal(ir, (double)WB__INT8_DOWN));
     return wb__ir_elementwise(ir, WB__OP_sub, q, zero);
 }
 
-static int linear_int8_compose(wb__ir *ir, const wb_tensor *x, const int *in)
+static int int8_compose_product(wb__ir *ir, const wb_tensor *x, const int *in)
 {
     int scale;
-    const int q = linear_int8_quantise(ir, in[0], &scale);
+    const int q = int8_quantise_rows(ir, in[0], &scale);
     wb__value sums = {.op = WB__OP_matmul, .dtype = WB_F32, .ndim = 2, .number = -1, .leaf = -1,
                       .dims = {x->dims[0], x->dims[1]}};
     const int product = wb__ir_make(ir, sums, 2, (int[]){q, wb__ir_as(ir, in[1], WB_F32)}, 2,
                                     (int64_t[]){false, true});
     const int down = int8_times(ir, int8_times(ir, product, scale), in[2]);
-    return int8_times(ir, down, linear_int8_number(ir, (double)WB__INT8_UP));
+    return int8_times(ir, down, int8_literal(ir, (double)WB__INT8_UP));
 }
 
 /* Whether the backend accepts the step of the product. */
-static bool linear_int8_supported(const wb__attempt *a, const wb__ir *ir, const wb_tensor *x,
-                                  const int *in)
+static bool int8_is_supported(const wb__attempt *a, const wb__ir *ir, const wb_tensor *x,
+                              const int *in)
 {
     wb__step s = wb__step_blank(a, WB__STEP_LINEAR_INT8);
     wb__value y = {.dtype = WB_F32, .ndim = 2, .dims = {x->dims[0], x->dims[1]}, .size = x->size};
@@ -169,11 +165,9 @@ COMPOSED(linear_int8)
 {
     const wb__value v = {.op = WB__OP_linear_int8, .dtype = WB_F32, .ndim = 2, .number = -1,
                          .leaf = -1, .dims = {x->dims[0], x->dims[1]}};
-    return linear_int8_supported(a, &s->ir, x, in) ? wb__ir_make(&s->ir, v, 3, in, 0, NULL)
-                                                   : linear_int8_compose(&s->ir, x, in);
+    return int8_is_supported(a, &s->ir, x, in) ? wb__ir_make(&s->ir, v, 3, in, 0, NULL)
+                                               : int8_compose_product(&s->ir, x, in);
 }
-
-/* ---- the backend's step ---------------------------------------------------------------------- */
 
 FILL(LINEAR_INT8)
 {

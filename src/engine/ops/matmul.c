@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Sets *ndim and dims to the leading axes, all but the last two, broadcast to each other. */
-static bool matmul_leading(const wb_tensor *a, const wb_tensor *b, int *ndim, int64_t *dims)
+static bool broadcast_leading(const wb_tensor *a, const wb_tensor *b, int *ndim, int64_t *dims)
 {
     wb_tensor x = {.ndim = (uint8_t)(a->ndim - 2), .dtype = a->dtype};
     wb_tensor y = {.ndim = (uint8_t)(b->ndim - 2), .dtype = b->dtype};
@@ -28,7 +28,7 @@ wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool ta, bool tb)
         return wb__fail_null(WB_ERROR_SHAPE, "matmul: inner sizes differ: %s%s · %s%s",
                              wb_describe(a), ta ? " transposed" : "", wb_describe(b),
                              tb ? " transposed" : "");
-    if ((a->ndim > 2 || b->ndim > 2) && !matmul_leading(a, b, &ndim, dims)) return NULL;
+    if ((a->ndim > 2 || b->ndim > 2) && !broadcast_leading(a, b, &ndim, dims)) return NULL;
     dims[ndim++] = m;
     dims[ndim++] = n;
     if (!wb__check_dims("matmul", ndim, dims, &size)) return NULL;
@@ -89,8 +89,8 @@ wb_tensor *wb_linear(wb_tensor *x, wb_tensor *w, wb_tensor *b)
     return x->ndim == 2 ? y : wb_reshape_array(y, x->ndim, dims);
 }
 
-static void matmul_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, wb_tensor *b,
-                           bool ta, bool tb, wb_tensor **out)
+static void contribute_matmul(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a,
+                              wb_tensor *b, bool ta, bool tb, wb_tensor **out)
 {
     wb_tensor *x = node->in[i];
     out[i] = WB_NONE;
@@ -98,17 +98,17 @@ static void matmul_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tens
     else out[i] = wb__sum_to(wb__matmul(a, b, ta, tb), x->ndim, x->dims);
 }
 
-/* Let a' and b' be the operands after their transpositions, and g the gradient of a'·b'.  Then
- * g·b'ᵀ is the gradient of a', and a'ᵀ·g that of b'.  The gradient of a transposed operand is
- * transposed. */
+/* Adds the products that are the gradients of a and b.  Let a' and b' be the operands after their
+ * transpositions, and g the gradient of a'·b'.  Then g·b'ᵀ is the gradient of a', and a'ᵀ·g that of
+ * b'.  The gradient of a transposed operand is transposed. */
 GRADIENT(matmul)
 {
     wb_tensor *a = node->in[0], *b = node->in[1];
     bool ta = node->attr[0], tb = node->attr[1];
-    if (wanted[0] && !ta) matmul_product(w, node, 0, g, b, false, !tb, out);
-    if (wanted[0] && ta) matmul_product(w, node, 0, b, g, tb, true, out);
-    if (wanted[1] && !tb) matmul_product(w, node, 1, a, g, !ta, false, out);
-    if (wanted[1] && tb) matmul_product(w, node, 1, g, a, true, ta, out);
+    if (wanted[0] && !ta) contribute_matmul(w, node, 0, g, b, false, !tb, out);
+    if (wanted[0] && ta) contribute_matmul(w, node, 0, b, g, tb, true, out);
+    if (wanted[1] && !tb) contribute_matmul(w, node, 1, a, g, !ta, false, out);
+    if (wanted[1] && tb) contribute_matmul(w, node, 1, g, a, true, ta, out);
 }
 
 FILL(MATMUL)

@@ -21,23 +21,22 @@ wb_tensor *wb_normalize(wb_tensor *x, int n_axes, double eps)
 }
 
 /* Whether c, broadcast to the dimensions of x, has one number along the axes of `mask`. */
-static bool normalise_is_along(const wb_tensor *c, const wb_tensor *x, unsigned mask)
+static bool is_constant_along(const wb_tensor *c, const wb_tensor *x, unsigned mask)
 {
     for (int i = 0; i < c->ndim; i++)
         if (mask >> (i + x->ndim - c->ndim) & 1 && c->dims[i] != 1) return false;
     return true;
 }
 
-/* If g is c * h, where c has one number along the axes of `mask` and h the dimensions of g, sets g
- * to h and returns c.  Else, and if g has been evaluated and has no inputs any more, returns NULL.
- */
-static wb_tensor *take_factor(wb_tensor **g, unsigned mask)
+/* Returns c, and sets g to h, if g is c * h, where c has one number along the axes of `mask` and h
+ * the dimensions of g.  Returns NULL otherwise, also if g is evaluated and has lost its inputs. */
+static wb_tensor *split_factor(wb_tensor **g, unsigned mask)
 {
     const wb_tensor *product = *g;
     if (product->op != WB__OP_mul || product->n_in != 2) return NULL;
     for (int i = 0; i < 2; i++) {
         wb_tensor *c = product->in[i], *h = product->in[!i];
-        if (!normalise_is_along(c, product, mask) || h->ndim != product->ndim ||
+        if (!is_constant_along(c, product, mask) || h->ndim != product->ndim ||
             memcmp(h->dims, product->dims, h->ndim * sizeof h->dims[0]))
             continue;
         *g = h;
@@ -46,8 +45,8 @@ static wb_tensor *take_factor(wb_tensor **g, unsigned mask)
     return NULL;
 }
 
-/* With y the result, g its gradient and var the variance of x, the gradient of x is (g - mean g - y
- * mean(g y)) / sqrt(var + eps), with means over the normalised axes.  In a batch norm g is c h,
+/* Sets the gradient of x to (g - mean g - y mean(g y)) / sqrt(var + eps), with y the result, g its
+ * gradient, var the variance of x, and means over the normalised axes.  In a batch norm g is c h,
  * with c its scale.  Then the gradient of x is c / sqrt(var + eps) times the same expression of h,
  * whose sums are also the gradients of scale and bias.  In 16 bits these sums differ from those, so
  * c stays in g. */
@@ -57,7 +56,7 @@ GRADIENT(normalize)
     wb_dtype dtype = (wb_dtype)x->dtype;
     unsigned mask = (unsigned)node->attr[0];
     const bool narrow = wb__is_half(dtype);
-    wb_tensor *factor = narrow ? NULL : take_factor(&g, mask);
+    wb_tensor *factor = narrow ? NULL : split_factor(&g, mask);
     if (narrow) { /* sums of squares could overflow in f16, and would lose digits in bf16 */
         x = wb_astype(x, WB_F32);
         g = wb_astype(g, WB_F32);
@@ -72,8 +71,6 @@ GRADIENT(normalize)
     out[0] = wb_mul(scale, wb_sub(wb_sub(g, wb__mean(g, mask, true)), along));
     if (out[0] && out[0]->dtype != dtype) out[0] = wb_astype(out[0], dtype);
 }
-
-/* ---- composed form: computed by other operations --------------------------------------------- */
 
 static int normalise_mean(wb__ir *ir, int x, unsigned mask)
 {

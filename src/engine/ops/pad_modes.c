@@ -8,7 +8,7 @@ static const char *const pad_names[] = {"WB_PAD_CONSTANT", "WB_PAD_REFLECT", "WB
                                         "WB_PAD_SYMMETRIC", "WB_PAD_CIRCULAR"};
 
 /* Returns the most elements that a mode can add at an end of an axis of n elements. */
-static int64_t pad_most(wb_pad_mode mode, int64_t n)
+static int64_t most_padding(wb_pad_mode mode, int64_t n)
 {
     switch (mode) {
     case WB_PAD_REFLECT: return WB__MAX(n - 1, 0);
@@ -31,7 +31,7 @@ static bool pad_read(const wb_tensor *x, int axis, int64_t before, int64_t after
     if (!wb__dtype_float((wb_dtype)x->dtype) && !wb__holds((wb_dtype)x->dtype, o->value))
         return !wb__fail(WB_ERROR_DTYPE, "pad: .value %g does not fit into %s", o->value,
                          wb_describe(x));
-    const int64_t limit = pad_most(o->mode, x->dims[axis]);
+    const int64_t limit = most_padding(o->mode, x->dims[axis]);
     if (before >= 0 && after >= 0 && before <= limit && after <= limit) return true;
     return !wb__fail(WB_ERROR_SHAPE, "pad: %lld before and %lld after axis %d of %s; %s adds 0 to "
                      "%lld at an end", (long long)before, (long long)after, axis, wb_describe(x),
@@ -39,8 +39,8 @@ static bool pad_read(const wb_tensor *x, int axis, int64_t before, int64_t after
 }
 
 /* Returns the `count` elements that the mode puts before the axis, or behind it. */
-static wb_tensor *pad_margin(wb_tensor *x, int axis, int64_t count, bool behind,
-                             const wb_pad_options *o)
+static wb_tensor *elements_of_margin(wb_tensor *x, int axis, int64_t count, bool behind,
+                                     const wb_pad_options *o)
 {
     const int64_t n = x->dims[axis];
     int64_t dims[WB_MAX_DIMS];
@@ -69,9 +69,9 @@ static wb_tensor *pad_axis(wb_tensor *x, int axis, int64_t before, int64_t after
     if (!before && !after) return wb__unchanged(x);
     wb_tensor *part[3];
     int n = 0;
-    if (before) part[n++] = pad_margin(x, a, before, false, &o);
+    if (before) part[n++] = elements_of_margin(x, a, before, false, &o);
     part[n++] = x;
-    if (after) part[n++] = pad_margin(x, a, after, true, &o);
+    if (after) part[n++] = elements_of_margin(x, a, after, true, &o);
     for (int i = 0; i < n; i++)
         if (!part[i]) return NULL;
     return wb_concat_array(a, n, part);

@@ -14,41 +14,41 @@ wb_tensor *(wb_clamp)(wb_tensor *x, wb_tensor *low, wb_tensor *high)
 }
 
 /* Returns x, or, if x is a number, x in the dtype of `like`. */
-static wb_tensor *powers_of_dtype(wb_tensor *x, const wb_tensor *like)
+static wb_tensor *number_as_dtype_of(wb_tensor *x, const wb_tensor *like)
 {
     if (!(x->flags & WB__WEAK)) return x;
     return wb_add(x, wb_full_array(0, (wb_dtype)like->dtype, 0, NULL));
 }
 
-/* Begins at the nearer end, so that both ends are exact. */
+/* Returns x + t (y - x), computed from the nearer end, so that both ends are exact. */
 wb_tensor *(wb_lerp)(wb_tensor *x, wb_tensor *y, wb_tensor *t)
 {
     if (!wb__operand("lerp", x) || !wb__operand("lerp", y) || !wb__floating("lerp", t)) return NULL;
     const wb__frame f = wb__frame_begin();
-    if (x->flags & y->flags & WB__WEAK) x = powers_of_dtype(x, t);
+    if (x->flags & y->flags & WB__WEAK) x = number_as_dtype_of(x, t);
     wb_tensor *way = wb_sub(y, x);
     if (!way || !wb__floating("lerp", way)) return wb__frame_end(f, NULL);
-    t = powers_of_dtype(t, way);
+    t = number_as_dtype_of(t, way);
     if (!t) return wb__frame_end(f, NULL);
     wb_tensor *from_y = wb_sub(y, wb_mul(wb_sub(wb_scalar(1), t), way));
     return wb__frame_end(f, wb_where(wb_lt(wb_abs(t), wb_scalar(0.5)), wb_add(x, wb_mul(t, way)),
                                      from_y));
 }
 
-static wb_tensor *powers_number(const wb_tensor *like, double v)
+static wb_tensor *literal_like(const wb_tensor *like, double v)
 {
     return like ? wb__literal(v, (wb_dtype)like->dtype) : NULL;
 }
 
 /* Returns x to the power p, with the value 0 and the gradient 0 where x is 0. */
-static wb_tensor *powers_power(wb_tensor *x, double p)
+static wb_tensor *power_with_zero(wb_tensor *x, double p)
 {
-    wb_tensor *zero = wb_eq(x, powers_number(x, 0)), *safe = wb_where(zero, powers_number(x, 1), x);
-    return wb_where(zero, powers_number(x, 0),
-                    p == 0.5 ? wb_sqrt(safe) : wb_pow(safe, powers_number(x, p)));
+    wb_tensor *zero = wb_eq(x, literal_like(x, 0)), *safe = wb_where(zero, literal_like(x, 1), x);
+    return wb_where(zero, literal_like(x, 0),
+                    p == 0.5 ? wb_sqrt(safe) : wb_pow(safe, literal_like(x, p)));
 }
 
-wb_tensor *wb__root_of(wb_tensor *x) { return x ? powers_power(x, 0.5) : NULL; }
+wb_tensor *wb__root_of(wb_tensor *x) { return x ? power_with_zero(x, 0.5) : NULL; }
 
 static wb_tensor *powers_norm(wb_tensor *x, double p, const wb_reduce_options *options)
 {
@@ -60,11 +60,11 @@ static wb_tensor *powers_norm(wb_tensor *x, double p, const wb_reduce_options *o
     const wb_dtype dtype = (wb_dtype)x->dtype;
     x = wb__wide(x);
     if (!x) return NULL;
-    if (p == 0) x = wb__as(wb_ne(x, powers_number(x, 0)), (wb_dtype)x->dtype);
+    if (p == 0) x = wb__as(wb_ne(x, literal_like(x, 0)), (wb_dtype)x->dtype);
     else x = p == 2 ? wb_square(x) : wb_abs(x);
-    if (p != 0 && p != 1 && p != 2 && !isinf(p)) x = x ? powers_power(x, p) : NULL;
+    if (p != 0 && p != 1 && p != 2 && !isinf(p)) x = x ? power_with_zero(x, p) : NULL;
     x = wb__reduce(isinf(p) ? WB__OP_max : WB__OP_sum, x, mask, o.keep);
-    if (x && p != 0 && p != 1 && !isinf(p)) x = powers_power(x, 1 / p);
+    if (x && p != 0 && p != 1 && !isinf(p)) x = power_with_zero(x, 1 / p);
     return wb__as(x, dtype);
 }
 
@@ -74,12 +74,10 @@ wb_tensor *wb_norm_with(wb_tensor *x, double p, const wb_reduce_options *o)
     return wb__frame_end(f, powers_norm(x, p, o));
 }
 
-/* ---- any, all -------------------------------------------------------------------------------- */
-
 /* Tests all or any elements by counting those that are 0, or are not.  A count below 2^32 is 0
  * modulo 2^32 only if it is 0. */
-static wb_tensor *powers_test(const char *what, wb_tensor *x, const wb_reduce_options *options,
-                              bool all)
+static wb_tensor *test_by_count(const char *what, wb_tensor *x, const wb_reduce_options *options,
+                                bool all)
 {
     wb_reduce_options o;
     unsigned mask;
@@ -88,22 +86,20 @@ static wb_tensor *powers_test(const char *what, wb_tensor *x, const wb_reduce_op
     if (all && x) x = wb_not(x);
     const wb_dtype counts = x && x->size > UINT32_MAX ? WB_I64 : WB_I32;
     x = wb__reduce(WB__OP_sum, wb__as(x, counts), mask, o.keep);
-    return x ? all ? wb_eq(x, powers_number(x, 0)) : wb_ne(x, powers_number(x, 0)) : NULL;
+    return x ? all ? wb_eq(x, literal_like(x, 0)) : wb_ne(x, literal_like(x, 0)) : NULL;
 }
 
 wb_tensor *wb_any_with(wb_tensor *x, const wb_reduce_options *o)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, powers_test("any", x, o, false));
+    return wb__frame_end(f, test_by_count("any", x, o, false));
 }
 
 wb_tensor *wb_all_with(wb_tensor *x, const wb_reduce_options *o)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, powers_test("all", x, o, true));
+    return wb__frame_end(f, test_by_count("all", x, o, true));
 }
-
-/* ---- products -------------------------------------------------------------------------------- */
 
 wb_tensor *wb__around(wb_tensor *x, int axis)
 {
@@ -144,7 +140,7 @@ static wb_tensor *powers_product_along(wb_tensor *x, int axis)
     return wb__around_back(rest ? wb_mul(y, rest) : y, x, axis);
 }
 
-static bool takes_numbers(const char *what, const wb_tensor *x)
+static bool is_of_numbers(const char *what, const wb_tensor *x)
 {
     if (!wb__operand(what, x)) return false;
     if (x->dtype != WB_BOOL) return true;
@@ -156,7 +152,7 @@ static wb_tensor *powers_prod(wb_tensor *x, const wb_reduce_options *options)
 {
     wb_reduce_options o;
     unsigned mask;
-    if (!takes_numbers("prod", x) || !wb__read_axes("prod", x, options, &o, &mask)) return NULL;
+    if (!is_of_numbers("prod", x) || !wb__read_axes("prod", x, options, &o, &mask)) return NULL;
     const wb_dtype dtype = (wb_dtype)x->dtype;
     wb_tensor *y = wb__wide(x);
     for (int i = 0; i < x->ndim && y; i++)
@@ -175,10 +171,11 @@ wb_tensor *wb_prod_with(wb_tensor *x, const wb_reduce_options *o)
     return wb__frame_end(f, powers_prod(x, o));
 }
 
-/* After the pass with the distance s, an element is the product of the 2 s elements up to it. */
+/* Returns the running products.  Each round multiplies by the element s places before, s = 1, 2, 4
+ * ...; after the round an element is the product of the 2 s elements up to it. */
 static wb_tensor *powers_cumprod(wb_tensor *x, int axis)
 {
-    if (!takes_numbers("cumprod", x)) return NULL;
+    if (!is_of_numbers("cumprod", x)) return NULL;
     const int a = wb__axis("cumprod", x, axis);
     if (a < 0) return NULL;
     const wb_dtype dtype = (wb_dtype)x->dtype;

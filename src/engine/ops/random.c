@@ -59,8 +59,6 @@ wb_tensor *wb_permutation(int64_t n)
     return wb__frame_end(f, random_permutation(n));
 }
 
-/* ---- the truncated normal distribution ------------------------------------------------------- */
-
 static wb_tensor *random_polynomial(wb_tensor *w, int n, const double *c)
 {
     wb_tensor *y = wb__literal(c[0], (wb_dtype)w->dtype);
@@ -69,7 +67,8 @@ static wb_tensor *random_polynomial(wb_tensor *w, int n, const double *c)
     return y;
 }
 
-/* The inverse of the error function for f32.  (Giles 2011, "Approximating the erfinv function") */
+/* Returns the inverse error function of x, f32 (Giles 2011, "Approximating the erfinv
+ * function"). */
 static wb_tensor *random_erfinv(wb_tensor *x)
 {
     static const double centre[] = {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06,
@@ -118,8 +117,6 @@ wb_tensor *wb_truncated_normal_array(double mean, double std, double low, double
     return wb__frame_end(f, truncated_normal(mean, std, low, high, dtype, ndim, dims));
 }
 
-/* ---- draws by probability -------------------------------------------------------------------- */
-
 static wb_tensor *random_bernoulli(wb_tensor *p)
 {
     if (!wb__floating("bernoulli", p)) return NULL;
@@ -146,16 +143,15 @@ static wb_tensor *fine_uniform_beside(const wb_tensor *x, int ndim, const int64_
     return wb_minimum(wb_add(u, within), wb__literal(1 - 0x1p-24, WB_F32));
 }
 
-/* Each class has an exponential time, with its weight as the rate.  The first class is drawn with
- * the probability asked for, and the first n are n draws without replacement (Efraimidis & Spirakis
- * 2006). */
+/* Returns n classes drawn by weight.  Each class has an exponential time, with its weight as the
+ * rate.  The class with the first time is drawn with the probability asked for, and the first n are
+ * n draws without replacement (Efraimidis & Spirakis 2006). */
 static wb_tensor *random_multinomial(wb_tensor *weights, int64_t n, bool replacement)
 {
     if (!wb__floating("multinomial", weights)) return NULL;
     const int last = weights->ndim - 1;
     if (last < 0 || !weights->dims[last])
-        return wb__fail_null(WB_ERROR_SHAPE, "multinomial: no classes in %s",
-                             wb_describe(weights));
+        return wb__fail_null(WB_ERROR_SHAPE, "multinomial: no classes in %s", wb_describe(weights));
     if (n < 0 || (!replacement && n > weights->dims[last]))
         return wb__fail_null(WB_ERROR_ARGUMENT, "multinomial: %lld of the %lld classes of %s",
                              (long long)n, (long long)weights->dims[last], wb_describe(weights));

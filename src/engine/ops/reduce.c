@@ -67,7 +67,7 @@ bool wb__read_axes(const char *what, const wb_tensor *x, const wb_reduce_options
     return reduce_read_axes(what, x, options, o, mask, false);
 }
 
-static wb_tensor *reduce_axes(wb__op op, wb_tensor *x, const wb_reduce_options *options)
+static wb_tensor *reduce_by_options(wb__op op, wb_tensor *x, const wb_reduce_options *options)
 {
     const char *what = wb__ops[op].name;
     wb_reduce_options o;
@@ -81,15 +81,15 @@ static wb_tensor *reduce_axes(wb__op op, wb_tensor *x, const wb_reduce_options *
 
 wb_tensor *wb_sum_with(wb_tensor *x, const wb_reduce_options *o)
 {
-    return reduce_axes(WB__OP_sum, x, o);
+    return reduce_by_options(WB__OP_sum, x, o);
 }
 wb_tensor *wb_max_with(wb_tensor *x, const wb_reduce_options *o)
 {
-    return reduce_axes(WB__OP_max, x, o);
+    return reduce_by_options(WB__OP_max, x, o);
 }
 wb_tensor *wb_min_with(wb_tensor *x, const wb_reduce_options *o)
 {
-    return reduce_axes(WB__OP_min, x, o);
+    return reduce_by_options(WB__OP_min, x, o);
 }
 
 wb_tensor *wb__as(wb_tensor *x, wb_dtype dtype)
@@ -132,8 +132,8 @@ wb_tensor *wb_mean_with(wb_tensor *x, const wb_reduce_options *options)
 
 /* Returns the sum or the mean over the elements of x that are not NaN.  The other elements have the
  * gradient 0, by `where`. */
-static wb_tensor *ignore_nan(const char *what, wb_tensor *x, const wb_reduce_options *options,
-                             bool mean)
+static wb_tensor *reduce_without_nan(const char *what, wb_tensor *x,
+                                     const wb_reduce_options *options, bool mean)
 {
     wb_reduce_options o;
     unsigned mask;
@@ -150,13 +150,13 @@ static wb_tensor *ignore_nan(const char *what, wb_tensor *x, const wb_reduce_opt
 wb_tensor *wb_nansum_with(wb_tensor *x, const wb_reduce_options *o)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, ignore_nan("nansum", x, o, false));
+    return wb__frame_end(f, reduce_without_nan("nansum", x, o, false));
 }
 
 wb_tensor *wb_nanmean_with(wb_tensor *x, const wb_reduce_options *o)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, ignore_nan("nanmean", x, o, true));
+    return wb__frame_end(f, reduce_without_nan("nanmean", x, o, true));
 }
 
 /* Returns the variance of x, which has the dtype in which sums are computed. */
@@ -169,8 +169,9 @@ static wb_tensor *reduce_variance(wb_tensor *x, unsigned mask, const wb_reduce_o
                   wb__literal(1 / n, (wb_dtype)x->dtype));
 }
 
-static wb_tensor *reduce_spread(const char *what, wb_tensor *x, const wb_reduce_options *options,
-                                wb_tensor *(*f)(wb_tensor *))
+static wb_tensor *variance_by_options(const char *what, wb_tensor *x,
+                                      const wb_reduce_options *options,
+                                      wb_tensor *(*f)(wb_tensor *))
 {
     wb_reduce_options o;
     unsigned mask;
@@ -183,13 +184,13 @@ static wb_tensor *reduce_spread(const char *what, wb_tensor *x, const wb_reduce_
 wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *options)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, reduce_spread("variance", x, options, wb_identity));
+    return wb__frame_end(f, variance_by_options("variance", x, options, wb_identity));
 }
 
 wb_tensor *wb_std_with(wb_tensor *x, const wb_reduce_options *options)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, reduce_spread("std", x, options, wb__root_of));
+    return wb__frame_end(f, variance_by_options("std", x, options, wb__root_of));
 }
 
 /* Returns the softmax of x over the axes of the mask together. */
@@ -222,10 +223,10 @@ static int logsumexp_gradient(wb_tensor *g, wb_tensor *y, int n, wb_tensor *cons
 }
 
 /* The `end` of a custom gradient of the library whose context owns nothing. */
-static void keep_context(void *ctx) { (void)ctx; }
+static void end_nothing(void *ctx) { (void)ctx; }
 
-/* Computes top + log(sum(exp(x - top))), where top is the maximum.  For elements that equal top, x
- * - top is taken as 0, also if both are infinite. */
+/* Returns top + log(sum(exp(x - top))), where top is the maximum.  For elements that equal top, x -
+ * top is taken as 0, also if both are infinite. */
 static wb_tensor *reduce_logsumexp(wb_tensor *x, const wb_reduce_options *options)
 {
     wb_reduce_options o;
@@ -240,8 +241,7 @@ static wb_tensor *reduce_logsumexp(wb_tensor *x, const wb_reduce_options *option
     wb_tensor *e = wb_where(wb_eq(x, top), one, wb_exp(wb_sub(x, top)));
     wb_tensor *y = e ? wb_add(top, wb_log(wb__reduce(WB__OP_sum, e, mask, true))) : NULL;
     if (y)
-        y = wb__custom_gradient(y, logsumexp_gradient, (void *)(uintptr_t)mask, keep_context, 1,
-                                &x);
+        y = wb__custom_gradient(y, logsumexp_gradient, (void *)(uintptr_t)mask, end_nothing, 1, &x);
     y = wb__as(y, dtype);
     if (!y || o.keep) return y;
     int64_t dims[WB_MAX_DIMS];
@@ -257,7 +257,7 @@ wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *options)
     return wb__frame_end(f, reduce_logsumexp(x, options));
 }
 
-static int argument_axis(const char *what, const wb_tensor *x, int axis)
+static int axis_of_argmax(const char *what, const wb_tensor *x, int axis)
 {
     if (!wb__operand(what, x)) return -1;
     if (x->dtype == WB_BOOL) {
@@ -273,14 +273,14 @@ static int argument_axis(const char *what, const wb_tensor *x, int axis)
 
 wb_tensor *wb_argmax(wb_tensor *x, int axis)
 {
-    const int a = argument_axis("argmax", x, axis);
+    const int a = axis_of_argmax("argmax", x, axis);
     return a < 0 ? NULL : wb__reduce(WB__OP_argmax, x, 1u << a, false);
 }
 
-/* Finds the greatest of -x, or of -1 - x, which reverses the order of all integers. */
+/* Returns the argmax of -x or, for integers, of -1 - x (u8: 255 - x), which reverses the order. */
 wb_tensor *wb_argmin(wb_tensor *x, int axis)
 {
-    const int a = argument_axis("argmin", x, axis);
+    const int a = axis_of_argmax("argmin", x, axis);
     if (a < 0) return NULL;
     if (!x->dims[a])
         return wb__fail_null(WB_ERROR_SHAPE, "argmin: nothing to choose from: %s", wb_describe(x));
@@ -306,8 +306,6 @@ wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims)
     if (mask) g = wb__reduce(WB__OP_sum, g, mask, mask >> lead != 0);
     return g && g->ndim != ndim ? wb_reshape_array(g, ndim, dims) : g;
 }
-
-/* ---- gradients ------------------------------------------------------------------------------- */
 
 /* Returns g in the shape of the node's operand, but with size 1 along the reduced axes. */
 static wb_tensor *expand_reduced(wb_tensor *node, wb_tensor *g)

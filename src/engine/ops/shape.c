@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void shape_list(char *text, size_t capacity, int n, const int64_t *v)
+static void print_numbers(char *text, size_t capacity, int n, const int64_t *v)
 {
     size_t at = (size_t)snprintf(text, capacity, "[");
     for (int i = 0; i < n && at < capacity; i++)
@@ -13,10 +13,10 @@ static void shape_list(char *text, size_t capacity, int n, const int64_t *v)
     if (at < capacity) snprintf(text + at, capacity - at, "]");
 }
 
-static wb_tensor *cannot_reshape(const wb_tensor *x, int ndim, const int64_t *wanted, bool counted)
+static wb_tensor *fail_reshape(const wb_tensor *x, int ndim, const int64_t *wanted, bool counted)
 {
     char text[128];
-    shape_list(text, sizeof text, ndim, wanted);
+    print_numbers(text, sizeof text, ndim, wanted);
     if (!counted)
         return wb__fail_null(WB_ERROR_SHAPE, "reshape: %s to %s", wb_describe(x), text);
     return wb__fail_null(WB_ERROR_SHAPE, "reshape: %s has %lld elements: not as many as %s",
@@ -37,12 +37,12 @@ wb_tensor *wb_reshape_array(wb_tensor *x, int ndim, const int64_t *wanted)
         dims[i] = wanted[i];
         if (wanted[i] == -1 && free_axis < 0) free_axis = i;
         else if (wanted[i] < 0 || (wanted[i] && known > INT64_MAX / wanted[i]))
-            return cannot_reshape(x, ndim, wanted, false);
+            return fail_reshape(x, ndim, wanted, false);
         else known *= wanted[i];
     }
     if (free_axis >= 0) dims[free_axis] = known ? x->size / known : 0;
     if (free_axis >= 0) known *= dims[free_axis];
-    if (known != x->size) return cannot_reshape(x, ndim, wanted, true);
+    if (known != x->size) return fail_reshape(x, ndim, wanted, true);
     if (ndim == x->ndim && !memcmp(dims, x->dims, (size_t)ndim * sizeof *dims))
         return wb__unchanged(x);
     if ((!x->size || x->size > WB__MAX_DIM) && !wb__check_dims("reshape", ndim, dims, &known))
@@ -104,7 +104,7 @@ wb_tensor *wb_permute_array(wb_tensor *x, int ndim, const int64_t *order)
         moved |= order[i] != i;
     }
     if (ndim != x->ndim || seen != (1u << ndim) - 1) {
-        shape_list(text, sizeof text, WB__MIN(WB__MAX(ndim, 0), 16), order);
+        print_numbers(text, sizeof text, WB__MIN(WB__MAX(ndim, 0), 16), order);
         return wb__fail_null(WB_ERROR_SHAPE, "permute: %s is no order of the axes of %s", text,
                              wb_describe(x));
     }
@@ -135,7 +135,7 @@ wb_tensor *wb_expand_array(wb_tensor *x, int ndim, const int64_t *dims)
     for (int i = 1; fits && i <= x->ndim; i++)
         fits = x->dims[x->ndim - i] == dims[ndim - i] || x->dims[x->ndim - i] == 1;
     if (!fits) {
-        shape_list(text, sizeof text, ndim, dims);
+        print_numbers(text, sizeof text, ndim, dims);
         return wb__fail_null(WB_ERROR_SHAPE, "expand: %s does not broadcast to %s", wb_describe(x),
                              text);
     }
@@ -165,8 +165,6 @@ wb_tensor *wb_flip(wb_tensor *x, int axis)
     starts[a] = WB__MAX(x->dims[a] - 1, 0);
     return wb__slice_at(x, starts, x->dims, step);
 }
-
-/* ---- gradients ------------------------------------------------------------------------------- */
 
 GRADIENT(reshape) { out[0] = wb_reshape_array(g, node->in[0]->ndim, node->in[0]->dims); }
 GRADIENT(expand) { out[0] = wb__sum_to(g, node->in[0]->ndim, node->in[0]->dims); }

@@ -20,7 +20,8 @@ bool wb__sliding_size(const char *what, const wb_tensor *x, const int64_t *windo
  * by position; -1: by name only. */
 bool wb__sliding_pair(const char *what, const wb__given *given, const char *option, int position,
                       int64_t *list, int64_t first, int64_t second);
-/* As wb__sliding_pair, for 1 to 3 axes that have one default.  Sets list[0] = axes. */
+/* Reads an option as wb__sliding_pair does, for 1 to 3 axes with one default.  Sets list[0] =
+ * axes. */
 bool wb__sliding_axes(const char *what, const wb__given *given, const char *option, int position,
                       int64_t *list, int axes, int64_t by_default);
 /* Reads the option `pad` for 1 to 3 axes.  Sets list[0] to 2 axes, followed by the start and the

@@ -35,9 +35,7 @@ wb_tensor *wb_logsoftmax_over(wb_tensor *x, int axis)
     return softmax_rows_over(WB__OP_logsoftmax, x, axis);
 }
 
-/* ---- gradients ------------------------------------------------------------------------------- */
-
-/* With y the result and g its gradient, the gradient of x is y (g - sum(g y)), with the sum over
+/* Sets the gradient of x to y (g - sum(g y)), with y the result, g its gradient, and the sum over
  * the last axis. */
 GRADIENT(softmax)
 {
@@ -45,15 +43,13 @@ GRADIENT(softmax)
     out[0] = wb_mul(node, wb_sub(g, wb__reduce(WB__OP_sum, wb_mul(g, node), last, true)));
 }
 
-/* With y the result and g its gradient, the gradient of x is g - exp(y) sum(g), with the sum over
+/* Sets the gradient of x to g - exp(y) sum(g), with y the result, g its gradient, and the sum over
  * the last axis. */
 GRADIENT(logsoftmax)
 {
     unsigned last = 1u << (node->ndim - 1);
     out[0] = wb_sub(g, wb_mul(wb_exp(node), wb__reduce(WB__OP_sum, g, last, true)));
 }
-
-/* ---- composed form: computed by other operations --------------------------------------------- */
 
 /* Returns exp(x - max), with the maximum over the last axis.  If log_form, also sets *shifted to x
  * - max.  For an element that equals the maximum, x - max is taken as 0, even if both are infinite.
@@ -90,11 +86,11 @@ static int logsoftmax(wb__ir *ir, int x)
 
 /* Applies `form` to value `in`, cast to f32 if it is f16 or bf16.  Returns the result in the dtype
  * of x. */
-static int softmax_computed(wb__ir *ir, const wb_tensor *x, int in, int (*form)(wb__ir *, int))
+static int compose_in_f32(wb__ir *ir, const wb_tensor *x, int in, int (*form)(wb__ir *, int))
 {
     const wb_dtype t = (wb_dtype)x->dtype;
     return wb__ir_as(ir, form(ir, wb__ir_as(ir, in, wb__computed_in(t))), t);
 }
 
-COMPOSED(softmax) { return softmax_computed(&s->ir, x, in[0], wb__ir_softmax); }
-COMPOSED(logsoftmax) { return softmax_computed(&s->ir, x, in[0], logsoftmax); }
+COMPOSED(softmax) { return compose_in_f32(&s->ir, x, in[0], wb__ir_softmax); }
+COMPOSED(logsoftmax) { return compose_in_f32(&s->ir, x, in[0], logsoftmax); }

@@ -5,7 +5,7 @@
 enum { SORT_AXIS, DESCENDING, SORT_ATTRS };     /* order of the attributes, as in ops.def */
 
 /* Returns the axis of a sort, or -1 with the error set. */
-static int sorted_axis(const char *what, const wb_tensor *x, int axis)
+static int axis_of_sort(const char *what, const wb_tensor *x, int axis)
 {
     const int a = wb__axis(what, x, axis);
     if (a < 0) return -1;
@@ -29,7 +29,7 @@ static wb_tensor *sort_axis(const char *what, wb_tensor *x, int axis,
                             const wb_sort_options *options, bool order)
 {
     wb_sort_options o;
-    const int a = sorted_axis(what, x, axis);
+    const int a = axis_of_sort(what, x, axis);
     if (a < 0 || !wb__read_options(what, wb_sort_options, &o, options, NULL)) return NULL;
     wb_tensor *y = sort_order_of(x, a, o.descending);
     return order || !y ? y : wb_take_along(x, y, a);
@@ -51,7 +51,7 @@ static wb_tensor *sort_topk(wb_tensor *x, int64_t k, int axis, wb_tensor **index
                             const wb_topk_options *options)
 {
     wb_topk_options o;
-    const int a = sorted_axis("topk", x, axis);
+    const int a = axis_of_sort("topk", x, axis);
     if (a < 0 || !wb__read_options("topk", wb_topk_options, &o, options, NULL)) return NULL;
     if (k < 0 || k > x->dims[a])
         return wb__fail_null(WB_ERROR_ARGUMENT, "topk: k is %lld; it must be in 0 to the size of "

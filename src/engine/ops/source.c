@@ -6,9 +6,9 @@
 
 #include <math.h>
 
-static wb_tensor *source_node(const char *what, wb__op op, wb_dtype dtype, int ndim,
-                              const int64_t *dims, int n_attr, const int64_t *attr, int n_numbers,
-                              const wb__number *numbers)
+static wb_tensor *add_source(const char *what, wb__op op, wb_dtype dtype, int ndim,
+                             const int64_t *dims, int n_attr, const int64_t *attr, int n_numbers,
+                             const wb__number *numbers)
 {
     int64_t size;
     if (!wb__check_dims(what, ndim, dims, &size) || !wb__is_dtype(what, dtype)) return NULL;
@@ -18,13 +18,13 @@ static wb_tensor *source_node(const char *what, wb__op op, wb_dtype dtype, int n
 
 wb_tensor *wb_full_array(double value, wb_dtype dtype, int ndim, const int64_t *dims)
 {
-    return source_node("full", WB__OP_literal, dtype, ndim, dims, 0, NULL, 1,
-                       &(wb__number){.f = value});
+    return add_source("full", WB__OP_literal, dtype, ndim, dims, 0, NULL, 1,
+                      &(wb__number){.f = value});
 }
 
 static wb_tensor *source_iota(wb_dtype dtype, int ndim, const int64_t *dims, int64_t axis)
 {
-    return source_node("arange", WB__OP_iota, dtype, ndim, dims, 1, &axis, 0, NULL);
+    return add_source("arange", WB__OP_iota, dtype, ndim, dims, 1, &axis, 0, NULL);
 }
 
 wb_tensor *wb_arange(int64_t n, wb_dtype dtype) { return source_iota(dtype, 1, &n, 0); }
@@ -59,10 +59,11 @@ wb_tensor *wb_causal_mask(int64_t queries, int64_t keys)
     return wb_le(source_iota(WB_I32, 2, dims, 1), source_iota(WB_I32, 2, dims, 0));
 }
 
-/* The counters of the generator are reserved here, not at the evaluation, so that the numbers do
- * not depend on which tensors are evaluated.  One counter gives four elements. */
-static wb_tensor *source_draw(const char *what, wb__op op, wb_dtype dtype, int ndim,
-                              const int64_t *dims)
+/* Returns a tensor of random numbers.  The counters of the generator are reserved here, not at the
+ * evaluation, so that the numbers do not depend on which tensors are evaluated.  One counter gives
+ * four elements. */
+static wb_tensor *reserve_random(const char *what, wb__op op, wb_dtype dtype, int ndim,
+                                 const int64_t *dims)
 {
     int64_t size;
     if (!wb__check_dims(what, ndim, dims, &size)) return NULL;
@@ -70,13 +71,13 @@ static wb_tensor *source_draw(const char *what, wb__op op, wb_dtype dtype, int n
         return wb__fail_null(WB_ERROR_DTYPE, "%s: floating dtypes only", what);
     uint64_t key, counter;
     wb__rng_take((uint64_t)(size + 3) / 4, &key, &counter);
-    return source_node(what, op, dtype, ndim, dims, 0, NULL, 2,
-                       (wb__number[]){{.u = key}, {.u = counter}});
+    return add_source(what, op, dtype, ndim, dims, 0, NULL, 2,
+                      (wb__number[]){{.u = key}, {.u = counter}});
 }
 
 wb_tensor *wb_rand_array(wb_dtype dtype, int ndim, const int64_t *dims)
 {
-    return source_draw("rand", WB__OP_uniform, dtype, ndim, dims);
+    return reserve_random("rand", WB__OP_uniform, dtype, ndim, dims);
 }
 
 wb_tensor *wb__uniform_beside(const wb_tensor *x, wb_dtype dtype, int ndim, const int64_t *dims)
@@ -89,7 +90,7 @@ wb_tensor *wb__uniform_beside(const wb_tensor *x, wb_dtype dtype, int ndim, cons
 
 wb_tensor *wb_randn_array(wb_dtype dtype, int ndim, const int64_t *dims)
 {
-    return source_draw("randn", WB__OP_gaussian, dtype, ndim, dims);
+    return reserve_random("randn", WB__OP_gaussian, dtype, ndim, dims);
 }
 
 wb_tensor *wb__zeros_like(wb_tensor *x) { return x ? wb_full_like(x, 0) : NULL; }

@@ -53,7 +53,8 @@ static wb_conv_options options_of_last_two(const sliding *s, int axes)
 
 /* Whether the numbers along the depth are in their bounds.  The convolution with 2 axes checks the
  * other numbers. */
-static bool depth_fits(const char *what, const wb_tensor *x, const wb_tensor *w, const sliding *s)
+static bool depth_is_valid(const char *what, const wb_tensor *x, const wb_tensor *w,
+                           const sliding *s)
 {
     const int64_t k = w->dims[2], most = INT16_MAX;
     if (s->stride[0] >= 1 && s->dilation[0] >= 1 && s->pad[0] >= 0 && s->pad[1] >= 0 && k >= 1 &&
@@ -76,11 +77,11 @@ static bool space_groups_fit(const char *what, const wb_tensor *x, const wb_tens
            false;
 }
 
-static wb_tensor *space_reshaped(wb_tensor *x, int n, const int64_t *dims)
+static wb_tensor *reshape_or_null(wb_tensor *x, int n, const int64_t *dims)
 {
     return x ? wb_reshape_array(x, n, dims) : NULL;
 }
-static wb_tensor *space_permuted(wb_tensor *x, int n, const int64_t *order)
+static wb_tensor *permute_or_null(wb_tensor *x, int n, const int64_t *order)
 {
     return x ? wb_permute_array(x, n, order) : NULL;
 }
@@ -89,7 +90,7 @@ static const int64_t space_exchange[5] = {0, 2, 1, 3, 4};   /* the second and th
 
 /* Returns [N, D', kd, C, H, W]: for each position along the depth the elements that the kernel
  * covers.  x is [N, D, C, H, W], already padded so that D >= (kd - 1) dilation + D' stride. */
-static wb_tensor *space_unfolded(wb_tensor *x, int64_t kd, int64_t out, const sliding *s)
+static wb_tensor *unfold_depth(wb_tensor *x, int64_t kd, int64_t out, const sliding *s)
 {
     const int64_t *d = x->dims, stride = s->stride[0];
     wb_tensor **parts = wb__alloc((size_t)kd * sizeof *parts);
@@ -98,7 +99,7 @@ static wb_tensor *space_unfolded(wb_tensor *x, int64_t kd, int64_t out, const sl
         const int64_t start = p * s->dilation[0];
         const int64_t steps[6] = {d[0], out, stride, d[2], d[3], d[4]};
         wb_tensor *y = wb_slice(x, 1, start, start + out * stride);
-        y = space_reshaped(y, 6, steps);
+        y = reshape_or_null(y, 6, steps);
         ok = y && (parts[p] = wb_slice(y, 2, 0, 1));
     }
     wb_tensor *y = ok ? wb_concat_array(2, (int)kd, parts) : NULL;
@@ -112,7 +113,7 @@ static wb_tensor *conv_3d(wb_tensor *x, wb_tensor *w, wb_tensor *b, const slidin
     const int64_t *d = x->dims, *k = w->dims, g = s->groups;
     if (!space_groups_fit("conv", x, w, g,
                           g >= 1 && k[1] >= 1 && d[1] == k[1] * g && k[0] % g == 0) ||
-        !depth_fits("conv", x, w, s))
+        !depth_is_valid("conv", x, w, s))
         return NULL;
     const int64_t reach = (k[2] - 1) * s->dilation[0] + 1;
     const int64_t over = d[2] + s->pad[0] + s->pad[1] - reach;
@@ -122,19 +123,19 @@ static wb_tensor *conv_3d(wb_tensor *x, wb_tensor *w, wb_tensor *b, const slidin
                              (long long)s->pad[0], (long long)s->pad[1]);
     const int64_t out = over / s->stride[0] + 1;
     /* slices with a stride end behind the last element */
-    wb_tensor *y = wb__pad_zeros(space_permuted(x, 5, space_exchange), 1, s->pad[0],
+    wb_tensor *y = wb__pad_zeros(permute_or_null(x, 5, space_exchange), 1, s->pad[0],
                                  s->pad[1] + s->stride[0] - 1);
-    y = y ? space_unfolded(y, k[2], out, s) : NULL;
+    y = y ? unfold_depth(y, k[2], out, s) : NULL;
     const int64_t apart[7] = {d[0], out, k[2], g, k[1], d[3], d[4]};
-    y = space_permuted(space_reshaped(y, 7, apart), 7, (int64_t[]){0, 1, 3, 2, 4, 5, 6});
-    y = space_reshaped(y, 4, (int64_t[]){d[0] * out, k[2] * d[1], d[3], d[4]});
-    wb_tensor *flat = space_reshaped(space_permuted(w, 5, space_exchange), 4,
-                                     (int64_t[]){k[0], k[2] * k[1], k[3], k[4]});
+    y = permute_or_null(reshape_or_null(y, 7, apart), 7, (int64_t[]){0, 1, 3, 2, 4, 5, 6});
+    y = reshape_or_null(y, 4, (int64_t[]){d[0] * out, k[2] * d[1], d[3], d[4]});
+    wb_tensor *flat = reshape_or_null(permute_or_null(w, 5, space_exchange), 4,
+                                      (int64_t[]){k[0], k[2] * k[1], k[3], k[4]});
     const wb_conv_options o = options_of_last_two(s, 3);
     y = y && flat ? wb_conv_with(y, flat, b, &o) : NULL;
     if (!y) return NULL;
     const int64_t dims[5] = {d[0], out, k[0], y->dims[2], y->dims[3]};
-    return space_permuted(space_reshaped(y, 5, dims), 5, space_exchange);
+    return permute_or_null(reshape_or_null(y, 5, dims), 5, space_exchange);
 }
 
 /* A transposed convolution of x [N, C, D, H, W] with w [C, K/groups, kd, kh, kw]: one over
@@ -144,7 +145,7 @@ static wb_tensor *transpose_3d(wb_tensor *x, wb_tensor *w, wb_tensor *b, const s
     const char *what = "conv_transpose";
     const int64_t *d = x->dims, *k = w->dims, g = s->groups, stride = s->stride[0];
     if (!space_groups_fit(what, x, w, g, g >= 1 && k[1] >= 1 && d[1] == k[0] && k[0] % g == 0) ||
-        !depth_fits(what, x, w, s) || !wb__bias_fits(what, b, w, k[1] * g))
+        !depth_is_valid(what, x, w, s) || !wb__bias_fits(what, b, w, k[1] * g))
         return NULL;
     const int64_t full = (d[2] - 1) * stride + (k[2] - 1) * s->dilation[0] + 1 + s->outpad[0];
     const int64_t out = full - s->pad[0] - s->pad[1], deep[2] = {d[0] * d[2], k[1] * g};
@@ -152,21 +153,22 @@ static wb_tensor *transpose_3d(wb_tensor *x, wb_tensor *w, wb_tensor *b, const s
         return wb__fail_null(WB_ERROR_SHAPE, "%s: along the depth of %s %lld elements are left, "
                              "with .outpad %lld below the stride %lld", what, wb_describe(x),
                              (long long)out, (long long)s->outpad[0], (long long)stride);
-    wb_tensor *y = space_reshaped(space_permuted(x, 5, space_exchange), 4, (int64_t[]){deep[0],
-                                                                                       d[1], d[3],
-                                                                                       d[4]});
-    wb_tensor *flat = space_reshaped(w, 4, (int64_t[]){k[0], k[1] * k[2], k[3], k[4]}), *sum = NULL;
+    wb_tensor *y = reshape_or_null(permute_or_null(x, 5, space_exchange), 4, (int64_t[]){deep[0],
+                                                                                         d[1], d[3],
+                                                                                         d[4]});
+    wb_tensor *flat = reshape_or_null(w, 4, (int64_t[]){k[0], k[1] * k[2], k[3], k[4]}),
+    *sum = NULL;
     const wb_conv_options o = options_of_last_two(s, 3);
     y = y && flat ? wb_conv_transpose_with(y, flat, WB_NONE, &o) : NULL;
     if (!y) return NULL;
     const int64_t h = y->dims[2], across = y->dims[3];
-    y = space_reshaped(y, 6, (int64_t[]){d[0], d[2], deep[1], k[2], h, across});
+    y = reshape_or_null(y, 6, (int64_t[]){d[0], d[2], deep[1], k[2], h, across});
     for (int64_t p = 0; y && p < k[2]; p++) {
         const int64_t end = (d[2] - 1) * stride + 1;
         wb_tensor *part = wb_slice(y, 3, p, p + 1);         /* [N, D, K, 1, H', W'] */
-        part = space_permuted(part, 6, (int64_t[]){0, 2, 1, 3, 4, 5});
+        part = permute_or_null(part, 6, (int64_t[]){0, 2, 1, 3, 4, 5});
         part = part ? wb__pad_zeros(part, 3, 0, stride - 1) : NULL;
-        part = space_reshaped(part, 5, (int64_t[]){d[0], deep[1], d[2] * stride, h, across});
+        part = reshape_or_null(part, 5, (int64_t[]){d[0], deep[1], d[2] * stride, h, across});
         part = part ? wb_slice(part, 2, 0, end) : NULL;
         const int64_t before = p * s->dilation[0];
         part = part ? wb__pad_zeros(part, 2, before, full - end - before) : NULL;
@@ -178,8 +180,8 @@ static wb_tensor *transpose_3d(wb_tensor *x, wb_tensor *w, wb_tensor *b, const s
     return wb_add(sum, wb_reshape_array(b, 4, (int64_t[]){b->dims[0], 1, 1, 1}));
 }
 
-static wb_tensor *space_in_space(const char *what, wb_tensor *x, wb_tensor *w, wb_tensor *b,
-                                 const wb_conv_options *given, bool transpose)
+static wb_tensor *convolve_in_space(const char *what, wb_tensor *x, wb_tensor *w, wb_tensor *b,
+                                    const wb_conv_options *given, bool transpose)
 {
     sliding s = {{0}, {0}, {0}, {0}, 0};
     if (!space_read_conv(what, x, w, given, &s) ||
@@ -197,17 +199,15 @@ static wb_tensor *space_in_space(const char *what, wb_tensor *x, wb_tensor *w, w
 wb_tensor *wb__conv_in_space(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_options *o)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, space_in_space("conv", x, w, b, o, false));
+    return wb__frame_end(f, convolve_in_space("conv", x, w, b, o, false));
 }
 
 wb_tensor *wb__conv_transpose_in_space(wb_tensor *x, wb_tensor *w, wb_tensor *b,
                                        const wb_conv_options *o)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, space_in_space("conv_transpose", x, w, b, o, true));
+    return wb__frame_end(f, convolve_in_space("conv_transpose", x, w, b, o, true));
 }
-
-/* ---- pools ----------------------------------------------------------------------------------- */
 
 typedef wb_tensor *pool_function(wb_tensor *, const wb_pool_options *);
 
@@ -249,12 +249,13 @@ static wb_tensor *pool_in_space(const char *what, pool_function *pool, wb_tensor
         wb_tensor *y = space_pool_axes(pool, wb_unsqueeze(x, 2), &s, 0, 0);
         return y ? wb_squeeze(y, 2) : NULL;
     }
-    wb_tensor *y = space_reshaped(x, 4, (int64_t[]){d[0], d[1] * d[2], d[3], d[4]});
+    wb_tensor *y = reshape_or_null(x, 4, (int64_t[]){d[0], d[1] * d[2], d[3], d[4]});
     y = space_pool_axes(pool, y, &s, 1, -1);
     if (!y) return NULL;
     const int64_t h = y->dims[2], w = y->dims[3];
-    y = space_pool_axes(pool, space_reshaped(y, 4, (int64_t[]){d[0], d[1], d[2], h * w}), &s, 0, 1);
-    return y ? space_reshaped(y, 5, (int64_t[]){d[0], d[1], y->dims[2], h, w}) : NULL;
+    y = space_pool_axes(pool, reshape_or_null(y, 4, (int64_t[]){d[0], d[1], d[2], h * w}), &s, 0,
+                        1);
+    return y ? reshape_or_null(y, 5, (int64_t[]){d[0], d[1], y->dims[2], h, w}) : NULL;
 }
 
 wb_tensor *wb__pool_in_space(const char *what, pool_function *pool, wb_tensor *x,

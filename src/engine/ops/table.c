@@ -65,8 +65,6 @@ static wb_tensor *gelu_curve(wb_tensor *g, wb_tensor *x)
     }
 #include "ops/ops.def"
 
-/* ---- tables of functions, indexed by operation ----------------------------------------------- */
-
 #define wb__grad_none NULL
 #define wb__composed_none NULL
 

@@ -38,6 +38,7 @@ static int64_t arena_allocate(hole *holes, int *n, int64_t bytes, int64_t *end)
     return at;
 }
 
+/* Makes bytes of the arena a hole, joined with the holes beside it. */
 static void arena_release_bytes(hole *holes, int *n, int64_t offset, int64_t bytes)
 {
     int i = 0, high = *n;
@@ -68,7 +69,7 @@ static void arena_release_bytes(hole *holes, int *n, int64_t offset, int64_t byt
 typedef struct {
     int first_use, last_use;            /* indices of plan steps; -1: none */
     int next;                           /* next allocation with the same last use; -1: none */
-    int at;                 /* index of the allocation in whose memory this one is, often its own */
+    int at;                 /* index of the allocation whose memory this one has, often its own */
     bool passed_on;                     /* another allocation takes its memory after its last use */
     bool placed;                        /* it has an offset */
     int64_t bytes;
@@ -83,7 +84,8 @@ typedef struct {
     bool scarce;                        /* scarce_memory of wb__backend */
 } arena;
 
-static void arena_begin(arena *a, int allocation)
+/* Gives an allocation its offset, unless it has one already. */
+static void arena_give_offset(arena *a, int allocation)
 {
     if (allocation >= 0) allocation = a->lifetimes[allocation].at;
     if (allocation < 0 || a->lifetimes[allocation].placed) return;
@@ -94,7 +96,8 @@ static void arena_begin(arena *a, int allocation)
     if (l->bytes) a->offsets[allocation] = arena_allocate(a->holes, &a->n_holes, l->bytes, &a->end);
 }
 
-static void arena_use(arena *a, int allocation, int step)
+/* Records that a step uses the allocation. */
+static void arena_record_use(arena *a, int allocation, int step)
 {
     if (allocation < 0) return;
     lifetime *l = &a->lifetimes[allocation];
@@ -102,7 +105,8 @@ static void arena_use(arena *a, int allocation, int step)
     l->last_use = step;
 }
 
-static bool is_in_memory_of(const wb__step_operand *a, const wb__step_operand *b)
+/* Whether two operands are in one allocation or, outside the arena, in one buffer. */
+static bool have_one_memory(const wb__step_operand *a, const wb__step_operand *b)
 {
     if (a->allocation >= 0 || b->allocation >= 0) return a->allocation == b->allocation;
     return a->view.buffer == b->view.buffer;
@@ -111,16 +115,16 @@ static bool is_in_memory_of(const wb__step_operand *a, const wb__step_operand *b
 /* Whether step d reads or writes memory of the operand. */
 static bool arena_touches(const wb__plan_step *d, const wb__step_operand *at)
 {
-    bool found = (d->step.aux_kind && is_in_memory_of(&d->aux, at)) ||
-                 (d->step.sums_of && is_in_memory_of(&d->sums, at));
-    for (int v = 0; v < d->n_operands && !found; v++) found = is_in_memory_of(&d->operand[v], at);
+    bool found = (d->step.aux_kind && have_one_memory(&d->aux, at)) ||
+                 (d->step.sums_of && have_one_memory(&d->sums, at));
+    for (int v = 0; v < d->n_operands && !found; v++) found = have_one_memory(&d->operand[v], at);
     return found;
 }
 
 /* Finds the steps that wait for a COLLECTIVE.  A COLLECTIVE goes on while later steps run.  The
  * first step that touches its memory waits for it, and its memory stays allocated until then.
  * COLLECTIVEs are complete in their order, so a wait for one is a wait for all before it. */
-static void find_waits(arena *a, const wb__programs *s)
+static void arena_find_waits(arena *a, const wb__programs *s)
 {
     for (int i = 0; i < s->n; i++) s->step[i].waits_for = s->step[i].after = -1;
     for (int i = 0; i < s->n; i++) {
@@ -140,6 +144,7 @@ static void find_waits(arena *a, const wb__programs *s)
     }
 }
 
+/* Fills the lifetimes: sizes, and the first and last steps that use each allocation. */
 static void arena_find_uses(arena *a, const wb__placement *l, const wb__programs *s)
 {
     for (int i = 0; i < l->n_allocations + s->n_allocations; i++) {
@@ -149,9 +154,9 @@ static void arena_find_uses(arena *a, const wb__placement *l, const wb__programs
     }
     for (int i = 0; i < s->n; i++) {
         const wb__plan_step *d = &s->step[i];
-        for (int v = 0; v < d->n_operands; v++) arena_use(a, d->operand[v].allocation, i);
-        arena_use(a, d->aux.allocation, i);
-        arena_use(a, d->sums.allocation, i);
+        for (int v = 0; v < d->n_operands; v++) arena_record_use(a, d->operand[v].allocation, i);
+        arena_record_use(a, d->aux.allocation, i);
+        arena_record_use(a, d->sums.allocation, i);
     }
 }
 
@@ -165,8 +170,8 @@ bool wb__same_view(const wb__view *a, const wb__view *b)
 
 /* Whether step i, which is fused, may store `to` in the memory of its operand `from`: it reads that
  * memory through the view of `to` only (see wb__instr_kind), and no later step reads it. */
-static bool arena_may_replace(const arena *a, const wb__plan_step *d, int i,
-                              const wb__step_operand *from, const wb__step_operand *to)
+static bool arena_may_store_over(const arena *a, const wb__plan_step *d, int i,
+                                 const wb__step_operand *from, const wb__step_operand *to)
 {
     const lifetime *l = from->allocation < 0 ? NULL : &a->lifetimes[from->allocation];
     if (!l || l->last_use != i || l->first_use == i || l->passed_on ||
@@ -184,13 +189,14 @@ static bool arena_may_replace(const arena *a, const wb__plan_step *d, int i,
 }
 
 /* Puts the allocation of `to`, which step i, a fused one, stores and uses first, into the memory of
- * an operand that the step loads, if arena_may_replace allows it. */
-static void put_in_place(arena *a, const wb__plan_step *d, int i, const wb__step_operand *to)
+ * an operand that the step loads, if arena_may_store_over allows it. */
+static void arena_store_over_operand(arena *a, const wb__plan_step *d, int i,
+                                     const wb__step_operand *to)
 {
     lifetime *l = &a->lifetimes[to->allocation];
     for (int v = 0; v < d->n_operands && l->at == to->allocation; v++) {
         const int from = d->operand[v].allocation;
-        if (!arena_may_replace(a, d, i, &d->operand[v], to)) continue;
+        if (!arena_may_store_over(a, d, i, &d->operand[v], to)) continue;
         l->at = a->lifetimes[from].at;
         a->lifetimes[from].passed_on = true;
     }
@@ -198,7 +204,8 @@ static void put_in_place(arena *a, const wb__plan_step *d, int i, const wb__step
     in->last_use = WB__MAX(in->last_use, l->last_use);
 }
 
-static void store_in_place(arena *a, const wb__programs *s)
+/* Lets fused steps store results in the memory of their operands where this is allowed. */
+static void arena_store_over_operands(arena *a, const wb__programs *s)
 {
     for (int i = 0; i < s->n; i++) {
         const wb__plan_step *d = &s->step[i];
@@ -207,7 +214,7 @@ static void store_in_place(arena *a, const wb__programs *s)
             const wb__step_operand *to = &d->operand[WB__MAX(d->instr[k].arg, 0)];
             if (d->instr[k].kind == WB__STORE && to->allocation >= 0 &&
                 a->lifetimes[to->allocation].first_use == i)
-                put_in_place(a, d, i, to);
+                arena_store_over_operand(a, d, i, to);
         }
     }
 }
@@ -235,7 +242,7 @@ static void lengthen_branch_lifetimes(arena *a, const wb__programs *s)
 
 /* Goes through the steps in order.  Gives each allocation an offset at its first use, and makes its
  * bytes a hole after its last use. */
-static void arena_lay_out(arena *a, const wb__programs *s, int n, int *ending)
+static void arena_lay_out_in_order(arena *a, const wb__programs *s, int n, int *ending)
 {
     for (int i = 0; i < s->n; i++) ending[i] = -1;
     for (int allocation = 0; allocation < n; allocation++) {
@@ -246,9 +253,9 @@ static void arena_lay_out(arena *a, const wb__programs *s, int n, int *ending)
     }
     for (int i = 0; i < s->n; i++) {
         const wb__plan_step *d = &s->step[i];
-        for (int v = 0; v < d->n_operands; v++) arena_begin(a, d->operand[v].allocation);
-        arena_begin(a, d->aux.allocation);
-        arena_begin(a, d->sums.allocation);
+        for (int v = 0; v < d->n_operands; v++) arena_give_offset(a, d->operand[v].allocation);
+        arena_give_offset(a, d->aux.allocation);
+        arena_give_offset(a, d->sums.allocation);
         for (int k = ending[i]; k >= 0; k = a->lifetimes[k].next) {
             a->live -= a->lifetimes[k].bytes;
             if (a->lifetimes[k].bytes)
@@ -273,7 +280,7 @@ static int larger_first(const void *x, const void *y)
     return a->bytes != b->bytes ? (a->bytes < b->bytes ? 1 : -1) : a->allocation - b->allocation;
 }
 
-static bool at_one_time(const lifetime *a, const lifetime *b)
+static bool live_at_one_time(const lifetime *a, const lifetime *b)
 {
     return a->first_use <= b->last_use && b->first_use <= a->last_use;
 }
@@ -287,8 +294,8 @@ static int64_t place_blocks(const arena *a, arena_block *blocks, int n, arena_bl
         int64_t offset = 0;
         int at = 0;
         for (int k = 0; k < i; k++) {
-            if (!at_one_time(&a->lifetimes[placed[k].allocation],
-                             &a->lifetimes[blocks[i].allocation]))
+            if (!live_at_one_time(&a->lifetimes[placed[k].allocation],
+                                  &a->lifetimes[blocks[i].allocation]))
                 continue;
             if (placed[k].offset >= offset + blocks[i].bytes) break;
             offset = WB__MAX(offset, placed[k].offset + placed[k].bytes);
@@ -304,7 +311,7 @@ static int64_t place_blocks(const arena *a, arena_block *blocks, int n, arena_bl
 
 /* Replaces the layout by a smaller one, if the arena is large and has more than 1 % of holes when
  * most of it is in use.  False: out of memory. */
-static bool lay_out_again(arena *a, int n)
+static bool arena_lay_out_by_size(arena *a, int n)
 {
     if (a->end < (a->scarce ? LARGE_IF_SCARCE : ARENA_LARGE) || a->end - a->most <= a->most / 100 ||
         n > MOST_SORTED)
@@ -335,7 +342,8 @@ static int64_t arena_offset_of(const arena *a, int allocation)
     return a->offsets[a->lifetimes[allocation].at];
 }
 
-static wb__view in_arena(const arena *a, const wb__step_operand *at)
+/* Returns the view of an operand, with its offset in the arena if it is there. */
+static wb__view arena_view_of(const arena *a, const wb__step_operand *at)
 {
     wb__view v = at->view;
     if (at->allocation >= 0)
@@ -352,9 +360,9 @@ static bool fill_views(const arena *a, wb__plan_step *d)
         views = d->views =
             d->views ? d->views : wb__alloc(((size_t)d->n_operands + 1) * sizeof *views);
     else s->n_views = d->n_operands;
-    for (int i = 0; views && i < d->n_operands; i++) views[i] = in_arena(a, &d->operand[i]);
-    s->aux = in_arena(a, &d->aux);
-    s->sums = in_arena(a, &d->sums);
+    for (int i = 0; views && i < d->n_operands; i++) views[i] = arena_view_of(a, &d->operand[i]);
+    s->aux = arena_view_of(a, &d->aux);
+    s->sums = arena_view_of(a, &d->sums);
     s->fused.instr = d->instr;
     s->fused.views = d->views;
     s->fused.spaces = d->spaces;
@@ -364,32 +372,32 @@ static bool fill_views(const arena *a, wb__plan_step *d)
 }
 
 /* Lays out the arena, and fills in the views of the steps.  False: out of memory. */
-static bool arena_try(arena *a, const wb__placement *l, wb__programs *s, int *ending)
+static bool arena_lay_out_steps(arena *a, const wb__placement *l, wb__programs *s, int *ending)
 {
     const int n = l->n_allocations + s->n_allocations;
     a->end = a->live = a->most = a->n_holes = 0;
     arena_find_uses(a, l, s);
-    find_waits(a, s);
+    arena_find_waits(a, s);
     lengthen_branch_lifetimes(a, s);
-    if (a->scarce) store_in_place(a, s);
-    arena_lay_out(a, s, n, ending);
-    bool good = lay_out_again(a, n);
+    if (a->scarce) arena_store_over_operands(a, s);
+    arena_lay_out_in_order(a, s, n, ending);
+    bool good = arena_lay_out_by_size(a, n);
     for (int i = 0; good && i < s->n; i++) good = fill_views(a, &s->step[i]);
     return good;
 }
 
 /* Chooses the steps of the other branch.  If their memory makes the arena grow by more than a
  * quarter (and 16 MiB), or by more than 64 MiB, there is no other branch. */
-static bool arena_branch(arena *a, const wb__placement *l, wb__programs *s, int *ending)
+static bool arena_choose_branch(arena *a, const wb__placement *l, wb__programs *s, int *ending)
 {
     const int n = l->n_allocations + s->n_allocations;
     const int64_t mib = 1 << 20, end = a->end;
     wb__range *ranges = wb__alloc(((size_t)n + 1) * sizeof *ranges);
     bool good = ranges && wb__branches_choose(l, s);
-    if (good && s->branches) good = arena_try(a, l, s, ending);
+    if (good && s->branches) good = arena_lay_out_steps(a, l, s, ending);
     s->branches &= good && a->end <= end + WB__MIN(WB__MAX(end / 4, 16 * mib), 64 * mib);
     for (int i = 0; i < s->n && !s->branches; i++) s->step[i].step.in_branch = false;
-    if (good && !s->branches && a->end != end) good = arena_try(a, l, s, ending);
+    if (good && !s->branches && a->end != end) good = arena_lay_out_steps(a, l, s, ending);
     for (int i = 0; good && i < n; i++)
         ranges[i] = (wb__range){arena_offset_of(a, i), arena_offset_of(a,
                                                                        i) + a->lifetimes[i].bytes};
@@ -406,8 +414,9 @@ bool wb__lay_out(const wb__placement *l, bool scarce, bool branches, wb__program
                .offsets = wb__alloc_zero((size_t)n + 1, sizeof *a.offsets),
                .holes = wb__alloc(((size_t)n + 2) * sizeof *a.holes),
                .scarce = scarce};
-    bool good = ending && a.lifetimes && a.offsets && a.holes && arena_try(&a, l, s, ending);
-    if (good && branches) good = arena_branch(&a, l, s, ending);
+    bool good = ending && a.lifetimes && a.offsets && a.holes &&
+                arena_lay_out_steps(&a, l, s, ending);
+    if (good && branches) good = arena_choose_branch(&a, l, s, ending);
     s->arena_bytes = (a.end + unit - 1) / unit * unit;
     wb__free(ending);
     wb__free(a.lifetimes);

@@ -27,6 +27,7 @@ static const wb__step_operand *branches_memory_of(const wb__plan_step *d, int v)
 
 static int branches_count_memory(const wb__plan_step *d) { return d->n_operands + 2; }
 
+/* Whether branches_writes knows which operands the step writes. */
 static bool has_known_writes(const wb__step *s)
 {
     return s->kind == WB__STEP_FUSED || s->kind == WB__STEP_MATMUL || s->kind == WB__STEP_CONV ||
@@ -43,34 +44,32 @@ static bool branches_writes(const wb__plan_step *d, int v)
     if (d->step.kind != WB__STEP_FUSED) return wb__step_writes(&d->step, v);
     const wb__fused *f = &d->step.fused;
     for (int i = 0; i < f->n_instr; i++)
-        if (wb__instr_writes((wb__instr_kind)d->instr[i].kind) &&
-            d->instr[i].arg == v % f->n_views)
+        if (wb__instr_writes((wb__instr_kind)d->instr[i].kind) && d->instr[i].arg == v % f->n_views)
             return true;
     return false;
 }
 
-/* ---- the longest chain ----------------------------------------------------------------------- */
-
-/* For a piece of memory: the step that wrote it last and, among the steps that have read it since,
- * the one with the longest chain before it; -1: none. */
+/* The last accesses to an allocation or a buffer: the step that wrote it last and, among the steps
+ * that have read it since, the one with the longest chain before that step; -1: none. */
 typedef struct { int writer, reader; } last_access;
 
 typedef struct {
-    last_access *last;          /* of each allocation, then of each buffer */
+    last_access *last;          /* the last accesses to each allocation, then to each buffer */
     int *length, *before;       /* of each step: length of the longest chain that ends with it; the
                                    step before it in this chain, or -1 */
     bool *is_main;              /* of each step: it is on the longest chain */
 } chains;
 
-static last_access *branches_last_of(const chains *c, const wb__placement *l, const wb__programs *s,
-                              const wb__step_operand *at)
+static last_access *branches_last_access_of(const chains *c, const wb__placement *l,
+                                            const wb__programs *s, const wb__step_operand *at)
 {
     if (!at || (at->allocation < 0 && at->view.buffer < 0)) return NULL;
     return &c->last[at->allocation >= 0 ? at->allocation
                                         : l->n_allocations + s->n_allocations + at->view.buffer];
 }
 
-static void branches_follow(const chains *c, int i, int before)
+/* Makes step `before` the one before step i in the longest chain, if that chain gets longer. */
+static void branches_lengthen_chain(const chains *c, int i, int before)
 {
     if (before < 0 || c->length[before] < c->length[i]) return;
     c->length[i] = c->length[before] + 1;
@@ -86,12 +85,12 @@ static void find_main_branch(const chains *c, const wb__placement *l, const wb__
         c->length[i] = 1;
         c->before[i] = -1;
         for (int v = 0; v < branches_count_memory(d); v++) {
-            const last_access *m = branches_last_of(c, l, s, branches_memory_of(d, v));
-            if (m) branches_follow(c, i, m->writer);
-            if (m && branches_writes(d, v)) branches_follow(c, i, m->reader);
+            const last_access *m = branches_last_access_of(c, l, s, branches_memory_of(d, v));
+            if (m) branches_lengthen_chain(c, i, m->writer);
+            if (m && branches_writes(d, v)) branches_lengthen_chain(c, i, m->reader);
         }
         for (int v = 0; v < branches_count_memory(d); v++) {
-            last_access *m = branches_last_of(c, l, s, branches_memory_of(d, v));
+            last_access *m = branches_last_access_of(c, l, s, branches_memory_of(d, v));
             if (m && branches_writes(d, v)) *m = (last_access){i, -1};
             else if (m && (m->reader < 0 || c->length[i] > c->length[m->reader])) m->reader = i;
         }
@@ -132,8 +131,7 @@ bool wb__branches_choose(const wb__placement *l, wb__programs *s)
     return good;
 }
 
-/* ---- waiting for the other branch ------------------------------------------------------------ */
-
+/* Whether two operands have bytes in common, given the range of each allocation. */
 static bool branches_overlap(const wb__range *of, const wb__step_operand *x,
                              const wb__step_operand *y)
 {
@@ -143,7 +141,7 @@ static bool branches_overlap(const wb__range *of, const wb__step_operand *x,
 }
 
 /* Whether one of the two steps writes memory of the other. */
-static bool branches_depends(const wb__range *of, const wb__plan_step *d, const wb__plan_step *e)
+static bool branches_depend(const wb__range *of, const wb__plan_step *d, const wb__plan_step *e)
 {
     for (int v = 0; v < branches_count_memory(d); v++) {
         const wb__step_operand *x = branches_memory_of(d, v);
@@ -159,12 +157,12 @@ static bool branches_depends(const wb__range *of, const wb__plan_step *d, const 
 /* Returns the last step of the other branch, after step `known`, for which step i waits; or
  * `known`.  The steps that write variables wait for all steps of the other branch: a variable may
  * be another buffer's memory too. */
-static int branches_last_before(const wb__range *of, const wb__programs *s, int i, int known)
+static int branches_last_awaited(const wb__range *of, const wb__programs *s, int i, int known)
 {
     for (int k = i - 1; k > known; k--) {
         if (s->step[k].step.in_branch == s->step[i].step.in_branch) continue;
         const bool waits = i >= s->n_compute || i - k > MOST_BACK;
-        if (waits || branches_depends(of, &s->step[k], &s->step[i])) return k;
+        if (waits || branches_depend(of, &s->step[k], &s->step[i])) return k;
     }
     return known;
 }
@@ -174,7 +172,7 @@ void wb__branches_join(wb__programs *s, const wb__range *of)
     int known[2] = {-1, -1};            /* steps for which each branch has waited */
     for (int i = 0; i < s->n; i++) {
         int *mine = &known[s->step[i].step.in_branch];
-        const int k = branches_last_before(of, s, i, *mine);
+        const int k = branches_last_awaited(of, s, i, *mine);
         s->step[i].after = k > *mine ? k : -1;
         *mine = k;
     }

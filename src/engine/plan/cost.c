@@ -14,14 +14,15 @@ static int64_t cost_bytes_of(const wb__view *v)
 }
 
 /* The bytes of a padded view's elements in memory, each counted once. */
-static int64_t bytes_inside(const wb__view *v, const wb__window *w)
+static int64_t cost_bytes_inside(const wb__view *v, const wb__window *w)
 {
     wb__view part = *v;
     memcpy(part.dims, w->size, sizeof part.dims);
     return cost_bytes_of(&part);
 }
 
-static void add_fused(const wb__fused *f, wb__cost *c)
+/* Adds the bytes and operations of a fused step to the cost. */
+static void cost_add_fused(const wb__fused *f, wb__cost *c)
 {
     for (int s = 0; s < f->n_segments; s++) {
         double points = 1;
@@ -38,7 +39,7 @@ static void add_fused(const wb__fused *f, wb__cost *c)
                 if (kind == WB__LOAD || product) loads |= in->arg == v;
                 loads |= product && in->c == v;
                 if (kind == WB__LOAD && in->arg == v && in->a >= 0)
-                    bytes = bytes_inside(&f->views[v], &f->windows[in->a]);
+                    bytes = cost_bytes_inside(&f->views[v], &f->windows[in->a]);
                 if (wb__instr_writes((wb__instr_kind)f->instr[i].kind))
                     stores |= f->instr[i].arg == v;
             }
@@ -65,7 +66,8 @@ bool wb__step_writes(const wb__step *s, int i)
     }
 }
 
-static double cost_size_of(const wb__view *v, int from)
+/* Returns the product of the sizes of v's dimensions from dimension `from` on. */
+static double cost_elements_from(const wb__view *v, int from)
 {
     double n = 1;
     for (int i = from; i < v->ndim; i++) n *= (double)v->dims[i];
@@ -76,11 +78,13 @@ static double cost_operations(const wb__step *s)
 {
     const wb__view *v = s->views;
     switch (s->kind) {
-    case WB__STEP_MATMUL: return 2 * cost_size_of(&v[2], 0) * (double)v[0].dims[v[0].ndim - 1];
-    case WB__STEP_CONV: return 2 * cost_size_of(&v[2], 0) * cost_size_of(&v[1], 1);
-    case WB__STEP_LINEAR_INT8: return 2 * cost_size_of(&v[0], 0) * cost_size_of(&v[2], 0);
+    case WB__STEP_MATMUL:
+        return 2 * cost_elements_from(&v[2], 0) * (double)v[0].dims[v[0].ndim - 1];
+    case WB__STEP_CONV: return 2 * cost_elements_from(&v[2], 0) * cost_elements_from(&v[1], 1);
+    case WB__STEP_LINEAR_INT8:
+        return 2 * cost_elements_from(&v[0], 0) * cost_elements_from(&v[2], 0);
     case WB__STEP_ATTENTION:                /* two products forwards, five backwards */
-        return (s->variant == WB__ATTENTION_GRAD ? 10 : 4) * cost_size_of(&v[0], 0) *
+        return (s->variant == WB__ATTENTION_GRAD ? 10 : 4) * cost_elements_from(&v[0], 0) *
                (double)v[1].dims[2] * (s->attention.causal ? 0.5 : 1);
     default: return 0;
     }
@@ -90,7 +94,7 @@ wb__cost wb__step_cost(const wb__step *s)
 {
     wb__cost c = {.flops = cost_operations(s)};
     if (s->kind == WB__STEP_FUSED) {
-        add_fused(&s->fused, &c);
+        cost_add_fused(&s->fused, &c);
         return c;
     }
     const bool gathers = s->kind == WB__STEP_GATHER;

@@ -15,7 +15,7 @@ enum { MOST_DEFERRED = 64 };    /* limit of progress.below, and thus of the dept
 
 /* The state of a value while groups are formed. */
 typedef struct {
-    int below;  /* of a deferred value: 1 + number of deferred values that it depends on; else 0 */
+    int below;  /* 1 + number of deferred values that this deferred value depends on; else 0 */
     int reader;         /* index of the last fused group that reads all of the value, or a view of
                            all of it, without broadcasting, and does not compute it; -1: none */
 } progress;
@@ -28,17 +28,18 @@ typedef struct {
     progress *progress;
     wb__group dummy;    /* returned by groups_new_group when out of memory */
     bool failed;
-} former;
+} grouping;
 
-static const wb__value *groups_value(const former *f, int x) { return wb__value_at(f->values, x); }
-static int groups_base_of(const former *f, const wb__value *v, int i)
+static const wb__value *groups_value(const grouping *f, int x) { return wb__value_at(f->values,
+                                                                                     x); }
+static int groups_base_of(const grouping *f, const wb__value *v, int i)
 {
     return f->values->base[wb__input(f->values, v, i)];
 }
-static bool is_deferred(const former *f, int x) { return f->progress[x].below > 0; }
-static int groups_group_of(const former *f, int x) { return f->out->of[x].group; }
+static bool is_deferred(const grouping *f, int x) { return f->progress[x].below > 0; }
+static int groups_group_of(const grouping *f, int x) { return f->out->of[x].group; }
 
-static wb__group *groups_new_group(former *f, wb__group_kind kind)
+static wb__group *groups_new_group(grouping *f, wb__group_kind kind)
 {
     wb__groups *o = f->out;
     if (!wb__reserve(&o->group, &o->capacity, o->n + 1, sizeof *o->group)) {
@@ -51,7 +52,8 @@ static wb__group *groups_new_group(former *f, wb__group_kind kind)
     return &o->group[o->n++];
 }
 
-static void groups_join(former *f, int g, int x)
+/* Appends x to the list of group g. */
+static void groups_add_value(grouping *f, int g, int x)
 {
     if (f->failed) return;
     wb__group *group = &f->out->group[g];
@@ -66,16 +68,16 @@ static void groups_join(former *f, int g, int x)
     group->last = x;
 }
 
-static void groups_join_last(former *f, int x) { groups_join(f, f->out->n - 1, x); }
+static void groups_add_to_last(grouping *f, int x) { groups_add_value(f, f->out->n - 1, x); }
 
 /* Returns the index of the latest group that computes an operand of v, or an operand of a deferred
  * operand; -1: no group does. */
-static int latest_maker(const former *f, const wb__value *v)
+static int latest_computing_group(const grouping *f, const wb__value *v)
 {
     int g = -1;
     for (int i = 0; i < v->n_in; i++) {
         const int base = groups_base_of(f, v, i);
-        const int made = is_deferred(f, base) ? latest_maker(f, groups_value(f, base))
+        const int made = is_deferred(f, base) ? latest_computing_group(f, groups_value(f, base))
                                               : groups_group_of(f, base);
         g = WB__MAX(g, made);
     }
@@ -84,7 +86,7 @@ static int latest_maker(const former *f, const wb__value *v)
 
 /* Whether group g can read v's operands from its own registers, or from memory that an earlier
  * group writes. */
-static bool groups_reachable(const former *f, int g, const wb__value *v)
+static bool groups_can_read(const grouping *f, int g, const wb__value *v)
 {
     const bool whole = wb__ops[v->op].class == WB__LIBRARY;     /* v reads whole operands */
     for (int i = 0; i < v->n_in; i++) {
@@ -97,8 +99,8 @@ static bool groups_reachable(const former *f, int g, const wb__value *v)
 
 /* ---- adding a value to a group --------------------------------------------------------------- */
 
-/* Notes that group g reads x, an operand of a value of `size` elements. */
-static void note_reader(former *f, int g, int x, int64_t size)
+/* Sets `reader` of x if group g reads x for a value of `size` elements without computing x. */
+static void set_reader(grouping *f, int g, int x, int64_t size)
 {
     const int base = f->values->base[x];
     if (groups_group_of(f, base) == g) return;
@@ -106,7 +108,7 @@ static void note_reader(former *f, int g, int x, int64_t size)
     if (groups_value(f, base)->size == size) f->progress[base].reader = g;
 }
 
-static void add_to_space(former *f, int g, int x)
+static void add_to_space(grouping *f, int g, int x)
 {
     const wb__value *v = groups_value(f, x);
     if (f->failed) return;
@@ -116,14 +118,15 @@ static void add_to_space(former *f, int g, int x)
         f->out->of[x].ends =
             wb__space_reduction(to, f->values, v, &to->col_dims) != WB__REDUCES_COLUMNS;
         const int in = wb__input(f->values, v, 0);
-        note_reader(f, g, in, groups_value(f, in)->size);
+        set_reader(f, g, in, groups_value(f, in)->size);
     } else {
-        for (int i = 0; i < v->n_in; i++) note_reader(f, g, wb__input(f->values, v, i), v->size);
+        for (int i = 0; i < v->n_in; i++) set_reader(f, g, wb__input(f->values, v, i), v->size);
     }
-    groups_join(f, g, x);
+    groups_add_value(f, g, x);
 }
 
-static void groups_new_space(former *f, const wb__value *v)
+/* Starts a fused group with the space of v. */
+static void groups_start_fused(grouping *f, const wb__value *v)
 {
     wb__group *g = groups_new_group(f, WB__GROUP_FUSED);
     if (wb__ops[v->op].class == WB__REDUCE) wb__space_of_reduction(g, f->values, v);
@@ -133,7 +136,7 @@ static void groups_new_space(former *f, const wb__value *v)
 /* ---- deferred values ------------------------------------------------------------------------- */
 
 /* Whether v, if it joined group g, would be complete only when the kernel of g ends. */
-static bool would_end(const former *f, const wb__group *g, const wb__value *v)
+static bool ends_with_kernel(const grouping *f, const wb__group *g, const wb__value *v)
 {
     int cols;
     return wb__ops[v->op].class == WB__REDUCE &&
@@ -142,35 +145,36 @@ static bool would_end(const former *f, const wb__group *g, const wb__value *v)
 
 /* Whether the deferred values that v depends on fit into group g.  `trial` is a copy of the group,
  * whose col_dims this function may set. */
-static bool deferred_fit(const former *f, int g, wb__group *trial, const wb__value *v)
+static bool groups_deferred_fit(const grouping *f, int g, wb__group *trial, const wb__value *v)
 {
     for (int i = 0; i < v->n_in; i++) {
         const int x = wb__input(f->values, v, i);
         if (!is_deferred(f, x)) continue;
         const wb__value *d = groups_value(f, x);
-        if (!groups_reachable(f, g, d) || !deferred_fit(f, g, trial, d) ||
-            !wb__space_admit(trial, f->values, d) || would_end(f, trial, d))
+        if (!groups_can_read(f, g, d) || !groups_deferred_fit(f, g, trial, d) ||
+            !wb__space_admit(trial, f->values, d) || ends_with_kernel(f, trial, d))
             return false;
     }
     return true;
 }
 
 /* Adds to group g the deferred values that v depends on. */
-static void groups_pull(former *f, int g, const wb__value *v)
+static void groups_add_deferred(grouping *f, int g, const wb__value *v)
 {
     for (int i = 0; i < v->n_in; i++) {
         const int x = wb__input(f->values, v, i);
         if (!is_deferred(f, x)) continue;
         f->progress[x].below = 0;
-        groups_pull(f, g, groups_value(f, x));
+        groups_add_deferred(f, g, groups_value(f, x));
         add_to_space(f, g, x);
     }
 }
 
-static void group_alone(former *f, int x);
-static void group_library(former *f, int x);
+static void group_alone(grouping *f, int x);
+static void group_library(grouping *f, int x);
 
-static void end_deferral(former *f, int x)
+/* Ends the deferral of x: x gets a group. */
+static void group_if_deferred(grouping *f, int x)
 {
     if (!is_deferred(f, x)) return;
     f->progress[x].below = 0;
@@ -179,7 +183,7 @@ static void end_deferral(former *f, int x)
 
 /* Returns the number of deferred values that v depends on, plus 1 for v.  A value that is reached
  * on several paths counts once for each path. */
-static int count_below(const former *f, const wb__value *v)
+static int count_below(const grouping *f, const wb__value *v)
 {
     int n = 1;
     for (int i = 0; i < v->n_in; i++) n += f->progress[wb__input(f->values, v, i)].below;
@@ -188,33 +192,33 @@ static int count_below(const former *f, const wb__value *v)
 
 /* Starts a group for x and the deferred values that x depends on.  If they do not fit into one
  * group, x's deferred operands get groups of their own first. */
-static void group_alone(former *f, int x)
+static void group_alone(grouping *f, int x)
 {
     const wb__value *v = groups_value(f, x);
     if (wb__ops[v->op].class == WB__LIBRARY) {
         group_library(f, x);
         return;
     }
-    groups_new_space(f, v);
+    groups_start_fused(f, v);
     if (f->failed) return;
     wb__group trial = f->out->group[f->out->n - 1];
     if (count_below(f, v) > f->attempt->most_values ||
-        !deferred_fit(f, f->out->n - 1, &trial, v) ||
+        !groups_deferred_fit(f, f->out->n - 1, &trial, v) ||
         (trial.products && wb__ops[v->op].class == WB__REDUCE)) {
         f->out->n--;                            /* the group is still empty */
-        for (int i = 0; i < v->n_in; i++) end_deferral(f, groups_base_of(f, v, i));
-        groups_new_space(f, v);
+        for (int i = 0; i < v->n_in; i++) group_if_deferred(f, groups_base_of(f, v, i));
+        groups_start_fused(f, v);
         if (f->failed) return;
     }
     const int g = f->out->n - 1;
-    groups_pull(f, g, v);
+    groups_add_deferred(f, g, v);
     add_to_space(f, g, x);
 }
 
 /* Whether the elementwise value or reduction v can be deferred.  Its operands must be leaves, free
  * sources or deferred values; a comparison may also read the result of a product.  A reduction must
  * satisfy wb__reduces_columns. */
-static bool can_wait(const former *f, const wb__value *v)
+static bool can_be_deferred(const grouping *f, const wb__value *v)
 {
     const bool compares = wb__ops[v->op].class == WB__COMPARE;
     for (int i = 0; i < v->n_in; i++) {
@@ -230,19 +234,20 @@ static bool can_wait(const former *f, const wb__value *v)
 
 /* ---- elementwise values and reductions ------------------------------------------------------- */
 
-static bool groups_may_join(const former *f, int g, const wb__value *v)
+/* Whether v and the deferred values below it can join group g. */
+static bool groups_may_join(const grouping *f, int g, const wb__value *v)
 {
     wb__group trial = f->out->group[g];
     if (trial.n + count_below(f, v) > f->attempt->most_values) return false;
-    return trial.kind == WB__GROUP_FUSED && groups_reachable(f, g, v) &&
-           deferred_fit(f, g, &trial, v) && wb__space_admit(&trial, f->values, v);
+    return trial.kind == WB__GROUP_FUSED && groups_can_read(f, g, v) &&
+           groups_deferred_fit(f, g, &trial, v) && wb__space_admit(&trial, f->values, v);
 }
 
 /* Returns the index of the group that v joins: the latest that computes an operand of v, or else a
  * later group that reads an operand; -1: none. */
-static int groups_candidate(const former *f, const wb__value *v)
+static int groups_find_for(const grouping *f, const wb__value *v)
 {
-    const int g = latest_maker(f, v);
+    const int g = latest_computing_group(f, v);
     if (g >= 0 && groups_may_join(f, g, v)) return g;
     for (int i = 0; i < v->n_in; i++) {
         const int r = WB__MAX(f->progress[groups_base_of(f, v, i)].reader,
@@ -252,46 +257,45 @@ static int groups_candidate(const former *f, const wb__value *v)
     return -1;
 }
 
-static void group_fusable(former *f, int x)
+/* Puts x, elementwise or a reduction, into a group, or defers it. */
+static void group_fusable(grouping *f, int x)
 {
     const wb__value *v = groups_value(f, x);
     for (int i = 0; i < v->n_in; i++) {         /* a view needs its base in memory */
         const int in = wb__input(f->values, v, i), base = f->values->base[in];
-        if (in != base) end_deferral(f, base);
+        if (in != base) group_if_deferred(f, base);
     }
     if (f->failed) return;
-    const int g = groups_candidate(f, v);
+    const int g = groups_find_for(f, v);
     if (g >= 0) {
-        groups_pull(f, g, v);
+        groups_add_deferred(f, g, v);
         add_to_space(f, g, x);
-    } else if (!f->values->needed[x] && can_wait(f, v)) {
+    } else if (!f->values->needed[x] && can_be_deferred(f, v)) {
         f->progress[x].below = count_below(f, v);
     } else {
         group_alone(f, x);
     }
 }
 
-/* ---- all values ------------------------------------------------------------------------------ */
-
 /* Forms the group of the library operation x; a sum that is fused into it joins.  A further result
  * joins the group of the step's first result.  A deferred bias first gets a group of its own. */
-static void group_library(former *f, int x)
+static void group_library(grouping *f, int x)
 {
     if (wb__is_further_result(groups_value(f, x)->op)) {
-        groups_join(f, groups_group_of(f, wb__input(f->values, groups_value(f, x), 0)), x);
+        groups_add_value(f, groups_group_of(f, wb__input(f->values, groups_value(f, x), 0)), x);
         return;
     }
     const int product = f->patterns->of[x].product;
     const wb__product *p = &f->patterns->product[product];
-    if (p->bias >= 0) end_deferral(f, f->values->base[p->bias]);
+    if (p->bias >= 0) group_if_deferred(f, f->values->base[p->bias]);
     groups_new_group(f, WB__GROUP_LIBRARY)->product = product;
-    groups_join_last(f, x);
+    groups_add_to_last(f, x);
     if (p->sums >= 0) f->out->of[p->sums].group = groups_group_of(f, x);
 }
 
 /* Adds x, which is fused into the product p, to p's group.  Forms this group first if p->made_at is
  * x. */
-static void group_part(former *f, int x, const wb__product *p)
+static void group_fused_value(grouping *f, int x, const wb__product *p)
 {
     if (p->made_at == x) group_library(f, p->value);
     f->out->of[x].group = groups_group_of(f, p->value);
@@ -299,7 +303,7 @@ static void group_part(former *f, int x, const wb__product *p)
 
 /* Puts x, the concat's input of zeros (gaps.c), which has a group of its own, into the group that
  * computes another input of the concat, if it fits there. */
-static void groups_join_part(former *f, const wb__value *concat, int x)
+static void groups_move_zeros(grouping *f, const wb__value *concat, int x)
 {
     const int own = groups_group_of(f, x);
     for (int i = 0; i < concat->n_in; i++) {
@@ -311,49 +315,51 @@ static void groups_join_part(former *f, const wb__value *concat, int x)
             continue;
         f->out->group[own].first = f->out->group[own].last = -1;
         f->out->group[own].n = 0;
-        groups_join(f, to, x);
+        groups_add_value(f, to, x);
         return;
     }
 }
 
-static void groups_join_parts(former *f, const wb__value *concat)
+/* Moves the zeros of the concat to groups of its other inputs, where launches are dear. */
+static void groups_move_all_zeros(grouping *f, const wb__value *concat)
 {
     for (int i = 0; i < concat->n_in && f->attempt->device->backend->dear_launches; i++) {
         const int x = wb__input(f->values, concat, i);
         const wb__value *v = groups_value(f, x);
         if (v->op == WB__OP_literal && v->uses == 1 && groups_group_of(f, x) >= 0 &&
             f->out->group[groups_group_of(f, x)].n == 1)
-            groups_join_part(f, concat, x);
+            groups_move_zeros(f, concat, x);
     }
 }
 
-static void group_value(former *f, int x)
+/* Puts x into a group, if a kernel computes it. */
+static void group_value(grouping *f, int x)
 {
     const wb__value *v = groups_value(f, x);
     const int part = f->patterns->of[x].product;
     switch (wb__ops[v->op].class) {
     case WB__UNARY: case WB__BINARY: case WB__COMPARE: case WB__TEST: case WB__ELEMENTWISE:
     case WB__REDUCE:
-        if (part >= 0) group_part(f, x, &f->patterns->product[part]);
+        if (part >= 0) group_fused_value(f, x, &f->patterns->product[part]);
         else if (!f->patterns->of[x].unused) group_fusable(f, x);
         break;
     case WB__SOURCE:
         if (!f->values->needed[x]) break;
-        groups_new_space(f, v);
-        groups_join_last(f, x);
+        groups_start_fused(f, v);
+        groups_add_to_last(f, x);
         break;
     case WB__MOVE:
         if (wb__is_view(f->values, x)) break;
         if (v->op == WB__OP_concat) {
-            groups_join_parts(f, v);
+            groups_move_all_zeros(f, v);
             groups_new_group(f, WB__GROUP_CONCAT);
-            groups_join_last(f, x);
+            groups_add_to_last(f, x);
         } else {                                /* a contiguous copy */
-            end_deferral(f, groups_base_of(f, v, 0));
+            group_if_deferred(f, groups_base_of(f, v, 0));
             f->out->of[x].ends = true;
             wb__space_of(groups_new_group(f, WB__GROUP_FUSED),
                          groups_value(f, wb__input(f->values, v, 0)));
-            groups_join_last(f, x);
+            groups_add_to_last(f, x);
         }
         break;
     case WB__LIBRARY:
@@ -365,7 +371,7 @@ static void group_value(former *f, int x)
     }
 }
 
-static void set_stored(former *f, int x)
+static void set_stored(grouping *f, int x)
 {
     f->out->of[x].stored |= groups_group_of(f, x) >= 0 && !f->out->of[x].rematerialised;
 }
@@ -376,7 +382,7 @@ static void set_stored(former *f, int x)
  *     operands of rematerialised values;
  *   - values with .ends set, and concats;
  *   - the result, further results, aux and sums of a library step. */
-static void find_stored(former *f)
+static void find_stored(grouping *f)
 {
     wb__member *of = f->out->of;
     for (int x = 0; x < f->values->ir.n; x++) {
@@ -396,7 +402,7 @@ static void find_stored(former *f)
     }
 }
 
-static bool groups_form(former *f)
+static bool groups_form_all(grouping *f)
 {
     for (int x = 0; x < f->values->ir.n && !f->failed; x++) group_value(f, x);
     if (f->failed || !wb__groups_merge(f->attempt, f->values, f->out)) return false;
@@ -412,7 +418,7 @@ bool wb__groups_make(const wb__attempt *a, const wb__values *s, const wb__patter
                      wb__groups *g)
 {
     const size_t n = (size_t)s->ir.n + 1;
-    former f = {.attempt = a, .values = s, .patterns = p, .out = g};
+    grouping f = {.attempt = a, .values = s, .patterns = p, .out = g};
     g->of = wb__alloc(n * sizeof *g->of);
     f.progress = wb__alloc(n * sizeof *f.progress);
     bool good = g->of && f.progress;
@@ -420,7 +426,7 @@ bool wb__groups_make(const wb__attempt *a, const wb__values *s, const wb__patter
         g->of[x] = (wb__member){.group = -1, .next = -1};
         f.progress[x] = (progress){.reader = -1};
     }
-    good = good && groups_form(&f);
+    good = good && groups_form_all(&f);
     wb__free(f.progress);
     return good;
 }

@@ -4,21 +4,18 @@
 
 #include <string.h>
 
-static wb__value value_like(const wb_tensor *x)
+/* Returns a value with the operation, dtype and dimensions of x, without inputs. */
+static wb__value value_of_tensor(const wb_tensor *x)
 {
     wb__value v = {.op = x->op, .dtype = x->dtype, .ndim = x->ndim, .number = -1, .leaf = -1};
     memcpy(v.dims, x->dims, sizeof v.dims);
     return v;
 }
 
-/* ---- attention ------------------------------------------------------------------------------- */
-
-static bool import_is_gradient(int op)
+static bool is_attention_gradient(int op)
 {
     return wb__is_step((wb__op)op, WB__STEP_ATTENTION) && wb__ops[op].variant == WB__ATTENTION_GRAD;
 }
-
-/* ---- all tensors ----------------------------------------------------------------------------- */
 
 bool wb__literal_fixed(const wb_tensor *x)
 {
@@ -32,7 +29,7 @@ static int import_slice(wb__values *m, wb_tensor *x, int leaf)
 {
     wb__leaf_slice w;
     wb__leaf_slice_of(x, &w);
-    wb__value v = value_like(w.base);
+    wb__value v = value_of_tensor(w.base);
     v.op = WB__OP_constant;
     v.leaf = leaf;
     int at = wb__ir_make(&m->ir, v, 0, NULL, 0, NULL);
@@ -44,11 +41,12 @@ static int import_slice(wb__values *m, wb_tensor *x, int leaf)
     return at;
 }
 
-static int import_one(const wb__attempt *a, wb__values *m, wb_tensor *x, const int *in, int *number,
-                      int leaf)
+/* Adds the value of tensor x, whose operands are the values `in`, and returns its index. */
+static int import_tensor(const wb__attempt *a, wb__values *m, wb_tensor *x, const int *in,
+                         int *number, int leaf)
 {
     wb__ir *ir = &m->ir;
-    wb__value v = value_like(x);
+    wb__value v = value_of_tensor(x);
     if (wb__known(x)) {
         v.op = WB__OP_constant;
         v.leaf = leaf;
@@ -76,7 +74,7 @@ static int import_one(const wb__attempt *a, wb__values *m, wb_tensor *x, const i
 }
 
 /* Returns the value of an evaluated tensor. */
-static int import_known(const wb__attempt *a, const wb__values *m, const wb_tensor *x)
+static int import_evaluated(const wb__attempt *a, const wb__values *m, const wb_tensor *x)
 {
     return m->of[wb__pointer_map_get(&a->request->order.leaves, x)];
 }
@@ -91,7 +89,7 @@ static int import_both_finite(const wb__attempt *a, wb__values *m)
     while (ir->value[guard].op == WB__OP_reshape)       /* its kernel also makes this value */
         guard = ir->inputs[ir->value[guard].in];
     const wb__value like = ir->value[guard];
-    const int before = wb__ir_move(ir, WB__OP_reshape, import_known(a, m, a->request->before),
+    const int before = wb__ir_move(ir, WB__OP_reshape, import_evaluated(a, m, a->request->before),
                                    like.ndim, like.dims, 0, NULL);
     const int both =
         wb__ir_where(ir, wb__ir_elementwise(ir, WB__OP_isfinite, before, -1), guard, before);
@@ -108,7 +106,7 @@ static bool guard_writes(const wb__attempt *a, wb__values *m, int ok)
         const wb_tensor *write = r->writes[i];
         if (r->targets[i] < 0) continue;
         int *x = &m->of[write->index];
-        *x = wb__ir_where(ir, ok, *x, import_known(a, m, write->variable->live));
+        *x = wb__ir_where(ir, ok, *x, import_evaluated(a, m, write->variable->live));
     }
     return !ir->failed;
 }
@@ -119,7 +117,7 @@ bool wb__import(const wb__attempt *a, wb__values *m)
     int number = 0, ok = -1, capacity = 16, *in = wb__alloc((size_t)capacity * sizeof *in);
     bool good = in && (m->of = wb__alloc((size_t)(o->n + 1) * sizeof *m->of));
     for (int i = 0; i < o->n; i++)
-        m->attention_grad |= import_is_gradient(o->node[i]->op) && !wb__known(o->node[i]);
+        m->attention_grad |= is_attention_gradient(o->node[i]->op) && !wb__known(o->node[i]);
     for (int i = 0; good && i < o->n; i++) {
         wb_tensor *x = o->node[i];
         if (!wb__known(x) && (int)x->n_in > capacity) {
@@ -132,7 +130,7 @@ bool wb__import(const wb__attempt *a, wb__values *m)
             const wb_tensor *y = x->in[j];
             in[j] = m->of[wb__known(y) ? wb__pointer_map_get(&o->leaves, y) : (int)y->index];
         }
-        m->of[i] = import_one(a, m, x, in, &number, a->request->leaf_of[i]);
+        m->of[i] = import_tensor(a, m, x, in, &number, a->request->leaf_of[i]);
         if (x == a->request->guard) ok = import_both_finite(a, m);
         good = !m->ir.failed;
     }

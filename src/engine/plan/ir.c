@@ -27,6 +27,7 @@ static uint64_t ir_hash_of(const wb__value *v, int n_in, const int *in, int n_at
     return h | 1;
 }
 
+/* Whether p and v, with these inputs and attributes, compute the same. */
 static bool ir_equal(const wb__ir *ir, const wb__value *p, const wb__value *v, int n_in,
                      const int *in, int n_attr, const int64_t *attr)
 {
@@ -38,8 +39,9 @@ static bool ir_equal(const wb__ir *ir, const wb__value *p, const wb__value *v, i
            (!n_attr || !memcmp(ir->attrs + p->attr, attr, (size_t)n_attr * sizeof *attr));
 }
 
-static int ir_enter(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr,
-                    const int64_t *attr)
+/* Returns the index of the value equal to v, which is added if there is none. */
+static int ir_find_or_add(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr,
+                          const int64_t *attr)
 {
     if (ir->failed) return 0;
     const uint64_t key = ir_hash_of(&v, n_in, in, n_attr, attr);
@@ -80,9 +82,9 @@ static bool ir_is_number(const wb__value *v, double number)
     return v->op == WB__OP_literal && v->fixed && v->value == number;
 }
 
-/* If v adds or subtracts 0, or multiplies or divides by 1, and the other operand has the shape of
- * v: returns that operand.  Otherwise returns -1. */
-static int ir_neutral(const wb__ir *ir, const wb__value *v, const int *in)
+/* Returns the operand of v that v does not change: v adds or subtracts 0, or multiplies or divides
+ * by 1, and the operand has v's dimensions.  Otherwise returns -1. */
+static int ir_unchanged_operand(const wb__ir *ir, const wb__value *v, const int *in)
 {
     const wb__value *x = &ir->value[in[0]], *y = &ir->value[in[1]];
     double unit = v->op == WB__OP_mul || v->op == WB__OP_div ? 1 : 0;
@@ -112,10 +114,9 @@ static bool ends_kernel(const wb__ir *ir, int x)
     return false;
 }
 
-/* v is a reshape of x.  If x is f(r), where f is elementwise and ends_kernel is true for r, returns
- * f(reshape(r)) in place of reshape(f(r)).  f may have a number as a second operand.  Otherwise
- * returns -1. */
-static int reshape_of_sum(wb__ir *ir, wb__value v, int x)
+/* Returns f(reshape(r)) in place of v = reshape(x) with x = f(r), if f is elementwise and
+ * ends_kernel(r).  f may have a number as a second operand.  Otherwise returns -1. */
+static int reshape_before_elementwise(wb__ir *ir, wb__value v, int x)
 {
     const wb__value p = ir->value[x];
     const wb__op_class class = wb__ops[p.op].class;
@@ -138,6 +139,7 @@ static int reshape_of_sum(wb__ir *ir, wb__value v, int x)
     return wb__ir_make(ir, made, p.n_in, in, 0, NULL);
 }
 
+/* Returns the simplest value for v, which moves the elements of x (a view operation or a copy). */
 static int simplify_move(wb__ir *ir, wb__value v, int x, int n_attr, const int64_t *attr)
 {
     const wb__value p = ir->value[x];
@@ -148,12 +150,12 @@ static int simplify_move(wb__ir *ir, wb__value v, int x, int n_attr, const int64
         v.fixed = p.fixed;
         v.value = p.value;
         v.number = p.number;
-        return ir_enter(ir, v, 0, NULL, 0, NULL);
+        return ir_find_or_add(ir, v, 0, NULL, 0, NULL);
     }
     int below = p.n_in ? ir->inputs[p.in] : -1;
     if (v.op == p.op && (v.op == WB__OP_reshape || v.op == WB__OP_expand))
         return wb__ir_make(ir, v, 1, &below, 0, NULL);
-    const int made = v.op == WB__OP_reshape ? reshape_of_sum(ir, v, x) : -1;
+    const int made = v.op == WB__OP_reshape ? reshape_before_elementwise(ir, v, x) : -1;
     if (made >= 0) return made;
     if (v.op == WB__OP_permute && p.op == WB__OP_permute) {
         bool still = true;
@@ -171,13 +173,13 @@ static int simplify_move(wb__ir *ir, wb__value v, int x, int n_attr, const int64
         }
         return wb__ir_make(ir, v, 1, &below, n_attr, both);
     }
-    return ir_enter(ir, v, 1, &x, n_attr, attr);
+    return ir_find_or_add(ir, v, 1, &x, n_attr, attr);
 }
 
 /* Whether x is a reshape of a value y that is neither a leaf nor a collective nor a slice of a
  * collective.  Sets *below to y.  Such a reshape can move behind an operation f that reads it:
  * f(reshape(y)) becomes reshape(f(y)).  Then one kernel can compute y and f(y). */
-static bool ir_movable(const wb__ir *ir, int x, int *below)
+static bool is_movable_reshape(const wb__ir *ir, int x, int *below)
 {
     const wb__value *p = &ir->value[x];
     if (p->op != WB__OP_reshape) return false;
@@ -187,8 +189,8 @@ static bool ir_movable(const wb__ir *ir, int x, int *below)
     return y->op != WB__OP_collective && ir->value[*below].op != WB__OP_constant;
 }
 
-/* p is a reshape of q.  Returns the mask of the axes of q that correspond to the axes of p in
- * `mask`; 0 if they are not whole axes of q, or if p has no elements. */
+/* Returns the mask of the axes of q that correspond to the axes of p, a reshape of q, in `mask`; 0
+ * if they are not whole axes of q, or if p has no elements. */
 static unsigned axes_below(const wb__value *p, const wb__value *q, unsigned mask)
 {
     unsigned moved = 0;
@@ -215,10 +217,11 @@ static unsigned axes_below(const wb__value *p, const wb__value *q, unsigned mask
     return moved;
 }
 
-static int reduce_behind(wb__ir *ir, wb__value v, int x, unsigned mask)
+/* Returns reshape(reduce(y)) for v, the reduction of x = reshape(y); -1: this is not possible. */
+static int reduce_before_reshape(wb__ir *ir, wb__value v, int x, unsigned mask)
 {
     int below;
-    if (!ir_movable(ir, x, &below)) return -1;
+    if (!is_movable_reshape(ir, x, &below)) return -1;
     const wb__value *y = &ir->value[below];
     if (ir->joins && wb__ops[y->op].class == WB__LIBRARY && y->ndim == 2) return -1;
     unsigned moved = axes_below(&ir->value[x], &ir->value[below], mask);
@@ -227,6 +230,7 @@ static int reduce_behind(wb__ir *ir, wb__value v, int x, unsigned mask)
     return wb__ir_move(ir, WB__OP_reshape, r, v.ndim, v.dims, 0, NULL);
 }
 
+/* Returns the simplest value for v, a reduction of x over the axes in attr[0]. */
 static int simplify_reduce(wb__ir *ir, wb__value v, int x, const int64_t *attr)
 {
     const wb__value p = ir->value[x];
@@ -238,25 +242,26 @@ static int simplify_reduce(wb__ir *ir, wb__value v, int x, const int64_t *attr)
                                                    v.ndim, v.dims, 0, NULL)
                                      : x;
     if (v.op != WB__OP_argmax) {
-        int moved = reduce_behind(ir, v, x, mask);
+        int moved = reduce_before_reshape(ir, v, x, mask);
         if (moved >= 0) return moved;
         if (p.op == v.op)
             return wb__ir_reduce(ir, v.op, ir->inputs[p.in], mask | (unsigned)ir->attrs[p.attr]);
     }
-    return ir_enter(ir, v, 1, &x, 1, (int64_t[]){mask});
+    return ir_find_or_add(ir, v, 1, &x, 1, (int64_t[]){mask});
 }
 
-/* Moves reshapes behind the elementwise operation v, so that f(reshape(a), reshape(b)) becomes
- * reshape(f(a, b)).  Operands that are numbers stay.  Returns -1 if a and b differ in shape, or if
+/* Returns reshape(f(a, b)) in place of the elementwise v = f(reshape(a), reshape(b)).  Operands
+ * that are numbers stay.  Returns -1 if a and b differ in shape, or if
  * another operand is not a reshape that can move. */
-static int elementwise_behind(wb__ir *ir, wb__value v, int n_in, const int *in)
+static int elementwise_before_reshapes(wb__ir *ir, wb__value v, int n_in, const int *in)
 {
     int moved[3], below, shape = -1;
     for (int i = 0; i < n_in; i++) {
         const wb__value *p = &ir->value[in[i]];
         moved[i] = in[i];
         if (p->op == WB__OP_literal && p->size == 1) continue;
-        if (!ir_same_shape(p, &v) || !ir_movable(ir, in[i], &below) || ends_kernel(ir, below))
+        if (!ir_same_shape(p, &v) || !is_movable_reshape(ir, in[i], &below) ||
+            ends_kernel(ir, below))
             return -1;
         if (shape >= 0 && !ir_same_shape(&ir->value[shape], &ir->value[below])) return -1;
         shape = moved[i] = below;
@@ -275,8 +280,7 @@ static int elementwise_behind(wb__ir *ir, wb__value v, int n_in, const int *in)
 
 /* Sets `bare` to the operands of the elementwise operation v without their expands, since v
  * broadcasts its operands.  Keeps the expands if no operand would have v's shape without them. */
-static void without_expands(const wb__ir *ir, const wb__value *v, int n_in, const int *in,
-                            int *bare)
+static void strip_expands(const wb__ir *ir, const wb__value *v, int n_in, const int *in, int *bare)
 {
     bool whole = false;
     for (int i = 0; i < n_in; i++) {
@@ -287,10 +291,10 @@ static void without_expands(const wb__ir *ir, const wb__value *v, int n_in, cons
     for (int i = 0; i < n_in && !whole; i++) bare[i] = in[i];
 }
 
-/* If all operands of the elementwise operation v are numbers or expands of values of one shape,
- * returns expand(f(...)) in place of f(expand(...)): f is computed for fewer elements, and what
- * reads it is not bound to its layout.  Else returns -1. */
-static int elementwise_below_expands(wb__ir *ir, wb__value v, int n_in, const int *in)
+/* Returns expand(f(...)) in place of v = f(expand(...)), if all operands of the elementwise f are
+ * numbers or expands of values of one shape; else -1.  f is then computed for fewer elements, and
+ * the layout of f does not bind the values that read the expand. */
+static int elementwise_before_expands(wb__ir *ir, wb__value v, int n_in, const int *in)
 {
     int below[3], shape = -1;
     for (int i = 0; i < n_in; i++) {
@@ -323,35 +327,36 @@ int wb__ir_make(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, co
     }
     switch (wb__ops[v.op].class) {
     case WB__BINARY: {
-        int stays = ir_neutral(ir, &v, in);
+        int stays = ir_unchanged_operand(ir, &v, in);
         if (stays >= 0) return stays;
     } /* fall through */
     case WB__UNARY: case WB__COMPARE: case WB__TEST: case WB__ELEMENTWISE: {
-        int bare[3], small = ir->joins ? elementwise_below_expands(ir, v, n_in, in) : -1;
+        int bare[3], small = ir->joins ? elementwise_before_expands(ir, v, n_in, in) : -1;
         if (small >= 0) return small;
-        without_expands(ir, &v, n_in, in, bare);
-        int moved = elementwise_behind(ir, v, n_in, bare);
-        return moved >= 0 ? moved : ir_enter(ir, v, n_in, bare, 0, NULL);
+        strip_expands(ir, &v, n_in, in, bare);
+        int moved = elementwise_before_reshapes(ir, v, n_in, bare);
+        return moved >= 0 ? moved : ir_find_or_add(ir, v, n_in, bare, 0, NULL);
     }
     case WB__MOVE:
         if (v.op == WB__OP_concat)
             return n_in == 1 && ir_same_shape(&ir->value[in[0]], &v)
                        ? in[0]
-                       : ir_enter(ir, v, n_in, in, n_attr, attr);
+                       : ir_find_or_add(ir, v, n_in, in, n_attr, attr);
         return simplify_move(ir, v, in[0], n_attr, attr);
     case WB__REDUCE: return simplify_reduce(ir, v, in[0], attr);
-    default: return ir_enter(ir, v, n_in, in, n_attr, attr);
+    default: return ir_find_or_add(ir, v, n_in, in, n_attr, attr);
     }
 }
 
 /* ---- short forms of wb__ir_make -------------------------------------------------------------- */
 
-static wb__value ir_blank(wb__op op, wb_dtype dtype)
+static wb__value ir_blank_value(wb__op op, wb_dtype dtype)
 {
     return (wb__value){.op = (uint16_t)op, .dtype = (uint8_t)dtype, .number = -1, .leaf = -1};
 }
 
-static void ir_broadcast(wb__value *v, const wb__value *x)
+/* Broadcasts v's dimensions with those of x. */
+static void ir_broadcast_dims(wb__value *v, const wb__value *x)
 {
     int n = WB__MAX(v->ndim, x->ndim);
     int64_t dims[WB_MAX_DIMS];
@@ -367,26 +372,26 @@ static void ir_broadcast(wb__value *v, const wb__value *x)
 int wb__ir_elementwise(wb__ir *ir, wb__op op, int a, int b)
 {
     wb__op_class class = wb__ops[op].class;
-    wb__value v = ir_blank(
+    wb__value v = ir_blank_value(
         op, class == WB__COMPARE || class == WB__TEST ? WB_BOOL : (wb_dtype)ir->value[a].dtype);
-    ir_broadcast(&v, &ir->value[a]);
-    if (b >= 0) ir_broadcast(&v, &ir->value[b]);
+    ir_broadcast_dims(&v, &ir->value[a]);
+    if (b >= 0) ir_broadcast_dims(&v, &ir->value[b]);
     return wb__ir_make(ir, v, b >= 0 ? 2 : 1, (int[]){a, b}, 0, NULL);
 }
 
 int wb__ir_where(wb__ir *ir, int condition, int x, int y)
 {
-    wb__value v = ir_blank(WB__OP_where, (wb_dtype)ir->value[x].dtype);
-    ir_broadcast(&v, &ir->value[condition]);
-    ir_broadcast(&v, &ir->value[x]);
-    ir_broadcast(&v, &ir->value[y]);
+    wb__value v = ir_blank_value(WB__OP_where, (wb_dtype)ir->value[x].dtype);
+    ir_broadcast_dims(&v, &ir->value[condition]);
+    ir_broadcast_dims(&v, &ir->value[x]);
+    ir_broadcast_dims(&v, &ir->value[y]);
     return wb__ir_make(ir, v, 3, (int[]){condition, x, y}, 0, NULL);
 }
 
 int wb__ir_reduce(wb__ir *ir, wb__op op, int x, unsigned mask)
 {
     const wb__value *p = &ir->value[x];
-    wb__value v = ir_blank(op, op == WB__OP_argmax ? WB_I32 : (wb_dtype)p->dtype);
+    wb__value v = ir_blank_value(op, op == WB__OP_argmax ? WB_I32 : (wb_dtype)p->dtype);
     v.ndim = p->ndim;
     for (int i = 0; i < p->ndim; i++) v.dims[i] = mask >> i & 1 ? 1 : p->dims[i];
     return wb__ir_make(ir, v, 1, &x, 1, (int64_t[]){mask});
@@ -394,16 +399,16 @@ int wb__ir_reduce(wb__ir *ir, wb__op op, int x, unsigned mask)
 
 int wb__ir_literal(wb__ir *ir, double value, wb_dtype dtype)
 {
-    wb__value v = ir_blank(WB__OP_literal, dtype);
+    wb__value v = ir_blank_value(WB__OP_literal, dtype);
     v.fixed = true;
     v.value = value;
-    return ir_enter(ir, v, 0, NULL, 0, NULL);
+    return ir_find_or_add(ir, v, 0, NULL, 0, NULL);
 }
 
 int wb__ir_move(wb__ir *ir, wb__op op, int x, int ndim, const int64_t *dims, int n_attr,
                 const int64_t *attr)
 {
-    wb__value v = ir_blank(op, (wb_dtype)ir->value[x].dtype);
+    wb__value v = ir_blank_value(op, (wb_dtype)ir->value[x].dtype);
     v.ndim = (uint8_t)ndim;
     if (ndim) memcpy(v.dims, dims, (size_t)ndim * sizeof *dims);
     return wb__ir_make(ir, v, 1, &x, n_attr, attr);

@@ -1,8 +1,8 @@
 /* The intermediate form of a plan: the graph as an array of values, inputs before the values that
  * read them.
  *
- * wb__ir_make simplifies a value and merges it with an equal one that exists already.  A pass
- * that changes values walks the array once and builds a new array.  Values are indices, not
+ * wb__ir_make simplifies a value and merges it with an equal one that exists already.  A rebuild
+ * (values.c) walks the array once and makes a new array of changed values.  Values are indices, not
  * pointers, and nothing here refers to the graph. */
 #ifndef WB__IR_H
 #define WB__IR_H
@@ -26,18 +26,18 @@ static inline int wb__layout_axis(wb__layout l, int i)
 typedef struct {
     uint16_t op;                    /* wb__op; WB__OP_constant: a leaf */
     uint8_t dtype, ndim;
-    bool fixed;     /* of a literal: its value is part of the plan, not a run-time number number */
+    bool fixed;     /* a literal's number is part of the plan, and not given anew to each run */
     uint8_t layout;                 /* wb__layout */
-    bool is_slice;                  /* of a product that products.c made from a slice: the kernel of
-                                       its reader computes it */
-    bool prefers_channels_last;     /* of a convolution: its operands should be channels last */
+    bool in_reader; /* products.c made this product from a slice of another product; the fused
+                       kernel that reads it computes it (wb__product.in_reader) */
+    bool prefers_channels_last;     /* the operands of this convolution should be channels last */
     int n_in, in;                   /* its inputs are ir->inputs[in .. in + n_in) */
     int n_attr, attr;               /* its attributes are ir->attrs[attr .. attr + n_attr) */
-    int number;                     /* of random numbers, or of a literal that is not fixed: index
-                                       of its first number in wb__request.numbers; else -1 */
-    int leaf;                       /* of a leaf: index of its buffer; else -1 */
+    int number;                     /* index, in wb__request.numbers, of the first number of random
+                                       numbers, or of a literal that is not fixed; else -1 */
+    int leaf;                       /* index of the buffer of a leaf; else -1 */
     int uses;                   /* number of times that used values, results and writes read it */
-    double value;                   /* number of a fixed literal */
+    double value;                   /* the number of a fixed literal; else 0 */
     int64_t size, dims[WB_MAX_DIMS];
 } wb__value;
 
@@ -48,7 +48,7 @@ typedef struct {
     int n_inputs, inputs_capacity;
     int64_t *attrs;
     int n_attrs, attrs_capacity;
-    wb__hash_table table;           /* a hash of a value -> its index */
+    wb__hash_table table;           /* finds the index of a value by a hash of the value */
     bool joins;                     /* a reduction does not move in front of a reshape of a matrix
                                        that a library step computes; elementwise operations move in
                                        front of expands */

@@ -4,9 +4,8 @@
 
 #include <string.h>
 
-/* ---- operands -------------------------------------------------------------------------------- */
-
-static bool plan_library_dense(const wb__view *v, bool channels_last)
+/* Whether a view is dense, row-major or channels last. */
+static bool is_dense_view(const wb__view *v, bool channels_last)
 {
     wb__value like = {.ndim = (uint8_t)v->ndim, .dtype = (uint8_t)v->dtype,
                       .layout = channels_last && v->ndim == 4 ? WB__CHANNELS_LAST : WB__ROW_MAJOR};
@@ -22,7 +21,7 @@ static bool plan_library_dense(const wb__view *v, bool channels_last)
 static void add_dense_operand(wb__emitter *m, const wb__step_operand *at, const wb__value *like)
 {
     wb__step_operand to = *at;
-    if (!plan_library_dense(&at->view, like->layout == WB__CHANNELS_LAST)) {
+    if (!is_dense_view(&at->view, like->layout == WB__CHANNELS_LAST)) {
         to = wb__emit_allocation(m, like);
         wb__emit_copy(m, at, &to, "made contiguous");
     }
@@ -31,7 +30,7 @@ static void add_dense_operand(wb__emitter *m, const wb__step_operand *at, const 
 
 /* Returns the struct of value x with the layout channels last, if `channels_last` is true and x has
  * four dimensions, else with the layout row-major. */
-static wb__value in_layout(const wb__emitter *m, int x, bool channels_last)
+static wb__value value_in_layout(const wb__emitter *m, int x, bool channels_last)
 {
     wb__value like = *wb__value_at(m->values, x);
     like.layout = channels_last && like.ndim == 4 ? WB__CHANNELS_LAST : WB__ROW_MAJOR;
@@ -41,7 +40,7 @@ static wb__value in_layout(const wb__emitter *m, int x, bool channels_last)
 void wb__add_dense(wb__emitter *m, int x, bool channels_last)
 {
     wb__step_operand at;
-    const wb__value like = in_layout(m, x, channels_last);
+    const wb__value like = value_in_layout(m, x, channels_last);
     if (wb__step_operand_of(m, x, &at)) add_dense_operand(m, &at, &like);
 }
 
@@ -59,7 +58,7 @@ void wb__add_matrix(wb__emitter *m, int x, bool transposed, const wb__value *pro
     const int last = v->ndim - 1;
     if (v->dims[last] > 1 && v->dims[last - 1] > 1 && v->strides[last] != 1 &&
         v->strides[last - 1] != 1) {
-        const wb__value like = in_layout(m, x, false);
+        const wb__value like = value_in_layout(m, x, false);
         const wb__step_operand to = wb__emit_allocation(m, &like);
         wb__emit_copy(m, &at, &to, "made contiguous");
         at = to;
@@ -69,14 +68,15 @@ void wb__add_matrix(wb__emitter *m, int x, bool transposed, const wb__value *pro
 }
 
 /* Returns a view of n elements of v along one dimension, the one with index v->ndim - from_end. */
-static wb__view plan_library_vector(const wb__view *v, int64_t n, int from_end)
+static wb__view vector_view(const wb__view *v, int64_t n, int from_end)
 {
     return (wb__view){.dtype = v->dtype, .buffer = v->buffer, .granule = v->granule,
                       .offset = v->offset, .ndim = 1, .dims = {n},
                       .strides = {v->strides[v->ndim - from_end]}};
 }
 
-static void add_bits(wb__emitter *m, const wb__product *p, const wb__value *v)
+/* Makes the sign bits that product p->bits writes the step's aux. */
+static void add_sign_bits(wb__emitter *m, const wb__product *p, const wb__value *v)
 {
     const int64_t bytes = wb__relu_bytes(v->dims[1]);
     const wb__value bits = {.dtype = WB_U8, .ndim = 2, .dims = {v->dims[0], bytes},
@@ -86,12 +86,13 @@ static void add_bits(wb__emitter *m, const wb__product *p, const wb__value *v)
     m->step->aux = *at;
 }
 
-static void plan_library_add_sums(wb__emitter *m, const wb__product *p)
+/* Sets the step's sums, which its kernel writes beside the result. */
+static void add_step_sums(wb__emitter *m, const wb__product *p)
 {
     wb__step_operand *at = &m->step->sums;
     if (!wb__step_operand_of(m, p->sums, at)) return;
     m->step->step.sums_of = p->sums_of;
-    if (!plan_library_dense(&at->view, false)) {
+    if (!is_dense_view(&at->view, false)) {
         wb__fail(WB_ERROR_INTERNAL, "plan: sums beside a product need memory of their own");
         m->failed = true;
     }
@@ -106,18 +107,19 @@ static void add_epilogue(wb__emitter *m, const wb__product *p, const wb__value *
     m->step->step.epilogue = p->epilogue;
     m->step->step.aux_kind = p->aux_kind;
     if (p->aux >= 0) wb__step_operand_of(m, p->aux, &m->step->aux);
-    if (p->bits >= 0) add_bits(m, p, v);
-    if (p->sums >= 0) plan_library_add_sums(m, p);
+    if (p->bits >= 0) add_sign_bits(m, p, v);
+    if (p->sums >= 0) add_step_sums(m, p);
 }
 
-static void plan_library_add_bias(wb__emitter *m, const wb__product *p, const wb__value *v)
+/* Adds the bias of product p as an operand, a dense vector. */
+static void add_step_bias(wb__emitter *m, const wb__product *p, const wb__value *v)
 {
     wb__step_operand at;
     const int channel = v->op == WB__OP_matmul ? v->ndim - 1 : 1;
     const wb__value like = {.dtype = v->dtype, .ndim = 1, .size = v->dims[channel],
                             .dims = {v->dims[channel]}};
     if (!wb__step_operand_of(m, p->bias, &at)) return;
-    at.view = plan_library_vector(&at.view, like.size, v->ndim - channel);
+    at.view = vector_view(&at.view, like.size, v->ndim - channel);
     add_dense_operand(m, &at, &like);
 }
 
@@ -158,7 +160,7 @@ void wb__emit_library(wb__emitter *m, int group)
     d.step.variant = wb__ops[v->op].variant;
     m->step = &d;
     wb__fill[v->op](m, g, p, v);
-    if (p->bias >= 0) plan_library_add_bias(m, p, v);
+    if (p->bias >= 0) add_step_bias(m, p, v);
     add_epilogue(m, p, v);
     m->step = NULL;
     wb__emit_step(m, &d);

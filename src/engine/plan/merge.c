@@ -28,8 +28,8 @@ static const wb__value *merge_value(const merger *m, int x) { return wb__value_a
 static int merge_group_of(const merger *m, int x) { return m->out->of[x].group; }
 static int merge_next(const merger *m, int x) { return m->out->of[x].next; }
 
-/* Returns the base of input i of x. */
-static int merge_operand(const merger *m, int x, int i)
+/* Returns the value in whose memory input i of x is. */
+static int merge_base_of(const merger *m, int x, int i)
 {
     return m->values->base[wb__input(m->values, merge_value(m, x), i)];
 }
@@ -43,34 +43,35 @@ static bool merge_find_readers(merger *m)
     int *user = m->readers.user = wb__alloc(((size_t)total + 1) * sizeof *user);
     if (!first || !user) return false;
     for (int x = 0; x < n; x++)
-        for (int i = 0; i < merge_value(m, x)->n_in; i++) first[merge_operand(m, x, i) + 2]++;
+        for (int i = 0; i < merge_value(m, x)->n_in; i++) first[merge_base_of(m, x, i) + 2]++;
     for (int x = 0; x < n; x++) first[x + 2] += first[x + 1];
     for (int x = 0; x < n; x++)  /* first[x + 1] moves from the begin of x's readers to their end */
         for (int i = 0; i < merge_value(m, x)->n_in; i++)
-            user[first[merge_operand(m, x, i) + 1]++] = x;
+            user[first[merge_base_of(m, x, i) + 1]++] = x;
     return true;
 }
 
-/* Whether x can be in a plain group: it is elementwise, a product, or the zeros of a concat's gap
- * that have joined a group. */
-static bool is_plain_value(const merger *m, int x)
+/* Whether the group of x may be merged with others as far as x goes: x is elementwise, a product,
+ * or zeros that fill the gap of a concat (gaps.c) and have joined a group. */
+static bool is_mergeable_value(const merger *m, int x)
 {
     const wb__value *v = merge_value(m, x);
     return wb__is_elementwise((wb__op)v->op) || wb__ops[v->op].class == WB__LIBRARY ||
            (v->op == WB__OP_literal && v->uses == 1 && m->out->group[merge_group_of(m, x)].n > 1);
 }
 
-/* Whether group g has only plain values, of which none is written to a variable. */
-static bool merge_is_plain(const merger *m, int g)
+/* Whether group g has only mergeable values, of which none is written to a variable. */
+static bool is_mergeable_group(const merger *m, int g)
 {
     const wb__group *group = &m->out->group[g];
     if (group->kind != WB__GROUP_FUSED || group->first < 0) return false;
     for (int x = group->first; x >= 0; x = merge_next(m, x))
-        if (!is_plain_value(m, x) || m->out->of[x].ends || m->written[x]) return false;
+        if (!is_mergeable_value(m, x) || m->out->of[x].ends || m->written[x]) return false;
     return true;
 }
 
-static bool merge_same_space(const wb__group *a, const wb__group *b)
+/* Whether two groups have the same space. */
+static bool have_one_space(const wb__group *a, const wb__group *b)
 {
     if (a->ndim != b->ndim || a->layout != b->layout || a->outer_dims != b->outer_dims)
         return false;
@@ -106,7 +107,7 @@ static bool merge_may_move(const merger *m, int a, int b)
 }
 
 /* Moves the values of group a to the front of group b; a becomes empty. */
-static void merge_into(merger *m, int a, int b)
+static void merge_group_into(merger *m, int a, int b)
 {
     wb__group *from = &m->out->group[a], *to = &m->out->group[b];
     for (int x = from->first; x >= 0; x = merge_next(m, x)) m->out->of[x].group = b;
@@ -120,23 +121,21 @@ static void merge_into(merger *m, int a, int b)
 }
 
 /* Returns the latest group that computes an operand of b and can be merged into b; -1: none. */
-static int merge_candidate(const merger *m, int b)
+static int merge_find_candidate(const merger *m, int b)
 {
     int best = -1;
     for (int x = m->out->group[b].first; x >= 0; x = merge_next(m, x))
         for (int i = 0; i < merge_value(m, x)->n_in; i++) {
-            const int a = merge_group_of(m, merge_operand(m, x, i));
-            if (a <= best || a >= b || !merge_is_plain(m, a)) continue;
+            const int a = merge_group_of(m, merge_base_of(m, x, i));
+            if (a <= best || a >= b || !is_mergeable_group(m, a)) continue;
             const int n = m->out->group[a].n + m->out->group[b].n;
             if (n > WB__MIN(m->most_values, MOST_MERGED)) continue;
             if (m->out->group[a].products + m->out->group[b].products > WB__MOST_PRODUCTS) continue;
-            if (!merge_same_space(&m->out->group[a], &m->out->group[b])) continue;
+            if (!have_one_space(&m->out->group[a], &m->out->group[b])) continue;
             if (merge_may_move(m, a, b)) best = a;
         }
     return best;
 }
-
-/* ---- rematerialising small groups ------------------------------------------------------------ */
 
 bool wb__group_writes(const wb__groups *g, int group, const bool *written)
 {
@@ -157,10 +156,11 @@ static bool broadcasts_to(const wb__group *g, const wb__value *v)
     return smaller;
 }
 
+/* Whether the kernels that read the values of group g can recompute them. */
 static bool may_rematerialise(const merger *m, int g)
 {
     if (m->out->group[g].n > MOST_REMATERIALISED || m->out->group[g].products ||
-        !merge_is_plain(m, g))
+        !is_mergeable_group(m, g))
         return false;
     for (int x = m->out->group[g].first; x >= 0; x = merge_next(m, x)) {
         if (m->values->needed[x]) return false;
@@ -180,7 +180,8 @@ static bool may_rematerialise(const merger *m, int g)
     return true;
 }
 
-static void merge_rematerialise(merger *m, int g)
+/* Marks the values of group g as rematerialised; g becomes empty. */
+static void rematerialise_group(merger *m, int g)
 {
     wb__group *group = &m->out->group[g];
     for (int x = group->first; x >= 0; x = merge_next(m, x)) {
@@ -191,16 +192,15 @@ static void merge_rematerialise(merger *m, int g)
     group->n = 0;
 }
 
-/* ---- all groups ------------------------------------------------------------------------------ */
-
-static void merge_groups(merger *m, bool rematerialises)
+/* Rematerialises small groups if `rematerialises`, and merges groups. */
+static void merge_all_groups(merger *m, bool rematerialises)
 {
     for (int g = m->out->n - 1; g >= 0 && rematerialises; g--)
-        if (may_rematerialise(m, g)) merge_rematerialise(m, g);
+        if (may_rematerialise(m, g)) rematerialise_group(m, g);
     for (int b = 0; b < m->out->n; b++)
-        for (int a = 0; a >= 0 && merge_is_plain(m, b);) {
-            a = merge_candidate(m, b);
-            if (a >= 0) merge_into(m, a, b);
+        for (int a = 0; a >= 0 && is_mergeable_group(m, b);) {
+            a = merge_find_candidate(m, b);
+            if (a >= 0) merge_group_into(m, a, b);
         }
 }
 
@@ -213,7 +213,7 @@ bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g)
     if (good) {
         for (int i = 0; i < r->n_writes; i++)
             m.written[wb__same_memory(s, wb__root(s, r->writes[i]))] = true;
-        merge_groups(&m, a->device->backend->free_operations);
+        merge_all_groups(&m, a->device->backend->free_operations);
         wb__groups_remake(a, s, &m.readers, m.written, g);
     }
     wb__free(m.written);

@@ -28,7 +28,7 @@ typedef struct {
 typedef struct {
     wb__emitter *m;
     chain *chain;
-    int *of;                            /* of each step: index of its chain; -1: none */
+    int *of;                            /* index of the chain of each step; -1: none */
     int n, n_packs;
     int open[MOST_OPEN], n_open;        /* the chains used last, the latest first */
 } packer;
@@ -44,19 +44,20 @@ static int64_t packs_bytes(const packer *p, const wb__plan_step *d)
     return device->backend->packed_bytes(device, &s);
 }
 
-static bool reads_same(const wb__plan_step *d, const wb__plan_step *e)
+/* Whether two products read the same b from the same memory. */
+static bool reads_same_b(const wb__plan_step *d, const wb__plan_step *e)
 {
     const wb__step_operand *a = &d->operand[1], *b = &e->operand[1];
     return a->allocation == b->allocation && a->view.buffer == b->view.buffer &&
            wb__same_view(&a->view, &b->view);
 }
 
-/* Adds the product `i` to its chain. */
-static void packs_add(packer *p, int i, int64_t bytes)
+/* Adds step i, a product, to the chain of the products with the same b, which may be new. */
+static void packs_add_product(packer *p, int i, int64_t bytes)
 {
     const wb__plan_step *step = p->m->out->step;
     int at = 0;
-    while (at < p->n_open && !reads_same(&step[p->chain[p->open[at]].first], &step[i])) at++;
+    while (at < p->n_open && !reads_same_b(&step[p->chain[p->open[at]].first], &step[i])) at++;
     const int c = at < p->n_open ? p->open[at] : p->n++;
     if (at == p->n_open) {
         p->chain[c] = (chain){.first = i, .bytes = bytes};
@@ -69,7 +70,8 @@ static void packs_add(packer *p, int i, int64_t bytes)
     p->n_packs += ++p->chain[c].n == PACKS_FEWEST;
 }
 
-static wb__plan_step pack_step(const packer *p, chain *c, const wb__step_operand *b)
+/* Returns a step that packs b for the products of chain c into a new allocation. */
+static wb__plan_step make_pack_step(const packer *p, chain *c, const wb__step_operand *b)
 {
     wb__plan_step d;
     const wb__value form = {.dtype = WB_U8, .ndim = 1, .dims = {c->bytes}, .size = c->bytes};
@@ -81,14 +83,14 @@ static wb__plan_step pack_step(const packer *p, chain *c, const wb__step_operand
 }
 
 /* Copies the steps to `all`, with a step that packs before the first product of each chain. */
-static void packs_insert(const packer *p, wb__plan_step *all)
+static void packs_insert_steps(const packer *p, wb__plan_step *all)
 {
     wb__programs *s = p->m->out;
     int to = 0;
     for (int i = 0; i < s->n; i++) {
         chain *c = p->of[i] >= 0 && p->chain[p->of[i]].n >= PACKS_FEWEST ? &p->chain[p->of[i]]
                                                                          : NULL;
-        if (c && c->first == i) all[to++] = pack_step(p, c, &s->step[i].operand[1]);
+        if (c && c->first == i) all[to++] = make_pack_step(p, c, &s->step[i].operand[1]);
         all[to] = s->step[i];
         if (c) {
             all[to].operand[1] = c->packed;
@@ -113,12 +115,12 @@ bool wb__pack_operands(wb__emitter *m)
     for (int i = 0; good && i < s->n; i++) {
         const int64_t bytes = i < s->n_compute ? packs_bytes(&p, &s->step[i]) : 0;
         p.of[i] = -1;
-        if (bytes > 0) packs_add(&p, i, bytes);
+        if (bytes > 0) packs_add_product(&p, i, bytes);
     }
     if (good && p.n_packs) {
         wb__plan_step *all = wb__alloc((size_t)(s->n + p.n_packs) * sizeof *all);
         good = all;
-        if (good) packs_insert(&p, all);
+        if (good) packs_insert_steps(&p, all);
     }
     wb__free(p.chain);
     wb__free(p.of);

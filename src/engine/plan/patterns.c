@@ -27,7 +27,7 @@ typedef struct {
     int first_reader;       /* index of the first value that reads it, directly or through views;
                                number of values if none reads it */
     bool read_elementwise;  /* an elementwise operation or a reduction reads it */
-    bool signs_suffice;     /* of a relu: its gradients read only the signs */
+    bool signs_suffice;     /* the value is a relu of which gradients read only the signs */
 } fact;
 
 typedef struct {
@@ -44,7 +44,7 @@ static int pattern_base_of(const finder *f, int x) { return f->values->base[x]; 
 static wb__product *product_of_result(const finder *f, int x)
 {
     const int p = f->out->of[x].product;
-    return p >= 0 && f->out->product[p].result == x && !pattern_value(f, x)->is_slice
+    return p >= 0 && f->out->product[p].result == x && !pattern_value(f, x)->in_reader
                ? &f->out->product[p]
                : NULL;
 }
@@ -59,13 +59,13 @@ static int ready_at(const finder *f, int x)
 }
 
 /* Replaces product p by `with`, which is p with the value x fused into it. */
-static void pattern_set(finder *f, wb__product *p, const wb__product *with, int x)
+static void pattern_set_product(finder *f, wb__product *p, const wb__product *with, int x)
 {
     *p = *with;
     f->out->of[x].product = (int)(p - f->out->product);
 }
 
-static bool pattern_alike(const wb__value *p, const wb__value *q)
+static bool have_one_type(const wb__value *p, const wb__value *q)
 {
     return p->dtype == q->dtype && p->ndim == q->ndim &&
            !memcmp(p->dims, q->dims, p->ndim * sizeof p->dims[0]);
@@ -73,7 +73,7 @@ static bool pattern_alike(const wb__value *p, const wb__value *q)
 
 /* ---- asking the backend ---------------------------------------------------------------------- */
 
-static wb__view pattern_operand(const finder *f, const wb__value *product, int i)
+static wb__view pattern_operand_view(const finder *f, const wb__value *product, int i)
 {
     return wb__matrix_view(f->values->view[wb__input(f->values, product, i)],
                            f->values->ir.attrs[product->attr + i], product);
@@ -81,7 +81,7 @@ static wb__view pattern_operand(const finder *f, const wb__value *product, int i
 
 /* Whether the backend accepts this matrix product, with its bias, epilogue, aux and sums, as one
  * step. */
-static bool pattern_supported(const finder *f, const wb__product *p)
+static bool pattern_is_supported(const finder *f, const wb__product *p)
 {
     const wb__value *v = pattern_value(f, p->value);
     if (v->op != WB__OP_matmul || v->ndim != 2 || !v->size) return false;
@@ -89,7 +89,7 @@ static bool pattern_supported(const finder *f, const wb__product *p)
     s.n_views = 3;
     s.epilogue = p->epilogue;
     s.aux_kind = p->aux_kind;
-    for (int i = 0; i < 2; i++) s.views[i] = pattern_operand(f, v, i);
+    for (int i = 0; i < 2; i++) s.views[i] = pattern_operand_view(f, v, i);
     wb__contiguous(v, &s.views[2]);
     const wb__view row = {.dtype = (wb_dtype)v->dtype, .buffer = -1, .ndim = 1,
                           .dims = {v->dims[1]}, .strides = {1}};
@@ -109,11 +109,9 @@ static bool pattern_supported(const finder *f, const wb__product *p)
     return wb__supported(f->attempt, &s);
 }
 
-/* ---- bias ------------------------------------------------------------------------------------ */
-
 /* Returns the product that computes operand i of x, if x can be fused into that product: the
  * product has x's shape, and no epilogue or sums yet.  Otherwise returns NULL. */
-static wb__product *pattern_before(const finder *f, const wb__value *x, int i)
+static wb__product *product_before(const finder *f, const wb__value *x, int i)
 {
     wb__product *p = product_of_result(f, wb__input(f->values, x, i));
     if (!p) return NULL;
@@ -141,7 +139,7 @@ static bool match_bias(finder *f, int x)
     const wb__value *v = pattern_value(f, x);
     if (v->op != WB__OP_add) return false;
     for (int i = 0; i < 2; i++) {
-        wb__product *p = pattern_before(f, v, i);
+        wb__product *p = product_before(f, v, i);
         if (!p || p->bias >= 0 || pattern_value(f, p->result)->uses != 1) continue;
         wb__product with = *p;
         with.bias = wb__input(f->values, v, !i);
@@ -149,7 +147,7 @@ static bool match_bias(finder *f, int x)
         if (!pattern_is_bias(f, with.bias, p)) continue;
         /* a bias that is computed after the product delays the product's kernel */
         if (ready_at(f, with.bias) > p->value) with.made_at = x;
-        pattern_set(f, p, &with, x);
+        pattern_set_product(f, p, &with, x);
         return true;
     }
     return false;
@@ -158,11 +156,11 @@ static bool match_bias(finder *f, int x)
 /* ---- the sum of two products ----------------------------------------------------------------- */
 
 /* Whether x is the result of a library step, with memory of its own. */
-static bool pattern_is_result(const finder *f, int x)
+static bool is_step_result(const finder *f, int x)
 {
     const int p = f->out->of[x].product;
     return pattern_base_of(f, x) == x && p >= 0 && f->out->product[p].result == x &&
-           !pattern_value(f, x)->is_slice;
+           !pattern_value(f, x)->in_reader;
 }
 
 /* Matches x, the sum of a product with one reader and of the result of another library step.  The
@@ -172,29 +170,27 @@ static bool match_addend(finder *f, int x)
     const wb__value *v = pattern_value(f, x);
     if (v->op != WB__OP_add || v->layout != WB__ROW_MAJOR) return false;
     for (int i = 0; i < 2; i++) {
-        wb__product *p = pattern_before(f, v, i);
+        wb__product *p = product_before(f, v, i);
         const int y = wb__input(f->values, v, !i);
-        if (!p || pattern_value(f, p->result)->uses != 1 || !pattern_is_result(f, y) ||
-            !pattern_alike(v, pattern_value(f, y)) ||
+        if (!p || pattern_value(f, p->result)->uses != 1 || !is_step_result(f, y) ||
+            !have_one_type(v, pattern_value(f, y)) ||
             pattern_value(f, y)->layout != WB__ROW_MAJOR || ready_at(f, y) >= p->made_at)
             continue;
         wb__product with = *p;
         with.aux_kind = WB__AUX_ADDEND;
         with.aux = y;
         with.result = x;
-        if (!pattern_supported(f, &with)) continue;
-        pattern_set(f, p, &with, x);
+        if (!pattern_is_supported(f, &with)) continue;
+        pattern_set_product(f, p, &with, x);
         return true;
     }
     return false;
 }
 
-/* ---- activation ------------------------------------------------------------------------------ */
-
 /* Whether fusing the activation x into its product is faster than a separate kernel.  Fusing relu
  * always is.  Fusing another activation is slower if the last axis is shorter than 16.  If an
  * elementwise operation or a reduction reads x, fusing is faster for tanh and sigmoid only. */
-static bool pattern_pays(const finder *f, int x)
+static bool pays_to_fuse_activation(const finder *f, int x)
 {
     const wb__value *v = pattern_value(f, x);
     if (v->op == WB__OP_relu) return true;
@@ -210,7 +206,7 @@ static bool match_activation(finder *f, int x)
     const wb__value *v = pattern_value(f, x);
     if (!wb__is_epilogue(&wb__ops[v->op])) return false;
     if (wb__is_half(v->dtype) && wb__asks_which((wb__op)v->op)) return false;
-    wb__product *p = pattern_before(f, v, 0);
+    wb__product *p = product_before(f, v, 0);
     if (!p) return false;
     wb__product with = *p;
     with.epilogue = (wb__op)v->op;
@@ -218,14 +214,15 @@ static bool match_activation(finder *f, int x)
     if (pattern_value(f, p->result)->uses != 1) {
         with.aux_kind = WB__AUX_OPERAND;
         with.aux = p->result;
-        if (!pattern_supported(f, &with)) return false;
+        if (!pattern_is_supported(f, &with)) return false;
     } else if (f->of[x].signs_suffice) {
         with.aux_kind = WB__AUX_SIGNS;
-        if (pattern_supported(f, &with)) with.bits = (int)(p - f->out->product);
+        if (pattern_is_supported(f, &with)) with.bits = (int)(p - f->out->product);
         else with.aux_kind = WB__AUX_NONE;
     }
-    if (!with.aux_kind && !pattern_pays(f, x) && !pattern_supported(f, &with)) return false;
-    pattern_set(f, p, &with, x);
+    if (!with.aux_kind && !pays_to_fuse_activation(f, x) && !pattern_is_supported(f, &with))
+        return false;
+    pattern_set_product(f, p, &with, x);
     return true;
 }
 
@@ -244,7 +241,7 @@ typedef struct {
 static bool has_one_reader(const finder *f, int p)
 {
     const wb__value *v = pattern_value(f, p);
-    return v->op == WB__OP_matmul && v->ndim == 2 && v->uses == 1 && !v->is_slice;
+    return v->op == WB__OP_matmul && v->ndim == 2 && v->uses == 1 && !v->in_reader;
 }
 
 static bool is_zero(const finder *f, int x)
@@ -261,8 +258,8 @@ static bool is_gelu_slope(const finder *f, const wb__value *x, slope *s)
         const wb__value *factor = pattern_value(f, s->factor);
         if (factor->op != WB__OP_gelu_slope || !has_one_reader(f, s->product)) continue;
         s->of = wb__input(f->values, factor, 0);
-        if (pattern_alike(x, factor) && pattern_alike(x, pattern_value(f, s->product)) &&
-            pattern_alike(x, pattern_value(f, s->of)))
+        if (have_one_type(x, factor) && have_one_type(x, pattern_value(f, s->product)) &&
+            have_one_type(x, pattern_value(f, s->of)))
             return true;
     }
     return false;
@@ -279,10 +276,11 @@ static bool is_relu_slope(const finder *f, const wb__value *x, slope *s)
         return false;
     s->of = wb__input(f->values, above, 0);
     const wb__value *y = pattern_value(f, s->of);
-    return y->op == WB__OP_relu && pattern_alike(x, y) &&
-           pattern_alike(x, pattern_value(f, s->product));
+    return y->op == WB__OP_relu && have_one_type(x, y) &&
+           have_one_type(x, pattern_value(f, s->product));
 }
 
+/* Whether x is the gradient of an activation in one of these two forms.  If so, fills s. */
 static bool find_slope(const finder *f, int x, slope *s)
 {
     const wb__value *v = pattern_value(f, x);
@@ -317,15 +315,15 @@ static bool match_gradient(finder *f, int x)
         if (earlier->aux_kind != WB__AUX_SIGNS || earlier->result != s.of) return false;
         with.bits = earlier->bits;
     }
-    if (!pattern_supported(f, &with)) return false;
-    pattern_set(f, &f->out->product[p], &with, x);
+    if (!pattern_is_supported(f, &with)) return false;
+    pattern_set_product(f, &f->out->product[p], &with, x);
     return true;
 }
 
-/* Runs before the patterns are matched.  Marks a factor (see slope) as unused if its only readers
- * are gradients that the backend accepts as epilogues.  If such a factor is y > 0, also marks that
- * only the signs of y are read.  False: out of memory. */
-static bool find_factors(finder *f)
+/* Marks a factor (see slope), before the patterns are matched, as unused if its only readers are
+ * gradients that the backend accepts as epilogues.  If such a factor is y > 0, also marks that only
+ * the signs of y are read.  False: out of memory. */
+static bool mark_unused_factors(finder *f)
 {
     const int n = f->values->ir.n;
     slope s;
@@ -335,7 +333,7 @@ static bool find_factors(finder *f)
         if (!find_slope(f, x, &s)) continue;
         const wb__product alone = {.value = s.product, .bias = -1, .sums = -1};
         const wb__product with = fuse_slope(&alone, &s);
-        if (pattern_supported(f, &with)) readers[s.factor]++;
+        if (pattern_is_supported(f, &with)) readers[s.factor]++;
     }
     for (int x = 0; x < n; x++) {
         const wb__value *v = pattern_value(f, x);
@@ -347,8 +345,8 @@ static bool find_factors(finder *f)
     return true;
 }
 
-/* Runs after the patterns are matched.  Clears `unused` of a factor if a gradient that reads the
- * factor was not fused into a product. */
+/* Clears `unused` of a factor, after the patterns are matched, if a gradient that reads the factor
+ * was not fused into a product. */
 static void keep_read_factors(finder *f)
 {
     slope s;
@@ -369,8 +367,8 @@ static bool match_sums_of_result(finder *f, int x)
     wb__product with = *p;
     with.sums = x;
     with.sums_of = WB__SUMS_OF_C;
-    if (!pattern_supported(f, &with)) return false;
-    pattern_set(f, p, &with, x);
+    if (!pattern_is_supported(f, &with)) return false;
+    pattern_set_product(f, p, &with, x);
     return true;
 }
 
@@ -382,8 +380,8 @@ typedef struct {
 
 /* Combines the axes of v that the bit mask `axes` selects into one dimension, in the layout's
  * order.  False: no single stride expresses this dimension. */
-static bool pattern_as_one(const wb__view *v, wb__layout layout, unsigned axes, int64_t *dim,
-                           int64_t *stride)
+static bool combine_axes(const wb__view *v, wb__layout layout, unsigned axes, int64_t *dim,
+                         int64_t *stride)
 {
     *dim = *stride = 1;
     bool any = false;
@@ -406,8 +404,7 @@ static bool pattern_sums_rows(const finder *f, int x, pattern_matrix *m)
     if (v->op != WB__OP_sum || !v->size) return false;
     const wb__value *y = pattern_value(f, wb__input(f->values, v, 0));
     const unsigned rows = (unsigned)f->values->ir.attrs[v->attr];
-    const wb__layout layout =
-        y->layout == WB__CHANNELS_LAST ? WB__CHANNELS_LAST : WB__ROW_MAJOR;
+    const wb__layout layout = y->layout == WB__CHANNELS_LAST ? WB__CHANNELS_LAST : WB__ROW_MAJOR;
     bool kept = false;
     for (int i = 0; i < y->ndim; i++) {
         const int axis = wb__layout_axis(layout, i);
@@ -419,11 +416,12 @@ static bool pattern_sums_rows(const finder *f, int x, pattern_matrix *m)
     const wb__view *view = &f->values->view[wb__input(f->values, v, 0)];
     m->base = pattern_base_of(f, wb__input(f->values, v, 0));
     m->offset = view->offset;
-    return pattern_as_one(view, layout, rows, &m->k, &m->k_stride) &&
-           pattern_as_one(view, layout, ~rows, &m->n, &m->n_stride);
+    return combine_axes(view, layout, rows, &m->k, &m->k_stride) &&
+           combine_axes(view, layout, ~rows, &m->n, &m->n_stride);
 }
 
-static bool is_matrix(const pattern_matrix *m, const wb__view *v, int k, int n)
+/* Whether v is the matrix m, with the rows along dimension k and the columns along n. */
+static bool is_view_of_matrix(const pattern_matrix *m, const wb__view *v, int k, int n)
 {
     return v->offset == m->offset && v->dims[k] == m->k && v->dims[n] == m->n &&
            (m->k == 1 || v->strides[k] == m->k_stride) &&
@@ -432,8 +430,8 @@ static bool is_matrix(const pattern_matrix *m, const wb__view *v, int k, int n)
 
 /* Returns which operand of the product is the matrix m.  The product must sum over m's dimension k.
  * WB__SUMS_NONE: neither operand is m, or the product has batch dimensions. */
-static wb__sums pattern_operand_is(const finder *f, const wb__value *product,
-                                   const pattern_matrix *m)
+static wb__sums pattern_summed_operand(const finder *f, const wb__value *product,
+                                       const pattern_matrix *m)
 {
     const int i = product->ndim - 2, j = product->ndim - 1;
     const bool a = pattern_base_of(f, wb__input(f->values, product, 0)) == m->base;
@@ -442,12 +440,12 @@ static wb__sums pattern_operand_is(const finder *f, const wb__value *product,
         if (product->dims[batch] != 1) return WB__SUMS_NONE;
     wb__view v;
     if (a) {
-        v = pattern_operand(f, product, 0);
-        if (is_matrix(m, &v, j, i)) return WB__SUMS_OF_A;
+        v = pattern_operand_view(f, product, 0);
+        if (is_view_of_matrix(m, &v, j, i)) return WB__SUMS_OF_A;
     }
     if (pattern_base_of(f, wb__input(f->values, product, 1)) != m->base) return WB__SUMS_NONE;
-    v = pattern_operand(f, product, 1);
-    return is_matrix(m, &v, i, j) ? WB__SUMS_OF_B : WB__SUMS_NONE;
+    v = pattern_operand_view(f, product, 1);
+    return is_view_of_matrix(m, &v, i, j) ? WB__SUMS_OF_B : WB__SUMS_NONE;
 }
 
 /* Fuses the sum x into a product that has the summed matrix as an operand.  Takes the first such
@@ -459,12 +457,12 @@ static bool match_sums_of_operand(finder *f, int x)
     for (int i = 0; i < f->out->n; i++) {
         wb__product with = f->out->product[i];
         const wb__value *v = pattern_value(f, with.value);
-        if (v->op != WB__OP_matmul || v->is_slice || with.sums >= 0) continue;
+        if (v->op != WB__OP_matmul || v->in_reader || with.sums >= 0) continue;
         if (with.made_at >= f->of[x].first_reader) continue;
         with.sums = x;
-        with.sums_of = pattern_operand_is(f, v, &m);
-        if (!with.sums_of || !pattern_supported(f, &with)) continue;
-        pattern_set(f, &f->out->product[i], &with, x);
+        with.sums_of = pattern_summed_operand(f, v, &m);
+        if (!with.sums_of || !pattern_is_supported(f, &with)) continue;
+        pattern_set_product(f, &f->out->product[i], &with, x);
         return true;
     }
     return false;
@@ -513,6 +511,7 @@ static bool may_defer(const finder *f, int x)
     return true;
 }
 
+/* Decides whether x is deferred, and sets ready_at of x and of the deferred values that x reads. */
 static void find_ready_at(finder *f, int x)
 {
     const wb__value *v = pattern_value(f, x);
@@ -527,7 +526,7 @@ static void find_ready_at(finder *f, int x)
 
 /* Adds a wb__product for the library operation x, of any kind.  A further result of a step gets the
  * wb__product of the first result of that step.  False: out of memory. */
-static bool pattern_begin(finder *f, int x)
+static bool pattern_add_product(finder *f, int x)
 {
     wb__patterns *p = f->out;
     const wb__value *v = pattern_value(f, x);
@@ -553,7 +552,8 @@ static const pattern_row behind_products[] = {match_bias, match_addend, match_ac
                                               match_gradient, match_sums_of_result};
 static const pattern_row beside_products[] = {match_sums_of_operand};
 
-static void pattern_match(finder *f, int x, const pattern_row *rows, size_t n)
+/* Tries the patterns `rows` on x, in order, until one fuses x into a product. */
+static void pattern_try_rows(finder *f, int x, const pattern_row *rows, size_t n)
 {
     const wb__op op = (wb__op)pattern_value(f, x)->op;
     if (!wb__is_elementwise(op) && wb__ops[op].class != WB__REDUCE) return;
@@ -561,21 +561,21 @@ static void pattern_match(finder *f, int x, const pattern_row *rows, size_t n)
     for (size_t i = 0; i < n && !rows[i](f, x); i++) {}
 }
 
-static bool pattern_find(finder *f)
+static bool pattern_find_all(finder *f)
 {
     const int n = f->values->ir.n;
     const bool takes_more = f->attempt->device->backend->supports != NULL;
     pattern_find_readers(f);
-    if (takes_more && !find_factors(f)) return false;
+    if (takes_more && !mark_unused_factors(f)) return false;
     for (int x = 0; x < n; x++) {
-        if (wb__ops[pattern_value(f, x)->op].class == WB__LIBRARY && !pattern_begin(f, x))
+        if (wb__ops[pattern_value(f, x)->op].class == WB__LIBRARY && !pattern_add_product(f, x))
             return false;
-        pattern_match(f, x, behind_products, WB__COUNT(behind_products));
+        pattern_try_rows(f, x, behind_products, WB__COUNT(behind_products));
         find_ready_at(f, x);
     }
     if (takes_more) keep_read_factors(f);
     for (int x = 0; takes_more && x < n; x++)
-        pattern_match(f, x, beside_products, WB__COUNT(beside_products));
+        pattern_try_rows(f, x, beside_products, WB__COUNT(beside_products));
     return !takes_more || wb__products_choose(f->attempt, f->values, f->out);
 }
 
@@ -584,7 +584,7 @@ bool wb__patterns_find(const wb__attempt *a, const wb__values *s, wb__patterns *
     const size_t n = (size_t)s->ir.n + 1;
     finder f = {.attempt = a, .values = s, .out = p, .of = wb__alloc(n * sizeof *f.of)};
     p->of = wb__alloc(n * sizeof *p->of);
-    const bool good = p->of && f.of && pattern_find(&f);
+    const bool good = p->of && f.of && pattern_find_all(&f);
     wb__free(f.of);
     return good;
 }

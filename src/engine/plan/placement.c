@@ -21,8 +21,6 @@ static int placement_base_of(const placer *p, const wb__value *v, int i)
     return p->values->base[wb__input(p->values, v, i)];
 }
 
-/* ---- results --------------------------------------------------------------------------------- */
-
 int wb__same_memory(const wb__values *s, int x)
 {
     int at = x;
@@ -47,14 +45,14 @@ static void choose_results(placer *p)
 /* ---- writes ---------------------------------------------------------------------------------- */
 
 /* Returns the value that write i computes: reshapes of it have the same memory. */
-static int placement_written(const placer *p, int i)
+static int value_of_write(const placer *p, int i)
 {
     return wb__same_memory(p->values, wb__root(p->values, p->request->writes[i]));
 }
 
 /* Returns the operand whose memory can become that of the result of v: the one that an allreduce
  * reduces, the one of which scatter_set sets rows.  -1: none can. */
-static int placement_replaced(const placer *p, const wb__value *v)
+static int operand_replaced_by(const placer *p, const wb__value *v)
 {
     const bool reduces = v->op == WB__OP_collective &&
                          p->values->ir.attrs[v->attr] == WB__COLLECT_ALLREDUCE;
@@ -62,7 +60,7 @@ static int placement_replaced(const placer *p, const wb__value *v)
 }
 
 /* Whether group g can write a variable in place. */
-static bool can_write(const placer *p, int g)
+static bool can_write_in_place(const placer *p, int g)
 {
     const wb__group *group = &p->groups->group[g];
     return group->kind == WB__GROUP_FUSED ||
@@ -77,8 +75,8 @@ static void find_final(placer *p)
 {
     bool *is_final = p->out->is_final;
     for (int i = 0; i < p->request->n_writes; i++) {
-        const int g = placement_group_of(p, placement_written(p, i));
-        if (p->request->targets[i] >= 0 && g >= 0 && can_write(p, g)) is_final[g] = true;
+        const int g = placement_group_of(p, value_of_write(p, i));
+        if (p->request->targets[i] >= 0 && g >= 0 && can_write_in_place(p, g)) is_final[g] = true;
     }
     for (int x = 0; x < p->values->ir.n; x++) {
         const wb__value *v = wb__value_at(p->values, x);
@@ -96,7 +94,7 @@ static void find_final(placer *p)
 
 /* Whether each value of group g that reads the leaf reads it element by element, not through a
  * view, not broadcast and not as the operand of a product; or sets rows of it. */
-static bool reads_in_step(const placer *p, int g, int leaf)
+static bool reads_by_element(const placer *p, int g, int leaf)
 {
     for (int x = p->groups->group[g].first; x >= 0; x = p->groups->of[x].next) {
         const wb__value *v = wb__value_at(p->values, x);
@@ -106,7 +104,7 @@ static bool reads_in_step(const placer *p, int g, int leaf)
             if (base->op != WB__OP_constant || base->leaf != leaf) continue;
             if (v->op == WB__OP_matmul) return false;
             const bool alike = p->groups->group[g].kind == WB__GROUP_LIBRARY
-                                   ? in == placement_replaced(p, v) && j == v->n_in - 1 &&
+                                   ? in == operand_replaced_by(p, v) && j == v->n_in - 1 &&
                                      base == wb__value_at(p->values, wb__same_memory(p->values, in))
                                    : base == wb__value_at(p->values, in);
             if (!alike || base->size != v->size) return false;
@@ -117,7 +115,7 @@ static bool reads_in_step(const placer *p, int g, int leaf)
 
 /* Sets reader[i] to the index of the final group that reads leaf i; -1: none does; -2: several
  * do. */
-static void placement_find_readers(const placer *p, int *reader)
+static void find_final_readers(const placer *p, int *reader)
 {
     for (int i = 0; i < p->out->result_buffer; i++) reader[i] = -1;
     for (int x = 0; x < p->values->ir.n; x++) {
@@ -139,14 +137,14 @@ static bool choose_writes(placer *p)
     const wb__request *r = p->request;
     int *reader = wb__alloc(((size_t)p->out->result_buffer + 1) * sizeof *reader);
     if (!reader) return false;
-    placement_find_readers(p, reader);
+    find_final_readers(p, reader);
     for (int i = 0; i < r->n_writes; i++) {
-        const int x = placement_written(p, i), g = placement_group_of(p, x), to = r->targets[i];
+        const int x = value_of_write(p, i), g = placement_group_of(p, x), to = r->targets[i];
         wb__role *role = &p->out->role[x];
         if (to < 0 || g < 0 || !p->out->is_final[g] || role->write >= 0 || role->result >= 0 ||
             p->groups->of[x].ends || wb__value_at(p->values, x)->layout != WB__ROW_MAJOR)
             continue;
-        if ((reader[to] == -1 || reader[to] == g) && reads_in_step(p, g, to)) role->write = i;
+        if ((reader[to] == -1 || reader[to] == g) && reads_by_element(p, g, to)) role->write = i;
     }
     wb__free(reader);
     return true;
@@ -169,7 +167,7 @@ static bool moves_only_units(const wb__values *s, const wb__value *v)
 }
 
 /* Whether the inputs of a concat follow one another along its first dimension that is not 1. */
-static bool is_along_first(const wb__values *s, const wb__value *a)
+static bool parts_are_adjacent(const wb__values *s, const wb__value *a)
 {
     int first = 0;
     while (first < a->ndim - 1 && a->dims[first] == 1) first++;
@@ -189,7 +187,7 @@ static bool has_dense_parts(const wb__placement *l, int concat)
 
 /* Follows reshapes from x to the value that they reshape; unless `any`, only those that add or drop
  * dimensions of size 1. */
-static int placement_content(const wb__values *s, int x, bool any)
+static int skip_reshapes(const wb__values *s, int x, bool any)
 {
     while (wb__is_view(s, x) && wb__value_at(s, x)->op == WB__OP_reshape &&
            (any || moves_only_units(s, wb__value_at(s, x))))
@@ -199,7 +197,7 @@ static int placement_content(const wb__values *s, int x, bool any)
 
 int wb__content(const wb__values *s, const wb__placement *l, int concat, int x)
 {
-    return placement_content(s, x, has_dense_parts(l, concat));
+    return skip_reshapes(s, x, has_dense_parts(l, concat));
 }
 
 /* Where a value would be in the memory of a concat.  dense: its elements are adjacent.  aligned:
@@ -248,7 +246,7 @@ static bool view_in_part(const wb__value *x, const wb__view *part, wb__view *out
 }
 
 /* Returns the view of input j in the memory of the dense concat a. */
-static wb__view placement_part_in(const placer *p, const wb__value *a, int j)
+static wb__view view_of_part(const placer *p, const wb__value *a, int j)
 {
     wb__view v;
     wb__contiguous(a, &v);
@@ -260,7 +258,7 @@ static wb__view placement_part_in(const placer *p, const wb__value *a, int j)
 /* Whether attention can write its result x, with good alignment, as input j of the concat a. */
 static bool placement_attention_fits(const placer *p, const wb__value *x, const wb__value *a, int j)
 {
-    const wb__view part = placement_part_in(p, a, j);
+    const wb__view part = view_of_part(p, a, j);
     const int64_t each = (int64_t)wb__dtype_size((wb_dtype)a->dtype);
     wb__view v = part;
     if (!view_in_part(x, &part, &v) || part.offset * each % p->backend->part_align) return false;
@@ -299,6 +297,7 @@ static int placement_attention_part(const placer *p, int concat, int j, const in
 /* How a value is read.  RESHAPED: by a reshape that strides might not express in the memory of a
  * concat.  OPERAND: by a library operation other than a matrix product. */
 enum { RESHAPED = 1, OPERAND = 2 };
+/* Sets readers[x] to how x is read, and n_readers[x] to by how many values. */
 static void find_readers_of_parts(const placer *p, uint8_t *readers, int *n_readers)
 {
     for (int i = 0; i < p->values->ir.n; i++) {
@@ -324,7 +323,7 @@ bool wb__is_covered(const wb__values *s, const wb__value *a)
 
 /* Places the concat x, whose inputs are dense parts of another concat and follow one another there
  * too, in the memory of these parts. */
-static void placement_place_run(placer *p, int x)
+static void place_inner_concat(placer *p, int x)
 {
     const wb__value *a = wb__value_at(p->values, x);
     wb__role *r = &p->out->role[x];
@@ -349,6 +348,7 @@ static void placement_place_run(placer *p, int x)
     r->part = first->part;
 }
 
+/* Chooses the inputs of the concat that are computed in its memory. */
 static void choose_parts_of(placer *p, int concat, const uint8_t *readers, const int *n_readers)
 {
     const wb__value *a = wb__value_at(p->values, concat);
@@ -356,11 +356,11 @@ static void choose_parts_of(placer *p, int concat, const uint8_t *readers, const
     for (int j = 0; j < a->n_in; j++) {
         const int in = wb__input(p->values, a, j);
         const int attention = placement_attention_part(p, concat, j, n_readers);
-        const int x = attention >= 0 ? attention : placement_content(p->values, in, dense);
+        const int x = attention >= 0 ? attention : skip_reshapes(p->values, in, dense);
         const int64_t byte = placement_start_of(p, a, j) *
                              (int64_t)wb__dtype_size((wb_dtype)a->dtype);
-        const part_place at = {.dense = dense, .units = x == placement_content(p->values, in,
-                                                                               false),
+        const part_place at = {.dense = dense, .units = x == skip_reshapes(p->values, in,
+                                                                           false),
                                .aligned = dense && byte % p->backend->part_align == 0};
         const int apart = at.aligned ? 0 : dense ? OPERAND : OPERAND | RESHAPED;
         if (attention < 0 && (!may_be_part(p, x, &at) || readers[x] & apart)) continue;
@@ -379,9 +379,9 @@ static bool placement_choose_parts(placer *p)
     for (int i = p->values->ir.n - 1; good && i >= 0; i--) {  /* a concat comes before its inputs */
         const wb__value *a = wb__value_at(p->values, i);
         if (a->op != WB__OP_concat || !wb__is_covered(p->values, a)) continue;
-        p->out->role[i].dense = is_along_first(p->values, a);
+        p->out->role[i].dense = parts_are_adjacent(p->values, a);
         choose_parts_of(p, i, readers, n_readers);
-        placement_place_run(p, i);
+        place_inner_concat(p, i);
     }
     wb__free(readers);
     wb__free(n_readers);
@@ -413,7 +413,7 @@ static bool is_read_once(const placer *p, int x)
 static void choose_replaced(placer *p)
 {
     for (int i = 0; i < p->values->ir.n; i++) {
-        int x = placement_replaced(p, wb__value_at(p->values, i));
+        int x = operand_replaced_by(p, wb__value_at(p->values, i));
         if (x < 0 || p->out->role[i].write >= 0) continue;
         while (wb__is_view(p->values, x) && wb__value_at(p->values, x)->op == WB__OP_reshape &&
                wb__value_at(p->values, x)->uses == 1)
@@ -425,13 +425,11 @@ static void choose_replaced(placer *p)
     }
 }
 
-/* ---- operands -------------------------------------------------------------------------------- */
-
 /* Sets *at to the view of v in the memory of the concat r->concat, which is already placed.  v and
  * input r->part of the concat may differ in dimensions of size 1, or in all dimensions if the parts
  * are dense; a result of attention has the part's elements in the order of its layout. */
-static void placement_place_part(const placer *p, const wb__value *v, const wb__role *r,
-                                 wb__step_operand *at)
+static void view_of_role(const placer *p, const wb__value *v, const wb__role *r,
+                         wb__step_operand *at)
 {
     const wb__value *a = wb__value_at(p->values, r->concat),
                     *part = wb__ir_in(&p->values->ir, a, r->part);
@@ -444,7 +442,7 @@ static void placement_place_part(const placer *p, const wb__value *v, const wb__
     for (int k = 0; k < part->ndim; k++) at->view.offset += start[k] * whole->view.strides[k];
     if (has_dense_parts(p->out, r->concat)) return;
     if (v->layout == WB__BTHD) {
-        const wb__view part = placement_part_in(p, a, r->part);
+        const wb__view part = view_of_part(p, a, r->part);
         view_in_part(v, &part, &at->view);      /* succeeds, as in placement_attention_part */
         return;
     }
@@ -455,12 +453,13 @@ static void placement_place_part(const placer *p, const wb__value *v, const wb__
     }
 }
 
+/* Sets *at to the memory of the stored value x, by its role. */
 static void placement_choose_operand(placer *p, int x, wb__step_operand *at)
 {
     const wb__value *v = wb__value_at(p->values, x);
     const wb__role *r = &p->out->role[x];
     if (r->concat >= 0) {
-        placement_place_part(p, v, r, at);
+        view_of_role(p, v, r, at);
         return;
     }
     wb__contiguous(v, &at->view);
@@ -500,8 +499,6 @@ static bool placement_choose_operands(placer *p)
     }
     return true;
 }
-
-/* ---- the whole stage ------------------------------------------------------------------------- */
 
 bool wb__placement_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
                         const wb__groups *g, wb__placement *l)

@@ -21,6 +21,7 @@
  * operations, like every composite. */
 #include "engine/plan/stages.h"
 
+/* Runs the stages once and returns the plan; NULL: one failed, with the error set. */
 static wb__plan *plan_attempt(const wb__attempt *a)
 {
     wb__values values = {0};

@@ -16,9 +16,8 @@ static void report_dispatch(const wb_device *device, const wb__plan_step *d, con
     wb__free(text);
 }
 
-/* ---- declined steps -------------------------------------------------------------------------- */
-
-static bool same_problem(const wb__step *a, const wb__step *b)
+/* Whether two steps have the same operation, dtypes and dimensions. */
+static bool are_equal_steps(const wb__step *a, const wb__step *b)
 {
     bool same = a->kind == b->kind && a->variant == b->variant && a->epilogue == b->epilogue &&
                 a->aux_kind == b->aux_kind && a->sums_of == b->sums_of &&
@@ -35,7 +34,7 @@ static bool same_problem(const wb__step *a, const wb__step *b)
 static int index_of_declined(const wb__declined *d, const wb__step *s)
 {
     int i = 0;
-    while (i < d->n && !same_problem(&d->step[i], s)) i++;
+    while (i < d->n && !are_equal_steps(&d->step[i], s)) i++;
     return i;
 }
 
@@ -48,7 +47,7 @@ bool wb__supported(const wb__attempt *a, const wb__step *s)
 
 /* Adds a step to the declined ones.  If an earlier attempt has already added it, wb__supported
  * returns false for every step from now on.  False: out of memory. */
-static bool note_declined(wb__declined *d, const wb__step *s)
+static bool add_declined(wb__declined *d, const wb__step *s)
 {
     const int i = index_of_declined(d, s);
     d->all |= i < d->known;
@@ -69,14 +68,12 @@ static bool prepare_step(const wb__attempt *a, const wb__step *s, wb__kernel **k
     if (*status != WB_ERROR_UNSUPPORTED || !supported || a->declined->all) return false;
     if (wb__debug("plan"))
         wb__log(WB_LOG_DEBUG, "plan: made again, since a step was declined: %s", wb_error());
-    return note_declined(a->declined, s);
+    return add_declined(a->declined, s);
 }
 
-/* ---- kernels --------------------------------------------------------------------------------- */
-
 /* Adds a prepared kernel's launches, workspace and description to the plan. */
-static void prepare_note_kernel(const wb__attempt *a, const wb__plan_step *d, bool is_final,
-                                wb__plan *p)
+static void prepare_add_kernel(const wb__attempt *a, const wb__plan_step *d, bool is_final,
+                               wb__plan *p)
 {
     const int i = p->n_steps - 1, launches = WB__MAX(d->step.fused.n_segments, 1);
     p->n_launches += launches;
@@ -90,7 +87,7 @@ static void prepare_note_kernel(const wb__attempt *a, const wb__plan_step *d, bo
 }
 
 /* Sets p->waits if the launch of some step only begins it.  False: out of memory. */
-static bool keep_waits(const wb__programs *s, wb__plan *p)
+static bool copy_waits(const wb__programs *s, wb__plan *p)
 {
     bool any = false;
     for (int i = 0; i < s->n; i++) {
@@ -105,7 +102,7 @@ static bool keep_waits(const wb__programs *s, wb__plan *p)
 }
 
 /* Keeps the order of two branches, which have a workspace each.  False: out of memory. */
-static bool keep_branches(const wb__programs *s, wb__plan *p)
+static bool copy_branches(const wb__programs *s, wb__plan *p)
 {
     const int64_t unit = WB__WORKSPACE_ALIGN;
     if (!s->branches) return true;
@@ -133,8 +130,9 @@ static int constant_leaf(const wb__attempt *a, const wb__plan_step *d)
     return r->leaves[leaf].granule ? -1 : leaf;
 }
 
-/* Notes the prepared form that the newest kernel can read.  False: out of memory. */
-static bool prepare_keep_form(wb__plan *p, int leaf)
+/* Adds the prepared form of the leaf that the newest kernel can read to the plan.  False: out of
+ * memory. */
+static bool prepare_add_form(wb__plan *p, int leaf)
 {
     const int kernel = p->n_steps - 1;
     if (leaf < 0 || !p->kernels[kernel]->form_bytes) return true;
@@ -160,16 +158,15 @@ static bool prepare_all(const wb__attempt *a, const wb__programs *s, wb__plan *p
         if (!prepare_step(a, &step, &p->kernels[p->n_steps], &status)) return false;
         declined |= status != 0;
         p->n_steps += !status;
-        if (!status && !prepare_keep_form(p, leaf)) return false;
-        if (!declined) prepare_note_kernel(a, &s->step[i], i >= s->n_compute, p);
+        if (!status && !prepare_add_form(p, leaf)) return false;
+        if (!declined) prepare_add_kernel(a, &s->step[i], i >= s->n_compute, p);
     }
     if (declined) wb__fail(WB_ERROR_UNSUPPORTED, "a step that was taken is declined");
     return !declined;
 }
 
-/* ---- the plan -------------------------------------------------------------------------------- */
-
-static bool prepare_keep_key(const wb__request *r, const wb__programs *m, wb__plan *p)
+/* Copies to the plan the words and constants by which a later request finds it. */
+static bool prepare_copy_key(const wb__request *r, const wb__programs *m, wb__plan *p)
 {
     p->words = wb__alloc((size_t)(r->n_words + 1) * sizeof *p->words);
     p->constants = wb__alloc((size_t)(m->n_constants + 1) * sizeof *p->constants);
@@ -233,8 +230,8 @@ wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
     p->device = a->device;
     p->arena = placement->arena_buffer;
     p->arena_bytes = programs->arena_bytes;
-    if (prepare_all(a, programs, p) && prepare_keep_key(r, programs, p) &&
-        keep_waits(programs, p) && keep_branches(programs, p) && fill_buffers(r, &values->ir, p)) {
+    if (prepare_all(a, programs, p) && prepare_copy_key(r, programs, p) &&
+        copy_waits(programs, p) && copy_branches(programs, p) && fill_buffers(r, &values->ir, p)) {
         prepare_count_bytes(r, p);
         return p;
     }

@@ -34,7 +34,8 @@ static bool is_same_size(const wb__ir *ir, const wb__value *reader, int x)
     return reader->ndim == v->ndim && !memcmp(reader->dims, v->dims, v->ndim * sizeof v->dims[0]);
 }
 
-static void note_readers(const wb__ir *ir, int i, products_reading *r)
+/* Records how value i reads its inputs. */
+static void count_reads(const wb__ir *ir, int i, products_reading *r)
 {
     const wb__value *v = &ir->value[i];
     const bool reduces = wb__ops[v->op].class == WB__REDUCE;
@@ -48,7 +49,7 @@ static void note_readers(const wb__ir *ir, int i, products_reading *r)
 }
 
 /* Fills r.  all: also counts reads by values that nothing uses. */
-static bool products_read(const wb__ir *ir, bool all, products_reading *r)
+static bool products_find_reads(const wb__ir *ir, bool all, products_reading *r)
 {
     const size_t n = (size_t)ir->n + 1;
     r->in_place = wb__alloc_zero(n, sizeof *r->in_place);
@@ -56,7 +57,7 @@ static bool products_read(const wb__ir *ir, bool all, products_reading *r)
     if (!r->in_place || !r->distance) return false;
     memset(r->distance, NEAR + 1, n);
     for (int i = ir->n - 1; i >= 0; i--)
-        if (all || ir->value[i].uses) note_readers(ir, i, r);
+        if (all || ir->value[i].uses) count_reads(ir, i, r);
     return true;
 }
 
@@ -72,7 +73,8 @@ static bool is_read_in_place(const products_reading *r, int x, int uses)
     return r->in_place[x] && r->in_place[x] == uses && r->distance[x] > NEAR;
 }
 
-static bool is_fast(const wb__attempt *a, const wb__ir *ir, const wb__value *v)
+/* Whether the backend computes the product v faster in the kernel that reads it. */
+static bool is_faster_in_reader(const wb__attempt *a, const wb__ir *ir, const wb__value *v)
 {
     if (!a->device->backend->dear_launches || v->op != WB__OP_matmul || v->ndim == WB_MAX_DIMS ||
         !v->size)
@@ -89,8 +91,6 @@ static bool is_fast(const wb__attempt *a, const wb__ir *ir, const wb__value *v)
     return wb__supported(a, &s);
 }
 
-/* ---- slices of products ---------------------------------------------------------------------- */
-
 /* Whether the slice v cuts only the last axis of x, without changing the order of elements. */
 static bool cuts_columns(const wb__ir *ir, const wb__value *v, const wb__value *x)
 {
@@ -106,7 +106,7 @@ void wb__find_sliced(const wb__attempt *a, const wb__rewrite *w)
     const wb__ir *ir = w->from;
     products_reading r = {0};
     wb__slices *slices = wb__alloc_zero((size_t)ir->n + 1, sizeof *slices);
-    const bool good = slices && products_read(ir, false, &r);
+    const bool good = slices && products_find_reads(ir, false, &r);
     for (int i = 0; good && i < ir->n; i++) {
         const wb__value *v = &ir->value[i];
         if (v->op == WB__OP_slice && v->uses && wb__ir_in(ir, v, 0)->op == WB__OP_matmul &&
@@ -115,7 +115,7 @@ void wb__find_sliced(const wb__attempt *a, const wb__rewrite *w)
     }
     for (int x = 0; good && x < ir->n; x++)
         w->of[x].gone = wb__slices_are_all(&slices[x], &ir->value[x]) &&
-                        slices[x].n <= MOST_SLICES && is_fast(a, ir, &ir->value[x]);
+                        slices[x].n <= MOST_SLICES && is_faster_in_reader(a, ir, &ir->value[x]);
     reading_free(&r);
     wb__free(slices);
 }
@@ -141,14 +141,12 @@ int wb__slice_product(const wb__rewrite *w, int i)
                        wb__ir_move(to, WB__OP_slice, b, ndim, dims, 2 * ndim, attrs)};
     wb__value part = *x;
     memcpy(part.dims, v->dims, sizeof part.dims);
-    part.is_slice = true;
+    part.in_reader = true;
     return wb__ir_make(to, part, 2, in, x->n_attr, transposed);
 }
 
-/* ---- products in the kernels of their readers ------------------------------------------------ */
-
 /* Marks the values that values fused into products read. */
-static void note_fused(const wb__values *s, const wb__patterns *p, bool *read_by_product)
+static void mark_read_by_products(const wb__values *s, const wb__patterns *p, bool *read_by_product)
 {
     for (int i = 0; i < s->ir.n; i++) {
         const wb__value *v = wb__value_at(s, i);
@@ -157,25 +155,26 @@ static void note_fused(const wb__values *s, const wb__patterns *p, bool *read_by
     }
 }
 
-static bool is_for_reader(const wb__attempt *a, const wb__values *s, const wb__product *p,
-                          const products_reading *r, const bool *read_by_product)
+/* Whether the kernel that reads the product p is to compute it. */
+static bool belongs_to_reader(const wb__attempt *a, const wb__values *s, const wb__product *p,
+                              const products_reading *r, const bool *read_by_product)
 {
     const wb__value *v = wb__value_at(s, p->value), *y = wb__value_at(s, p->result);
     if (v->op != WB__OP_matmul || v->layout != WB__ROW_MAJOR || s->needed[p->result]) return false;
-    if (v->is_slice) return true;
+    if (v->in_reader) return true;
     return !p->aux_kind && p->sums < 0 && !read_by_product[p->result] &&
-           is_read_in_place(r, p->result, y->uses) && is_fast(a, &s->ir, v);
+           is_read_in_place(r, p->result, y->uses) && is_faster_in_reader(a, &s->ir, v);
 }
 
 bool wb__products_choose(const wb__attempt *a, const wb__values *s, wb__patterns *p)
 {
     products_reading r = {0};
     bool *read_by_product = wb__alloc_zero((size_t)s->ir.n + 1, sizeof *read_by_product);
-    const bool good = read_by_product && products_read(&s->ir, true, &r);
-    if (good) note_fused(s, p, read_by_product);
+    const bool good = read_by_product && products_find_reads(&s->ir, true, &r);
+    if (good) mark_read_by_products(s, p, read_by_product);
     for (int i = 0; good && i < p->n; i++) {
         wb__product *d = &p->product[i];
-        d->in_reader = is_for_reader(a, s, d, &r, read_by_product);
+        d->in_reader = belongs_to_reader(a, s, d, &r, read_by_product);
         if (d->in_reader)
             *d = (wb__product){.value = d->value, .made_at = d->value, .result = d->value,
                                .bias = -1, .aux = -1, .bits = -1, .sums = -1, .in_reader = true};

@@ -4,8 +4,6 @@
  * place; copies into the other variables.  So a failure before the writes changes no variable. */
 #include "engine/plan/stages.h"
 
-/* ---- steps and their operands ---------------------------------------------------------------- */
-
 bool wb__step_operand_of(wb__emitter *m, int x, wb__step_operand *out)
 {
     const int base = m->values->base[x], index = m->placement->role[base].operand;
@@ -77,7 +75,7 @@ void wb__emit_copy(wb__emitter *m, const wb__step_operand *from, const wb__step_
 }
 
 /* Returns a row-major operand with v's dimensions, in a buffer other than the arena. */
-static wb__step_operand in_buffer(const wb__value *v, int buffer)
+static wb__step_operand operand_in_buffer(const wb__value *v, int buffer)
 {
     wb__value like = *v;
     wb__step_operand at = {.allocation = -1};
@@ -94,10 +92,8 @@ static bool is_from_variable(const wb__emitter *m, int x, const wb__step_operand
            m->placement->role[m->values->base[x]].write < 0;
 }
 
-/* ---- concats --------------------------------------------------------------------------------- */
-
 /* Whether two operands of the same dimensions are the same memory. */
-static bool programs_is_same(const wb__step_operand *p, const wb__step_operand *q)
+static bool programs_same_memory(const wb__step_operand *p, const wb__step_operand *q)
 {
     const wb__view *v = &p->view, *w = &q->view;
     bool same = p->allocation == q->allocation && v->buffer == w->buffer && v->offset == w->offset;
@@ -107,7 +103,7 @@ static bool programs_is_same(const wb__step_operand *p, const wb__step_operand *
 }
 
 /* Emits a step that fills the concat with its only part and with zeros. */
-static void programs_pad(wb__emitter *m, const wb__value *a, const wb__step_operand *whole)
+static void emit_padded_concat(wb__emitter *m, const wb__value *a, const wb__step_operand *whole)
 {
     wb__step_operand from;
     wb__window w;
@@ -116,7 +112,9 @@ static void programs_pad(wb__emitter *m, const wb__value *a, const wb__step_oper
     wb__emit_padded(m, &from, &w, whole);
 }
 
-static void programs_concat(wb__emitter *m, int x)
+/* Emits steps that copy the parts of the concat x that are not in its memory yet, and zeros for its
+ * gaps. */
+static void emit_concat(wb__emitter *m, int x)
 {
     const wb__value *a = wb__value_at(m->values, x);
     const bool covered = wb__is_covered(m->values, a);
@@ -127,7 +125,7 @@ static void programs_concat(wb__emitter *m, int x)
     if (!wb__step_operand_of(m, x, &whole)) return;
     if (!covered && by_kernel && b->padded_views && a->n_in == 1 &&
         wb__ir_in(&m->values->ir, a, 0)->size) {
-        programs_pad(m, a, &whole);
+        emit_padded_concat(m, a, &whole);
         return;
     }
     if (!covered) wb__emit_zeros(m, &whole);
@@ -140,15 +138,14 @@ static void programs_concat(wb__emitter *m, int x)
             part.view.offset += start[i] * whole.view.strides[i];
         }
         if (!wb__value_at(m->values, p)->size || !wb__step_operand_of(m, p, &from) ||
-            programs_is_same(&from, &part))
+            programs_same_memory(&from, &part))
             continue;
         if (at_first && is_from_variable(m, p, &from)) wb__emit_first(m, &from, &part);
         else wb__emit_copy(m, &from, &part, "part");
     }
 }
 
-/* ---- results and writes ---------------------------------------------------------------------- */
-
+/* Emits copies of the results that are not computed in their own memory. */
 static void copy_results(wb__emitter *m)
 {
     const wb__request *r = m->attempt->request;
@@ -157,8 +154,8 @@ static void copy_results(wb__emitter *m)
         wb__step_operand from;
         if (m->placement->role[wb__same_memory(m->values, x)].result == i) continue;
         if (!wb__step_operand_of(m, x, &from)) return;
-        const wb__step_operand to = in_buffer(wb__value_at(m->values, x),
-                                              m->placement->result_buffer + i);
+        const wb__step_operand to = operand_in_buffer(wb__value_at(m->values, x),
+                                                      m->placement->result_buffer + i);
         wb__emit_copy(m, &from, &to, "result");
     }
 }
@@ -177,7 +174,7 @@ static void copy_writes(wb__emitter *m, wb__step_operand *aside, bool first)
             continue;
         const bool from_variable = is_from_variable(m, x, &from);
         if (!first) {
-            const wb__step_operand to = in_buffer(wb__value_at(m->values, x), target);
+            const wb__step_operand to = operand_in_buffer(wb__value_at(m->values, x), target);
             wb__emit_copy(m, from_variable ? &aside[i] : &from, &to, "write");
         } else if (from_variable) {
             wb__value like = *wb__value_at(m->values, x);
@@ -188,8 +185,7 @@ static void copy_writes(wb__emitter *m, wb__step_operand *aside, bool first)
     }
 }
 
-/* ---- the whole stage ------------------------------------------------------------------------- */
-
+/* Emits the steps of the groups that are final, or of the others. */
 static void emit_groups(wb__emitter *m, bool is_final)
 {
     for (int g = 0; g < m->groups->n && !m->failed; g++) {
@@ -198,12 +194,12 @@ static void emit_groups(wb__emitter *m, bool is_final)
         switch (group->kind) {
         case WB__GROUP_FUSED: wb__emit_fused(m, g); break;
         case WB__GROUP_LIBRARY: wb__emit_library(m, g); break;
-        case WB__GROUP_CONCAT: programs_concat(m, group->first); break;
+        case WB__GROUP_CONCAT: emit_concat(m, group->first); break;
         }
     }
 }
 
-static bool programs_emit(wb__emitter *m)
+static bool emit_all_steps(wb__emitter *m)
 {
     const size_t n_writes = (size_t)m->attempt->request->n_writes;
     wb__step_operand *aside = wb__alloc((n_writes + 1) * sizeof *aside);
@@ -232,7 +228,7 @@ bool wb__programs_make(const wb__attempt *a, const wb__values *s, const wb__patt
     for (int i = 0; good && i < p->n; i++) m.bits_of[i].allocation = -1;
     const wb__backend *b = a->device->backend;
     const bool branches = b->branches && b->branches(a->device);
-    good = good && programs_emit(&m) && wb__merge_segments(out, b->segment_numbers) &&
+    good = good && emit_all_steps(&m) && wb__merge_segments(out, b->segment_numbers) &&
            wb__pack_operands(&m) && wb__lay_out(l, b->scarce_memory, branches, out);
     wb__free(m.instr_of);
     wb__free(m.constant_of);

@@ -76,6 +76,7 @@ static bool is_stored(const remaker *r, int x)
     return stored;
 }
 
+/* Adds x to the recipe's sources.  False: there are too many. */
 static bool remake_add_source(recipe *c, int x)
 {
     for (int i = 0; i < c->n_sources; i++)
@@ -86,12 +87,9 @@ static bool remake_add_source(recipe *c, int x)
 }
 
 /* Whether x is rounded when it is stored: its own kernel has more exact numbers in registers. */
-static bool is_rounded(const wb__value *x)
-{
-    return wb__is_half(x->dtype) && x->op != WB__OP_cast;
-}
+static bool is_rounded(const wb__value *x) { return wb__is_half(x->dtype) && x->op != WB__OP_cast; }
 
-static bool remake_trace(const remaker *r, int x, recipe *c);
+static bool remake_add_to_recipe(const remaker *r, int x, recipe *c);
 
 /* Adds an operand of x, `in`, to the recipe. */
 static bool remake_add_operand(const remaker *r, int x, int in, recipe *c)
@@ -103,7 +101,7 @@ static bool remake_add_operand(const remaker *r, int x, int in, recipe *c)
         return v->op == WB__OP_literal || v->op == WB__OP_iota;
     if (v->size < c->size && !r->free_operations) return false;
     if (v->size < c->size || (of->rematerialised && of->group < 0)) return true;
-    if (of->rematerialised) return remake_trace(r, base, c);
+    if (of->rematerialised) return remake_add_to_recipe(r, base, c);
     if (in != base || v->op == WB__OP_constant || is_stored(r, base)) {
         const bool own = of->group >= 0 && of->group == remake_member(r, x)->group;
         const bool exact = !own || !is_rounded(v) || remake_value(r, x)->op == WB__OP_cast;
@@ -111,10 +109,11 @@ static bool remake_add_operand(const remaker *r, int x, int in, recipe *c)
     }
     if (c->n_also == MOST_OPERATIONS || !is_cheap((wb__op)v->op)) return false;
     c->also[c->n_also++] = base;
-    return remake_trace(r, base, c);
+    return remake_add_to_recipe(r, base, c);
 }
 
-static bool remake_trace(const remaker *r, int x, recipe *c)
+/* Adds the operations that compute x again to the recipe.  False: they cost too much. */
+static bool remake_add_to_recipe(const remaker *r, int x, recipe *c)
 {
     const wb__value *v = remake_value(r, x);
     const bool scales = c->scales;
@@ -157,7 +156,7 @@ static bool remake_loads(const remaker *r, int g, int source)
             if (!remake_member(r, base)->rematerialised || remake_member(r, base)->group == g)
                 continue;
             recipe c = {.size = remake_value(r, base)->size, .scales = true};
-            if (remake_member(r, base)->group < 0 || !remake_trace(r, base, &c)) continue;
+            if (remake_member(r, base)->group < 0 || !remake_add_to_recipe(r, base, &c)) continue;
             for (int k = 0; k < c.n_sources; k++)
                 if (c.source[k] == source) return true;
         }
@@ -180,7 +179,8 @@ static bool remake_pays(const remaker *r, int x, const recipe *c)
     return true;
 }
 
-static void remake_consider(const remaker *r, int x)
+/* Marks x as rematerialised if this is possible and costs less than loading x. */
+static void remake_if_cheaper(const remaker *r, int x)
 {
     const wb__value *v = remake_value(r, x);
     const wb__member *of = remake_member(r, x);
@@ -190,13 +190,14 @@ static void remake_consider(const remaker *r, int x)
         !is_cheap((wb__op)v->op) || !wb__space_is(&r->out->group[g], v) || !is_stored(r, x))
         return;
     recipe c = {.size = v->size, .scales = true};
-    if (!can_all_readers_remake(r, x) || !remake_trace(r, x, &c) || !remake_pays(r, x, &c)) return;
+    if (!can_all_readers_remake(r, x) || !remake_add_to_recipe(r, x, &c) || !remake_pays(r, x, &c))
+        return;
     remake_member(r, x)->rematerialised = true;
     for (int i = 0; i < c.n_also; i++) remake_member(r, c.also[i])->rematerialised = true;
 }
 
 /* Removes x from its group if nothing in this group reads x. */
-static void remake_leave(const remaker *r, int x)
+static void remake_drop_unread(const remaker *r, int x)
 {
     wb__member *of = remake_member(r, x);
     const int g = of->group;
@@ -218,6 +219,6 @@ void wb__groups_remake(const wb__attempt *a, const wb__values *s, const wb__read
     const remaker r = {.values = s, .out = g, .readers = readers, .written = written,
                        .most_values = a->most_values,
                        .free_operations = a->device->backend->free_operations};
-    for (int x = 0; x < s->ir.n; x++) remake_consider(&r, x);
-    for (int x = s->ir.n - 1; x >= 0; x--) remake_leave(&r, x);
+    for (int x = 0; x < s->ir.n; x++) remake_if_cheaper(&r, x);
+    for (int x = s->ir.n - 1; x >= 0; x--) remake_drop_unread(&r, x);
 }

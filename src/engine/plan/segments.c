@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+/* Whether two kernels differ only in operands and, if `numbers`, in numbers. */
 static bool segments_same_program(const wb__plan_step *p, const wb__plan_step *q, bool numbers)
 {
     const wb__fused *a = &p->step.fused, *b = &q->step.fused;
@@ -76,6 +77,7 @@ static bool append_args(wb__plan_step *p, const wb__plan_step *q)
     return true;
 }
 
+/* Adds q's operands and spaces to p as one more segment.  False: out of memory. */
 static bool append_segment(wb__plan_step *p, const wb__plan_step *q, bool numbers)
 {
     if (numbers && !append_args(p, q)) return false;
@@ -107,7 +109,8 @@ static bool segments_merge_into(wb__programs *m, int i, int end, bool numbers, b
     return good;
 }
 
-static bool merge_range(wb__programs *m, int begin, int end, bool numbers, bool *gone)
+/* Merges the kernels from step `begin` to before step `end`.  False: out of memory. */
+static bool segments_merge_range(wb__programs *m, int begin, int end, bool numbers, bool *gone)
 {
     bool good = true;
     for (int i = begin; i < end; i++)
@@ -118,7 +121,8 @@ static bool merge_range(wb__programs *m, int begin, int end, bool numbers, bool 
     return good;
 }
 
-static void segments_drop(wb__programs *m, const bool *gone)
+/* Frees the steps that are marked as gone, and closes the gaps between the others. */
+static void segments_remove(wb__programs *m, const bool *gone)
 {
     int n = 0, n_compute = 0;
     for (int i = 0; i < m->n; i++) {
@@ -153,9 +157,9 @@ bool wb__merge_segments(wb__programs *m, bool numbers)
 {
     const int n_first = segments_move_first(m);
     bool *gone = n_first < 0 ? NULL : wb__alloc_zero((size_t)m->n + 1, sizeof *gone);
-    const bool good = gone && merge_range(m, 0, n_first, numbers, gone) &&
-                      merge_range(m, m->n_compute, m->n, numbers, gone);
-    if (gone) segments_drop(m, gone);
+    const bool good = gone && segments_merge_range(m, 0, n_first, numbers, gone) &&
+                      segments_merge_range(m, m->n_compute, m->n, numbers, gone);
+    if (gone) segments_remove(m, gone);
     wb__free(gone);
     return good;
 }

@@ -23,12 +23,10 @@ void wb__space_of(wb__group *g, const wb__value *v)
     for (int i = 0; i < v->ndim; i++) g->axis[i] = wb__layout_axis(g->layout, i);
 }
 
-/* ---- reductions ------------------------------------------------------------------------------ */
-
 /* Returns which dimensions of a space with `cols` column dimensions a reduction reduces.  `mask`
  * has a bit for each reduced axis of the operand x. */
-static wb__reduction spaces_reduce_with(const wb__group *g, const wb__value *x, unsigned mask,
-                                        int cols)
+static wb__reduction spaces_reduced_part(const wb__group *g, const wb__value *x, unsigned mask,
+                                         int cols)
 {
     bool in_cols = true, all_cols = true, in_rows = true, all_rows = true;
     int outer = g->outer_dims;
@@ -62,7 +60,7 @@ wb__reduction wb__space_reduction(const wb__group *g, const wb__values *s, const
     if (everything && !is_argmax && !g->outer_dims) return WB__REDUCES_ALL;
     const bool free = g->col_dims < 0;
     for (int n = free ? 0 : g->col_dims; n <= (free ? g->ndim : g->col_dims); n++) {
-        const wb__reduction f = spaces_reduce_with(g, x, mask, n);
+        const wb__reduction f = spaces_reduced_part(g, x, mask, n);
         if (f == WB__NO_REDUCTION || (is_argmax && f != WB__REDUCES_COLUMNS)) continue;
         *cols = n;
         return f;
@@ -85,13 +83,14 @@ bool wb__reduces_columns(const wb__values *s, const wb__value *v)
     return rest && x->layout != WB__CHANNELS_LAST;
 }
 
-static bool has_points(const wb__group *g)
+static bool has_elements(const wb__group *g)
 {
     for (int i = 0; i < g->ndim; i++)
         if (!g->dims[i]) return false;
     return true;
 }
 
+/* Whether the reduction v fits into g's space; sets *cols as wb__space_reduction does. */
 static bool spaces_fits_reduction(const wb__group *g, const wb__values *s, const wb__value *v,
                                   int *cols)
 {
@@ -100,7 +99,7 @@ static bool spaces_fits_reduction(const wb__group *g, const wb__values *s, const
     if (wb__space_is(g, x)) return reduction != WB__NO_REDUCTION;
     /* x has one number for each row.  A reduction over the whole space reads it once for each
      * column, which changes no maximum or minimum unless the space is empty. */
-    return (v->op == WB__OP_max || v->op == WB__OP_min) && is_per_row(g, x) && has_points(g) &&
+    return (v->op == WB__OP_max || v->op == WB__OP_min) && is_per_row(g, x) && has_elements(g) &&
            reduction == WB__REDUCES_ALL;
 }
 

@@ -108,9 +108,9 @@ typedef struct {
     const wb__ir *from;
     wb__ir *to;
     struct {
-        int to;             /* index of the value that replaces it in `to` */
-        int variance;       /* of a sum of x: index of the sum of (x - mean)^2; else 0 */
-        int shape;          /* of a matrix (find_shapes): index of a reshape; else at most 0 */
+        int to;             /* index, in w->to, of the value that replaces this value */
+        int variance;       /* index of the sum of (x - mean)^2 if this is the sum of x; or 0 */
+        int shape;          /* index of the reshape by which a matrix is read; at most 0: none */
         bool gone;          /* only slices read the value, and rules replace these slices */
     } *of;                  /* for each value of `from` */
     int *applied;           /* for each rule: how often it has replaced a value */
@@ -123,7 +123,7 @@ static inline void wb__slices_add(wb__slices *of, const wb__ir *ir, int slice)
     of[ir->inputs[ir->value[slice].in]].n++;
     of[ir->inputs[ir->value[slice].in]].size += ir->value[slice].size;
 }
-/* Whether only the slices read v, and compute no element twice. */
+/* Whether nothing but the slices reads v, and the slices do not read an element of v twice. */
 static inline bool wb__slices_are_all(const wb__slices *s, const wb__value *v)
 {
     return s->n && s->n == v->uses && s->size <= v->size;
@@ -132,25 +132,26 @@ static inline bool wb__slices_are_all(const wb__slices *s, const wb__value *v)
 int wb__one_pass_variance(const wb__rewrite *w, int i);     /* variance.c */
 int wb__fill_gap(const wb__rewrite *w, int i);              /* gaps.c */
 int wb__slice_product(const wb__rewrite *w, int i);         /* products.c */
-/* These functions set `variance`, and `gone` of small products of which only slices along the last
- * axis are read. */
+/* Sets `variance` of the sums in w->of.  The function below it sets `gone` of small products of
+ * which only slices along the last axis are read. */
 void wb__find_variances(const wb__rewrite *w);
 void wb__find_sliced(const wb__attempt *a, const wb__rewrite *w);
-/* Adds the sums for value i, the sum of x, so that the kernel of that sum also computes them. */
-void wb__begin_variance(const wb__rewrite *w, int i);
-/* Fills s->base, s->view and s->window.  A view that strides cannot express becomes a copy with
+/* Value i is the sum of (x - mean)^2.  Adds the sums of d and d^2 (variance.c) for it to `w->to`,
+ * right behind the sum of x, so that one kernel computes all three. */
+void wb__add_variance_sums(const wb__rewrite *w, int i);
+/* Sets s->base, s->view and s->window.  A view that strides cannot express becomes a copy with
  * memory of its own.  Where a window cannot express a view of a padded view, marks the pad as
  * `needed` and sets *again: the caller finds all views again.  False: out of memory. */
 bool wb__find_views(const wb__attempt *a, wb__values *s, bool *again);
-/* window.c.  Whether the concat x is a padded view: x is one part among zeros, only fused kernels
+/* Whether the concat x is a padded view (window.c): x is one part among zeros, only fused kernels
  * that take windows read it, and the part has memory.  `needed` is known for the values after x. */
 bool wb__may_be_padded_view(const wb__attempt *a, const wb__values *s, int x);
 /* Turns the view of a part, which is padded already if is_padded, and its window into those of the
  * concat v, in which the part begins at `start`. */
 void wb__window_pad(const wb__value *v, const int64_t *start, bool is_padded, wb__view *view,
                     wb__window *w);
-/* As wb__view_through, of a padded view.  Changes the window *w to that of the result.  False:
- * strides and a window cannot express the result. */
+/* Does for a padded view what wb__view_through does, and changes the window *w to that of the
+ * result.  False: strides and a window cannot express the result. */
 bool wb__window_through(wb__op op, int ndim, const int64_t *dims, const int64_t *attr,
                         const wb__view *in, wb__view *out, wb__window *w);
 /* Applies the view operation `op`, with its attributes `attr`, to the view `in`.  Sets *out to the
@@ -160,7 +161,7 @@ bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *a
 /* Sets *out to the view of x, given `base`, the view of the value in whose memory x is.  False:
  * strides cannot express the view of x, or memory ran out. */
 bool wb__view_of(const wb__values *s, int x, const wb__view *base, wb__view *out);
-/* x is an iota or random numbers.  Sets *out to a view without a buffer.  The view's offset and
+/* Sets *out to a view without a buffer for x, an iota or random numbers.  The view's offset and
  * strides map the position of an element to a number: the index along the axis of an iota, or the
  * row-major index of a random element. */
 void wb__source_view(const wb__values *s, int x, wb__view *out);
@@ -204,11 +205,10 @@ typedef struct {
 typedef struct {
     wb__product *product;
     int n, capacity;
-    wb__match *of;           /* of each value */
+    wb__match *of;          /* the match of each value */
 } wb__patterns;
 
-/* products.c: small matrix products, which the fused kernels that read them compute. */
-/* Sets in_reader of the products that fused kernels compute.  False: out of memory. */
+/* Sets in_reader of the products that fused kernels compute (products.c).  False: out of memory. */
 bool wb__products_choose(const wb__attempt *a, const wb__values *s, wb__patterns *p);
 
 bool wb__patterns_find(const wb__attempt *a, const wb__values *s, wb__patterns *p);
@@ -222,7 +222,7 @@ typedef enum { WB__GROUP_FUSED, WB__GROUP_LIBRARY, WB__GROUP_CONCAT } wb__group_
  * that is copied, and one that writes zeros if the inputs leave gaps. */
 typedef struct {
     wb__group_kind kind;
-    int product;        /* of a library group: index, in wb__patterns.product, of its operation */
+    int product;        /* index in wb__patterns.product of a library group's operation; or -1 */
     int ndim, outer_dims, col_dims;     /* number of dimensions of a fused group's space: first
                                            outer_dims outer dimensions, then the rows, then col_dims
                                            columns (-1: not fixed yet) */
@@ -255,13 +255,13 @@ typedef struct {
 typedef struct {
     wb__group *group;
     int n, capacity;
-    wb__member *of;                     /* of each value */
+    wb__member *of;                     /* one for each value */
 } wb__groups;
 
 bool wb__groups_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
                      wb__groups *g);
 void wb__groups_free(wb__groups *g);
-/* merge.c: merges elementwise groups with later groups that read them, and rematerialises values.
+/* Merges elementwise groups with later groups that read them, and rematerialises values (merge.c).
  * False: out of memory. */
 bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g);
 /* The values that read x, directly or through a view: user[first[x]] .. user[first[x + 1] - 1]. */
@@ -280,11 +280,11 @@ static inline bool wb__asks_which(wb__op op)
 bool wb__reads_directly(const wb__values *s, const wb__value *user, int x);
 /* Whether a value of the group is written to a variable.  written: of each value. */
 bool wb__group_writes(const wb__groups *g, int group, const bool *written);
-/* remake.c: rematerialises values that cost less to compute again than to load. */
+/* Rematerialises values that cost less to compute again than to load (remake.c). */
 void wb__groups_remake(const wb__attempt *a, const wb__values *s, const wb__readers *readers,
                        const bool *written, wb__groups *g);
 
-/* spaces.c: the dimensions of a group's space that a reduction reduces. */
+/* The dimensions of a group's space that a reduction reduces (spaces.c). */
 typedef enum {
     WB__NO_REDUCTION, WB__REDUCES_COLUMNS, WB__REDUCES_ROWS, WB__REDUCES_ALL
 } wb__reduction;
@@ -294,8 +294,8 @@ void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *
  * column dimensions that the space must have for v. */
 wb__reduction wb__space_reduction(const wb__group *g, const wb__values *s, const wb__value *v,
                                   int *cols);
-/* If the reduction v does not fit into the order of g's axes, and no other reduction has fixed that
- * order: moves the axes that v reduces to the end, where they become the columns.  The innermost
+/* Moves the axes that v reduces to the end of g's space, where they become the columns, if the
+ * reduction v does not fit without that and no other reduction has fixed the order.  The innermost
  * axis must stay innermost, since its elements are adjacent in memory. */
 void wb__space_turn(wb__group *g, const wb__values *s, const wb__value *v);
 /* Whether v fits into g's space.  If v is a reduction that fits, and g->col_dims is -1, may set
@@ -323,7 +323,7 @@ typedef struct {
 
 /* The memory that holds a value.  A field is -1 where it does not apply. */
 typedef struct {
-    int operand;    /* of a stored value or a leaf: index of its operand in wb__placement.operand */
+    int operand;    /* index in wb__placement.operand: memory of a stored value or a leaf */
     int result;         /* the value is computed in the memory of this result; index in
                            wb__request.results */
     int write;          /* the value is computed in the variable of this write; index in
@@ -331,7 +331,7 @@ typedef struct {
     int concat, part;   /* the value is in the memory of the value `concat`, as its input number
                            `part`; a value that is itself a concat may be this input and inputs
                            after it */
-    int dense;          /* of a concat: whether each part is dense if the concat is */
+    int dense;          /* whether each part of this concat is dense if the concat is; 1, 0 or -1 */
     int replaced;       /* index of the allreduce or scatter_set, its only reader, in whose memory
                            it is */
 } wb__role;
@@ -339,7 +339,7 @@ typedef struct {
 typedef struct {
     wb__step_operand *operand;
     int n_operands;
-    wb__role *role;     /* of each value */
+    wb__role *role;     /* the role of each value */
     bool *is_final;     /* of each group: whether it runs at the end, where variables are written */
     int64_t *bytes;     /* size of each arena allocation */
     int n_allocations;
@@ -350,12 +350,12 @@ typedef struct {
 bool wb__placement_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
                         const wb__groups *g, wb__placement *l);
 void wb__placement_free(wb__placement *l);
-/* Follows reshapes from x to the value that they reshape.  Returns that value, or x if that value
- * is itself a view or is channels last. */
+/* Returns the value in whose memory x is by reshapes alone; x itself if that value is another view
+ * or is channels last. */
 int wb__same_memory(const wb__values *s, int x);
-/* Follows reshapes from x, an input of the concat, to the value that they reshape, and returns that
- * value.  Unless the parts of the concat are dense in its memory, follows only reshapes that add or
- * drop dimensions of size 1. */
+/* Returns the value that x, an input of the concat, reshapes, through several reshapes; x if there
+ * are none.  Unless the parts of the concat are dense in its memory, only reshapes that add or drop
+ * dimensions of size 1 count. */
 int wb__content(const wb__values *s, const wb__placement *l, int concat, int x);
 /* Whether the inputs of the concat cover all of its elements. */
 bool wb__is_covered(const wb__values *s, const wb__value *concat);
@@ -366,9 +366,9 @@ bool wb__is_covered(const wb__values *s, const wb__value *concat);
  * `sums`. */
 typedef struct {
     wb__step step;
-    wb__step_operand *operand;          /* memory of step.aux and step.sums */
+    wb__step_operand *operand;          /* memory of step.views */
     int n_operands, capacity;
-    wb__step_operand aux, sums;         /* of step.aux and step.sums */
+    wb__step_operand aux, sums;         /* memory of step.aux and step.sums */
     /* of a fused step: the arrays to which step.fused points */
     wb__view *views;
     wb__instr *instr;
@@ -437,22 +437,21 @@ void wb__emit_padded(wb__emitter *m, const wb__step_operand *from, const wb__win
 void wb__emit_first(wb__emitter *m, const wb__step_operand *from, const wb__step_operand *to);
 void wb__emit_library(wb__emitter *m, int group);                   /* library.c */
 void wb__step_free(wb__plan_step *d);
-/* segments.c: moves the copies of leaves to the beginning.  Merges copies, and kernels that write
- * variables, if they differ only in their operands, or if `numbers` also in numbers. */
+/* Moves the copies of leaves to the beginning.  Merges copies, and kernels that write variables, if
+ * they differ only in their operands, or if `numbers` also in numbers (segments.c). */
 bool wb__merge_segments(wb__programs *p, bool numbers);
 
-/* packs.c: adds steps that pack an operand of several products.  False: failed, with the error
- * set. */
+/* Adds steps that pack an operand of several products (packs.c).  False: failed, the error set. */
 bool wb__pack_operands(wb__emitter *m);
 /* Whether two views of one buffer are the same. */
 bool wb__same_view(const wb__view *a, const wb__view *b);
 
-/* arena.c: assigns an offset to each arena allocation and fills in the views of the steps.  scarce:
- * as scarce_memory of wb__backend.  branches: puts steps into the other branch, if the arena grows
- * little by this. */
+/* Assigns an offset to each arena allocation and fills in the views of the steps (arena.c).
+ * scarce: scarce_memory of wb__backend.  branches: may put steps into the other branch
+ * (branches.c), if the arena grows little by this. */
 bool wb__lay_out(const wb__placement *l, bool scarce, bool branches, wb__programs *s);
-/* branches.c: sets `in_branch` of the steps, which have their views, and s->branches.  False: out
- * of memory. */
+/* Sets `in_branch` of the steps and s->branches (branches.c); the steps have their views.  False:
+ * out of memory. */
 bool wb__branches_choose(const wb__placement *l, wb__programs *s);
 /* Sets `after` of the steps.  of: for each arena allocation, its bytes in the arena. */
 typedef struct { int64_t begin, end; } wb__range;
@@ -463,11 +462,11 @@ void wb__branches_join(wb__programs *s, const wb__range *of);
 /* trace.c: logs the results of the stages. */
 void wb__trace(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
                const wb__groups *g, const wb__placement *l);
-/* prepare.c: makes the plan.  NULL: failure, with the error set; the error is WB_ERROR_UNSUPPORTED
+/* Makes the plan (prepare.c).  NULL: failure, with the error set; the error is WB_ERROR_UNSUPPORTED
  * if the backend declined a step. */
 wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
                           const wb__placement *placement, const wb__programs *programs);
-/* cost.c: the bytes of a step's operands and results, each element counted once, and the
+/* The cost of a step (cost.c): bytes of operands and results, each element counted once, and the
  * floating-point operations of a product, a convolution or attention (of others: 0). */
 typedef struct { int64_t read, written; double flops; } wb__cost;
 wb__cost wb__step_cost(const wb__step *s);

@@ -20,6 +20,7 @@ static void values_count_uses(const wb__request *r, wb__values *s)
 
 /* ---- slices ---------------------------------------------------------------------------------- */
 
+/* Returns the part of x, which broadcasts to s's operand, that the slice s reads. */
 static int values_slice_of(wb__ir *to, int x, const wb__value *s, const int64_t *attr)
 {
     if (to->failed) return 0;
@@ -35,6 +36,7 @@ static int values_slice_of(wb__ir *to, int x, const wb__value *s, const int64_t 
     return wb__ir_move(to, WB__OP_slice, x, p->ndim, dims, 2 * p->ndim, attrs);
 }
 
+/* Slices the operands of an elementwise value in place of the value. */
 static int push_slice(const wb__rewrite *w, int i)
 {
     const wb__value *v = &w->from->value[i], *f = wb__ir_in(w->from, v, 0);
@@ -71,7 +73,7 @@ static bool find_only_sliced(const wb__rewrite *w)
 
 /* Sets `shape` of a matrix that a library step computes: to a reshape of it that an elementwise
  * value reads, if none reads the matrix itself. */
-static void find_shapes(const wb__rewrite *w)
+static void find_read_reshapes(const wb__rewrite *w)
 {
     enum { DIRECTLY = -1 };
     const wb__ir *ir = w->from;
@@ -90,7 +92,7 @@ static void find_shapes(const wb__rewrite *w)
 }
 
 /* Sums a reshape of the matrix x: a kernel that reads the reshape cannot sum the rows of x. */
-static int sum_in_shape(const wb__rewrite *w, int i)
+static int sum_of_reshape(const wb__rewrite *w, int i)
 {
     const wb__ir *from = w->from;
     const wb__value *v = &from->value[i];
@@ -98,8 +100,7 @@ static int sum_in_shape(const wb__rewrite *w, int i)
     if (from->attrs[v->attr] != 1 || w->of[x].shape <= 0 || from->value[x].ndim != 2) return -1;
     const wb__value *r = &from->value[w->of[x].shape];
     if (r->dims[r->ndim - 1] != from->value[x].dims[1]) return -1;
-    const int reshaped = wb__ir_move(w->to, WB__OP_reshape, w->of[x].to, r->ndim, r->dims, 0,
-                                      NULL);
+    const int reshaped = wb__ir_move(w->to, WB__OP_reshape, w->of[x].to, r->ndim, r->dims, 0, NULL);
     const int sum = wb__ir_reduce(w->to, WB__OP_sum, reshaped, (1u << (r->ndim - 1)) - 1);
     return wb__ir_move(w->to, WB__OP_reshape, sum, v->ndim, v->dims, 0, NULL);
 }
@@ -125,11 +126,12 @@ static const struct {
     {"variances", JOIN, WB__OP_sum, wb__one_pass_variance},
     {"reshaped variances", JOIN, WB__OP_reshape, wb__one_pass_variance},
     /* sum of the rows of a matrix -> sum of a reshape of it, if others read this reshape alone */
-    {"sums in a shape", JOIN, WB__OP_sum, sum_in_shape},
+    {"sums in a shape", JOIN, WB__OP_sum, sum_of_reshape},
 };
 enum { VALUES_RULES = WB__COUNT(values_rules) };
 
-static int values_rewrite(values_change what, const wb__rewrite *w, int i)
+/* Returns what replaces value i: the result of the first rule that suits, else a copy. */
+static int values_apply_rule(values_change what, const wb__rewrite *w, int i)
 {
     const wb__value *v = &w->from->value[i];
     int few[8], *in = few, made = -1;
@@ -165,12 +167,12 @@ static bool values_rebuild(const wb__attempt *a, wb__values *s, values_change wh
         if (what == JOIN) {
             wb__find_sliced(a, &w);
             wb__find_variances(&w);
-            find_shapes(&w);
+            find_read_reshapes(&w);
         }
         for (int i = 0; i < old.n && !new.failed; i++) {
             if (!old.value[i].uses || w.of[i].gone) continue;
-            w.of[i].to = values_rewrite(what, &w, i);
-            if (w.of[i].variance) wb__begin_variance(&w, w.of[i].variance);
+            w.of[i].to = values_apply_rule(what, &w, i);
+            if (w.of[i].variance) wb__add_variance_sums(&w, w.of[i].variance);
         }
         for (int i = 0; i < r->order.n; i++) s->of[i] = w.of[s->of[i]].to;
         s->ir = new;
@@ -191,6 +193,7 @@ static void print_rules(const int *applied)
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
+/* Chooses channels last for convolutions that prefer it, and for what they read. */
 static void choose_layouts(const wb__attempt *a, wb__ir *ir)
 {
     for (int i = 0; i < ir->n; i++) {
@@ -260,6 +263,7 @@ static bool choose_bthd(wb__ir *ir)
 
 /* ---- values that are read from memory -------------------------------------------------------- */
 
+/* Sets `needed` of the values that must be in memory. */
 static void find_needed(const wb__attempt *a, wb__values *s)
 {
     const wb__request *r = a->request;
@@ -273,8 +277,6 @@ static void find_needed(const wb__attempt *a, wb__values *s)
         for (int j = 0; j < v->n_in && reads; j++) s->needed[wb__input(s, v, j)] = true;
     }
 }
-
-/* ---- the whole stage ------------------------------------------------------------------------- */
 
 void wb__values_free(wb__values *s)
 {

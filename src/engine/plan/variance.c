@@ -100,7 +100,7 @@ void wb__find_variances(const wb__rewrite *w)
         if (is_spread(w->from, &w->from->value[i], &s)) w->of[s.sum].variance = i;
 }
 
-void wb__begin_variance(const wb__rewrite *w, int i)
+void wb__add_variance_sums(const wb__rewrite *w, int i)
 {
     int sums[2];
     variance_spread s;
@@ -109,7 +109,8 @@ void wb__begin_variance(const wb__rewrite *w, int i)
         variance_add_sums(w, &s, (unsigned)w->from->attrs[v->attr], sums);
 }
 
-/* Reshapes the sums, and not the result, so that each reader of the result can compute it again. */
+/* Returns the one-pass form of value i, a sum of (x - mean)^2 or a reshape of it; -1: i is another
+ * value.  The sums are reshaped, not the result, so that its readers can compute it again. */
 int wb__one_pass_variance(const wb__rewrite *w, int i)
 {
     const wb__ir *from = w->from;

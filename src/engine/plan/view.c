@@ -70,8 +70,7 @@ bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *a
         return true;
     case WB__OP_expand:
         for (int i = 0, lead = ndim - in->ndim; i < ndim; i++)
-            out->strides[i] =
-                i < lead || in->dims[i - lead] != dims[i] ? 0 : in->strides[i - lead];
+            out->strides[i] = i < lead || in->dims[i - lead] != dims[i] ? 0 : in->strides[i - lead];
         return true;
     default:                                        /* slice */
         for (int i = 0; i < ndim; i++) {
@@ -141,6 +140,7 @@ void wb__source_view(const wb__values *s, int x, wb__view *out)
     out->strides[s->ir.attrs[v->attr]] = 1;
 }
 
+/* Adds the window of x.  False: out of memory. */
 static bool view_add_window(wb__values *s, int x, const wb__window *w)
 {
     if (!wb__reserve(&s->windows, &s->windows_capacity, s->n_windows + 1, sizeof *w)) return false;

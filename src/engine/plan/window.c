@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+/* Makes the window cover all of dimension d. */
 static void window_make_whole(wb__window *w, int d, int64_t dim)
 {
     w->begin[d] = 0;
@@ -37,6 +38,7 @@ void wb__window_pad(const wb__value *v, const int64_t *start, bool is_padded, wb
     }
 }
 
+/* Applies a slice to a padded view.  False: the result needs two windows along a dimension. */
 static bool window_slice(const wb__view *in, int ndim, const int64_t *attr, wb__view *out,
                          wb__window *w)
 {
@@ -98,6 +100,7 @@ static bool split_dim(window_run *runs, int *n, int64_t dim, window_run *out)
     return true;
 }
 
+/* Sets out's strides, and w, for a reshape of a padded view.  False: they cannot express it. */
 static bool window_reshape(const wb__view *in, wb__view *out, wb__window *w)
 {
     window_run runs[WB_MAX_DIMS];
