@@ -38,7 +38,8 @@ void wb__kernel_cache_limit(int64_t bytes) { kernel_cache_most = bytes; }
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* The folder is `base` followed by `below`.  false: the cache is disabled. */
+/* Sets the two parts of the folder's path, `base` and then `below`.  false: the cache is
+ * disabled. */
 static bool folder_path(const char **base, const char **below)
 {
     const char *chosen = wb__environment_path("WEBER_CACHE_DIR");
@@ -48,7 +49,7 @@ static bool folder_path(const char **base, const char **below)
     return *base && **base;
 }
 
-/* Reports once why no kernels are kept. */
+/* Logs, once in the process, why no kernels are kept on disk. */
 static void kernel_cache_refuse(const char *folder, const wb__os_about *s)
 {
     static atomic_flag reported = ATOMIC_FLAG_INIT;

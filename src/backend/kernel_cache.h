@@ -6,8 +6,8 @@
 
 #include "base/base.h"
 
-/* get: returns the entry's data, which the caller frees, or NULL, without an error, if there is no
- * entry or it cannot be read.  put: writes an entry; a failure is not reported. */
+/* wb__kernel_cache_get returns the entry's data, which the caller frees; NULL, without an error, if
+ * there is none that can be read.  wb__kernel_cache_put writes an entry, and reports no failure. */
 void *wb__kernel_cache_get(const char *kind, const char *key, size_t key_bytes, size_t *bytes);
 void wb__kernel_cache_put(const char *kind, const char *key, size_t key_bytes, const void *data,
                           size_t bytes);

@@ -28,7 +28,7 @@ enum { ATTN_Q, ATTN_KEYS, ATTN_V, ATTN_O, ATTN_LSE, ATTN_DO, ATTN_DQ, ATTN_DK,
  * rows have not been measured. */
 enum { ATTN_BLOCK = 32, ATTN_LEAST = 32, LEAST_HEADS = 4, ATTN_MAX_DEPTH = 256, ATTN_LINE = 16 };
 
-/* What the kernels of both kinds of attention begin with. */
+/* The fields that the kernels of attention and of attention to a cache begin with. */
 typedef struct common common;
 struct common {
     wb__cpu_kernel kernel;
@@ -53,7 +53,7 @@ typedef struct {
     int64_t packed_k, packed_v, p, dp, sum, product, shared;
 } attn_attention;
 
-/* A head, with the addresses of its first rows. */
+/* A head, and for each view the address of the head's first row. */
 typedef struct {
     const attn_attention *k;
     float *at[9], *scratch;
@@ -67,7 +67,8 @@ static float *attn_row(const attn_head *h, int view, int64_t i)
     return h->at[view] + i * attn_stride(h, view);
 }
 
-/* The block of queries [i0, i0 + rows), which reads the keys [0, seen). */
+/* The block of queries [i0, i0 + rows), which sees the keys [0, seen): the mask hides the
+ * others. */
 typedef struct { int64_t i0, rows, seen; } attn_block;
 
 static attn_block attn_block_at(const attn_attention *k, int64_t i0)
@@ -83,7 +84,7 @@ static int64_t seen_by(const attn_attention *k, const attn_block *b, int64_t i)
     return k->causal ? b->seen - b->rows + i + 1 : b->seen;
 }
 
-/* Sets the elements of p, a block's matrix, to `value` where the causal mask hides the key. */
+/* Sets the elements of p, a matrix [query, key], to `value` where the causal mask hides the key. */
 static void attn_hide(const attn_attention *k, const attn_block *b, float *p, float value)
 {
     for (int64_t i = 0; k->causal && i < b->rows; i++)
@@ -165,7 +166,8 @@ static void attn_exponentials(const wb__tile_table *table, float scale, float *s
     table->reduction[0][WB__REG_F32](sum, s, rows, n);
 }
 
-/* Computes exp(scale (s - max s)) of the block's queries, the maxima and the sums of rows. */
+/* Sets p to exp(scale (s - max s)) of the block's scores s, and `most` and `sum` to the maximum of
+ * each row of s and the sum of each row of p. */
 static void attn_weigh(const attn_head *h, const attn_block *b, float *p, float *most, float *sum)
 {
     const attn_attention *k = h->k;
@@ -287,7 +289,7 @@ typedef struct {
     int64_t q, p, most, o, rows;
 } cache_attention;
 
-/* One head of k, with the addresses of its first rows. */
+/* One head of k, and for each view the address of the head's first row. */
 typedef struct {
     const cache_attention *k;
     char *const *at;
@@ -319,7 +321,8 @@ static const float *attn_floats(const cache_head *h, int view, int64_t j, int64_
     return to;
 }
 
-/* A product of n rows, [n, stride], and of columns [at, at + n) of the scores, [group, total]. */
+/* A product of n keys or values, `rows` [n, stride], and columns [at, at + n) of the scores, which
+ * are a matrix [group, total]. */
 typedef void attn_product(const cache_head *h, const float *rows, int64_t stride, int64_t n,
                           int64_t total, int64_t at);
 
@@ -348,7 +351,7 @@ static void attn_add_values(const cache_head *h, const float *rows, int64_t stri
     k->c.gemm->block(&g, 0, g.k, 0, g.m, 0, g.n, NULL, true, true);
 }
 
-/* Computes the products of the first n rows of a view and of the columns from `at` on. */
+/* Calls f for the first n rows of a view, ATTN_ROWS at a time, and the columns from `at` on. */
 static void attn_each_piece(const cache_head *h, attn_product *f, int view, int64_t n,
                             int64_t total, int64_t at)
 {
@@ -390,8 +393,8 @@ static void run_cache_head(const common *c, char *const *at, float *scratch)
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-/* Whether the kernel suits attention to a cache.  A head of k is the work of one thread, even if
- * heads are fewer than threads: attention in separate steps reads all positions. */
+/* Whether the kernel computes this attention to a cache.  One thread computes a head of k, even if
+ * heads are fewer than threads, since attention in separate steps would read all positions. */
 static bool supports_cached(const wb__step *s)
 {
     const wb_dtype t = s->views[ATTN_Q].dtype;
@@ -477,6 +480,7 @@ static void *attn_new_kernel(const wb__step *s, size_t bytes)
     return k;
 }
 
+/* Prepares the kernel of attention to a cache.  Returns 0 or an error code. */
 static int prepare_cached(const wb__step *s, wb__cpu_kernel **kernel)
 {
     cache_attention *k = attn_new_kernel(s, sizeof *k);

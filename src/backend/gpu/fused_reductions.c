@@ -256,7 +256,8 @@ static int reductions_longest(const reductions *f, const wb__gpu_target *t)
     return n;
 }
 
-/* Begins the kernel that reads the operands, and chooses its shape. */
+/* Begins the kernel that reads the operands, after it has chosen the kernel's tile, its chunks of
+ * rows and its vectors: a first pass over the program finds the loops, the second begins. */
 static int reductions_begin(reductions *f, wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work)
 {
     int e = wb__fuse_start(k, t, work, f->program);

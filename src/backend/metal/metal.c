@@ -55,7 +55,8 @@ static void end_encoder(wb__mtl_queue *q)
     q->encoder = NULL;
 }
 
-/* With the queue's lock held, as all functions below: begins a command buffer if none is open. */
+/* Begins a command buffer if none is open.  From here on, functions with a wb__mtl_queue are called
+ * with its lock held. */
 static int begin_buffer(wb__mtl_queue *q)
 {
     if (q->buffer) return 0;
@@ -154,8 +155,8 @@ static int metal_sync_queue(wb__gpu_device *d, wb__gpu_queue which)
 typedef struct {
     wb__mtl_device *device;
     wb__mtl_queue *queue;
-    id buffer;
-    uint64_t value;
+    id buffer;                          /* the command buffer whose completion is the point */
+    uint64_t value;                     /* value of the queue's event at the point */
 } metal_point;
 
 static void metal_drop_event(void *event)
@@ -232,7 +233,7 @@ static int metal_sync_event(void *event)
     return failure_of(p->device);
 }
 
-/* Whether an event is reached.  Errors are returned by the functions that wait. */
+/* Whether an event is reached.  An error shows only in the functions that wait for the event. */
 static bool metal_done(void *event, int *ended)
 {
     (void)ended;
@@ -414,9 +415,9 @@ static int metal_down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t fro
 /* A kernel's pipeline, and the arguments of its next launch: `n` buffers and, last, a struct. */
 typedef struct {
     id pipeline, buffer[MTL_MAX_BUFFERS];
-    int n;
+    int n;                              /* number of buffers */
     size_t bytes;
-    void *values;
+    void *values;                       /* the struct, of `bytes` bytes */
 } metal_kernel;
 
 static void metal_drop_function(void *object)

@@ -499,12 +499,12 @@ void wb__gpu_choose_tile(wb__gpu_device *d, const wb__step *step, wb__gpu_work *
 
 /* ---- split.c --------------------------------------------------------------------------------- */
 
-/* A fused step, with the arrays to which its pointers point. */
+/* A fused step in place of an epilogue, with the arrays to which the step's pointers point. */
 typedef struct {
     wb__step step;
     wb__instr instr[5];
     wb__view views[2];
-    wb__space space;
+    wb__space space;                    /* the dimensions that the fused step runs over */
 } wb__gpu_rest;
 /* Splits a step into `bare`, without the epilogue, and `rest`, which applies the epilogue in place.
  * If bare_of_bias is true or the step is a convolution's input gradient, `rest` also adds the bias.
