@@ -123,10 +123,7 @@ static int64_t collective_bytes_of(const wb__collective *c)
 
 /* With the lock held: wakes the threads that wait.  If none waits, sends no signal, which makes
  * small operations faster. */
-static void collective_wake(collective_queue *q)
-{
-    if (q->sleeping) wb__os_cond_wake(&q->changed);
-}
+static void collective_wake(collective_queue *q) { if (q->sleeping) wb__os_cond_wake(&q->changed); }
 
 static void sleep_until_change(collective_queue *q)
 {

@@ -29,8 +29,7 @@ typedef struct {
     wb__gpu_entry base;
     rocblas_problem problem;
 } rocblas_entry;
-_Static_assert(offsetof(rocblas_entry, problem) == sizeof(wb__gpu_entry),
-               "the problem is behind the head");
+_Static_assert(offsetof(rocblas_entry, problem) == sizeof(wb__gpu_entry), "problem follows base");
 
 typedef struct {
     wb__gpu_routine base;
@@ -204,8 +203,7 @@ static int32_t rocblas_type_of(wb_dtype t)
     return t == WB_F32    ? rocblas_datatype_f32_r
            : t == WB_F64  ? rocblas_datatype_f64_r
            : t == WB_F16  ? rocblas_datatype_f16_r
-           : t == WB_BF16 ? rocblas_datatype_bf16_r
-                          : 0;
+           : t == WB_BF16 ? rocblas_datatype_bf16_r : 0;
 }
 
 /* Sets *p and the operands of *r from a step.  Returns NULL, or a short reason why rocBLAS does not

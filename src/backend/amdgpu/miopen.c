@@ -29,8 +29,7 @@ typedef struct {
     miopenConvolutionDescriptor_t how;
     wb__miopen_solution solution;               /* a solution that has been compiled */
 } miopen_entry;
-_Static_assert(offsetof(miopen_entry, problem) == sizeof(wb__gpu_entry),
-               "the problem is behind the head");
+_Static_assert(offsetof(miopen_entry, problem) == sizeof(wb__gpu_entry), "problem follows base");
 
 typedef struct {
     wb__gpu_routine base;

@@ -19,8 +19,7 @@ typedef struct {
     wb__dnn_problem problem;
     wb__dnn_plans plans;
 } cudnn_entry;
-_Static_assert(offsetof(cudnn_entry, problem) == sizeof(wb__gpu_entry),
-               "the problem is behind the head");
+_Static_assert(offsetof(cudnn_entry, problem) == sizeof(wb__gpu_entry), "problem follows base");
 
 enum { MAX_POINTERS = 9 + 3 + 2 };   /* views, scalars by value, tensors in the workspace */
 typedef struct {

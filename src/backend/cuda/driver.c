@@ -119,8 +119,7 @@ static const wb__gpu_function nvrtc_functions[] = {
 #undef LISTED
 
 static const wb__gpu_file nvrtc_files[] = {{"libnvrtc.so.13", 13}, {"libnvrtc.so.12", 12},
-                                           {"libnvrtc.so.11.2", 11}, {"libnvrtc.so", 0},
-                                           {NULL, 0}};
+                                           {"libnvrtc.so.11.2", 11}, {"libnvrtc.so", 0}, {NULL, 0}};
 
 enum { MAX_COMPILERS = 4 };
 static wb__cu_compiler cuda_driver_compilers[MAX_COMPILERS];

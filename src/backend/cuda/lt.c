@@ -20,8 +20,7 @@ typedef struct {
     int n;                              /* number of algorithms in `list` */
     cublasLtMatmulHeuristicResult_t list[WB__GPU_CANDIDATES];
 } cublas_entry;
-_Static_assert(offsetof(cublas_entry, problem) == sizeof(wb__gpu_entry),
-               "the problem is behind the head");
+_Static_assert(offsetof(cublas_entry, problem) == sizeof(wb__gpu_entry), "problem follows base");
 
 typedef struct {
     wb__gpu_routine base;

@@ -188,8 +188,7 @@ static const char *cublas_epilogue(const wb__step *step, bool c_transposed, wb__
     if (bias && (back || step->sums_of)) return "cuBLASLt: a bias before a gradient";
     if (bias) {
         if (step->views[3].dtype != step->views[2].dtype) return "cuBLASLt: the bias's dtype";
-        p->epilogue =
-            plain ? CUBLASLT_EPILOGUE_BIAS : p->epilogue | CUBLASLT_EPILOGUE_BIAS;
+        p->epilogue = plain ? CUBLASLT_EPILOGUE_BIAS : p->epilogue | CUBLASLT_EPILOGUE_BIAS;
         reason = add_vector(&step->views[3], p->rows, p, operands);
     }
     if (!reason && step->sums_of) reason = cublas_add_sums(step, c_transposed, back, p, operands);

@@ -19,8 +19,7 @@
 static int arch_of(const wb__cu_device *d, const wb__cu_compiler *c)
 {
     int known[64], n = 0, best = 0;
-    if (c->f.GetNumSupportedArchs(&n) || n > (int)WB__COUNT(known) ||
-        c->f.GetSupportedArchs(known))
+    if (c->f.GetNumSupportedArchs(&n) || n > (int)WB__COUNT(known) || c->f.GetSupportedArchs(known))
         return -1;
     for (int i = 0; i < n; i++)
         if (known[i] <= d->arch && known[i] > best) best = known[i];

@@ -213,8 +213,7 @@ void wb__fuse_divisor(wb__fuse *k, int64_t d, const char *suffix)
     int log = 0;
     d = WB__MAX(d, 2);                          /* 0: the space is empty */
     while (((uint64_t)1 << log) < (uint64_t)d) log++;
-    const uint64_t factor =
-        ((((uint64_t)1 << log) - (uint64_t)d) << 32) / (uint64_t)d + 1;
+    const uint64_t factor = ((((uint64_t)1 << log) - (uint64_t)d) << 32) / (uint64_t)d + 1;
     wb__fuse_uint(k, d, "d%s", suffix);
     wb__fuse_uint(k, (int64_t)(uint32_t)factor, "f%s", suffix);
     wb__fuse_uint(k, log - 1, "h%s", suffix);

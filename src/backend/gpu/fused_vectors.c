@@ -168,7 +168,4 @@ void wb__fuse_load_vectors(wb__fuse *k, const bool *needed)
     move_vectors(k, needed, WB__LOAD);
 }
 
-void wb__fuse_store_vectors(wb__fuse *k, const bool *needed)
-{
-    move_vectors(k, needed, WB__STORE);
-}
+void wb__fuse_store_vectors(wb__fuse *k, const bool *needed) { move_vectors(k, needed, WB__STORE); }

@@ -73,8 +73,7 @@ int wb__gpu_step_pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
     static const char *const defines[] = {
         [WB__POOL_MAX] = "#define POOL_MAX\n", [WB__POOL_MAX_GRAD] = "#define POOL_MAX_GRAD\n",
         [WB__POOL_MAX_GATHER] = "#define POOL_MAX_GATHER\n",
-        [WB__POOL_MEAN] = "#define POOL_MEAN\n",
-        [WB__POOL_MEAN_GRAD] = "#define POOL_MEAN_GRAD\n"};
+        [WB__POOL_MEAN] = "#define POOL_MEAN\n", [WB__POOL_MEAN_GRAD] = "#define POOL_MEAN_GRAD\n"};
     const bool back = s->variant == WB__POOL_MAX_GRAD || s->variant == WB__POOL_MEAN_GRAD;
     const wb__view *c = &s->views[s->n_views - 1], *a = &s->views[0];
     const wb__view *b = s->n_views > 2 ? &s->views[1] : a;

@@ -331,8 +331,7 @@ static int gpu_product_tile(gpu_product *p, const wb__gpu_target *t, wb__gpu_wor
     const bool orders = p->weights && p->m >= TILES * side &&
                         adjacent % (lanes ? 8 : f64 ? 2 : 4) == 0;
     const int64_t share = side * deep / items;  /* elements of A that an item loads in a step */
-    const bool by_row =
-        p->image && p->args.p.a_along && items % side == 0 && p->inner % share == 0;
+    const bool by_row = p->image && p->args.p.a_along && items % side == 0 && p->inner % share == 0;
     char defines[240];
     p->args.p.piece = wb__wide_of(piece);
     p->args.p.splits = wb__wide_of(splits);

@@ -180,8 +180,7 @@ static bool metal_driver_describe(wb__mtl_device *d)
     snprintf(d->gpu.maker, sizeof d->gpu.maker, "%s, macOS %s", name, version);
     memcpy(d->gpu.name, name, sizeof name);
     /* a virtual machine's GPU has what Weber needs, but is not of the family */
-    return mtl_supportsFamily(device, MTLGPUFamilyMetal3) ||
-           strstr(name, "aravirtual");
+    return mtl_supportsFamily(device, MTLGPUFamilyMetal3) || strstr(name, "aravirtual");
 }
 
 static void metal_driver_add_device(id device, wb__gpu_device **list, int *n_list)

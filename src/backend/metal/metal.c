@@ -242,8 +242,7 @@ static bool metal_done(void *event, int *ended)
 
 /* ---- commands that a library encodes --------------------------------------------------------- */
 
-int wb__mtl_encode_begin(wb__gpu_device *d, wb__gpu_queue which, void **event,
-                         wb__mtl_encoding *e)
+int wb__mtl_encode_begin(wb__gpu_device *d, wb__gpu_queue which, void **event, wb__mtl_encoding *e)
 {
     wb__mtl_queue *q = metal_queue_of(d, which);
     metal_point *p = NULL;

@@ -71,8 +71,7 @@ typedef struct {
     mps_problem problem;
     id kernel, matrix[3];               /* matrix: the descriptors of A, B and C */
 } mps_entry;
-_Static_assert(offsetof(mps_entry, problem) == sizeof(wb__gpu_entry),
-               "the problem is behind the head");
+_Static_assert(offsetof(mps_entry, problem) == sizeof(wb__gpu_entry), "problem follows base");
 
 typedef struct {
     wb__gpu_routine base;

@@ -27,8 +27,7 @@ typedef struct {
     id executable, array[3];            /* array: the descriptors of x, w and y */
     bool swapped;                       /* the executable takes the second input first */
 } mpsgraph_entry;
-_Static_assert(offsetof(mpsgraph_entry, problem) == sizeof(wb__gpu_entry),
-               "the problem is behind the head");
+_Static_assert(offsetof(mpsgraph_entry, problem) == sizeof(wb__gpu_entry), "problem follows base");
 
 typedef struct {
     wb__gpu_routine base;

@@ -156,8 +156,7 @@ static int clblast_launch(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q
                  at[2], p->row[2], p->step[2], p->batch, queue, event)
     const int code = p->batch > 1 ? f32 ? PRODUCTS(float, SgemmStridedBatched)
                                         : PRODUCTS(double, DgemmStridedBatched)
-                     : f32 ? CLBLAST_PRODUCT(float, Sgemm)
-                                  : CLBLAST_PRODUCT(double, Dgemm);
+                     : f32 ? CLBLAST_PRODUCT(float, Sgemm) : CLBLAST_PRODUCT(double, Dgemm);
     wb__gpu_call = "CLBlast";
     if (code)
         return wb__gpu_fail(&wb__cl_driver, d, code, "%zu products of %zu x %zu x %zu",

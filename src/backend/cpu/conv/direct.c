@@ -106,8 +106,7 @@ static void direct_forward_task(void *ctx, int64_t task)
                    .a_outer = p->width_in * p->c,
                    .bs0 = p->width,
                    .b_outer = run * p->width,
-                   .cs0 = p->k,
-                   .relu = p->act.relu };
+                   .cs0 = p->k, .relu = p->act.relu };
     float bias[8] = { 0 };
     if (p->line && j->bias) memcpy(bias, j->bias, (size_t)p->k * sizeof *bias);
     for (int64_t u = units * task / p->tasks; u < units * (task + 1) / p->tasks; u++) {
@@ -167,8 +166,7 @@ static void direct_weights_task(void *ctx, int64_t task)
                    .as1 = p->stride[1] * p->c,
                    .a_outer = p->stride[0] * line,
                    .bs0 = p->k,
-                   .b_outer = p->ow * p->k,
-                   .cs0 = p->k };
+                   .b_outer = p->ow * p->k, .cs0 = p->k };
     const int64_t from = p->n * task / p->tasks, to = p->n * (task + 1) / p->tasks;
     if (p->line) {
         weights_of_lines(j, from, to, (float *)mine, sums);

@@ -105,8 +105,7 @@ enum { NAME(AT_A_TIME) = 36,            /* vectors whose dy is transposed before
 
 /* Transposes n units of dy to `to`: AT_A_TIME vectors for each channel.  Pixels that do not exist
  * are 0. */
-static inline void NAME(turn)(const wb__line *l, int n, const NAME(unit) *unit, const T *dy,
-                              T *to)
+static inline void NAME(turn)(const wb__line *l, int n, const NAME(unit) *unit, const T *dy, T *to)
 {
     for (int i = 0; i < n; i++, to += UNIT) {
         const T *from = dy + unit[i].pixel * l->k;

@@ -95,10 +95,7 @@ static int use_one_thread(void)
     return before;
 }
 
-static void use_threads(int n)
-{
-    if (n != 1) omp_set_threads(n);
-}
+static void use_threads(int n) { if (n != 1) omp_set_threads(n); }
 
 static void dnnl_drop_set(run_set *s)
 {

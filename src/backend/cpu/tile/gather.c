@@ -16,8 +16,7 @@ static tile_number tile_gather_identity(int op, int reg)
 {
     if (tile_gather_is_float(reg))
         return (tile_number){.f = op == TILE_GATHER_SUM   ? 0
-                                  : op == TILE_GATHER_MIN ? INFINITY
-                                                          : -INFINITY};
+                                  : op == TILE_GATHER_MIN ? INFINITY : -INFINITY};
     const int64_t low = reg == WB__REG_I32 ? INT32_MIN : INT64_MIN;
     const int64_t high = reg == WB__REG_I32 ? INT32_MAX : INT64_MAX;
     return (tile_number){.i = op == TILE_GATHER_SUM ? 0 : op == TILE_GATHER_MIN ? high : low};

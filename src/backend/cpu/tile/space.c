@@ -79,8 +79,7 @@ void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *co
     const int outer_dims = space->ndim - space->row_dims - space->col_dims;
     for (int i = 0; i < space->ndim; i++) {
         tile_space_loop *l = &loops[i < outer_dims                     ? OUTER
-                                    : i < outer_dims + space->row_dims ? ROWS
-                                                                       : COLS];
+                                    : i < outer_dims + space->row_dims ? ROWS : COLS];
         if (space->dims[i] == 1) continue;
         l->dim[l->n] = space->dims[i];
         l->index[l->n++] = i;

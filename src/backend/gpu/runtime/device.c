@@ -122,10 +122,7 @@ static int gpu_device_push(wb__gpu_device *d)
     return wb__likely(!code) ? 0 : wb__gpu_fail(d->driver, d, code, "%s", d->name);
 }
 
-void wb__gpu_leave(wb__gpu_device *d)
-{
-    if (d->driver->leave) d->driver->leave();
-}
+void wb__gpu_leave(wb__gpu_device *d) { if (d->driver->leave) d->driver->leave(); }
 
 /* The device's events: two for each staging buffer, those of the rings `mark` and `upload`, one for
  * each small read, and those that graph.c makes. */

@@ -77,8 +77,7 @@ void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int 
         const char *folder = folders[*from / n],
                    *name = files[gpu_files_order_of(s, files, *from % n)].name;
         if (!folder) continue;
-        const int length =
-            snprintf(file, sizeof file, "%s%s%s", folder, *folder ? "/" : "", name);
+        const int length = snprintf(file, sizeof file, "%s%s%s", folder, *folder ? "/" : "", name);
         if (length < 0 || (size_t)length >= sizeof file) continue;
         void *library = wb__os_library_open(file, WB__OS_FOR_HANDLE);
         const char *message = library ? "opened" : wb__os_library_reason();

@@ -336,8 +336,7 @@ static int make_instance(wb__gpu_device *d, wb__graph *g, instance *in, wb__gpu_
     g->created++;
     int status = gpu_graph_fill_block(d, g, in, &at);
     for (int i = 0; i < g->n_segments && !status; i++)
-        status = make_exec(d, g, &g->segments[i], in->block ? in->block->at : 0, &at,
-                           &in->exec[i]);
+        status = make_exec(d, g, &g->segments[i], in->block ? in->block->at : 0, &at, &in->exec[i]);
     in->recorded = !status;
     memcpy(in->address, g->now, (size_t)g->s->n_buffers * sizeof *g->now);
     return status;

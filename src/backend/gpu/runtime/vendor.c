@@ -48,8 +48,7 @@ bool wb__gpu_vendor_works(wb__gpu_vendor *l)
 bool wb__gpu_vendor_usable(wb__gpu_vendor *l)
 {
     if (wb__gpu_vendor_works(l)) return true;
-    if (!wb__gpu_is_off(l->variable) &&
-        !atomic_exchange(&l->missing_logged, true))
+    if (!wb__gpu_is_off(l->variable) && !atomic_exchange(&l->missing_logged, true))
         wb__log(WB_LOG_WARN, "%s: %s is not used, our own kernels are: %s", l->search->tag, l->name,
                 l->reason);
     wb_clear_error();
