@@ -128,7 +128,7 @@ REACH = [
 ACCEPTED = {
     ("src/backend/cpu/tile/plan.c", "tile_plan_value_of"):
         "no long row that was tried has another result",
-    ("src/backend/cuda/driver.c", "is_of_pools"): "the doubles of drivers have all functions",
+    ("src/backend/cuda/driver.c", "is_pool_function"): "the doubles of drivers have all functions",
     ("src/device/select.c", "no_gpu"): "the reasons of all backends are shorter than its buffer",
     ("src/engine/ops/conv.c", "wb_conv_transpose_with"): "x and w change places in a message",
     ("src/engine/plan/arena.c", "arena_branch"): "a plan without branches computes the same bits",
@@ -199,7 +199,7 @@ FAULTS = [
 
     # What happens in another order, at another time, or under another lock
     ("a step has the workspace of cuDNN's first engine", "src/backend/cuda/dnn.c", "cudnn_prepare",
-     r"(cudnn_choose\(d, prepared\);)\s*(prepared->base.workspace = [^;]*;)", r"\2 \1",
+     r"(cudnn_choose_plan\(d, prepared\);)\s*(prepared->base.workspace = [^;]*;)", r"\2 \1",
      "cuda_timing cuda_dnn"),
     ("a routine beside the compute queue is joined at once", "src/backend/gpu/runtime/aside.c",
      "wb__gpu_fork", r"code = [^;]*(?=aside->after)[^;]*;",

@@ -32,7 +32,7 @@ typedef struct {
     int id;                     /* HIP's device number */
     char arch[64];              /* the instruction set and its features: gfx90a:sramecc+:xnack- */
     hipStream_t stream[WB__GPU_QUEUES];
-    uint64_t reached;       /* bit i set: reach() has enabled access to the memory of device i */
+    uint64_t reached;       /* bit i set: this device can access the memory of device i */
     int blas_kernels;   /* whether rocBLAS has kernels for the device: 1; -1: no; 0: not known */
     hipStream_t miopen_stream;  /* the stream that was last set in MIOpen's handle */
     bool blas_warned;           /* the warning that rocBLAS has none was logged */

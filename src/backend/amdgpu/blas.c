@@ -29,7 +29,7 @@ typedef struct {
     wb__gpu_entry base;
     rocblas_problem problem;
 } rocblas_entry;
-_Static_assert(offsetof(rocblas_entry, problem) == sizeof(wb__gpu_entry), "problem follows base");
+_Static_assert(offsetof(rocblas_entry, problem) == sizeof(wb__gpu_entry), "base, then problem");
 
 typedef struct {
     wb__gpu_routine base;
@@ -44,7 +44,7 @@ typedef struct {
 enum { WORKSPACE = 32 << 20 };
 
 /* Whether the library can be used: a rocBLAS of another version of ROCm brings its own HIP. */
-static bool rocblas_suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool rocblas_is_usable(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__blas_functions *f = table;
     void *address = NULL, *ours = NULL;
@@ -97,7 +97,7 @@ static bool has_kernels(wb__hip_device *d)
 }
 
 /* As has_kernels, but sets no error.  Logs a warning once for each device. */
-static bool is_usable(wb__hip_device *d)
+static bool has_kernels_or_warns(wb__hip_device *d)
 {
     if (has_kernels(d)) return true;
     if (!d->blas_warned) wb__log(WB_LOG_WARN, "%s; our own kernels compute products", wb_error());
@@ -107,7 +107,7 @@ static bool is_usable(wb__hip_device *d)
 }
 
 /* Creates a handle.  Sums by atomics are not allowed: their order differs from run to run. */
-static int rocblas_create(void **handle)
+static int rocblas_new_handle(void **handle)
 {
     rocblas_handle made = NULL;
     int status = (int)rocblas.create_handle(&made);
@@ -125,7 +125,7 @@ static const char *rocblas_status_name(int status)
 {
     return rocblas.status_to_string((HIPenum)status);
 }
-static bool rocblas_is_memory(int status) { return status == rocblas_status_memory_error; }
+static bool rocblas_is_memory_error(int status) { return status == rocblas_status_memory_error; }
 
 /* Calls the product with these addresses of A, B and D.  Returns rocBLAS's status. */
 static int rocblas_multiply(const rocblas_problem *p, rocblas_handle handle, void *const at[3])
@@ -143,7 +143,8 @@ static int rocblas_multiply(const rocblas_problem *p, rocblas_handle handle, voi
     return status == rocblas_status_perf_degraded ? 0 : status;
 }
 
-static int rocblas_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *e)
+static int rocblas_fill_entry(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle,
+                              wb__gpu_entry *e)
 {
     (void)d, (void)l, (void)handle;
     e->found = true;
@@ -167,10 +168,10 @@ static wb__gpu_vendor rocblas_library = {
                                     {"librocblas.so.3", 5}, {"librocblas.so.0", 5},
                                     {"librocblas.so", 0}, {NULL, 0}},
     .functions = rocblas_functions, .n_functions = WB__COUNT(rocblas_functions), .table = &rocblas,
-    .suits = rocblas_suits, .creating = "rocblas_create_handle", .create = rocblas_create,
+    .suits = rocblas_is_usable, .creating = "rocblas_create_handle", .create = rocblas_new_handle,
     .destroy = rocblas_destroy_handle, .status_name = rocblas_status_name,
-    .is_memory = rocblas_is_memory, .entry_bytes = sizeof(rocblas_entry),
-    .problem_bytes = sizeof(rocblas_problem), .find = rocblas_find,
+    .is_memory = rocblas_is_memory_error, .entry_bytes = sizeof(rocblas_entry),
+    .problem_bytes = sizeof(rocblas_problem), .find = rocblas_fill_entry,
     .reasons = {"rocBLAS is not used", "rocBLAS: it does not work here",
                 "rocBLAS: it does not take this product", "rocBLAS: it refused this one"},
     .lock = WB__MUTEX_INIT,
@@ -244,7 +245,7 @@ static const char *rocblas_problem_of(wb__hip_device *d, const wb__step *step, r
     if (WB__MAX(WB__MAX(m, n), WB__MAX(k, batch)) > INT32_MAX) return "rocBLAS: too large";
     if (batch > 1)
         for (int j = 0; j < 3; j++) p->step[j] = steps[j == 2 ? 2 : 1 - j];
-    if (!is_usable(d)) return "rocBLAS: no kernels for this GPU";
+    if (!has_kernels_or_warns(d)) return "rocBLAS: no kernels for this GPU";
     p->m = (int32_t)n, p->n = (int32_t)m, p->k = (int32_t)k, p->batch = (int32_t)batch;
     p->type = rocblas_type_of(t);
     p->compute = t == WB_F64 ? rocblas_datatype_f64_r : rocblas_datatype_f32_r;

@@ -29,7 +29,7 @@ typedef struct {
     miopenConvolutionDescriptor_t how;
     wb__miopen_solution solution;               /* a solution that has been compiled */
 } miopen_entry;
-_Static_assert(offsetof(miopen_entry, problem) == sizeof(wb__gpu_entry), "problem follows base");
+_Static_assert(offsetof(miopen_entry, problem) == sizeof(wb__gpu_entry), "base, then problem");
 
 typedef struct {
     wb__gpu_routine base;
@@ -75,7 +75,7 @@ static const char *miopen_name_at(const miopen_entry *e, size_t offset)
 }
 
 /* Whether the library can be used: a MIOpen of another version of ROCm brings its own HIP. */
-static bool miopen_suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool miopen_is_usable(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__miopen_functions *f = table;
     void *address = NULL, *ours = NULL;
@@ -86,7 +86,7 @@ static bool miopen_suits(const void *table, const char *missing, char *reason, s
     return false;
 }
 
-static int miopen_create(void **handle)
+static int miopen_create_handle(void **handle)
 {
     miopenHandle_t made = NULL;
     const int status = (int)mi.Create(&made);
@@ -96,7 +96,7 @@ static int miopen_create(void **handle)
 
 static void miopen_destroy_handle(void *handle) { mi.Destroy(handle); }
 static const char *miopen_status_name(int status) { return mi.GetErrorString((HIPenum)status); }
-static bool miopen_is_memory(int status) { return status == miopenStatusAllocFailed; }
+static bool miopen_is_memory_error(int status) { return status == miopenStatusAllocFailed; }
 
 /* ---- solutions ------------------------------------------------------------------------------- */
 
@@ -123,7 +123,7 @@ static miopenTensorDescriptor_t miopen_tensor_of(const miopen_entry *e, int i)
 }
 
 /* Frees the descriptors of an entry; those that were not created are NULL. */
-static void miopen_drop(wb__gpu_entry *base)
+static void miopen_drop_entry(wb__gpu_entry *base)
 {
     miopen_entry *e = (miopen_entry *)base;
     for (int i = 0; i < 3; i++) {
@@ -185,7 +185,7 @@ static bool compile_first(miopen_search *s, const wb__miopen_solution *solutions
                                &chosen.workspace_size);
         if (!*status && chosen.workspace_size > MAX_WORKSPACE) continue;
         if (!*status) *status = MI_DIRECTION(s, CompileSolution, chosen.solution_id);
-        if (miopen_is_memory(*status)) return false;
+        if (miopen_is_memory_error(*status)) return false;
         if (*status) continue;
         s->entry->solution = chosen;
         return true;
@@ -194,7 +194,7 @@ static bool compile_first(miopen_search *s, const wb__miopen_solution *solutions
 }
 
 /* Sets the entry's solution.  Returns MIOpen's status.  0 and !found: no solution is allowed. */
-static int miopen_choose(miopen_search *s, bool *found)
+static int miopen_choose_solution(miopen_search *s, bool *found)
 {
     size_t capacity = 0, n = 0;
     int status = miopen_describe(s);
@@ -211,12 +211,14 @@ static int miopen_choose(miopen_search *s, bool *found)
     return status;
 }
 
-static int miopen_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *e)
+static int miopen_fill_entry(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle,
+                             wb__gpu_entry *e)
 {
     miopen_search s = {.device = wb__hip_of(d), .handle = handle, .entry = (miopen_entry *)e};
-    const int status = miopen_choose(&s, &e->found);
-    if (!e->found) miopen_drop(e);
-    if (!e->found && miopen_is_memory(status)) return wb__gpu_vendor_fail(d, l, status, s.call);
+    const int status = miopen_choose_solution(&s, &e->found);
+    if (!e->found) miopen_drop_entry(e);
+    if (!e->found && miopen_is_memory_error(status))
+        return wb__gpu_vendor_fail(d, l, status, s.call);
     if (!e->found && status) wb__gpu_vendor_note(d, l, status, s.call);
     return 0;
 }
@@ -229,10 +231,10 @@ static wb__gpu_vendor miopen_library = {
     .search = &wb__hip_search,
     .files = (const wb__gpu_file[]){{"libMIOpen.so.1", 0}, {"libMIOpen.so", 0}, {NULL, 0}},
     .functions = miopen_functions, .n_functions = WB__COUNT(miopen_functions), .table = &mi,
-    .suits = miopen_suits, .creating = "miopenCreate", .create = miopen_create,
+    .suits = miopen_is_usable, .creating = "miopenCreate", .create = miopen_create_handle,
     .destroy = miopen_destroy_handle, .status_name = miopen_status_name,
-    .is_memory = miopen_is_memory, .entry_bytes = sizeof(miopen_entry),
-    .problem_bytes = sizeof(miopen_problem), .find = miopen_find, .drop = miopen_drop,
+    .is_memory = miopen_is_memory_error, .entry_bytes = sizeof(miopen_entry),
+    .problem_bytes = sizeof(miopen_problem), .find = miopen_fill_entry, .drop = miopen_drop_entry,
     .reasons = {"MIOpen is not used", "MIOpen: it does not work here", "MIOpen: it has no solution",
                 "MIOpen: it refused this one"},
     .lock = WB__MUTEX_INIT,

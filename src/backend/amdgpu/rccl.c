@@ -9,7 +9,7 @@
 static wb__nccl_functions rccl;
 
 /* Whether the library can be used: an RCCL of another version of ROCm brings its own HIP. */
-static bool rccl_suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool rccl_is_usable(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__nccl_functions *f = table;
     void *address = NULL, *ours = NULL;
@@ -26,7 +26,8 @@ static wb__gpu_vendor rccl_library = {
               " folder in WEBER_ROCM_PATH",
     .search = &wb__hip_search,
     .files = (const wb__gpu_file[]){{"librccl.so.1", 0}, {"librccl.so", 0}, {NULL, 0}},
-    .functions = wb__nccl_names, .n_functions = WB__NCCL_COUNT, .table = &rccl, .suits = rccl_suits,
+    .functions = wb__nccl_names, .n_functions = WB__NCCL_COUNT, .table = &rccl,
+        .suits = rccl_is_usable,
     .lock = WB__MUTEX_INIT,
 };
 

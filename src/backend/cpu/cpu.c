@@ -214,7 +214,7 @@ static const wb_device *cpu_device(int ordinal)
     return ordinal >= 0 && ordinal < cpu_count() ? &wb__cpu_devices[ordinal] : NULL;
 }
 
-static int cpu_part(const char *name)
+static int cpu_part_state(const char *name)
 {
     (void)name;
     return -1;
@@ -247,7 +247,7 @@ const wb__backend wb__cpu_backend = {
     .stop = cpu_stop,
     .count = cpu_count,
     .device = cpu_device,
-    .part = cpu_part,
+    .part = cpu_part_state,
     .has_dtype = cpu_has_dtype,
     .memory = cpu_memory,
     .allocate = cpu_allocate,

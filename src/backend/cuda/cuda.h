@@ -39,7 +39,7 @@ typedef struct {
     CUcontext context;          /* the device's primary context */
     CUstream stream[WB__GPU_QUEUES];
     CUmemoryPool pool;          /* NULL: the device has none */
-    /* bit i is set once reach() in cuda.c has prepared copies from device i to this device */
+    /* bit i is set once copies from device i to this device are prepared (enable_access) */
     uint64_t reached;
     int compiler;               /* index of the NVRTC in use, for wb__cu_compiler_at */
     bool portable;              /* NVRTC compiles to PTX, which the driver translates */

@@ -90,43 +90,44 @@ typedef struct {
     wb__dnn_desc *descriptors;
 } wb__dnn_plans;
 
-void wb__dnn_begin(wb__dnn_graph *g, const wb__dnn_target *target);
+void wb__dnn_graph_start(wb__dnn_graph *g, const wb__dnn_target *target);
 /* Frees the descriptors of the graph, unless plans own them. */
-void wb__dnn_end(wb__dnn_graph *g);
+void wb__dnn_graph_free(wb__dnn_graph *g);
 /* Frees all plans but plans->list[which], which becomes the first. */
 void wb__dnn_plans_keep(const wb__dnn_functions *f, wb__dnn_plans *plans, int which);
 void wb__dnn_plans_free(const wb__dnn_functions *f, wb__dnn_plans *plans);
 
-wb__dnn_desc wb__dnn_make(wb__dnn_graph *g, int type);
-void wb__dnn_set(wb__dnn_graph *g, wb__dnn_desc d, int name, int type, int64_t n,
-                 const void *values);
-void wb__dnn_finish(wb__dnn_graph *g, wb__dnn_desc d);
+wb__dnn_desc wb__dnn_new_desc(wb__dnn_graph *g, int type);
+void wb__dnn_set_attr(wb__dnn_graph *g, wb__dnn_desc d, int name, int type, int64_t n,
+                      const void *values);
+void wb__dnn_finalize(wb__dnn_graph *g, wb__dnn_desc d);
 /* Finishes the descriptor of an operation and adds the operation to the graph. */
-void wb__dnn_operation(wb__dnn_graph *g, wb__dnn_desc d);
+void wb__dnn_add_operation(wb__dnn_graph *g, wb__dnn_desc d);
 
-/* Create tensors of three kinds.  wb__dnn_tensor is in memory.  wb__dnn_between is virtual: the
- * result of an operation of the graph, for another operation; it is dense if strides is NULL.
- * wb__dnn_number is a scalar passed by value. */
-wb__dnn_desc wb__dnn_tensor(wb__dnn_graph *g, int64_t id, const wb__dnn_view *v);
-wb__dnn_desc wb__dnn_between(wb__dnn_graph *g, int type, const int64_t dims[4],
-                             const int64_t strides[4]);
-wb__dnn_desc wb__dnn_number(wb__dnn_graph *g, int64_t id, int type);
+/* Create tensors of three kinds.  wb__dnn_new_tensor is in memory.  wb__dnn_new_virtual is virtual:
+ * the result of an operation of the graph, for another operation; it is dense if strides is NULL.
+ * wb__dnn_new_scalar is a scalar passed by value. */
+wb__dnn_desc wb__dnn_new_tensor(wb__dnn_graph *g, int64_t id, const wb__dnn_view *v);
+wb__dnn_desc wb__dnn_new_virtual(wb__dnn_graph *g, int type, const int64_t dims[4],
+                                 const int64_t strides[4]);
+wb__dnn_desc wb__dnn_new_scalar(wb__dnn_graph *g, int64_t id, int type);
 
 enum { WB__DNN_NO_AXIS = -1 };
 /* Adds the operation y = mode(x), y = mode(x, b) if b is not NULL, or y = t ? x : b if t is not
  * NULL.  `axis` is the axis of CUDNN_POINTWISE_GEN_INDEX. */
-void wb__dnn_pointwise(wb__dnn_graph *g, int mode, int axis, wb__dnn_desc x, wb__dnn_desc b,
-                       wb__dnn_desc t, wb__dnn_desc y);
+void wb__dnn_add_pointwise(wb__dnn_graph *g, int mode, int axis, wb__dnn_desc x, wb__dnn_desc b,
+                           wb__dnn_desc t, wb__dnn_desc y);
 /* Adds the comparison y = mode(x, b), where y is a tensor of booleans. */
-void wb__dnn_compare(wb__dnn_graph *g, int mode, wb__dnn_desc x, wb__dnn_desc b, wb__dnn_desc y);
-void wb__dnn_reshape(wb__dnn_graph *g, wb__dnn_desc x, wb__dnn_desc y);
-void wb__dnn_matmul(wb__dnn_graph *g, wb__dnn_desc a, wb__dnn_desc b, wb__dnn_desc c);
-void wb__dnn_reduce(wb__dnn_graph *g, int op, wb__dnn_desc x, wb__dnn_desc y);
+void wb__dnn_add_comparison(wb__dnn_graph *g, int mode, wb__dnn_desc x, wb__dnn_desc b,
+                            wb__dnn_desc y);
+void wb__dnn_add_reshape(wb__dnn_graph *g, wb__dnn_desc x, wb__dnn_desc y);
+void wb__dnn_add_matmul(wb__dnn_graph *g, wb__dnn_desc a, wb__dnn_desc b, wb__dnn_desc c);
+void wb__dnn_add_reduction(wb__dnn_graph *g, int op, wb__dnn_desc x, wb__dnn_desc y);
 
 /* ---- steps as graphs ------------------------------------------------------------------------- */
 
-void wb__dnn_conv(wb__dnn_graph *g, const wb__dnn_problem *p);
-void wb__dnn_attention(wb__dnn_graph *g, const wb__dnn_problem *p);
+void wb__dnn_add_conv(wb__dnn_graph *g, const wb__dnn_problem *p);
+void wb__dnn_add_attention(wb__dnn_graph *g, const wb__dnn_problem *p);
 /* Creates plans for a problem, of the first engine configurations, in the order of cuDNN's
  * heuristics, that need at most wb__dnn_max_workspace and have no numerical note of the bit set
  * p->forbidden: at most `most` plans, or only the plan with the fingerprint `kept` (0: none), if it
@@ -150,6 +151,6 @@ enum { WB__DNN_SCALE = 100, WB__DNN_MINUS_INFINITY, WB__DNN_ONE, WB__DNN_DELTA, 
 typedef struct { int64_t id; size_t bytes; } wb__dnn_extra;
 /* Sets `extras` to the tensors that attention needs in the workspace, beside cuDNN's own workspace.
  * Returns their number. */
-int wb__dnn_extras(const wb__dnn_problem *p, wb__dnn_extra extras[2]);
+int wb__dnn_list_extras(const wb__dnn_problem *p, wb__dnn_extra extras[2]);
 
 #endif

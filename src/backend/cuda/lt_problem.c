@@ -40,7 +40,7 @@ static void batch_to_rows(cublas_operand v[3], int32_t *batch)
 }
 
 /* Whether a view's rows are contiguous and equally far apart: *row elements. */
-static bool even_rows(const wb__view *v, int64_t *row)
+static bool rows_are_even(const wb__view *v, int64_t *row)
 {
     int64_t rows = 1;
     if (v->dims[v->ndim - 1] > 1 && v->strides[v->ndim - 1] != 1) return false;
@@ -119,7 +119,7 @@ static const char *add_aux(const wb__view *v, bool bits, const wb__step *step, w
     int64_t row = 0;
     if (p->batch > 1) return "cuBLASLt: an epilogue in batches";
     if (v->dtype != (bits ? WB_U8 : c->dtype)) return "cuBLASLt: the epilogue's dtype";
-    if (v->ndim < 2 || !even_rows(v, &row)) return "cuBLASLt: strides of the epilogue";
+    if (v->ndim < 2 || !rows_are_even(v, &row)) return "cuBLASLt: strides of the epilogue";
     p->aux_ld = bits ? row * 8 : row;
     if (p->aux_ld % (bits ? 128 : 8) || p->aux_ld < p->rows)
         return "cuBLASLt: rows of the epilogue";

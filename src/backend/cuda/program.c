@@ -29,7 +29,7 @@ static int arch_of(const wb__cu_device *d, const wb__cu_compiler *c)
 /* Returns the compiler to use, and sets *arch to the architecture to compile for.  Moves
  * d->compiler and d->portable to the first suitable compiler from the current one on.  NULL: there
  * is none, or a compiler's architectures cannot be read. */
-static const wb__cu_compiler *cuda_program_choose(wb__cu_device *d, int *arch)
+static const wb__cu_compiler *cuda_program_choose_compiler(wb__cu_device *d, int *arch)
 {
     for (;; d->compiler++) {
         const wb__cu_compiler *c = wb__cu_compiler_at(d->compiler);
@@ -65,7 +65,7 @@ bool wb__cu_options(wb__gpu_device *base, int flags, char *text, size_t capacity
     wb__cu_device *d = wb__cu_of(base);
     int arch = 0;
     (void)flags;
-    const wb__cu_compiler *c = cuda_program_choose(d, &arch);
+    const wb__cu_compiler *c = cuda_program_choose_compiler(d, &arch);
     if (!c) return nothing_left(d);
     snprintf(base->maker, sizeof base->maker, "NVRTC %d.%d", c->version / 1000,
              c->version % 1000 / 10);
@@ -119,7 +119,7 @@ int wb__cu_compile(wb__gpu_device *base, const char *text, const char *options, 
 {
     wb__cu_device *d = wb__cu_of(base);
     const wb__nvrtc_functions *f = &wb__cu_compiler_at(d->compiler)->f;
-    const int status = rtc_make(base, f, text, options, program, image, bytes);
+    const int status = rtc_make_program(base, f, text, options, program, image, bytes);
     d->compiler += status == WB_ERROR_UNSUPPORTED;
     return status;
 }

@@ -35,7 +35,7 @@ static int metal_result_of(id buffer)
 }
 
 /* Forgets the oldest running command buffer, which is completed. */
-static void metal_retire(wb__mtl_queue *q)
+static void metal_retire_oldest(wb__mtl_queue *q)
 {
     const int code = metal_result_of(q->running[0]);
     if (code && !q->failed) {
@@ -84,15 +84,15 @@ static int begin_encoder(wb__mtl_queue *q, bool copies)
 static void retire_completed(wb__mtl_queue *q)
 {
     while (q->n_running && mtl_status(q->running[0]) >= MTLCommandBufferStatusCompleted)
-        metal_retire(q);
+        metal_retire_oldest(q);
 }
 
 /* Notes that the queue's command buffer has been committed. */
-static void note_commit(wb__mtl_queue *q)
+static void metal_add_running(wb__mtl_queue *q)
 {
     if (q->n_running == WB__MTL_MAX_RUNNING) {
         mtl_waitUntilCompleted(q->running[0]);
-        metal_retire(q);
+        metal_retire_oldest(q);
     }
     q->running[q->n_running++] = q->buffer;
     q->buffer = NULL;
@@ -104,12 +104,12 @@ static void metal_commit(wb__mtl_queue *q)
     if (!q->buffer) return;
     end_encoder(q);
     mtl_commit(q->buffer);
-    note_commit(q);
+    metal_add_running(q);
 }
 
 /* Returns the first error of a completed command buffer of any queue, or 0.  The results of that
  * command buffer are missing, so the device counts as lost: each wait returns the error. */
-static int failure_of(wb__mtl_device *d)
+static int metal_first_failure(wb__mtl_device *d)
 {
     int failed = 0;
     for (size_t i = 0; i < WB__COUNT(d->queue) && d->queue[i].queue; i++) {
@@ -145,7 +145,7 @@ static int metal_sync_queue(wb__gpu_device *d, wb__gpu_queue which)
     wb__mutex_unlock(&q->lock);
     if (last) mtl_waitUntilCompleted(last);
     if (last) mtl_release(last);
-    return failure_of(wb__mtl_of(d));
+    return metal_first_failure(wb__mtl_of(d));
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -230,7 +230,7 @@ static int metal_sync_event(void *event)
     const metal_point *p = event;
     commit_event(p);
     mtl_waitUntilCompleted(p->buffer);
-    return failure_of(p->device);
+    return metal_first_failure(p->device);
 }
 
 /* Whether an event is reached.  An error shows only in the functions that wait for the event. */
@@ -265,7 +265,7 @@ void wb__mtl_encode_end(wb__gpu_device *d, const wb__mtl_encoding *e, id now, bo
     wb__mtl_queue *q = e->queue;
     if (now != q->buffer) {
         mtl_retain(now);
-        note_commit(q);
+        metal_add_running(q);
         q->buffer = now;
     }
     if (encoded) signal_event(wb__mtl_of(d), q, e->point, e->event);
@@ -508,7 +508,7 @@ const wb__gpu_driver wb__mtl_driver = {
     .libraries = metal_libraries,
 };
 
-static int metal_part(const char *name)
+static int metal_part_state(const char *name)
 {
     if (!strcmp(name, "MPS")) return wb__mtl_mps_works();
     return strcmp(name, "MPSGraph") ? -1 : wb__mtl_mpsgraph_works();
@@ -517,6 +517,6 @@ static int metal_part(const char *name)
 WB__GPU_WRAPPERS(wb__mtl_driver)
 
 const wb__backend wb__mtl_backend = {
-    .name = "Metal", .tag = "metal", .part = metal_part, .supports = wb__gpu_supports_step,
+    .name = "Metal", .tag = "metal", .part = metal_part_state, .supports = wb__gpu_supports_step,
     WB__GPU_FUNCTIONS,
 };

@@ -42,7 +42,7 @@ bool wb__mps_classes(const char *const *names, size_t n, char *reason, size_t ca
 }
 
 const char *wb__mps_status_name(int status) { return wb__mtl_error_name(status); }
-bool wb__mps_is_memory(int status) { return status == WB__MTL_NO_MEMORY; }
+bool wb__mps_is_memory_error(int status) { return status == WB__MTL_NO_MEMORY; }
 
 wb__mps_place wb__mps_place_of(const wb__gpu_addresses *a, int buffer, size_t at)
 {
@@ -71,7 +71,7 @@ typedef struct {
     mps_problem problem;
     id kernel, matrix[3];               /* matrix: the descriptors of A, B and C */
 } mps_entry;
-_Static_assert(offsetof(mps_entry, problem) == sizeof(wb__gpu_entry), "problem follows base");
+_Static_assert(offsetof(mps_entry, problem) == sizeof(wb__gpu_entry), "base, then problem");
 
 typedef struct {
     wb__gpu_routine base;
@@ -80,7 +80,7 @@ typedef struct {
     size_t at[3];                       /* the operands' offsets in their buffers, in bytes */
 } mps_routine;
 
-static bool mps_suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool mps_is_usable(const void *table, const char *missing, char *reason, size_t capacity)
 {
     static const char *const classes[] = {"MPSMatrixMultiplication", "MPSMatrix",
                                           "MPSMatrixDescriptor"};
@@ -91,14 +91,14 @@ static bool mps_suits(const void *table, const char *missing, char *reason, size
 }
 
 /* Registers the selectors.  There are no handles: objects are made with a device. */
-static int mps_create(void **handle)
+static int mps_create_handle(void **handle)
 {
     *handle = wb__mtl_class("MPSMatrixMultiplication");
     return 0;
 }
 
 
-static void mps_drop(wb__gpu_entry *base)
+static void mps_drop_entry(wb__gpu_entry *base)
 {
     mps_entry *e = (mps_entry *)base;
     for (int j = 0; j < 3; j++)
@@ -106,7 +106,8 @@ static void mps_drop(wb__gpu_entry *base)
     if (e->kernel) mtl_release(e->kernel);
 }
 
-static int mps_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *base)
+static int mps_fill_entry(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle,
+                          wb__gpu_entry *base)
 {
     mps_entry *e = (mps_entry *)base;
     const mps_problem *p = &e->problem;
@@ -125,7 +126,7 @@ static int mps_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb
     base->found = e->kernel != NULL;
     if (base->found) return 0;
     wb__gpu_vendor_note(d, l, WB__MTL_NO_OBJECT, wb__gpu_call);
-    mps_drop(base);
+    mps_drop_entry(base);
     e->matrix[0] = e->matrix[1] = e->matrix[2] = NULL;
     return 0;
 }
@@ -137,10 +138,11 @@ static wb__gpu_vendor mps_library = {
         .tag = "metal", .variable = "WEBER_METAL_PATH",
         .folders = {"/System/Library/Frameworks/MetalPerformanceShaders.framework"}},
     .files = (const wb__gpu_file[]){{"MetalPerformanceShaders", 0}, {NULL, 0}},
-    .functions = mps_names, .n_functions = WB__COUNT(mps_names), .table = &mps, .suits = mps_suits,
-    .creating = "MPS", .create = mps_create, .status_name = wb__mps_status_name,
-    .is_memory = wb__mps_is_memory, .entry_bytes = sizeof(mps_entry),
-    .problem_bytes = sizeof(mps_problem), .find = mps_find, .drop = mps_drop,
+    .functions = mps_names, .n_functions = WB__COUNT(mps_names), .table = &mps,
+        .suits = mps_is_usable,
+    .creating = "MPS", .create = mps_create_handle, .status_name = wb__mps_status_name,
+    .is_memory = wb__mps_is_memory_error, .entry_bytes = sizeof(mps_entry),
+    .problem_bytes = sizeof(mps_problem), .find = mps_fill_entry, .drop = mps_drop_entry,
     .reasons = {"MPS is not used", "MPS: it does not work here",
                 "MPS: it does not take this product", "MPS: it refused this one"},
     .lock = WB__MUTEX_INIT,
@@ -190,7 +192,7 @@ static const char *mps_batch_of(const wb__step *step, mps_problem *p)
  * inner size of about 2^15 or more have read memory beyond the operands (pytorch/pytorch, issue
  * 195163, for MPSGraph). */
 enum { MAX_INNER = 32766 };
-static bool too_large(const mps_problem *p)
+static bool mps_is_too_large(const mps_problem *p)
 {
     const double most = (double)(INT32_MAX / 16 * 15);      /* the limit is known roughly */
     const double last = ((double)p->batch - 1) * (double)p->apart[2][1];
@@ -221,7 +223,7 @@ static const char *mps_problem_of(const wb__gpu_device *d, const wb__step *step,
     if (reason) return reason;
     const double work = (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
     if (work < WB__MPS_MIN_WORK && !wb__mps_always("WEBER_METAL_MPS")) return "MPS: too small";
-    if (too_large(p)) return "MPS: too large";
+    if (mps_is_too_large(p)) return "MPS: too large";
     return mps.supports(wb__mtl_of((wb__gpu_device *)d)->device) ? NULL : "MPS: not for this GPU";
 }
 

@@ -114,7 +114,7 @@ static inline bool wb__mps_maybe_f16(const wb__step *step)
  * no class of one of these names. */
 bool wb__mps_classes(const char *const *names, size_t n, char *reason, size_t capacity);
 const char *wb__mps_status_name(int status);
-bool wb__mps_is_memory(int status);
+bool wb__mps_is_memory_error(int status);
 
 /* The memory of operand `buffer` at a launch, and the offset in it of byte `at` of the buffer. */
 typedef struct { id buffer; size_t at; } wb__mps_place;

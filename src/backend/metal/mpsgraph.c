@@ -27,7 +27,7 @@ typedef struct {
     id executable, array[3];            /* array: the descriptors of x, w and y */
     bool swapped;                       /* the executable takes the second input first */
 } mpsgraph_entry;
-_Static_assert(offsetof(mpsgraph_entry, problem) == sizeof(wb__gpu_entry), "problem follows base");
+_Static_assert(offsetof(mpsgraph_entry, problem) == sizeof(wb__gpu_entry), "base, then problem");
 
 typedef struct {
     wb__gpu_routine base;
@@ -50,7 +50,8 @@ static const int *mpsgraph_order_of(const mpsgraph_problem *p, int i)
     return p->last ? nhwc : mpsgraph_row_major;
 }
 
-static bool mpsgraph_suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool mpsgraph_is_usable(const void *table, const char *missing, char *reason,
+                               size_t capacity)
 {
     static const char *const classes[] = {
         "MPSGraph", "MPSGraphDevice", "MPSGraphShapedType", "MPSGraphConvolution2DOpDescriptor",
@@ -64,7 +65,7 @@ static bool mpsgraph_suits(const void *table, const char *missing, char *reason,
 }
 
 /* Registers the selectors.  There are no handles: objects are made with a device. */
-static int mpsgraph_create(void **handle)
+static int mpsgraph_create_handle(void **handle)
 {
     *handle = wb__mtl_class("MPSGraph");
     return 0;
@@ -176,7 +177,7 @@ static bool make_descriptors(mpsgraph_entry *e)
     return true;
 }
 
-static void mpsgraph_drop(wb__gpu_entry *base)
+static void mpsgraph_drop_entry(wb__gpu_entry *base)
 {
     mpsgraph_entry *e = (mpsgraph_entry *)base;
     for (int i = 0; i < 3; i++)
@@ -185,8 +186,8 @@ static void mpsgraph_drop(wb__gpu_entry *base)
     e->executable = e->array[0] = e->array[1] = e->array[2] = NULL;
 }
 
-static int mpsgraph_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle,
-                         wb__gpu_entry *base)
+static int mpsgraph_fill_entry(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle,
+                               wb__gpu_entry *base)
 {
     mpsgraph_entry *e = (mpsgraph_entry *)base;
     const id graph = MAKE(newObject, handle);
@@ -194,7 +195,7 @@ static int mpsgraph_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handl
     if (graph) mtl_release(graph);
     if (base->found) return 0;
     wb__gpu_vendor_note(d, l, WB__MTL_NO_OBJECT, wb__gpu_call);
-    mpsgraph_drop(base);
+    mpsgraph_drop_entry(base);
     return 0;
 }
 
@@ -205,10 +206,10 @@ static wb__gpu_vendor mpsgraph_library = {
         .tag = "metal", .variable = "WEBER_METAL_PATH",
         .folders = {"/System/Library/Frameworks/MetalPerformanceShadersGraph.framework"}},
     .files = (const wb__gpu_file[]){{"MetalPerformanceShadersGraph", 0}, {NULL, 0}},
-    .suits = mpsgraph_suits, .creating = "MPSGraph", .create = mpsgraph_create,
-    .status_name = wb__mps_status_name, .is_memory = wb__mps_is_memory,
+    .suits = mpsgraph_is_usable, .creating = "MPSGraph", .create = mpsgraph_create_handle,
+    .status_name = wb__mps_status_name, .is_memory = wb__mps_is_memory_error,
     .entry_bytes = sizeof(mpsgraph_entry), .problem_bytes = sizeof(mpsgraph_problem),
-    .find = mpsgraph_find, .drop = mpsgraph_drop,
+    .find = mpsgraph_fill_entry, .drop = mpsgraph_drop_entry,
     .reasons = {"MPSGraph is not used", "MPSGraph: it does not work here",
                 "MPSGraph: it does not take this one", "MPSGraph: it refused this one"},
     .lock = WB__MUTEX_INIT,
@@ -326,7 +327,7 @@ static int mpsgraph_prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_rou
 /* ---- launching ------------------------------------------------------------------------------- */
 
 /* Makes the tensor data of operand i.  Returns NULL on failure. */
-static id data_of(const mpsgraph_routine *r, const wb__gpu_addresses *a, int i)
+static id mpsgraph_tensor_data(const mpsgraph_routine *r, const wb__gpu_addresses *a, int i)
 {
     const wb__mps_place at = wb__mps_place_of(a, r->buffer[i], r->at[i]);
     const id array = MAKE(newWithBuffer, mtl_alloc(wb__mtl_class("MPSNDArray")), at.buffer, at.at,
@@ -364,7 +365,7 @@ static int mpsgraph_launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_que
     bool made = true, encoded = false;
     int status = 0;
     for (int i = 0; i < 3 && made; i++) {
-        data[i] = data_of(r, addresses, which[i < 2 && swapped ? 1 - i : i]);
+        data[i] = mpsgraph_tensor_data(r, addresses, which[i < 2 && swapped ? 1 - i : i]);
         made = data[i] != NULL;
     }
     const id inputs = made ? mpsgraph_list_of(data, 2) : NULL;

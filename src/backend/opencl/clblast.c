@@ -50,7 +50,7 @@ typedef struct {
 
 static bool clblast_used;       /* whether CLBlast's caches contain objects of our contexts */
 
-static bool clblast_suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool clblast_is_usable(const void *table, const char *missing, char *reason, size_t capacity)
 {
     (void)table;
     if (missing) snprintf(reason, capacity, "libclblast.so.1 has no %s", missing);
@@ -61,7 +61,7 @@ static wb__gpu_vendor clblast_library = {
     .name = "CLBlast", .advice = "install CLBlast 1.5 or newer (Debian: libclblast1)",
     .search = &(const wb__gpu_search){.tag = "opencl"},
     .files = (const wb__gpu_file[]){{"libclblast.so.1", 1}, {NULL, 0}}, .functions = clblast_names,
-    .n_functions = WB__COUNT(clblast_names), .table = &clblast, .suits = clblast_suits,
+    .n_functions = WB__COUNT(clblast_names), .table = &clblast, .suits = clblast_is_usable,
     .lock = WB__MUTEX_INIT,
 };
 

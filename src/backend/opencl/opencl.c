@@ -209,7 +209,7 @@ const wb__gpu_driver wb__cl_driver = {
     .launch = opencl_launch,
 };
 
-static int opencl_part(const char *name)
+static int opencl_part_state(const char *name)
 {
     return strcmp(name, "CLBlast") ? -1 : wb__cl_blast_works();
 }
@@ -230,6 +230,6 @@ static bool opencl_supports(const wb_device *base, const wb__step *step)
 WB__GPU_WRAPPERS(wb__cl_driver)
 
 const wb__backend wb__cl_backend = {
-    .name = "OpenCL", .tag = "opencl", .part = opencl_part, .supports = opencl_supports,
+    .name = "OpenCL", .tag = "opencl", .part = opencl_part_state, .supports = opencl_supports,
     WB__GPU_FUNCTIONS,
 };

@@ -427,8 +427,8 @@ static bool gpu_graph_may_record(const wb__graph *g)
 
 /* Chooses the instance for this run, and records it if necessary.  *in NULL: there is no instance,
  * and the kernels are launched one by one.  Returns 0, or an error. */
-static int gpu_graph_choose(wb__gpu_device *d, wb__graph *g, const wb__gpu_addresses *at,
-                            instance **in)
+static int gpu_graph_choose_instance(wb__gpu_device *d, wb__graph *g, const wb__gpu_addresses *at,
+                                     instance **in)
 {
     gpu_graph_locate(g, at);
     for (int i = 0; i < INSTANCES; i++) {
@@ -566,7 +566,7 @@ int wb__gpu_graph_run(const wb_device *base, wb__graph *g, void *const *buffers,
     wb__mutex_lock(&g->lock);
     instance *in = NULL;
     g->runs++;
-    if (!g->broken && gpu_graph_choose(d, g, &at, &in)) {
+    if (!g->broken && gpu_graph_choose_instance(d, g, &at, &in)) {
         wb__log(WB_LOG_WARN, "%s:%d: a plan of %d kernels runs without a graph: %s",
                 d->driver->backend->tag, base->ordinal, g->s->n_kernels, wb_error());
         wb_clear_error();

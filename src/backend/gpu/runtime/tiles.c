@@ -86,7 +86,7 @@ static bool gpu_tiles_compile(gpu_tiles_trial *t)
     return good;
 }
 
-static int gpu_tiles_try_one(void *ctx, int i)
+static int gpu_tiles_run_candidate(void *ctx, int i)
 {
     gpu_tiles_trial *t = ctx;
     wb__gpu_kernel *k = t->kernel[i];
@@ -121,7 +121,7 @@ static int best_of(wb__gpu_device *d, const wb__step *step, int n)
     if (!t) return 0;
     t->d = d;
     t->step = *step;
-    t->c = (wb__gpu_candidates){.library = "Weber", .run = gpu_tiles_try_one, .ctx = t};
+    t->c = (wb__gpu_candidates){.library = "Weber", .run = gpu_tiles_run_candidate, .ctx = t};
     for (int i = 0; i < step->n_views; i++) {
         t->step.views[i].buffer = i;
         t->step.views[i].offset %= 64;      /* the offset in scratch memory keeps the alignment */
