@@ -79,7 +79,7 @@ static collective_queue *own_queue(void)
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-void wb__collective_overlap(bool overlap)
+void wb__collective_set_overlap(bool overlap)
 {
     wb__once_run(&collective_once, make_queues);
     for (int i = 0; i <= WB__RANKS_HERE; i++) {
@@ -109,7 +109,7 @@ wb__collective wb__collective_of(const wb__step *s, size_t *from, size_t *to)
                             .n = s->collective == WB__COLLECT_REDUCE_SCATTER ? out : in};
 }
 
-bool wb__collective_takes(const wb__communicator *c, const wb_device *d)
+bool wb__collective_takes_addresses_of(const wb__communicator *c, const wb_device *d)
 {
     return d->backend->collect && c->takes && c->takes(d);
 }
@@ -155,7 +155,7 @@ static void collective_perform(collective_queue *q, const wb__collective *c)
     collective_wake(q);
 }
 
-static void *perform_all(void *given)
+static void *collective_run_thread(void *given)
 {
     collective_queue *q = given;
     wb__thread_rank = q->rank;
@@ -186,7 +186,7 @@ static bool collective_enqueue(collective_queue *q, const wb__collective *c)
     if (!wb__reserve(&q->waiting, &q->capacity, q->n + 1, sizeof *c)) return false;
     if (!q->running) {
         q->stop = false;
-        if (!wb__os_thread_start(&q->thread, perform_all, q, false)) return false;
+        if (!wb__os_thread_start(&q->thread, collective_run_thread, q, false)) return false;
         q->running = true;
     }
     q->waiting[q->n] = *c;

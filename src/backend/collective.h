@@ -3,7 +3,7 @@
  * begin the same operations in the same order.
  *
  * The operations of a rank run one after the other: in the thread that begins them, or, if
- * wb__collective_overlap is set, in a thread of their own while the caller goes on. */
+ * wb__collective_set_overlap is set, in a thread of their own while the caller goes on. */
 #ifndef WB__COLLECTIVE_H
 #define WB__COLLECTIVE_H
 
@@ -67,14 +67,14 @@ void wb__world_set(const wb__communicator *process, const wb__communicator *rank
 int wb__ranks_here(void);
 
 /* Whether operations run in a thread of their own.  Takes effect from the next operation on. */
-void wb__collective_overlap(bool overlap);
+void wb__collective_set_overlap(bool overlap);
 
 /* Returns the operation of the step s, a COLLECTIVE, without addresses.  Sets *from and *to to the
  * number of bytes of the operand and of the result. */
 wb__collective wb__collective_of(const wb__step *s, size_t *from, size_t *to);
 
 /* Whether the operations of c take addresses of this device's memory. */
-bool wb__collective_takes(const wb__communicator *c, const wb_device *d);
+bool wb__collective_takes_addresses_of(const wb__communicator *c, const wb_device *d);
 
 /* Begins an operation of the calling thread's rank, and returns the operation's number, counted
  * from 1 for each rank.  The operation's memory must stay until wb__collective_end(number)

@@ -34,7 +34,7 @@ typedef struct {
 } kernel_cache_header;
 static const char kernel_cache_magic[8] = "WBKERN2";
 
-void wb__kernel_cache_limit(int64_t bytes) { kernel_cache_most = bytes; }
+void wb__kernel_cache_set_limit(int64_t bytes) { kernel_cache_most = bytes; }
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -122,7 +122,7 @@ static bool is_old(const wb__os_about *s)
     return wb__os_clock(WB__OS_WALL) - s->changed > (int64_t)DAY * 1000000000;
 }
 
-void *wb__kernel_cache_get(const char *kind, const char *key, size_t key_bytes, size_t *bytes)
+void *wb__kernel_cache_read(const char *kind, const char *key, size_t key_bytes, size_t *bytes)
 {
     wb__os_about s;
     int64_t n = 0;
@@ -182,7 +182,7 @@ static kernel_cache_entry *kernel_cache_list(const char *path, wb__os_folder *fo
         kernel_cache_entry *to = &all[(*n)++];
         memcpy(to->name, name, sizeof to->name);
         to->bytes = s.bytes;
-        to->used = s.changed;                /* by wb__kernel_cache_get */
+        to->used = s.changed;                /* by wb__kernel_cache_read */
         *bytes += s.bytes;
     }
     return all;
@@ -249,8 +249,8 @@ static int kernel_cache_write_file(char *path, const char *kind, const char *key
     return wb__writer_close(w);
 }
 
-void wb__kernel_cache_put(const char *kind, const char *key, size_t key_bytes, const void *data,
-                          size_t bytes)
+void wb__kernel_cache_write(const char *kind, const char *key, size_t key_bytes, const void *data,
+                            size_t bytes)
 {
     wb__error_kept before;              /* a kernel that cannot be kept is no error */
     wb__error_keep(&before);

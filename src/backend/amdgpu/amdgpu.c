@@ -209,7 +209,7 @@ WB__GPU_WRAPPERS(wb__hip_driver)
 const wb__backend wb__amd_backend = {
     .name = "AMDGPU", .tag = "amdgpu", .part = hip_part_state, .supports = wb__gpu_supports_step,
     WB__GPU_FUNCTIONS,
-    .branches = wb__gpu_branches,
-    .graph = wb__gpu_graph, .graph_free = wb__gpu_graph_free, .graph_run = wb__gpu_graph_run,
+    .branches = wb__gpu_runs_branches,
+    .graph = wb__gpu_record_graph, .graph_free = wb__gpu_graph_free, .graph_run = wb__gpu_graph_run,
     .adopt = wb__gpu_adopt, .disown = wb__gpu_disown,
 };

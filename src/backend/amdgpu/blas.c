@@ -50,7 +50,7 @@ static bool rocblas_is_usable(const void *table, const char *missing, char *reas
     void *address = NULL, *ours = NULL;
     memcpy(&address, &f->create_handle, sizeof address);
     memcpy(&ours, &hip.Init, sizeof ours);
-    if (!missing) return wb__gpu_shares(address, "hipInit", ours, reason, capacity);
+    if (!missing) return wb__gpu_shares_driver(address, "hipInit", ours, reason, capacity);
     snprintf(reason, capacity, "librocblas has no %s: it is too old", missing);
     return false;
 }
@@ -230,7 +230,7 @@ static const char *rocblas_problem_of(wb__hip_device *d, const wb__step *step, r
         const int i = j == 2 ? 2 : 1 - j;
         const wb__view *v = &step->views[i];
         bool transposed = false;
-        if (v->ndim != c->ndim || !wb__gpu_matrix(v, &transposed, &rows[i]))
+        if (v->ndim != c->ndim || !wb__gpu_is_matrix(v, &transposed, &rows[i]))
             return "rocBLAS: strides";
         if (j < 2)
             p->op[j] = transposed ? rocblas_operation_transpose : rocblas_operation_none;
@@ -240,7 +240,7 @@ static const char *rocblas_problem_of(wb__hip_device *d, const wb__step *step, r
         r->buffer[j] = v->buffer;
         r->at[j] = (size_t)v->offset * wb__dtype_size(t);
     }
-    if (!wb__gpu_batch(step->views, steps, &batch) || !batch)
+    if (!wb__gpu_merge_batch(step->views, steps, &batch) || !batch)
         return "rocBLAS: strides of the batch";
     if (WB__MAX(WB__MAX(m, n), WB__MAX(k, batch)) > INT32_MAX) return "rocBLAS: too large";
     if (batch > 1)
@@ -287,8 +287,8 @@ static int rocblas_launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queu
         call = "rocblas_gemm_strided_batched_ex";
         status = rocblas_multiply(&r->entry->problem, r->handle, at);
     }
-    if (status) return wb__gpu_entry_refused(d, &rocblas_library, &r->entry->base, status, call);
-    if (q == WB__GPU_COMPUTE) wb__gpu_issued(d, NULL);
+    if (status) return wb__gpu_refuse_entry(d, &rocblas_library, &r->entry->base, status, call);
+    if (q == WB__GPU_COMPUTE) wb__gpu_count_command(d, NULL);
     return 0;
 }
 

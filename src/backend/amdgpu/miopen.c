@@ -81,7 +81,7 @@ static bool miopen_is_usable(const void *table, const char *missing, char *reaso
     void *address = NULL, *ours = NULL;
     memcpy(&address, &f->Create, sizeof address);
     memcpy(&ours, &hip.Init, sizeof ours);
-    if (!missing) return wb__gpu_shares(address, "hipInit", ours, reason, capacity);
+    if (!missing) return wb__gpu_shares_driver(address, "hipInit", ours, reason, capacity);
     snprintf(reason, capacity, "libMIOpen has no %s: it is too old", missing);
     return false;
 }
@@ -219,7 +219,7 @@ static int miopen_fill_entry(wb__gpu_device *d, const wb__gpu_vendor *l, void *h
     if (!e->found) miopen_drop_entry(e);
     if (!e->found && miopen_is_memory_error(status))
         return wb__gpu_vendor_fail(d, l, status, s.call);
-    if (!e->found && status) wb__gpu_vendor_note(d, l, status, s.call);
+    if (!e->found && status) wb__gpu_vendor_log_failure(d, l, status, s.call);
     return 0;
 }
 
@@ -354,9 +354,9 @@ static int miopen_launch(wb__gpu_device *base, wb__gpu_routine *of, wb__gpu_queu
         r->handle, miopen_tensor_of(e, 0), at[0], miopen_tensor_of(e, 1), at[1], e->how,
         miopen_tensor_of(e, 2), at[2], lent, of->workspace, e->solution.solution_id);
     if (status)
-        return wb__gpu_entry_refused(base, &miopen_library, &e->base, status,
-                                     miopen_name_at(e, offsetof(wb__miopen_direction, Immediate)));
-    if (q == WB__GPU_COMPUTE) wb__gpu_issued(base, NULL);
+        return wb__gpu_refuse_entry(base, &miopen_library, &e->base, status,
+                                    miopen_name_at(e, offsetof(wb__miopen_direction, Immediate)));
+    if (q == WB__GPU_COMPUTE) wb__gpu_count_command(base, NULL);
     return 0;
 }
 

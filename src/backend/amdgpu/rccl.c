@@ -17,7 +17,7 @@ static bool rccl_is_usable(const void *table, const char *missing, char *reason,
         return false;
     memcpy(&address, &f->GetVersion, sizeof address);
     memcpy(&ours, &hip.Init, sizeof ours);
-    return !ours || wb__gpu_shares(address, "hipInit", ours, reason, capacity);
+    return !ours || wb__gpu_shares_driver(address, "hipInit", ours, reason, capacity);
 }
 
 static wb__gpu_vendor rccl_library = {

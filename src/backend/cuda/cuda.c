@@ -155,7 +155,7 @@ WB__GPU_WRAPPERS(wb__cu_driver)
 const wb__backend wb__cu_backend = {
     .name = "CUDA", .tag = "cuda", .part = cuda_part_state, .supports = wb__gpu_supports_step,
     WB__GPU_FUNCTIONS,
-    .branches = wb__gpu_branches,
-    .graph = wb__gpu_graph, .graph_free = wb__gpu_graph_free, .graph_run = wb__gpu_graph_run,
+    .branches = wb__gpu_runs_branches,
+    .graph = wb__gpu_record_graph, .graph_free = wb__gpu_graph_free, .graph_run = wb__gpu_graph_run,
     .adopt = wb__gpu_adopt, .disown = wb__gpu_disown,
 };

@@ -94,7 +94,7 @@ static int cudnn_fill_entry(wb__gpu_device *d, const wb__gpu_vendor *l, void *ha
     const wb__dnn_target target = {.f = &cudnn, .handle = handle, .memory = d->total};
     cudnn_entry *e = (cudnn_entry *)base;
     const wb__gpu_candidates none = candidates_of(l, e);
-    const uint64_t kept = e->problem.by_timing ? wb__gpu_kept(d, &none) : 0;
+    const uint64_t kept = e->problem.by_timing ? wb__gpu_kept_fingerprint(d, &none) : 0;
     const bool several = kept || (e->problem.by_timing && wb__gpu_may_time(d));
     wb__dnn_graph *g = wb__alloc(sizeof *g);
     if (!g) return WB_ERROR_MEMORY;
@@ -102,7 +102,7 @@ static int cudnn_fill_entry(wb__gpu_device *d, const wb__gpu_vendor *l, void *ha
     const int error = wb__dnn_plans_of(g, &target, &e->problem, several ? WB__DNN_PLANS : 1, kept,
                                        &e->plans);
     if (e->plans.n > 1) d->timing_seconds += wb__now() - begun;
-    if (g->status) wb__gpu_vendor_note(d, l, g->status, g->call);
+    if (g->status) wb__gpu_vendor_log_failure(d, l, g->status, g->call);
     wb__free(g);
     base->found = !error;
     return error == WB_ERROR_UNSUPPORTED ? 0 : error;
@@ -206,8 +206,8 @@ static int cudnn_launch(wb__gpu_device *gpu, wb__gpu_routine *base, wb__gpu_queu
     const int status = stream ? stream : cudnn_execute(r, &r->entry->plans.list[0], moved, &call);
     if (status) drop_pack(r);
     if (stream) return wb__gpu_vendor_fail(gpu, &cudnn_library, status, "cudnnSetStream");
-    if (status) return wb__gpu_entry_refused(gpu, &cudnn_library, &r->entry->base, status, call);
-    if (q == WB__GPU_COMPUTE) wb__gpu_issued(gpu, NULL);
+    if (status) return wb__gpu_refuse_entry(gpu, &cudnn_library, &r->entry->base, status, call);
+    if (q == WB__GPU_COMPUTE) wb__gpu_count_command(gpu, NULL);
     return 0;
 }
 

@@ -88,7 +88,7 @@ static int cublas_fill_entry(wb__gpu_device *d, const wb__gpu_vendor *l, void *h
     int status = wb__lt_describe(&cublas_lt, &e->problem, &of, &call);
     if (!status) e->n = cublas_algorithms(handle, &e->problem, &of, e->list, most, &status, &call);
     wb__lt_undescribe(&cublas_lt, &of);
-    if (status) wb__gpu_vendor_note(d, l, status, call);
+    if (status) wb__gpu_vendor_log_failure(d, l, status, call);
     base->found = e->n > 0;
     return 0;
 }
@@ -177,8 +177,8 @@ static int cublas_launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue
     const int status = cublas_multiply(r, &r->operands, addresses->address, 0,
                                        addresses->workspace + addresses->workspace_at,
                                        wb__cu_of(d)->stream[q], &call);
-    if (status) return wb__gpu_entry_refused(d, &cublas_library, &r->entry->base, status, call);
-    if (q == WB__GPU_COMPUTE) wb__gpu_issued(d, NULL);
+    if (status) return wb__gpu_refuse_entry(d, &cublas_library, &r->entry->base, status, call);
+    if (q == WB__GPU_COMPUTE) wb__gpu_count_command(d, NULL);
     return 0;
 }
 
@@ -296,7 +296,7 @@ static int cublas_prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routi
                              .operands = operands};
     const int status = wb__lt_describe(&cublas_lt, &e->problem, &made->d, &call);
     if (status) {
-        wb__gpu_vendor_note(d, &cublas_library, status, call);
+        wb__gpu_vendor_log_failure(d, &cublas_library, status, call);
         wb__free(made);
         *reason = cublas_library.reasons[WB__GPU_NOTHING];
         return WB_ERROR_UNSUPPORTED;

@@ -210,11 +210,11 @@ const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_op
     for (int j = 0; j < 3; j++) {
         const wb__view *view = &step->views[j];
         v[j] = (cublas_operand){.view = view, .rows = view->dims[view->ndim - 2]};
-        if (view->ndim != c->ndim || !wb__gpu_matrix(view, &v[j].transposed, &v[j].row))
+        if (view->ndim != c->ndim || !wb__gpu_is_matrix(view, &v[j].transposed, &v[j].row))
             return "cuBLASLt: strides";
     }
     int64_t batch = 1, steps[3] = {0};
-    if (!wb__gpu_batch(step->views, steps, &batch)) return "cuBLASLt: strides of the batch";
+    if (!wb__gpu_merge_batch(step->views, steps, &batch)) return "cuBLASLt: strides of the batch";
     p->batch = (int32_t)batch;
     for (int j = 0; j < 3; j++) v[j].step = steps[j];
     batch_to_rows(v, &p->batch);

@@ -25,7 +25,7 @@ enum {
     WB__GROUP_ITEMS = 256,                      /* items of a group; wb__fuse.items may be more */
     WB__FUSE_COUNTERS = 1024,       /* counters of a kernel with tickets (last group combines) */
     WB__CHUNK = 16,             /* bytes of a vector of a product's operand; unit of kept rows */
-    WB__FUSE_ONCE = 16 * WB_MAX_DIMS,   /* characters of the condition that wb__fuse_once writes */
+    WB__FUSE_ONCE = 16 * WB_MAX_DIMS,   /* characters that wb__fuse_once_condition writes */
     WB__NO_BUFFER = -2  /* buffer index of a view without memory, which numbers a draw's elements */
 };
 
@@ -135,10 +135,10 @@ void wb__fuse_pair(wb__fuse *k, int64_t v, const char *format, ...) WB__PRINTF(3
 int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t groups_z);
 /* Writes to `name` the name of the struct field with number n of the plan.  Adds the field if it is
  * new. */
-void wb__fuse_number(wb__fuse *k, int n, wb__gpu_number_type put, char name[24]);
+void wb__fuse_number_field(wb__fuse *k, int n, wb__gpu_number_type put, char name[24]);
 /* Returns the argument index of a buffer of the plan, or of WB__GPU_WORKSPACE.  Adds the argument
  * if it is new. */
-int wb__fuse_buffer(wb__fuse *k, int buffer);
+int wb__fuse_buffer_argument(wb__fuse *k, int buffer);
 void wb__fuse_free(wb__fuse *k);
 extern const char *const wb__fuse_kinds[4];     /* names of register kinds: "f32", ... */
 extern const wb_dtype wb__fuse_whole[4];  /* the dtype that a register holds without conversion */
@@ -146,36 +146,36 @@ extern const wb_dtype wb__fuse_whole[4];  /* the dtype that a register holds wit
 /* fused_loops.c */
 /* Merges dimensions of the space where all views allow it, and makes vectors if they suit the
  * operands. */
-void wb__fuse_loops(wb__fuse *k, wb__walk walk, wb__fuse_vectors vectors);
+void wb__fuse_make_loops(wb__fuse *k, wb__walk walk, wb__fuse_vectors vectors);
 /* Emits the indices of the dimensions [from, to).  `count` is the variable that numbers the points
  * of these dimensions. */
-void wb__fuse_unravel(wb__fuse *k, const char *count, int from, int to);
+void wb__fuse_emit_indices(wb__fuse *k, const char *count, int from, int to);
 /* Emits each operand's pointer or, for a draw or an iota, its first element index.  Both include
  * the offset along the dimensions outside the inner loop.  Operands behind the loop have pointers
  * only there (k->place). */
-void wb__fuse_bases(wb__fuse *k);
+void wb__fuse_emit_bases(wb__fuse *k);
 /* Emits, in the inner loop, variables for operand offsets that change in this loop.  Only operands
  * of the instructions in `needed` are considered. */
-void wb__fuse_offsets(wb__fuse *k, const bool *needed);
+void wb__fuse_emit_offsets(wb__fuse *k, const bool *needed);
 /* Writes the expression of an operand's offset in the inner loop.  It is relative to the pointer or
- * first index that wb__fuse_bases emits. */
-void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48]);
+ * first index that wb__fuse_emit_bases emits. */
+void wb__fuse_write_offset(const wb__fuse *k, const wb__fuse_operand *p, char text[48]);
 /* Writes the expression that loads an element or vector of an operand whose offset is `at`.  If the
  * operand's elements are to be kept, the expression also stores them in local memory. */
 enum { WB__FUSE_FROM = 112 };
-void wb__fuse_from(const wb__fuse_operand *p, const char *at, char text[WB__FUSE_FROM]);
+void wb__fuse_write_load(const wb__fuse_operand *p, const char *at, char text[WB__FUSE_FROM]);
 /* Adds to `to` the offset of an operand along dimension d at the index that is an expression. */
 void wb__fuse_add_offset(wb__fuse *k, wb__fuse_operand *p, int d, const char *index, wb__text *to);
 /* Adds to the struct the number d, as d<suffix>, with the factor and shift f<suffix> and h<suffix>
  * that divide() in the prelude needs to divide by d. */
-void wb__fuse_divisor(wb__fuse *k, int64_t d, const char *suffix);
+void wb__fuse_add_divisor(wb__fuse *k, int64_t d, const char *suffix);
 /* The type of an element's offset. */
 const char *wb__fuse_index_type(const wb__fuse *k);
-/* fused_windows.c.  wb__fuse_window emits the variables of a load of the padded operand p: in<id>,
- * whether the element is inside the window, and at<id>, the offset from the pointer of an element
- * inside.  The other functions return whether the window lets dimensions d and d + 1 merge, return
- * whether it suits vectors of n elements, and exchange two dimensions. */
-void wb__fuse_window(wb__fuse *k, wb__fuse_operand *p);
+/* fused_windows.c.  wb__fuse_emit_window emits the variables of a load of the padded operand p:
+ * in<id>, whether the element is inside the window, and at<id>, the offset from the pointer of an
+ * element inside.  The other functions return whether the window lets dimensions d and d + 1 merge,
+ * return whether it suits vectors of n elements, and exchange two dimensions. */
+void wb__fuse_emit_window(wb__fuse *k, wb__fuse_operand *p);
 bool wb__fuse_window_merges(const wb__fuse *k, const wb__fuse_operand *p, int d);
 bool wb__fuse_window_suits(const wb__fuse *k, const wb__fuse_operand *p, int n);
 void wb__fuse_window_swap(wb__window *w, int a, int b);
@@ -192,24 +192,26 @@ void wb__fuse_store_vectors(wb__fuse *k, const bool *needed);
 /* fused_values.c */
 enum { WB__EMITTED_NOT, WB__EMITTED_PER_ROW, WB__EMITTED_FULL };
 /* Sets level[i] to the wb__level of instruction i. */
-void wb__fuse_levels(const wb__fuse_program *p, uint8_t *level);
+void wb__fuse_find_levels(const wb__fuse_program *p, uint8_t *level);
 /* Sets k->level: WB__LEVEL_FULL for instructions with one value per element of a vector. */
-void wb__fuse_lane_levels(wb__fuse *k);
+void wb__fuse_find_lane_levels(wb__fuse *k);
 /* Adds to `needed` the instructions that the needed ones depend on, directly or not.  The operands
  * of reductions along columns are added only if past_reductions is true. */
 void wb__fuse_mark_needed(const wb__fuse_program *p, bool *needed, bool past_reductions);
-/* wb__fuse_values emits the values of the needed instructions that are not emitted yet and whose
- * wb__level is at most `level`; reductions and stores have functions of their own.
- * wb__fuse_forget, called at the end of a loop, marks WB__EMITTED_FULL values as not emitted. */
-void wb__fuse_values(wb__fuse *k, const bool *needed, int level);
-void wb__fuse_forget(wb__fuse *k);
-void wb__fuse_emit(wb__fuse *k, int i, const char *text);
-void wb__fuse_store(wb__fuse *k, int i);
+/* wb__fuse_emit_values emits the values of the needed instructions that are not emitted yet and
+ * whose wb__level is at most `level`; reductions and stores have functions of their own.
+ * wb__fuse_forget_values, called at the end of a loop, marks WB__EMITTED_FULL values as not
+ * emitted. */
+void wb__fuse_emit_values(wb__fuse *k, const bool *needed, int level);
+void wb__fuse_forget_values(wb__fuse *k);
+void wb__fuse_emit_value(wb__fuse *k, int i, const char *text);
+void wb__fuse_emit_store(wb__fuse *k, int i);
 /* Writes to `text`, and returns, "if (...) " with the condition that an element is the first of
  * those that store the same number in the operand.  "" if k->once is false, or if no two elements
  * store the same number. */
-const char *wb__fuse_once(const wb__fuse *k, const wb__fuse_operand *p, char text[WB__FUSE_ONCE]);
-void wb__fuse_functions(const wb__fuse *k, wb__text *to);
+const char *wb__fuse_once_condition(const wb__fuse *k, const wb__fuse_operand *p,
+                                    char text[WB__FUSE_ONCE]);
+void wb__fuse_emit_functions(const wb__fuse *k, wb__text *to);
 
 /* fused_reduction_text.c: a reduction.  instr: index of its instruction; n: suffix of an item's
  * variables; slot: suffix of the group's arrays; from, acc, out: register types of the operand, the
@@ -222,28 +224,28 @@ typedef struct {
     uint16_t op;
 } wb__reduction;
 wb__reduction wb__reduction_of(const wb__fuse_program *p, int instr, int n, int slot);
-void wb__reduction_start(wb__fuse *k, const wb__reduction *f);
-void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index);
+void wb__reduction_declare(wb__fuse *k, const wb__reduction *f);
+void wb__reduction_emit_add(wb__fuse *k, const wb__reduction *f, const char *index);
 /* Emits code that rescales an item's sum of exponentials to the emitted maximum of the row. */
-void wb__reduction_scale(wb__fuse *k, const wb__reduction *f);
+void wb__reduction_emit_scale(wb__fuse *k, const wb__reduction *f);
 /* Emits code that combines an item's result with a partial result in the workspace.  `at`: the
  * index of the partial result. */
-void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at);
+void wb__reduction_emit_merge(wb__fuse *k, const wb__reduction *f, const char *at);
 /* Emits the arrays of n reductions in local memory, for groups of `items`, and returns the size of
  * these arrays in bytes.  k NULL: only returns the size. */
-int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n, int items);
+int64_t wb__reduction_arrays(wb__fuse *k, const wb__reduction *f, int n, int items);
 /* Emits code that writes an item's results of n reductions to these arrays. */
-void wb__reduction_share(wb__fuse *k, const wb__reduction *f, int n);
+void wb__reduction_emit_local(wb__fuse *k, const wb__reduction *f, int n);
 /* Emits a barrier and a tree reduction of the items' results in local memory.  A distance h starts
  * at `from` and is halved down to `least`.  For each h, an item with an index less than h combines
  * its result with that of the item h further on.  The index (`item`), `from` and `least` are
  * expressions.  If an item has several lanes, l first combines the results l, l + the group's
  * items, and so on, which are of one column: item i has written its lanes from i * lanes on. */
-void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item,
-                        const char *from, const char *least);
+void wb__reduction_emit_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item,
+                             const char *from, const char *least);
 /* Emits the result of the reduction as the value of its instruction.  `at`: index of the result in
  * local memory; NULL: the result is in the item's own variables. */
-void wb__reduction_value(wb__fuse *k, const wb__reduction *f, const char *at);
+void wb__reduction_emit_value(wb__fuse *k, const wb__reduction *f, const char *at);
 
 /* fused.c: splits the space of p, along the dimensions in the bit set `dims`, into pieces that one
  * kernel can index.  Calls `make` for each piece in order.  `first`: the index of the piece's first
@@ -262,7 +264,7 @@ int wb__fused_rows(const wb__gpu_target *t, const wb__fuse_program *p, const boo
                    wb__gpu_work *work);
 /* fused_products.c: whether a needed instruction is a product; needed NULL: whether any is. */
 bool wb__fuse_has_products(const wb__fuse_program *p, const bool *needed);
-/* Fills and finishes the kernel of these stores, which have products, after wb__fuse_loops. */
+/* Fills and finishes the kernel of these stores, which have products, after wb__fuse_make_loops. */
 int wb__fused_products(wb__fuse *k, const bool *stores);
 /* fused_reductions.c: adds the kernels of all reductions of one kind, WB__REDUCE_ROWS or
  * WB__REDUCE_ALL.  Partial results are in the workspace from byte `at` on.  stores: NULL, or the

@@ -46,7 +46,7 @@ static void reduction_text_declare(wb__fuse *k, const wb__reduction *f, const ch
     wb__fuse_close(k);
 }
 
-void wb__reduction_start(wb__fuse *k, const wb__reduction *f)
+void wb__reduction_declare(wb__fuse *k, const wb__reduction *f)
 {
     static const char *lowest[] = {"-INFINITE", "-INFINITE", "-0x7fffffff - 1",
                                    "-(i64)(~(u64)0 >> 1) - 1"};
@@ -78,7 +78,7 @@ static void reduction_text_add_value(wb__fuse *k, const wb__reduction *f, const 
     }
 }
 
-void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index)
+void wb__reduction_emit_add(wb__fuse *k, const wb__reduction *f, const char *index)
 {
     char v[24];
     const int a = k->program->instr[f->instr].a;
@@ -100,12 +100,12 @@ void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index)
         reduction_text_add_value(k, f, v);
 }
 
-void wb__reduction_scale(wb__fuse *k, const wb__reduction *f)
+void wb__reduction_emit_scale(wb__fuse *k, const wb__reduction *f)
 {
     wb__fuse_line(k, "SCALE_EXP(s%d, c%d, r%d, v%d)", f->n, f->n, f->n, f->top);
 }
 
-void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at)
+void wb__reduction_emit_merge(wb__fuse *k, const wb__reduction *f, const char *at)
 {
     char v[24];
     snprintf(v, sizeof v, "u%d", f->n);
@@ -117,7 +117,7 @@ void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at)
         reduction_text_add_value(k, f, v);
 }
 
-int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n, int items)
+int64_t wb__reduction_arrays(wb__fuse *k, const wb__reduction *f, int n, int items)
 {
     int64_t sum = 0;
     for (int i = 0; i < n; i++) {
@@ -137,7 +137,7 @@ int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n, int ite
     return sum;
 }
 
-void wb__reduction_share(wb__fuse *k, const wb__reduction *f, int n)
+void wb__reduction_emit_local(wb__fuse *k, const wb__reduction *f, int n)
 {
     const bool lanes = n && f->lanes > 1;
     char at[32] = "l";
@@ -172,8 +172,8 @@ static void reduction_text_join(wb__fuse *k, const wb__reduction *f)
     }
 }
 
-void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item,
-                        const char *from, const char *least)
+void wb__reduction_emit_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item,
+                             const char *from, const char *least)
 {
     wb__fuse_line(k, "BARRIER;");
     if (f->lanes > 1) {
@@ -191,7 +191,7 @@ void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *
     wb__fuse_close(k);
 }
 
-void wb__reduction_value(wb__fuse *k, const wb__reduction *f, const char *at)
+void wb__reduction_emit_value(wb__fuse *k, const wb__reduction *f, const char *at)
 {
     const char *out = REDUCTION_TEXT_KIND(f->out), *acc = REDUCTION_TEXT_KIND(f->acc);
     char s[64], made[96];
@@ -207,5 +207,5 @@ void wb__reduction_value(wb__fuse *k, const wb__reduction *f, const char *at)
     else if (reduction_text_lossy(f)) snprintf(s, sizeof s, "TOTAL(s%d, c%d)", f->n, f->n);
     else snprintf(s, sizeof s, "s%d", f->n);
     snprintf(made, sizeof made, "TO_%s_%s(%s)", REDUCTION_TEXT_DTYPE(f->out), acc, s);
-    wb__fuse_emit(k, f->instr, made);
+    wb__fuse_emit_value(k, f->instr, made);
 }

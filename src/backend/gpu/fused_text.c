@@ -82,7 +82,7 @@ void wb__fuse_pair(wb__fuse *k, int64_t v, const char *format, ...)
     }
 }
 
-void wb__fuse_number(wb__fuse *k, int n, wb__gpu_number_type type, char name[24])
+void wb__fuse_number_field(wb__fuse *k, int n, wb__gpu_number_type type, char name[24])
 {
     static const char *const types[] = {
         [WB__GPU_NUMBER_F32] = "float", [WB__GPU_NUMBER_ODD] = "float",
@@ -104,7 +104,7 @@ void wb__fuse_number(wb__fuse *k, int n, wb__gpu_number_type type, char name[24]
     if (two) wb__text_add(&k->fields, "    uint n%dh;\n", i);
 }
 
-int wb__fuse_buffer(wb__fuse *k, int buffer)
+int wb__fuse_buffer_argument(wb__fuse *k, int buffer)
 {
     for (int i = 0; i < k->n_buffers; i++)
         if (k->buffers[i] == buffer) return i;
@@ -148,7 +148,7 @@ static char *fused_text_whole(const wb__fuse *k)
     wb__text_add(&text, "/* %s */\n", k->impl);
     wb__text_add(&text, "typedef struct {\n%.*s} fused_args;\n", (int)k->fields.length,
                  k->fields.text);
-    wb__fuse_functions(k, &text);
+    wb__fuse_emit_functions(k, &text);
     for (int t = 0; t < WB_DTYPE_COUNT; t++) {
         bool known = !(k->vector_types >> t & 1);
         for (int i = 0; i < t && !known; i++)
@@ -198,8 +198,8 @@ int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t gro
                      "a fused kernel of %d instructions on %d views takes %zu bytes of arguments; "
                      "this device allows %zu", k->program->n_instr, k->n_ids, all,
                      k->target->max_args_bytes);
-    wb__gpu_launch *l = e ? NULL : wb__gpu_add(k->work, fused_text_whole(k), "fused", k->n_buffers,
-                                               bytes, k->n_numbers);
+    wb__gpu_launch *l = e ? NULL : wb__gpu_add_launch(k->work, fused_text_whole(k), "fused",
+                                                      k->n_buffers, bytes, k->n_numbers);
     if (!e && !l) e = WB_ERROR_MEMORY;
     if (l) {
         l->f64 = k->f64;

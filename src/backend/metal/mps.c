@@ -125,7 +125,7 @@ static int mps_fill_entry(wb__gpu_device *d, const wb__gpu_vendor *l, void *hand
                          (NSUInteger)p->n, (NSUInteger)p->k, 1, 0);
     base->found = e->kernel != NULL;
     if (base->found) return 0;
-    wb__gpu_vendor_note(d, l, WB__MTL_NO_OBJECT, wb__gpu_call);
+    wb__gpu_vendor_log_failure(d, l, WB__MTL_NO_OBJECT, wb__gpu_call);
     mps_drop_entry(base);
     e->matrix[0] = e->matrix[1] = e->matrix[2] = NULL;
     return 0;
@@ -159,7 +159,7 @@ static const char *mps_operand_of(const wb__step *step, int j, mps_problem *p, m
     const int64_t *dims = v->dims + v->ndim - 2, size = (int64_t)wb__dtype_size(v->dtype);
     bool transposed = false;
     int64_t row = 0;
-    if (v->ndim != step->views[2].ndim || !wb__gpu_matrix(v, &transposed, &row))
+    if (v->ndim != step->views[2].ndim || !wb__gpu_is_matrix(v, &transposed, &row))
         return "MPS: strides";
     if (j == 2 && transposed) return "MPS: the result is transposed";
     if (j < 2) p->transposed[j] = transposed;
@@ -177,7 +177,7 @@ static const char *mps_batch_of(const wb__step *step, mps_problem *p)
 {
     const int64_t size = (int64_t)wb__dtype_size(step->views[2].dtype);
     int64_t steps[3];
-    if (!wb__gpu_batch(step->views, steps, &p->batch) || !p->batch)
+    if (!wb__gpu_merge_batch(step->views, steps, &p->batch) || !p->batch)
         return "MPS: strides of the batch";
     for (int j = 0; j < 3 && p->batch > 1; j++) {
         const int64_t apart = steps[j] * size;
@@ -265,7 +265,7 @@ static int mps_encode(wb__gpu_device *d, const mps_entry *e, wb__gpu_queue q, co
                             (long long)e->problem.n, (long long)e->problem.k);
     mtl_encodeProduct(e->kernel, to.buffer, matrix[0], matrix[1], matrix[2]);
     wb__mtl_encode_end(d, &to, to.buffer, true);
-    if (q == WB__GPU_COMPUTE) wb__gpu_issued(d, event);
+    if (q == WB__GPU_COMPUTE) wb__gpu_count_command(d, event);
     return 0;
 }
 
@@ -276,8 +276,8 @@ static int mps_launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
     id matrix[3] = {NULL, NULL, NULL};
     const bool made = make_matrices(r, addresses, matrix);
     const int status = made ? mps_encode(d, r->entry, q, matrix)
-                            : wb__gpu_entry_refused(d, &mps_library, &r->entry->base,
-                                                    WB__MTL_NO_OBJECT, wb__gpu_call);
+                            : wb__gpu_refuse_entry(d, &mps_library, &r->entry->base,
+                                                   WB__MTL_NO_OBJECT, wb__gpu_call);
     for (int j = 0; j < 3; j++)
         if (matrix[j]) mtl_release(matrix[j]);
     return status;

@@ -194,7 +194,7 @@ static int mpsgraph_fill_entry(wb__gpu_device *d, const wb__gpu_vendor *l, void 
     base->found = graph && make_executable(d, e, graph) && make_descriptors(e);
     if (graph) mtl_release(graph);
     if (base->found) return 0;
-    wb__gpu_vendor_note(d, l, WB__MTL_NO_OBJECT, wb__gpu_call);
+    wb__gpu_vendor_log_failure(d, l, WB__MTL_NO_OBJECT, wb__gpu_call);
     mpsgraph_drop_entry(base);
     return 0;
 }
@@ -351,7 +351,7 @@ static int mpsgraph_encode(wb__gpu_device *d, const mpsgraph_entry *e, wb__gpu_q
     const id wrapped = MAKE(wrap, wb__mtl_class("MPSCommandBuffer"), to.buffer);
     *encoded = wrapped && MAKE(encodeGraph, e->executable, wrapped, inputs, results, NULL);
     wb__mtl_encode_end(d, &to, wrapped ? mtl_root(wrapped) : to.buffer, *encoded);
-    if (*encoded && q == WB__GPU_COMPUTE) wb__gpu_issued(d, event);
+    if (*encoded && q == WB__GPU_COMPUTE) wb__gpu_count_command(d, event);
     return 0;
 }
 
@@ -372,8 +372,8 @@ static int mpsgraph_launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_que
     const id results = inputs ? mpsgraph_list_of(data + 2, 1) : NULL;
     if (results) status = mpsgraph_encode(d, r->entry, q, inputs, results, &encoded);
     if (!status && !encoded)
-        status = wb__gpu_entry_refused(d, &mpsgraph_library, &r->entry->base, WB__MTL_NO_OBJECT,
-                                       wb__gpu_call);
+        status = wb__gpu_refuse_entry(d, &mpsgraph_library, &r->entry->base, WB__MTL_NO_OBJECT,
+                                      wb__gpu_call);
     for (int i = 0; i < 3; i++)
         if (data[i]) mtl_release(data[i]);
     return status;

@@ -98,14 +98,14 @@ static const char *clblast_refusal(const wb__gpu_device *d, const wb__step *step
     for (int j = 0; j < 3; j++) {
         bool transposed = false;
         const wb__view *v = &step->views[j];
-        if (v->ndim != c->ndim || !wb__gpu_matrix(v, &transposed, &p->row[j]))
+        if (v->ndim != c->ndim || !wb__gpu_is_matrix(v, &transposed, &p->row[j]))
             return "CLBlast: strides";
         if (j < 2) p->transposed[j] = transposed;
         else if (transposed) return "CLBlast: the result is transposed";
         p->view[j] = v->buffer;
         p->at[j] = (size_t)v->offset;
     }
-    if (!wb__gpu_batch(step->views, p->step, &p->batch) || !p->batch)
+    if (!wb__gpu_merge_batch(step->views, p->step, &p->batch) || !p->batch)
         return "CLBlast: strides of the batch";
     if (!wb__cl_blast_works()) {
         wb_clear_error();
@@ -161,7 +161,7 @@ static int clblast_launch(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q
     if (code)
         return wb__gpu_fail(&wb__cl_driver, d, code, "%zu products of %zu x %zu x %zu",
                             (size_t)p->batch, p->m, p->n, p->k);
-    wb__gpu_issued(d, wanted);
+    wb__gpu_count_command(d, wanted);
     return 0;
 }
 

@@ -95,7 +95,7 @@ static int use_one_thread(void)
     return before;
 }
 
-static void use_threads(int n) { if (n != 1) omp_set_threads(n); }
+static void restore_threads(int n) { if (n != 1) omp_set_threads(n); }
 
 static void dnnl_drop_set(run_set *s)
 {
@@ -185,7 +185,7 @@ static void dnnl_one_part(void *ctx, int64_t part)
     }
 }
 
-static void row_behind(const dnnl_op *p, void *at)
+static void apply_row_after(const dnnl_op *p, void *at)
 {
     enum { SERIAL = 1 << 15 };
     const int64_t size = p->rows * p->columns;
@@ -221,9 +221,9 @@ static void dnnl_run_form(const wb__cpu_op *op, void *const *buffers, const void
         bad = dnnl_primitive_execute(p->reorder, s->stream, 2, s->reorder_args);
     if (!bad) bad = dnnl_stream_wait(s->stream);
     if (bad) wb__fail(WB_ERROR_INTERNAL, "oneDNN: %s failed with status %d", p->impl, (int)bad);
-    use_threads(before);
+    restore_threads(before);
     dnnl_give_set(p, s);
-    if (p->row && !bad) row_behind(p, buffers[2]);
+    if (p->row && !bad) apply_row_after(p, buffers[2]);
 }
 
 static void dnnl_run(const wb__cpu_op *op, void *const *buffers, void *workspace)
@@ -242,7 +242,7 @@ static int dnnl_make_form(const wb__cpu_op *op, const void *from, void *form)
     set_address(s, p->to, form);
     const dnnl_status_t bad = dnnl_primitive_execute(p->reorder, s->stream, 2, s->reorder_args)
                            || dnnl_stream_wait(s->stream);
-    use_threads(before);
+    restore_threads(before);
     dnnl_give_set(p, s);
     return bad ? wb__fail(WB_ERROR_INTERNAL, "oneDNN: reordering for %s failed", p->impl) : 0;
 }
@@ -356,7 +356,7 @@ static int dnnl_finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const c
                      || (p->reorder_pd && dnnl_primitive_create(&p->reorder, p->reorder_pd))))
         refusal = "oneDNN could not make the primitive";
     wb__mutex_unlock(&dnnl_creating);
-    use_threads(p->threads_before);
+    restore_threads(p->threads_before);
     if (!refusal) {
         if (wb__dnnl_piece_reserve(&p->op, 1)) {
             dnnl_destroy(&p->op);

@@ -149,8 +149,8 @@ static const void *gemm_shift(const void *base, int64_t elements, size_t size)
 
 /* Sets g to a part.  Parts of neighbouring products and rows follow each other, since they may read
  * the same columns of B. */
-static void gemm_place(const gemm_product *p, void *const *buffers, int64_t part, wb__gemm *g,
-                       method *w)
+static void gemm_set_part(const gemm_product *p, void *const *buffers, int64_t part, wb__gemm *g,
+                          method *w)
 {
     const size_t size = wb__dtype_size(p->g.a_type);
     const int64_t rest = part / p->row_parts, b = rest % p->count;
@@ -203,7 +203,7 @@ static void gemm_run_parts(void *ctx, int64_t task)
     for (int64_t part = p->parts * task / p->tasks; part < end; part++) {
         wb__gemm g;
         method w;
-        gemm_place(p, r->buffers, part, &g, &w);
+        gemm_set_part(p, r->buffers, part, &g, &w);
         w.ready = p->one_piece && g.b == b;
         b = g.b;
         if (p->dots) p->method.kernel->dots(&g, 0, g.m);

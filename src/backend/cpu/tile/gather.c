@@ -288,7 +288,7 @@ static void tile_gather_join_block(void *ctx, int64_t block)
     tile_gather_store_results(j->k, s, f, j->base, outer, c0, n, v, at);
 }
 
-void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
+void tile_combine_partials(const tile_kernel *k, void *const *buffers, char *workspace)
 {
     enum { MANY = 64 * 1024 };
     for (int i = 0; i < k->n_segments; i++) {
@@ -313,7 +313,7 @@ void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
 
 /* ---- reductions along columns, in chunks ----------------------------------------------------- */
 
-void tile_reduction_chunk(const tile_run *r, const tile_call *call)
+void tile_merge_chunk(const tile_run *r, const tile_call *call)
 {
     enum { SOME = 64 };
     const tile_reduction *f = &r->p->reductions[call->arg];
@@ -336,7 +336,7 @@ void tile_reduction_chunk(const tile_run *r, const tile_call *call)
     }
 }
 
-void tile_reduction_done(const tile_run *r, const tile_call *call)
+void tile_finish_chunks(const tile_run *r, const tile_call *call)
 {
     const tile_reduction *f = &r->p->reductions[call->arg];
     write_results(r->k, f, r->value[call->value[0]], call->reg, r->rows,

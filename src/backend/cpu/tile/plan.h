@@ -207,9 +207,9 @@ void tile_start_reductions(tile_run *r, tile_reduction_kind kind);
 void tile_flush_reductions(tile_run *r, tile_reduction_kind kind);
 void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t rows, int64_t c0,
                        int64_t c1);
-void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace);
-void tile_reduction_chunk(const tile_run *r, const tile_call *call);
-void tile_reduction_done(const tile_run *r, const tile_call *call);
+void tile_combine_partials(const tile_kernel *k, void *const *buffers, char *workspace);
+void tile_merge_chunk(const tile_run *r, const tile_call *call);
+void tile_finish_chunks(const tile_run *r, const tile_call *call);
 void tile_store(const tile_view *v, wb__store_fn *store, void *base, int64_t outer, int64_t r0,
                 int64_t rows, int64_t c0, int64_t cols, const void *from, int size);
 

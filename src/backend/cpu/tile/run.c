@@ -87,8 +87,8 @@ void tile_store(const tile_view *v, wb__store_fn *store, void *base, int64_t out
 }
 
 /* Computes values that depend on the position only: iota and draws. */
-static void number_positions(const tile_run *r, const tile_call *call, int64_t rows, int64_t cols,
-                             int64_t c0)
+static void tile_run_positions(const tile_run *r, const tile_call *call, int64_t rows, int64_t cols,
+                               int64_t c0)
 {
     const tile_view *v = &r->s->views[call->arg];
     const int64_t row_step = tile_run_inner(v, ROWS), col_step = tile_run_inner(v, COLS);
@@ -176,7 +176,7 @@ static void run_calls(const tile_run *r, int from, int to)
                        cols, tile_run_operand(r, call, 1), call->size[1]);
             break;
         }
-        case CALL_IOTA: case CALL_DRAW: number_positions(r, call, r->rows, cols, c0); break;
+        case CALL_IOTA: case CALL_DRAW: tile_run_positions(r, call, r->rows, cols, c0); break;
         case CALL_SPLAT:
             call->splat(tile_run_operand(r, call, 0), tile_run_operand(r, call, 1), r->rows, cols);
             break;
@@ -188,8 +188,8 @@ static void run_calls(const tile_run *r, int from, int to)
             call->reduction(tile_run_operand(r, call, 0), tile_run_operand(r, call, 1), r->rows,
                             r->cols);
             break;
-        case CALL_REDUCE_CHUNK: tile_reduction_chunk(r, call); break;
-        case CALL_REDUCE_DONE: tile_reduction_done(r, call); break;
+        case CALL_REDUCE_CHUNK: tile_merge_chunk(r, call); break;
+        case CALL_REDUCE_DONE: tile_finish_chunks(r, call); break;
         case CALL_GATHER: tile_run_gather(r, call); break;
         }
     }
@@ -355,6 +355,6 @@ int tile_launch(const wb__cpu_kernel *kernel, void *const *buffers, void *worksp
     tile_run_launch l = {.k = k, .buffers = buffers, .numbers = numbers, .workspace = workspace};
     if (k->workers == 1) tile_run_worker(&l, 0);
     else wb__parallel(k->workers, tile_run_worker, &l);
-    if (k->reductions) tile_combine(k, buffers, workspace);
+    if (k->reductions) tile_combine_partials(k, buffers, workspace);
     return 0;
 }

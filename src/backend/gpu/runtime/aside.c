@@ -35,7 +35,7 @@ static int aside_fail(wb__gpu_device *d, const wb__gpu_kernel *k, int code)
     return wb__gpu_fail(d->driver, d, code, "%s (%s)", k->what, k->base.impl);
 }
 
-int wb__gpu_fork(wb__gpu_device *d, const wb__gpu_kernel *k, const wb__gpu_addresses *at)
+int wb__gpu_aside_fork(wb__gpu_device *d, const wb__gpu_kernel *k, const wb__gpu_addresses *at)
 {
     int code = d->driver->record(d, WB__GPU_COMPUTE, &k->aside->before);
     if (!code) code = d->driver->wait_event(d, WB__GPU_ASIDE, k->aside->before);
@@ -46,7 +46,7 @@ int wb__gpu_fork(wb__gpu_device *d, const wb__gpu_kernel *k, const wb__gpu_addre
     return code ? aside_fail(d, k, code) : 0;
 }
 
-int wb__gpu_join(wb__gpu_device *d, const wb__gpu_kernel *k)
+int wb__gpu_aside_join(wb__gpu_device *d, const wb__gpu_kernel *k)
 {
     const int code = d->driver->wait_event(d, WB__GPU_COMPUTE, k->aside->after);
     return code ? aside_fail(d, k, code) : 0;
@@ -66,8 +66,8 @@ int wb__gpu_aside_finish(wb__gpu_device *d, const wb__gpu_kernel *k)
     int status = wb__gpu_enter(d);
     if (!status) {
         wb__mutex_lock(&d->lock);
-        status = wb__gpu_join(d, k);
-        wb__gpu_issued(d, NULL);
+        status = wb__gpu_aside_join(d, k);
+        wb__gpu_count_command(d, NULL);
         for (int i = 0; i < k->n_used; i++)
             ((wb__gpu_memory *)k->aside->buffers[k->used[i]])->used = d->issued;
         wb__mutex_unlock(&d->lock);

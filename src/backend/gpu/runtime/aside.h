@@ -9,8 +9,8 @@
  * aside_ends if the launch failed. */
 int wb__gpu_aside_make(wb__gpu_device *d, struct wb__gpu_aside **made);
 void wb__gpu_aside_drop(wb__gpu_device *d, struct wb__gpu_aside *a);
-int wb__gpu_fork(wb__gpu_device *d, const wb__gpu_kernel *k, const wb__gpu_addresses *at);
-int wb__gpu_join(wb__gpu_device *d, const wb__gpu_kernel *k);
+int wb__gpu_aside_fork(wb__gpu_device *d, const wb__gpu_kernel *k, const wb__gpu_addresses *at);
+int wb__gpu_aside_join(wb__gpu_device *d, const wb__gpu_kernel *k);
 void wb__gpu_aside_begins(const wb__gpu_kernel *k, void *const *buffers);
 void wb__gpu_aside_ends(const wb__gpu_kernel *k);
 int wb__gpu_aside_finish(wb__gpu_device *d, const wb__gpu_kernel *k);

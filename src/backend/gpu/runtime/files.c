@@ -110,7 +110,8 @@ void *wb__gpu_find_library(const wb__gpu_search *s, void *file, const wb__gpu_fi
     return file;
 }
 
-bool wb__gpu_shares(void *function, const char *name, void *ours, char *reason, size_t capacity)
+bool wb__gpu_shares_driver(void *function, const char *name, void *ours, char *reason,
+                           size_t capacity)
 {
     const char *path = wb__os_library_file(function);
     void *file = wb__os_library_of(function);

@@ -106,7 +106,7 @@ static void *out_of_memory(wb__gpu_device *d, size_t bytes, int code)
  * The driver frees a block after the commands of the compute queue that use it. */
 static void gpu_memory_free_block(wb__gpu_device *d, wb__gpu_memory *m)
 {
-    if (wb__gpu_uses(d, m)) wb_clear_error();
+    if (wb__gpu_command_uses(d, m)) wb_clear_error();
     d->driver->release(d, m->at);
     wb__free(m);
 }
@@ -209,7 +209,7 @@ static wb__gpu_memory *gpu_memory_new_block(wb__gpu_device *d, size_t bytes, int
     if (!made) c->used -= (int64_t)bytes;
     else c->peak = WB__MAX(c->peak, c->used);
     if (made && d->allocates_in_order) {
-        wb__gpu_issued(d, NULL);
+        wb__gpu_count_command(d, NULL);
         m->used = d->issued;
     }
     wb__mutex_unlock(&d->lock);

@@ -307,7 +307,7 @@ struct wb__gpu_hook {
      * support the step; *reason then is a short reason, and no error message is set. */
     int (*prepare)(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
                    const char **reason);
-    /* Returns a status.  Enqueues the step, and calls wb__gpu_issued for each compute command. */
+    /* Returns a status.  Enqueues the step, and calls wb__gpu_count_command for each command. */
     int (*launch)(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
                   const wb__gpu_addresses *at);
     /* Frees what the routine allocated, but not the routine; or NULL. */
@@ -351,7 +351,7 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
     .begin_read = wb__gpu_begin_read, .end_read = wb__gpu_end_read, .is_lost = wb__gpu_is_lost,    \
     .prepare = wb__gpu_prepare, .destroy = wb__gpu_destroy, .launch = wb__gpu_launch_kernel,       \
     .finish = wb__gpu_finish, .wait = wb__gpu_wait, .share = wb__gpu_share,                        \
-    .collect = wb__gpu_collect,                                                                    \
+    .collect = wb__gpu_perform_collective,                                                         \
     .prefers_channels_last = wb__gpu_prefers_channels_last
 
 /* Reports a driver's error as an error of Weber: "tag:0: function: ERROR_NAME (700): the request;
@@ -361,9 +361,9 @@ int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const cha
     WB__PRINTF(4, 5);
 bool wb__gpu_is_lost(const wb_device *base);
 /* Marks d as lost: from now on each use is an error with this reason. */
-void wb__gpu_lose(wb__gpu_device *d, int code, const char *what);
+void wb__gpu_mark_lost(wb__gpu_device *d, int code, const char *what);
 /* Marks the device as lost for a reason `why` that is no error of the driver. */
-void wb__gpu_lose_because(wb__gpu_device *d, const char *why);
+void wb__gpu_mark_lost_because(wb__gpu_device *d, const char *why);
 
 /* Returns an error in a forked child, which must not call the driver; else 0. */
 int wb__gpu_check_fork(const wb__gpu_driver *v);
@@ -404,7 +404,7 @@ int wb__gpu_copy(const wb_device *base, void *to, size_t to_at, const wb_device 
 int wb__gpu_queue_after(wb__gpu_device *d, wb__gpu_queue q, uint64_t count, const char *what);
 /* Records that all commands up to `count` are completed.  Returns 0, or the error of one of them
  * that has not been reported yet. */
-int wb__gpu_ended(wb__gpu_device *d, uint64_t count);
+int wb__gpu_commands_ended(wb__gpu_device *d, uint64_t count);
 int wb__gpu_make_staging(wb__gpu_device *d, wb__gpu_staging *s);
 /* Transfers with the caller's pinned memory s.  Event 0 of s follows an upload that goes on. */
 int wb__gpu_upload_pinned(const wb_device *base, void *to, size_t at, wb__gpu_staging *s,
@@ -414,13 +414,14 @@ int wb__gpu_download_pinned(const wb_device *base, wb__gpu_staging *s, const voi
 int wb__gpu_wait(const wb_device *base);
 void wb__gpu_free_staging(wb__gpu_device *d, wb__gpu_staging *s);
 
-/* Called with the device's lock held.  wb__gpu_uses: records that the compute queue's next command
- * uses m, and makes the queue wait for the last upload into m.  wb__gpu_next_event: where to store
- * the next command's event; NULL: it needs none.  wb__gpu_issued: counts a command just put on the
- * compute queue.  wb__gpu_mark_now: puts an event after all commands; NULL: the error is set. */
-int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m);
+/* Called with the device's lock held.  wb__gpu_command_uses: records that the compute queue's next
+ * command uses m, and makes the queue wait for the last upload into m.  wb__gpu_next_event: where
+ * to store the next command's event; NULL: it needs none.  wb__gpu_count_command: counts a command
+ * just put on the compute queue.  wb__gpu_mark_now: puts an event after all commands; NULL: the
+ * error is set. */
+int wb__gpu_command_uses(wb__gpu_device *d, wb__gpu_memory *m);
 void **wb__gpu_next_event(wb__gpu_device *d);
-void wb__gpu_issued(wb__gpu_device *d, void **event);
+void wb__gpu_count_command(wb__gpu_device *d, void **event);
 wb__gpu_mark *wb__gpu_mark_now(wb__gpu_device *d);
 
 /* ---- program.c ------------------------------------------------------------------------------- */
@@ -429,9 +430,9 @@ wb__gpu_mark *wb__gpu_mark_now(wb__gpu_device *d);
 typedef enum { WB__GPU_PLAIN, WB__GPU_F64 = 1, WB__GPU_TABLE = 2, WB__GPU_APART = 4 } wb__gpu_flags;
 
 /* Returns the program of a text, from memory, from disk or newly compiled; NULL: the error is set.
- * The caller releases it with wb__gpu_program_put, which accepts NULL. */
+ * The caller releases it with wb__gpu_program_release, which accepts NULL. */
 wb__gpu_program *wb__gpu_program_get(wb__gpu_device *d, const char *text, int flags);
-void wb__gpu_program_put(wb__gpu_device *d, wb__gpu_program *p);
+void wb__gpu_program_release(wb__gpu_device *d, wb__gpu_program *p);
 void wb__gpu_programs_free(wb__gpu_device *d);
 /* Finds the kernel `entry` of a program, for groups of `items` and launches that ask for `local`
  * bytes of local memory.  Returns 0, or an error. */
@@ -489,7 +490,7 @@ int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_la
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
                            const wb__gpu_addresses *at);
 
-int wb__gpu_collect(const wb_device *base, const struct wb__collective *c);  /* collective.c */
+int wb__gpu_perform_collective(const wb_device *base, const struct wb__collective *c);
 
 /* ---- tiles.c --------------------------------------------------------------------------------- */
 
@@ -509,22 +510,23 @@ typedef struct {
 /* Splits a step into `bare`, without the epilogue, and `rest`, which applies the epilogue in place.
  * If bare_of_bias is true or the step is a convolution's input gradient, `rest` also adds the bias.
  * false: the step is not split. */
-bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__gpu_rest *rest);
+bool wb__gpu_split_epilogue(const wb__step *step, bool bare_of_bias, wb__step *bare,
+                            wb__gpu_rest *rest);
 
 /* Whether a view of a picture is dense, as NCHW or with the channels last, as NHWC.  Dimensions of
  * size 1 may have any stride. */
 bool wb__gpu_is_dense(const wb__view *v, bool channels_last);
 /* Whether the last two dimensions of a view are a matrix with contiguous rows, possibly transposed;
  * *row: elements from one row to the next. */
-bool wb__gpu_matrix(const wb__view *v, bool *transposed, int64_t *row);
+bool wb__gpu_is_matrix(const wb__view *v, bool *transposed, int64_t *row);
 /* Whether the batch dimensions of a product's three views can be merged into one of size *batch.
  * step[i]: stride of the merged dimension in view i, in elements; not set if *batch is 1. */
-bool wb__gpu_batch(const wb__view *v, int64_t *step, int64_t *batch);
+bool wb__gpu_merge_batch(const wb__view *v, int64_t *step, int64_t *batch);
 
 /* ---- graph.c, table.c ------------------------------------------------------------------------ */
 
-bool wb__gpu_branches(const wb_device *base);
-int wb__gpu_graph(const wb_device *base, const wb__sequence *s, wb__graph **graph);
+bool wb__gpu_runs_branches(const wb_device *base);
+int wb__gpu_record_graph(const wb_device *base, const wb__sequence *s, wb__graph **graph);
 void wb__gpu_graph_free(const wb_device *base, wb__graph *graph);
 int wb__gpu_graph_run(const wb_device *base, wb__graph *graph, void *const *buffers,
                       const size_t *offsets, const wb__number *numbers);
@@ -552,7 +554,7 @@ typedef struct {
     wb__gpu_table *table;
     wb__gpu_table_word *target; /* sorted by word */
     size_t list_at, bytes;      /* byte offset of the list in the block; bytes of the block */
-    wb__gpu_launch words;       /* never launched; wb__gpu_fill converts the numbers with it */
+    wb__gpu_launch words;       /* never launched; wb__gpu_fill_args converts the numbers with it */
     wb__gpu_program *program;   /* the program that writes the words */
     void *function;
     unsigned char *args;        /* the argument struct of this program */

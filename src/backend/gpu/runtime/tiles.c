@@ -102,7 +102,7 @@ static int gpu_tiles_choose(gpu_tiles_trial *t)
 {
     wb__gpu_device *d = t->d;
     wb__mutex_lock(&d->lock);
-    const uint64_t kept = wb__gpu_kept(d, &t->c);
+    const uint64_t kept = wb__gpu_kept_fingerprint(d, &t->c);
     const bool may = wb__gpu_may_time(d);
     wb__mutex_unlock(&d->lock);
     for (int i = 0; i < t->c.n; i++)

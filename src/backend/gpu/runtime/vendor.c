@@ -67,8 +67,8 @@ int wb__gpu_vendor_fail(const wb__gpu_device *d, const wb__gpu_vendor *l, int st
                     l->status_name(status), status, *message ? ": " : "", message);
 }
 
-void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
-                          const char *call)
+void wb__gpu_vendor_log_failure(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
+                                 const char *call)
 {
     if (wb__debug("dispatch"))
         wb__log(WB_LOG_INFO, "%s:%d: %s: %s (%d)", l->search->tag, d->base.ordinal, call,
@@ -118,7 +118,7 @@ void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l)
     return s ? s->handle : NULL;
 }
 
-static void vendor_drop(wb__gpu_vendor_state *s, wb__gpu_entry **at)
+static void vendor_drop_entry(wb__gpu_vendor_state *s, wb__gpu_entry **at)
 {
     wb__gpu_entry *e = *at;
     *at = e->next;
@@ -132,7 +132,7 @@ void wb__gpu_vendors_close(wb__gpu_device *d)
     while (d->vendor_states) {
         wb__gpu_vendor_state *s = d->vendor_states;
         d->vendor_states = s->next;
-        while (s->first) vendor_drop(s, &s->first);
+        while (s->first) vendor_drop_entry(s, &s->first);
         if (s->handle && s->library->destroy) s->library->destroy(s->handle);
         wb__free(s);
     }
@@ -148,10 +148,11 @@ static void vendor_drop_oldest(wb__gpu_vendor_state *s)
     wb__gpu_entry **oldest = NULL;
     for (wb__gpu_entry **at = &s->first; *at && s->n >= MAX_ENTRIES; at = &(*at)->next)
         if (!(*at)->holders && !(*at)->refused) oldest = at;
-    if (oldest) vendor_drop(s, oldest);
+    if (oldest) vendor_drop_entry(s, oldest);
 }
 
-static wb__gpu_entry *vendor_find(wb__gpu_device *d, wb__gpu_vendor_state *s, const void *problem)
+static wb__gpu_entry *vendor_find_entry(wb__gpu_device *d, wb__gpu_vendor_state *s,
+                                        const void *problem)
 {
     const wb__gpu_vendor *l = s->library;
     for (wb__gpu_entry *e = s->first; e; e = e->next)
@@ -173,7 +174,7 @@ wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void
                                 const char **reason, int *error)
 {
     wb__gpu_vendor_state *s = vendor_state_of(d, l);
-    wb__gpu_entry *e = s && s->handle ? vendor_find(d, s, problem) : NULL;
+    wb__gpu_entry *e = s && s->handle ? vendor_find_entry(d, s, problem) : NULL;
     *error = WB_ERROR_UNSUPPORTED;
     if (e && e->found && !e->refused) *error = 0;
     else if (e) *reason = l->reasons[e->refused ? WB__GPU_REFUSED : WB__GPU_NOTHING];
@@ -182,8 +183,8 @@ wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void
     return *error ? NULL : e;
 }
 
-int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e, int status,
-                          const char *call)
+int wb__gpu_refuse_entry(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e, int status,
+                         const char *call)
 {
     char message[600];
     bool *refusal_logged = &vendor_state_of(d, l)->refusal_logged;

@@ -72,17 +72,17 @@ void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l);
 wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void *problem,
                                 const char **reason, int *error);
 /* These functions report a failed call of the library.  wb__gpu_vendor_fail sets an error and
- * returns its code.  wb__gpu_vendor_note sets no error, and logs the call with
+ * returns its code.  wb__gpu_vendor_log_failure sets no error, and logs the call with
  * WEBER_DEBUG=dispatch. */
 int wb__gpu_vendor_fail(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
                          const char *call);
-void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
-                          const char *call);
+void wb__gpu_vendor_log_failure(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
+                                 const char *call);
 /* Reports a call that failed at a launch.  If the device has failed too, returns the device's
  * error.  Otherwise returns WB_ERROR_UNSUPPORTED, and the entry is not used again.  The first
  * refusal is logged as a warning. */
-int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e, int status,
-                          const char *call);
+int wb__gpu_refuse_entry(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e, int status,
+                         const char *call);
 
 /* ---- timing.c -------------------------------------------------------------------------------- */
 
@@ -112,10 +112,10 @@ typedef struct {
     size_t bytes[WB__GPU_SCRATCH];       /* of the buffers in scratch memory */
     uint64_t at[WB__GPU_SCRATCH];       /* addresses of these buffers, which wb__gpu_fastest sets */
 } wb__gpu_candidates;
-/* With the lock held.  wb__gpu_kept returns the fingerprint that was kept on disk for the problem;
- * 0: none.  wb__gpu_fastest returns the index of the candidate with that fingerprint, or else of
- * the fastest, whose fingerprint is then kept; 0, the first, if none can be timed. */
-uint64_t wb__gpu_kept(const wb__gpu_device *d, const wb__gpu_candidates *c);
+/* With the lock held.  wb__gpu_kept_fingerprint returns the fingerprint that was kept on disk for
+ * the problem; 0: none.  wb__gpu_fastest returns the index of the candidate with that fingerprint,
+ * or else of the fastest, whose fingerprint is then kept; 0, the first, if none can be timed. */
+uint64_t wb__gpu_kept_fingerprint(const wb__gpu_device *d, const wb__gpu_candidates *c);
 int wb__gpu_fastest(wb__gpu_device *d, wb__gpu_candidates *c);
 
 #endif
