@@ -232,8 +232,7 @@ static const char *rocblas_problem_of(wb__hip_device *d, const wb__step *step, r
         bool transposed = false;
         if (v->ndim != c->ndim || !wb__gpu_is_matrix(v, &transposed, &rows[i]))
             return "rocBLAS: strides";
-        if (j < 2)
-            p->op[j] = transposed ? rocblas_operation_transpose : rocblas_operation_none;
+        if (j < 2) p->op[j] = transposed ? rocblas_operation_transpose : rocblas_operation_none;
         else if (transposed) return "rocBLAS: the result is transposed";
         if (rows[i] > INT32_MAX) return "rocBLAS: too large";
         p->ld[j] = (int32_t)rows[i];

@@ -393,8 +393,7 @@ const char *wb__dnn_problem_of(const wb__step *step, wb__dnn_problem *p)
     p->n_views = step->n_views;
     for (int i = 0; i < step->n_views; i++) {
         const wb__view *v = &step->views[i];
-        if (v->dtype != WB_F32 && !wb__is_half(v->dtype))
-            return "cuDNN: not of f32, f16 or bf16";
+        if (v->dtype != WB_F32 && !wb__is_half(v->dtype)) return "cuDNN: not of f32, f16 or bf16";
         const uint64_t at =
             (uint64_t)v->offset * (v->dtype == WB_F32 ? 4 : 2) | (uint64_t)v->granule | 16;
         p->views[i].type = types[v->dtype];

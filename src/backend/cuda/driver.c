@@ -162,8 +162,7 @@ static int cuda_driver_read_version(wb__cu_compiler *c)
 {
     int major = 0, minor = 0;
     const nvrtcResult code = c->f.Version(&major, &minor);
-    if (code)
-        return wb__fail(WB_ERROR_DEVICE, "cuda: nvrtcVersion: %s", c->f.GetErrorString(code));
+    if (code) return wb__fail(WB_ERROR_DEVICE, "cuda: nvrtcVersion: %s", c->f.GetErrorString(code));
     c->version = 1000 * major + 10 * minor;
     if (wb__debug("load")) wb__log(WB_LOG_DEBUG, "load: cuda: NVRTC %d.%d", major, minor);
     return 0;

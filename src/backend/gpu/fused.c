@@ -74,8 +74,7 @@ static int copy_segment(const wb__fused *f, int segment, wb__fuse_program *p)
                (size_t)f->n_views * sizeof *p->views);
     for (int i = 0; i < f->n_instr && f->args; i++)
         p->instr[i].arg = f->args[segment * f->n_instr + i];
-    if (p->n_windows)
-        memcpy(p->windows, f->windows, (size_t)p->n_windows * sizeof *p->windows);
+    if (p->n_windows) memcpy(p->windows, f->windows, (size_t)p->n_windows * sizeof *p->windows);
     for (int i = 0; i < f->n_instr; i++)
         if (f->instr[i].kind == WB__UNIFORM || f->instr[i].kind == WB__GAUSSIAN)
             p->views[f->instr[i].c].buffer = WB__NO_BUFFER;
@@ -368,8 +367,7 @@ static int fused_store_each(const wb__gpu_target *t, const wb__fuse_program *p, 
         if (!(turn ? row : full) || (!turn && !cols)) continue;
         bool *some = wb__alloc_zero((size_t)p->n_instr, sizeof *some);
         if (!some) return WB_ERROR_MEMORY;
-        for (int i = 0; i < p->n_instr; i++)
-            some[i] = stores[i] && turn == stores_row(p, i);
+        for (int i = 0; i < p->n_instr; i++) some[i] = stores[i] && turn == stores_row(p, i);
         e = wb__fused_each(t, turn ? &line : p, some, work);
         wb__free(some);
     }

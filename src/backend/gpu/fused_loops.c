@@ -154,8 +154,7 @@ static void find_places(wb__fuse *k, const wb__loop *loop)
         if (!varies && p->place == WB__IN_LOOP) p->place = WB__BEFORE_LOOP;
     }
     for (int i = 0; i < k->program->n_instr; i++)
-        if (k->program->instr[i].kind == WB__STORE)
-            k->operands[k->operand[i]].place = WB__IN_LOOP;
+        if (k->program->instr[i].kind == WB__STORE) k->operands[k->operand[i]].place = WB__IN_LOOP;
 }
 
 void wb__fuse_make_loops(wb__fuse *k, wb__walk walk, wb__fuse_vectors vectors)

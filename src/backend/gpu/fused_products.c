@@ -266,8 +266,7 @@ static void emit_element(wb__fuse *k, int i, int side, int n)
 static void emit_sum(wb__fuse *k, int i)
 {
     const int x = fused_product_first_alike(k, i, 0), y = fused_product_first_alike(k, i, 1);
-    if (k->program->instr[i].reg == WB__REG_F64)
-        wb__fuse_line(k, "s%d += m%d * m%d;", i, x, y);
+    if (k->program->instr[i].reg == WB__REG_F64) wb__fuse_line(k, "s%d += m%d * m%d;", i, x, y);
     else
         wb__fuse_line(k, "s%d = FMA(m%d, m%d, s%d);", i, x, y, i);
 }

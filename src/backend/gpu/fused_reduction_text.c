@@ -21,8 +21,7 @@ wb__reduction wb__reduction_of(const wb__fuse_program *p, int instr, int n, int 
     wb__reg acc = from;
     if (in->op == WB__OP_sum && reduction_text_is_float(from))
         acc = from == WB__REG_F64 || out == WB__REG_F64 ? WB__REG_F64 : WB__REG_F32;
-    else if (in->op == WB__OP_sum)
-        acc = reduction_text_is_float(out) ? WB__REG_I64 : out;
+    else if (in->op == WB__OP_sum) acc = reduction_text_is_float(out) ? WB__REG_I64 : out;
     return (wb__reduction){.instr = instr, .n = n, .slot = slot, .top = -1, .lanes = 1,
                            .from = from, .acc = acc, .out = out, .op = in->op};
 }

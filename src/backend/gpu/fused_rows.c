@@ -207,8 +207,7 @@ static int fused_rows_open_columns(fused_rows *r, bool indices, char index[40])
     wb__fuse *k = &r->k;
     const int from = k->first[WB__COLS], to = k->first[WB__COLS + 1];
     if (!r->by_item) {
-        if (k->target->in_turn)
-            wb__fuse_open(k, "for (uint j = from; j < to; j++)");
+        if (k->target->in_turn) wb__fuse_open(k, "for (uint j = from; j < to; j++)");
         else
             wb__fuse_open(k, "for (uint j = from; j < to; j += a.lanes)");
         wb__fuse_emit_indices(k, "j", from, to);
@@ -409,8 +408,7 @@ static bool choose_items(fused_rows *r, int64_t kept)
     const int64_t all = t->processor_bytes ? (int64_t)t->processor_bytes : most;
     bool fits = false;
     for (int items = WB__GROUP_ITEMS; items <= WB__MIN(MANY_ITEMS, t->max_items); items *= 2) {
-        const int64_t own = wb__reduction_arrays(NULL, r->reductions, r->n_reductions,
-                                                 items);
+        const int64_t own = wb__reduction_arrays(NULL, r->reductions, r->n_reductions, items);
         const int64_t groups = WB__MAX(all / (kept + own + RESERVED), 1);
         if (kept + own > most || own > (int64_t)t->local_bytes) break;
         fits = true;

@@ -187,8 +187,7 @@ int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t gro
     const size_t all = bytes + (size_t)k->n_buffers * k->target->buffer_bytes;
     const bool failed = k->failed || k->fields.failed || k->body.failed;
     int e = failed ? WB_ERROR_MEMORY : 0;
-    if (!e && k->f64 && !k->target->f64)
-        e = wb__gpu_no_f64(first_f64(k->program));
+    if (!e && k->f64 && !k->target->f64) e = wb__gpu_no_f64(first_f64(k->program));
     const int most = k->target->max_buffers;
     if (!e && most && k->n_buffers > most)
         e = wb__fail(WB_ERROR_UNSUPPORTED, "a fused kernel has %d buffers; this device binds %d",
@@ -206,8 +205,7 @@ int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t gro
         l->args_type = "fused_args";
         memcpy(l->buffer, k->buffers, (size_t)k->n_buffers * sizeof *l->buffer);
         memcpy(l->args, k->words, bytes);
-        if (k->n_numbers)
-            memcpy(l->numbers, k->numbers, (size_t)k->n_numbers * sizeof *l->numbers);
+        if (k->n_numbers) memcpy(l->numbers, k->numbers, (size_t)k->n_numbers * sizeof *l->numbers);
         l->origins = k->origins;
         l->n_origins = k->n_origins;
         k->origins = NULL;

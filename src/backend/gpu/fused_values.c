@@ -141,8 +141,7 @@ void wb__fuse_emit_value(wb__fuse *k, int i, const char *text)
 {
     const wb__instr *in = &k->program->instr[i];
     const char *kind = FUSED_VALUE_KIND(in->reg), *t = wb__gpu_types[in->dtype].name;
-    if (wb__is_narrow(in))
-        wb__fuse_line(k, "const i32 v%d = OF_%s(TO_%s_i32(%s));", i, t, t, text);
+    if (wb__is_narrow(in)) wb__fuse_line(k, "const i32 v%d = OF_%s(TO_%s_i32(%s));", i, t, t, text);
     else
         wb__fuse_line(k, "const %s v%d = %s;", kind, i, text);
 }

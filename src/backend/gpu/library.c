@@ -85,8 +85,7 @@ int wb__gpu_step_pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
     for (int i = 0; i < 4; i++) total *= c->dims[i];
     if (!wb__dtype_float(dtype))
         return wb__fail(WB_ERROR_UNSUPPORTED, "pool: not for dtype %s", wb_dtype_name(dtype));
-    if (dtype == WB_F64 && !t->f64)
-        return wb__gpu_no_f64("pool");
+    if (dtype == WB_F64 && !t->f64) return wb__gpu_no_f64("pool");
     if (!total) return 0;
     wb__pool_args args = {
         .total = wb__wide_of(total), .a_at = wb__wide_of(a->offset), .b_at = wb__wide_of(b->offset),

@@ -16,8 +16,7 @@ int wb__gpu_step_cumsum(const wb__gpu_target *t, const wb__step *s, wb__gpu_work
     int64_t rows;
     wb__pair_args args;
     char defines[96];
-    if (y->dtype == WB_F64 && !t->f64)
-        return wb__gpu_no_f64("cumsum");
+    if (y->dtype == WB_F64 && !t->f64) return wb__gpu_no_f64("cumsum");
     const int dims = wb__gpu_fill_pair(x, y, 1, &rows, &args);
     if (!rows || !n) return 0;
     const bool grouped = !t->in_turn && n >= GPU_CUMSUM_SHORT && (rows < GPU_CUMSUM_FEW || beside);

@@ -442,8 +442,7 @@ int wb__gpu_step_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_wor
     if (!wb__dtype_float(p.dtype))
         return wb__fail(WB_ERROR_UNSUPPORTED, "%s: products of %s are not computed", name,
                         wb_dtype_name(p.dtype));
-    if (p.dtype == WB_F64 && !t->f64)
-        return wb__gpu_no_f64(name);
+    if (p.dtype == WB_F64 && !t->f64) return wb__gpu_no_f64(name);
     const int e = s->kind == WB__STEP_MATMUL ? gpu_product_set_matmul(s, &p)
                                              : gpu_product_set_conv(s, &p);
     const int64_t elements = p.z * p.m * p.n;

@@ -12,8 +12,7 @@ int wb__gpu_step_sort(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
     int64_t rows;
     wb__sort_args args = {0};
     char defines[96];
-    if (x->dtype == WB_F64 && !t->f64)
-        return wb__gpu_no_f64("sort");
+    if (x->dtype == WB_F64 && !t->f64) return wb__gpu_no_f64("sort");
     const int dims = wb__gpu_fill_pair(x, y, 1, &rows, &args.pair);
     const int64_t total = rows * n;
     if (!total) return 0;

@@ -106,8 +106,7 @@ static id add_convolution(const mpsgraph_problem *p, id graph, const id input[2]
                         (NSUInteger)p->pad[0], (NSUInteger)p->pad[1], MPSGraphPaddingStyleExplicit,
                         data, weights);
     if (!how) return NULL;
-    if (p->variant == WB__CONV_FORWARD)
-        return MAKE(convolve, graph, input[0], input[1], how, NULL);
+    if (p->variant == WB__CONV_FORWARD) return MAKE(convolve, graph, input[0], input[1], how, NULL);
     if (p->variant == WB__CONV_GRAD_INPUT)
         return MAKE(dataGradient, graph, input[0], input[1], result_shape, how, NULL);
     return MAKE(weightsGradient, graph, input[0], input[1], result_shape, how, NULL);

@@ -243,8 +243,7 @@ static void run_convolution(const wb__cpu_op *op, void *const *buffers, void *wo
     const cpu_conv_convolution *p = (const cpu_conv_convolution *)op;
     cpu_conv_job j = { p, buffers[0], buffers[1], buffers[2], p->d.has_bias ? buffers[3] : NULL,
                        workspace };
-    if (p->d.kind != WB__CONV_GRAD_WEIGHT)
-        reorder_weights(p, j.w, j.workspace + p->weights_at);
+    if (p->d.kind != WB__CONV_GRAD_WEIGHT) reorder_weights(p, j.w, j.workspace + p->weights_at);
     wb__parallel(p->tasks, cpu_conv_one_task, &j);
     if (p->d.kind == WB__CONV_GRAD_WEIGHT) cpu_conv_add_sums(&j);
 }

@@ -301,8 +301,7 @@ static void bf16_block(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, in
                 t.bias = (const char *)g->bias + (g->bias_rows ? i : j) * bias_size;
             if (!direct && t.add) bf16_exchange(g, i, j, mr, nr, part, false);
             bf16_tiles[mr - 1][(nr - 1) / LANES](&t);
-            for (int r = 0; row && r < mr; r++)
-                row(part + r * NR, part + r * NR, NULL, NULL, nr);
+            for (int r = 0; row && r < mr; r++) row(part + r * NR, part + r * NR, NULL, NULL, nr);
             if (!direct) bf16_exchange(g, i, j, mr, nr, part, true);
         }
     }

@@ -81,8 +81,7 @@ void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int 
         if (length < 0 || (size_t)length >= sizeof file) continue;
         void *library = wb__os_library_open(file, WB__OS_FOR_HANDLE);
         const char *message = library ? "opened" : wb__os_library_reason();
-        if (wb__debug("load"))
-            wb__log(WB_LOG_INFO, "%s: %s: %s", s->tag, file, message);
+        if (wb__debug("load")) wb__log(WB_LOG_INFO, "%s: %s: %s", s->tag, file, message);
         /* the reason of a file that exists precedes that of the first name */
         const bool there = !library && *folder && wb__os_is_there(file);
         if (!library && (there ? !named : !*folder && !*reason))

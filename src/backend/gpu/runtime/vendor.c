@@ -40,8 +40,7 @@ bool wb__gpu_vendor_works(wb__gpu_vendor *l)
     if (!l->searched) l->works = vendor_open_next(l);
     l->searched = true;
     wb__mutex_unlock(&l->lock);
-    if (!l->works)
-        wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s: %s", l->search->tag, l->name, l->reason);
+    if (!l->works) wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s: %s", l->search->tag, l->name, l->reason);
     return l->works;
 }
 
