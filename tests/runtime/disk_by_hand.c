@@ -38,9 +38,9 @@ static void *test_disk_find(const char *key, size_t key_bytes, size_t *bytes)
 }
 
 void *__wrap_wb__kernel_cache_read(const char *kind, const char *key, size_t key_bytes,
-                                  size_t *bytes);
+                                   size_t *bytes);
 void *__wrap_wb__kernel_cache_read(const char *kind, const char *key, size_t key_bytes,
-                                  size_t *bytes)
+                                   size_t *bytes)
 {
     (void)kind;
     pthread_mutex_lock(&test_disk_lock);
@@ -50,9 +50,9 @@ void *__wrap_wb__kernel_cache_read(const char *kind, const char *key, size_t key
 }
 
 void __wrap_wb__kernel_cache_write(const char *kind, const char *key, size_t key_bytes,
-                                 const void *data, size_t bytes);
+                                   const void *data, size_t bytes);
 void __wrap_wb__kernel_cache_write(const char *kind, const char *key, size_t key_bytes,
-                                 const void *data, size_t bytes)
+                                   const void *data, size_t bytes)
 {
     (void)kind;
     pthread_mutex_lock(&test_disk_lock);

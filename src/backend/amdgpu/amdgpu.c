@@ -113,9 +113,9 @@ static int hip_describe(wb__hip_device *d, int id)
     return 0;
 }
 
-/* Lists the devices.  A device for which nothing can be compiled is left out, with a warning, as a
- * machine often has a GPU in its processor beside the GPU to use.  If no device is left, returns
- * the error of the last one. */
+/* Lists the devices and returns 0.  A device for which nothing can be compiled is left out, with a
+ * warning, as a machine often has a GPU in its processor beside the GPU to use.  If no device is
+ * left, returns the error of the last device. */
 static int hip_find(wb__gpu_device **list, int *n)
 {
     int all = 0, status = wb__hip_init(&all);

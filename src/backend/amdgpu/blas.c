@@ -17,11 +17,11 @@
 
 static wb__blas_functions rocblas;
 
-/* A product without its addresses, which is the key of its entry.  It is initialised with zeros,
- * since keys are compared byte by byte. */
+/* A product without its addresses: the problem (vendor.h) of its entry.  It is initialised with
+ * zeros, since problems are compared byte by byte. */
 typedef struct {
     int32_t m, n, k, batch, op[2], ld[3];       /* op: of A and B; ld: of A, B and D */
-    int32_t type, compute;              /* rocBLAS's */
+    int32_t type, compute;              /* rocBLAS's codes of the operands' type and of the sums' */
     int64_t step[3];                    /* elements between the matrices of a batch */
 } rocblas_problem;
 
@@ -96,7 +96,7 @@ static bool has_kernels(wb__hip_device *d)
     return false;
 }
 
-/* As has_kernels, but sets no error.  Logs a warning once for each device. */
+/* Whether rocBLAS has kernels for the device; if not, logs a warning once, and sets no error. */
 static bool has_kernels_or_warns(wb__hip_device *d)
 {
     if (has_kernels(d)) return true;
@@ -106,7 +106,7 @@ static bool has_kernels_or_warns(wb__hip_device *d)
     return false;
 }
 
-/* Creates a handle.  Sums by atomics are not allowed: their order differs from run to run. */
+/* Creates a handle that allows no sums by atomics, whose order differs from run to run. */
 static int rocblas_new_handle(void **handle)
 {
     rocblas_handle made = NULL;

@@ -14,9 +14,9 @@
 
 static wb__miopen_functions mi;
 
-/* A convolution without its addresses, which is the key of its entry.  It is initialised with
- * zeros, since keys are compared byte by byte.  variant: a wb__conv_kind.  type, layout: MIOpen's.
- * accurate: neither FFT nor Winograd.  dims: of x, w and y, as N, C, H, W in any layout. */
+/* A convolution without its addresses: the problem (vendor.h) of its entry.  It is initialised with
+ * zeros, since problems are compared byte by byte.  variant: a wb__conv_kind.  type, layout: codes
+ * of MIOpen.  accurate: 1: neither FFT nor Winograd.  dims: N, C, H, W of x, w and y. */
 typedef struct {
     int32_t variant, type, layout, groups, deterministic, accurate;
     int32_t dims[3][4], pad[2], stride[2], dilation[2];
@@ -26,7 +26,7 @@ typedef struct {
     wb__gpu_entry base;
     miopen_problem problem;
     miopenTensorDescriptor_t tensor[3];         /* of x, w and y */
-    miopenConvolutionDescriptor_t how;
+    miopenConvolutionDescriptor_t how;          /* padding, strides, dilation and groups */
     wb__miopen_solution solution;               /* a solution that has been compiled */
 } miopen_entry;
 _Static_assert(offsetof(miopen_entry, problem) == sizeof(wb__gpu_entry), "base, then problem");

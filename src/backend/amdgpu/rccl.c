@@ -8,7 +8,8 @@
 
 static wb__nccl_functions rccl;
 
-/* Whether the library can be used: an RCCL of another version of ROCm brings its own HIP. */
+/* Whether the opened library can be used.  An RCCL of another version of ROCm cannot: it brings its
+ * own HIP. */
 static bool rccl_is_usable(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__nccl_functions *f = table;
@@ -33,7 +34,7 @@ static wb__gpu_vendor rccl_library = {
 
 static void *rccl_stream(wb__gpu_device *d, wb__gpu_queue q) { return wb__hip_of(d)->stream[q]; }
 
-/* `visible` has CUDA's variable too, which HIP reads. */
+/* The table of RCCL.  `visible` has CUDA's variable too, which HIP reads. */
 const wb__nccl_library wb__hip_rccl = {
     .name = "RCCL", .driver = &wb__hip_driver, .vendor = &rccl_library, .stream = rccl_stream,
     .visible = (const char *const[]){"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",

@@ -26,7 +26,7 @@ typedef struct {
     wb__gpu_routine base;
     cudnn_entry *entry;
     cudnnHandle_t handle;
-    wb__dnn_desc pack;
+    wb__dnn_desc pack;                  /* cuDNN's variant pack: the ids with their pointers */
     /* n: number of elements of `ids` and `pointers`.  The first n_views are for views, the last
      * n_extras for tensors in the workspace. */
     int n, n_views, n_extras;
@@ -175,8 +175,8 @@ static int cudnn_set_stream(wb__cu_device *d, const cudnn_routine *r, CUstream s
     return status;
 }
 
-/* Enqueues an execution plan on the handle's stream; moved: the pointers of r have changed.
- * Returns cuDNN's status, and sets *call to the function that failed. */
+/* Enqueues an execution plan on the handle's stream.  Returns cuDNN's status, and sets *call to the
+ * function that failed.  moved: the pointers of r have changed since the last call. */
 static int cudnn_execute(cudnn_routine *r, const wb__dnn_plan *plan, bool moved, const char **call)
 {
     const int status = moved ? set_pack(r, plan, call) : 0;

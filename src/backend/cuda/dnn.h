@@ -18,7 +18,7 @@ typedef cudnnBackendDescriptor_t wb__dnn_desc;
 /* The device for which plans are created: the device of `handle` or, if `handle` is NULL, the
  * device that `properties` describes. */
 typedef struct {
-    const wb__dnn_functions *f;
+    const wb__dnn_functions *f;         /* cuDNN's functions */
     cudnnHandle_t handle;
     wb__dnn_desc properties;
     int64_t memory;                     /* the size of the device's memory, in bytes */
@@ -31,11 +31,11 @@ typedef struct {
     int64_t dims[4], strides[4];
     int32_t type, align;                /* cuDNN's data type; alignment in bytes, at most 16 */
 } wb__dnn_view;
-/* A step without its addresses, which is the key under which plans are cached.  It is initialised
- * with zeros, since keys are compared byte by byte. */
+/* The problem of a step: the step without its addresses, under which its plans are cached.  It is
+ * initialised with zeros, since problems are compared byte by byte. */
 typedef struct {
-    int32_t kind, variant, epilogue, n_views, causal, forbidden;  /* forbidden: bit set of numerical
-                                                                     notes */
+    int32_t kind, variant, epilogue, n_views, causal;   /* fields of wb__step of the same names */
+    int32_t forbidden;                  /* bit set of the numerical notes that no engine may have */
     int32_t by_timing, unused;              /* by_timing: 1: the engine is chosen by timing */
     double scale;
     wb__conv_attr conv;
@@ -75,7 +75,7 @@ typedef struct {
 /* An execution plan of an engine configuration.  The fingerprint identifies it in each process: it
  * is a hash of the engine's index and the choices for its knobs; 0 if there is only one plan. */
 typedef struct {
-    wb__dnn_desc plan;
+    wb__dnn_desc plan;                  /* cuDNN's descriptor of the plan */
     size_t workspace;                   /* bytes of its workspace */
     int64_t engine;                     /* cuDNN's index of the engine */
     uint64_t fingerprint;
@@ -90,6 +90,7 @@ typedef struct {
     wb__dnn_desc *descriptors;
 } wb__dnn_plans;
 
+/* Starts an empty graph. */
 void wb__dnn_graph_start(wb__dnn_graph *g, const wb__dnn_target *target);
 /* Frees the descriptors of the graph, unless plans own them. */
 void wb__dnn_graph_free(wb__dnn_graph *g);
@@ -101,7 +102,7 @@ wb__dnn_desc wb__dnn_new_desc(wb__dnn_graph *g, int type);
 void wb__dnn_set_attr(wb__dnn_graph *g, wb__dnn_desc d, int name, int type, int64_t n,
                       const void *values);
 void wb__dnn_finalize(wb__dnn_graph *g, wb__dnn_desc d);
-/* Finishes the descriptor of an operation and adds the operation to the graph. */
+/* Finalizes the descriptor of an operation and adds the operation to the graph. */
 void wb__dnn_add_operation(wb__dnn_graph *g, wb__dnn_desc d);
 
 /* Create tensors of three kinds.  wb__dnn_new_tensor is in memory.  wb__dnn_new_virtual is virtual:

@@ -199,7 +199,7 @@ static size_t cublas_size_of(int type)
     return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
 }
 
-/* Sets the sizes of the operands in scratch memory.  Returns their sum, in bytes. */
+/* Sets `bytes` to the sizes of a product's operands, and returns the sum of the sizes. */
 static double cublas_scratch_sizes(const wb__lt_problem *p, size_t bytes[SCRATCH])
 {
     const int64_t cols[3] = {p->op[0] == CUBLAS_OP_T ? p->rows : p->k,

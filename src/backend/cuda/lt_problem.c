@@ -10,8 +10,8 @@ static const int64_t cublas_min_work = 1 << 12;
 
 /* ---- layouts of operands --------------------------------------------------------------------- */
 
-/* A view whose batch dimensions are merged into one.  `rows` is the number of rows of a matrix.
- * `row` is the distance between rows, and `step` the distance between matrices, in elements. */
+/* An operand: a view whose batch dimensions are merged into one.  `rows` is the number of rows of a
+ * matrix.  `row` and `step` are the elements from one row, and one matrix, to the next. */
 typedef struct {
     const wb__view *view;
     int64_t rows, row, step;
@@ -127,7 +127,7 @@ static const char *add_aux(const wb__view *v, bool bits, const wb__step *step, w
     return p->aux_align < 16 ? "cuBLASLt: the epilogue's alignment" : NULL;
 }
 
-/* Adds the addend to the problem: cuBLASLt's matrix C, here with the layout of D. */
+/* Adds to the problem the matrix that the step adds to its product: cuBLASLt's C, in D's layout. */
 static const char *add_addend(const wb__step *step, wb__lt_problem *p, wb__lt_operands *operands)
 {
     const wb__view *v = &step->aux, *c = &step->views[2];

@@ -6,6 +6,7 @@
 
 static wb__nccl_functions cuda_nccl_functions;
 
+/* Whether the opened library can be used; if not, writes `reason`. */
 static bool cuda_nccl_is_usable(const void *table, const char *missing, char *reason,
                                 size_t capacity)
 {

@@ -45,8 +45,8 @@ static const wb__cu_compiler *cuda_program_choose_compiler(wb__cu_device *d, int
     }
 }
 
-/* Sets the error that no compiler is suitable.  The next program starts with the first compiler
- * again. */
+/* Sets the error that no compiler is suitable, and d->compiler to the first compiler again, for the
+ * next program.  Returns false. */
 static bool nothing_left(wb__cu_device *d)
 {
     const wb__cu_compiler *c = wb__cu_compiler_at(0);

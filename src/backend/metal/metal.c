@@ -87,7 +87,7 @@ static void retire_completed(wb__mtl_queue *q)
         metal_retire_oldest(q);
 }
 
-/* Notes that the queue's command buffer has been committed. */
+/* Moves the queue's command buffer, which has been committed, to the list of running ones. */
 static void metal_add_running(wb__mtl_queue *q)
 {
     if (q->n_running == WB__MTL_MAX_RUNNING) {
@@ -508,6 +508,7 @@ const wb__gpu_driver wb__mtl_driver = {
     .libraries = metal_libraries,
 };
 
+/* Returns the state of a component, as `part` of wb__backend. */
 static int metal_part_state(const char *name)
 {
     if (!strcmp(name, "MPS")) return wb__mtl_mps_works();

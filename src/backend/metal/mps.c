@@ -57,19 +57,19 @@ static mps_functions mps;
 static const wb__gpu_function mps_names[] = {
     {"MPSSupportsMTLDevice", offsetof(mps_functions, supports)}};
 
-/* A product without its memory, which is the key of its entry.  It is initialised with zeros, since
- * keys are compared byte by byte.  rows, columns: of each matrix in memory; apart: bytes from one
- * row, and from one matrix, to the next. */
+/* A product without its memory: the problem (vendor.h) of its entry.  It is initialised with zeros,
+ * since problems are compared byte by byte.  rows, columns: the sizes of each matrix in memory.
+ * apart: the bytes from one row, and from one matrix, to the next. */
 typedef struct {
     int64_t m, n, k, batch, rows[3], columns[3], apart[3][2];
     int32_t transposed[2];
-    uint32_t type;
+    uint32_t type;                      /* MPSDataType of all operands */
 } mps_problem;
 
 typedef struct {
     wb__gpu_entry base;
     mps_problem problem;
-    id kernel, matrix[3];               /* matrix: the descriptors of A, B and C */
+    id kernel, matrix[3];       /* the MPSMatrixMultiplication; descriptors of A, B and C */
 } mps_entry;
 _Static_assert(offsetof(mps_entry, problem) == sizeof(wb__gpu_entry), "base, then problem");
 
@@ -90,7 +90,7 @@ static bool mps_is_usable(const void *table, const char *missing, char *reason, 
     return false;
 }
 
-/* Registers the selectors.  There are no handles: objects are made with a device. */
+/* Registers the selectors in place of creating a handle, of which MPS has none. */
 static int mps_create_handle(void **handle)
 {
     *handle = wb__mtl_class("MPSMatrixMultiplication");
@@ -172,7 +172,8 @@ static const char *mps_operand_of(const wb__step *step, int j, mps_problem *p, m
     return NULL;
 }
 
-/* MPS demands that the matrices of a batch be whole rows apart, and do not overlap. */
+/* Sets the batch of a product.  Returns NULL, or a short reason: MPS demands that the matrices of a
+ * batch be whole rows apart and do not overlap. */
 static const char *mps_batch_of(const wb__step *step, mps_problem *p)
 {
     const int64_t size = (int64_t)wb__dtype_size(step->views[2].dtype);
@@ -187,7 +188,8 @@ static const char *mps_batch_of(const wb__step *step, mps_problem *p)
     return NULL;
 }
 
-/* MPS counts bytes with 32 bits and a sign, and reaches up to 2 k rows beyond the last matrix of C:
+/* Whether MPS may fail for the size of a product.  It counts bytes with 32 bits and a sign, and
+ * reaches up to 2 k rows beyond the last matrix of C:
  * larger results contain NaN (JuliaGPU/Metal.jl, issue 381).  Products of Apple's libraries with an
  * inner size of about 2^15 or more have read memory beyond the operands (pytorch/pytorch, issue
  * 195163, for MPSGraph). */

@@ -105,7 +105,7 @@ enum { WB__MPS_MIN_WORK = 1 << 21 };
 bool wb__mps_always(const char *variable);
 /* MPS's name of a dtype; 0: the libraries are not used for this dtype. */
 uint32_t wb__mps_type(wb_dtype t);
-/* Whether the step is not for the libraries as it is f16: Apple does not promise sums in f32. */
+/* Whether the step is f16, which the libraries do not get: Apple does not promise sums in f32. */
 static inline bool wb__mps_maybe_f16(const wb__step *step)
 {
     return step->views[0].dtype == WB_F16 && step->precision == WB__PRECISION_HIGHEST;

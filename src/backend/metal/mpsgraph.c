@@ -13,11 +13,12 @@
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
-/* A convolution without its memory, which is the key of its entry.  It is initialised with zeros,
- * since keys are compared byte by byte.  dims: of x, w and y, as the views have them. */
+/* A convolution without its memory: the problem (vendor.h) of its entry.  It is initialised with
+ * zeros, since problems are compared byte by byte.  dims: the sizes of x, w and y in their
+ * views. */
 typedef struct {
     int64_t dims[3][4], stride[2], dilation[2], pad[4], groups;
-    int32_t variant, last, hwio;    /* last: x and y are NHWC, not NCHW; hwio: w is, not OIHW */
+    int32_t variant, last, hwio;    /* last: x, y are NHWC, else NCHW; hwio: w is HWIO, else OIHW */
     uint32_t type;
 } mpsgraph_problem;
 
@@ -64,7 +65,7 @@ static bool mpsgraph_is_usable(const void *table, const char *missing, char *rea
     return false;
 }
 
-/* Registers the selectors.  There are no handles: objects are made with a device. */
+/* Registers the selectors in place of creating a handle, of which MPSGraph has none. */
 static int mpsgraph_create_handle(void **handle)
 {
     *handle = wb__mtl_class("MPSGraph");
@@ -228,7 +229,7 @@ static bool mpsgraph_dense(const wb__view *v, const int order[4])
     return true;
 }
 
-/* Sets the layouts.  false: MPSGraph has no name for them. */
+/* Sets p->last and p->hwio from the three views.  false: MPSGraph has no name for their layouts. */
 static bool mpsgraph_layouts(const wb__view *v, mpsgraph_problem *p)
 {
     p->last = !mpsgraph_dense(&v[0], mpsgraph_row_major) ||
@@ -337,9 +338,9 @@ static id mpsgraph_tensor_data(const mpsgraph_routine *r, const wb__gpu_addresse
     return data;
 }
 
-/* Encodes the executable.  *encoded: whether MPSGraph has done so.  Returns a status.  MPSGraph may
- * commit the command buffer and continue with another.  The queue notes the errors of the first and
- * of the last command buffer; those of command buffers in between are lost. */
+/* Encodes the executable, sets *encoded to whether MPSGraph has done so, and returns a status.
+ * MPSGraph may commit the command buffer and continue with another.  The queue records the errors
+ * of the first and of the last command buffer; errors of others between them are lost. */
 static int mpsgraph_encode(wb__gpu_device *d, const mpsgraph_entry *e, wb__gpu_queue q, id inputs,
                            id results, bool *encoded)
 {

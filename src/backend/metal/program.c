@@ -100,7 +100,7 @@ static bool metal_program_make_folder(metal_program_file_of *f)
     return made;
 }
 
-/* Opens the archive of these bytes; an empty one if `data` is NULL. */
+/* Sets f->archive to the archive of these bytes, or to an empty one if `data` is NULL. */
 static void open_archive(const wb__mtl_device *d, metal_program_file_of *f, const void *data,
                          size_t bytes)
 {
