@@ -5,7 +5,7 @@
 
 typedef struct wb__gpu_aside {
     wb__mutex lock;                     /* held from a launch to its finish */
-    void *before, *after;               /* events before and after the routine */
+    void *before, *after;               /* events of the queues before and after the routine */
     void *const *buffers;               /* buffers of the launch that is not finished yet */
 } wb__gpu_aside;
 
@@ -60,7 +60,7 @@ void wb__gpu_aside_begins(const wb__gpu_kernel *k, void *const *buffers)
 
 void wb__gpu_aside_ends(const wb__gpu_kernel *k) { wb__mutex_unlock(&k->aside->lock); }
 
-/* The join is the last use of the routine's memory. */
+/* Ends a launch: joins the queues, which is the last use of the routine's memory. */
 int wb__gpu_aside_finish(wb__gpu_device *d, const wb__gpu_kernel *k)
 {
     int status = wb__gpu_enter(d);

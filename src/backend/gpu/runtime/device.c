@@ -81,7 +81,7 @@ static void gpu_device_in_child(void)
     for (int i = 0; i < n_guarded; i++) gpu_device_guarded[i]->child = true;
 }
 
-/* Called when the driver's library is open: from then on, a forked child gets an error. */
+/* Makes each use of the backend in a forked child an error, from now on; the driver is open. */
 static void gpu_device_guard_forks(wb__gpu_state *s)
 {
     static wb__mutex one = WB__MUTEX_INIT;
@@ -106,7 +106,7 @@ int wb__gpu_check_fork(const wb__gpu_driver *v)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Initialises the device's locks if `made` is true, else destroys them. */
+/* Initialises (made) or destroys (!made) the device's locks. */
 static void set_locks(wb__gpu_device *d, bool made)
 {
     wb__mutex *const locks[] = {&d->opening, &d->losing, &d->lock, &d->programs.lock,

@@ -36,6 +36,7 @@ enum {
 /* Kernels first to last - 1 of the sequence, or one routine beside the compute queue. */
 typedef struct { int first, last; bool aside; } gpu_graph_segment;
 
+/* A recording of the sequence for one set of addresses. */
 typedef struct {
     bool recorded;
     void **exec;                /* the graph of each segment; NULL: none */
@@ -112,7 +113,8 @@ static int list_segments(wb__graph *g)
     return g->execs ? 0 : WB_ERROR_MEMORY;
 }
 
-/* Opens what the recording of branches needs.  false: this fails, and graphs are one chain. */
+/* Opens the queue and events that a recording with two branches needs.  false: this fails, and the
+ * graphs then have one branch. */
 static bool open_branch(wb__gpu_device *d, const wb__sequence *s)
 {
     if (!s->after || s->waits || !d->driver->open_queue) return false;
@@ -250,7 +252,7 @@ static void **event_after(wb__gpu_device *d, const wb__graph *g, int i)
     return &d->branch_events[first + i % WB__GPU_MARKS];
 }
 
-/* Records kernel i, behind the kernel of the other branch that must be complete. */
+/* Records kernel i, after a wait for the kernel of the other branch that must be complete. */
 static int gpu_graph_record_kernel(wb__gpu_device *d, const wb__graph *g, int i, uint64_t block,
                                    const wb__gpu_addresses *common)
 {

@@ -91,7 +91,7 @@ static int gpu_kernel_prepare_launch(wb__gpu_device *d, wb__gpu_bound_launch *p,
 
 /* ---- libraries ------------------------------------------------------------------------------- */
 
-/* The library for a kind of step; NULL: none. */
+/* Returns the driver's library for this kind of step; NULL: none. */
 static const wb__gpu_hook *gpu_kernel_library_for(const wb__gpu_device *d, const wb__step *step)
 {
     const wb__gpu_hook *const *all = d->driver->libraries;
@@ -189,7 +189,7 @@ static int list_buffers(wb__gpu_kernel *k, const wb__step *step)
     return k->address ? 0 : WB_ERROR_MEMORY;
 }
 
-/* What a kernel is made of, or NULL.  reason: why no library executes all of the step. */
+/* What a kernel is made of; NULL: not of this.  reason: why no library executes all of the step. */
 typedef struct {
     wb__gpu_routine *routine;
     wb__gpu_work *work;

@@ -143,9 +143,10 @@ void wb__gpu_trim(const wb_device *base)
     if (entered) wb__gpu_leave(d);
 }
 
-/* By default, the block released last is reused first, so that a program that repeats its steps
- * gets the same addresses, which graphs contain.  With oldest_first, the block released first is
- * reused, whose last use has most likely ended, so that an upload into it need not wait. */
+/* Puts a block into the list of free blocks of its size class.  By default, the block released last
+ * is reused first, so that a program that repeats its steps gets the same addresses, which graphs
+ * contain.  With oldest_first, the block released first is reused, whose last use has most likely
+ * ended, so that an upload into it need not wait. */
 void wb__gpu_release(const wb_device *base, void *memory, size_t size)
 {
     wb__gpu_device *d = base->state;
@@ -257,8 +258,8 @@ void *wb__gpu_allocate(const wb_device *base, size_t size)
     return m;
 }
 
-/* If the device is not open or the driver does not report the free memory, only this process's
- * memory counts as used. */
+/* Sets *m to the device's memory and how much of it is used.  If the device is not open or the
+ * driver does not report the free memory, only this process's memory counts as used. */
 int wb__gpu_memory_of(const wb_device *base, wb_device_memory *m)
 {
     wb__gpu_device *d = base->state;

@@ -16,7 +16,7 @@ static unsigned char *gpu_read_pinned(const wb__gpu_device *d, const wb__gpu_rea
     return d->from.at + 2 * WB__GPU_HALF + 8 * (r - d->read);
 }
 
-/* With the lock held. */
+/* With the lock held: enqueues the download of a read, or the event that it waits for. */
 static int gpu_read_enqueue(wb__gpu_device *d, wb__gpu_read *r, const wb__gpu_memory *m, size_t at)
 {
     if (!d->staged) {

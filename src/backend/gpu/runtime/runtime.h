@@ -71,8 +71,8 @@ enum { WB__GPU_READS = 4 };
 typedef struct {
     void *event;    /* reached when the download has ended; without staging, when it can begin */
     uint64_t count;             /* number of the last command before the download */
-    uint64_t from;              /* without staging: wb__gpu_memory.at, and the byte in it */
-    size_t at, bytes;
+    uint64_t from;              /* without staging: wb__gpu_memory.at of the source */
+    size_t at, bytes;           /* place of the first byte in the source; bytes to read */
     bool busy;                  /* a read is going on */
 } wb__gpu_read;
 
@@ -86,16 +86,15 @@ typedef enum {
     WB__GPU_QUEUES
 } wb__gpu_queue;
 
-/* An event.  count: number of the last command (in wb__gpu_device.upload: upload) before it. */
+/* An event, and the number of the last command before it, or upload in wb__gpu_device.upload. */
 typedef struct { void *event; uint64_t count; } wb__gpu_mark;
 
 enum { WB__GPU_MAX_DEVICES = 64, WB__GPU_MARKS = 16 };
 
 typedef struct wb__gpu_program {
     struct wb__gpu_program *next;
-    /* last: the clock of wb__gpu_programs when a user last released the program */
-    uint64_t hash, last;        /* users: launches that use it; flags: wb__gpu_flags */
-    int users, flags;
+    uint64_t hash, last;        /* last: wb__gpu_programs.clock when a user last released it */
+    int users, flags;           /* users: number of launches that use it; flags: wb__gpu_flags */
     void *object;               /* the driver's program */
     char text[];
 } wb__gpu_program;
@@ -131,7 +130,7 @@ struct wb__gpu_device {
     bool graphs;                /* the driver can record commands */
     bool allocates_in_order;    /* allocating a block is a command of the compute queue */
 
-    bool debug_sync, recording;         /* wait for each launch; a graph is being recorded */
+    bool debug_sync, recording;         /* each launch is waited for; a graph is being recorded */
     wb__mutex opening;          /* held while the device is opened or closed */
     _Atomic bool open;
     _Atomic int holders;        /* kernels, graphs and adopted memory that are not freed yet */
@@ -301,7 +300,7 @@ struct wb__gpu_hook {
     bool aside;                 /* its routines run beside the compute queue (aside.c) */
     /* the runtime opens the library before it calls a function; NULL: `prepare` opens it */
     wb__gpu_vendor *vendor;
-    /* As `supports` of wb__backend, for this library; may be NULL. */
+    /* Whether the library accepts an optional step (`supports` of wb__backend); NULL: none. */
     bool (*supports)(wb__gpu_device *d, const wb__step *step);
     /* Prepares a step.  Returns 0, or an error code.  WB_ERROR_UNSUPPORTED: the library does not
      * support the step; *reason then is a short reason, and no error message is set. */
@@ -315,14 +314,14 @@ struct wb__gpu_hook {
     bool (*prefers_channels_last)(wb__gpu_device *d, const wb__step *conv);  /* or NULL */
 };
 
-/* The memory of a launch.  The arrays are indexed by the plan's buffer index.  The workspace begins
- * at byte workspace_at of its memory. */
+/* The memory and numbers of a launch.  The arrays are indexed by the plan's buffer index.  The
+ * workspace begins at byte workspace_at of its memory. */
 struct wb__gpu_addresses {
     const uint64_t *address;  /* address of each buffer, unless `objects` of the driver is true */
     void *const *buffers;               /* the memory handle of each buffer */
     const size_t *offsets;  /* byte offset of each buffer in its memory; NULL: all are 0 */
     wb__gpu_memory *memory;             /* handle of the workspace's memory, or NULL */
-    uint64_t workspace;                 /* byte offset */
+    uint64_t workspace;                 /* address of this memory (wb__gpu_memory.at) */
     size_t workspace_at, branch_at;     /* branch_at: as in wb__sequence */
     const wb__number *numbers;
 };
@@ -406,7 +405,8 @@ int wb__gpu_queue_after(wb__gpu_device *d, wb__gpu_queue q, uint64_t count, cons
  * that has not been reported yet. */
 int wb__gpu_commands_ended(wb__gpu_device *d, uint64_t count);
 int wb__gpu_make_staging(wb__gpu_device *d, wb__gpu_staging *s);
-/* Transfers with the caller's pinned memory s.  Event 0 of s follows an upload that goes on. */
+/* Copy between device memory and the caller's pinned memory s.  An upload may go on when the
+ * function returns; event 0 of s is then reached at its end. */
 int wb__gpu_upload_pinned(const wb_device *base, void *to, size_t at, wb__gpu_staging *s,
                           size_t bytes);
 int wb__gpu_download_pinned(const wb_device *base, wb__gpu_staging *s, const void *from, size_t at,
@@ -426,7 +426,8 @@ wb__gpu_mark *wb__gpu_mark_now(wb__gpu_device *d);
 
 /* ---- program.c ------------------------------------------------------------------------------- */
 
-/* Macros that are defined before the prelude; APART: the program shares its counters with none. */
+/* Flags of a program: macros defined before the prelude.  APART: no other kernel has its
+ * counters. */
 typedef enum { WB__GPU_PLAIN, WB__GPU_F64 = 1, WB__GPU_TABLE = 2, WB__GPU_APART = 4 } wb__gpu_flags;
 
 /* Returns the program of a text, from memory, from disk or newly compiled; NULL: the error is set.
@@ -447,7 +448,7 @@ void wb__gpu_log_build(const wb__gpu_device *d, const char *text, const char *me
 typedef struct {
     const wb__gpu_launch *launch;
     wb__gpu_program *program;
-    void *function;
+    void *function;             /* the driver's kernel */
     bool changes;               /* the argument struct may differ from launch to launch */
     bool set;                   /* the argument struct has been bound once */
     unsigned char *args, *next; /* the struct of the last launch; room for the next one */
@@ -459,13 +460,13 @@ typedef struct {
     wb__kernel base;
     wb__gpu_routine *routine;   /* runs before the launches; NULL: none */
     struct wb__gpu_aside *aside;        /* of a routine beside the compute queue; else NULL */
-    int n_buffers;              /* highest index of the step's buffers, plus one */
+    int n_buffers;              /* highest index, in the plan, of the step's buffers, plus one */
     int n_used, *used;          /* the indices, in the plan, of the step's buffers */
     uint64_t *address;          /* address of each buffer, at the launch */
     wb__gpu_work *work;         /* NULL: the routine does everything */
     char what[160];             /* describes the step in errors */
     struct wb__gpu_collective *collective;  /* performs the step; NULL: another step */
-    int n;
+    int n;                      /* number of launches */
     wb__gpu_bound_launch launches[];
 } wb__gpu_kernel;
 
@@ -478,8 +479,8 @@ int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void 
 bool wb__gpu_supports_step(const wb_device *base, const wb__step *step);
 bool wb__gpu_prefers_channels_last(const wb_device *base, const wb__step *conv);
 
-/* With the device entered.  wb__gpu_kernel_of creates a kernel of the launches `work`, which it
- * owns, also on failure: then the caller frees *kernel, which may be incomplete or NULL. */
+/* With the device entered: creates a kernel of the launches `work`, which the kernel owns, also on
+ * failure.  After a failure the caller frees *kernel, which may be incomplete or NULL. */
 int wb__gpu_kernel_of(wb__gpu_device *d, const wb__step *step, wb__gpu_work *work,
                       wb__gpu_kernel **kernel);
 void wb__gpu_kernel_free(wb__gpu_device *d, wb__gpu_kernel *k);
@@ -537,9 +538,9 @@ typedef struct {
     const wb__gpu_kernel *kernel;
     int n, *row_launch;         /* number of rows; index in kernel->launches of each row */
     wb__gpu_program *program;
-    void *function;
-    size_t at, row_bytes;       /* offset in the block; size of a row */
-    uint32_t groups;
+    void *function;             /* the driver's kernel, which finds its row by its group index */
+    size_t at, row_bytes;       /* offset in the block of tables; size of a row; in bytes */
+    uint32_t groups;            /* groups of the combined launch */
 } wb__gpu_table;
 
 /* A word of the tables that is written before each run.  at: index of this word in the block; word:
@@ -550,7 +551,7 @@ typedef struct { uint32_t at, word; } wb__gpu_table_word;
  * tables are numbers of the plan, which a small kernel writes before each run.  The block ends with
  * a list of wb__gpu_table_word, the places of these words. */
 typedef struct {
-    int n, capacity, n_targets;
+    int n, capacity, n_targets; /* elements of `table`, in use and in all; elements of `target` */
     wb__gpu_table *table;
     wb__gpu_table_word *target; /* sorted by word */
     size_t list_at, bytes;      /* byte offset of the list in the block; bytes of the block */

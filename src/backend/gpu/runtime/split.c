@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-/* Copies `from` to to[0] without dimensions of size 1, sorted by stride, the smallest last, so that
- * adjacent elements stay adjacent.  Copies `beside`, which is broadcast to `from`, to to[1] with
- * the dimensions in the same order. */
+/* Sets to[0] to `from` without dimensions of size 1, the others sorted by stride, the smallest
+ * last, so that adjacent elements stay adjacent.  Sets to[1] to `beside`, which is broadcast to
+ * `from`, with the dimensions in the same order. */
 static void gpu_split_sort_dims(const wb__view *from, const wb__view *beside, wb__view to[2])
 {
     to[0] = *from;

@@ -88,8 +88,8 @@ static bool uses_workspace(const wb__gpu_launch *l)
     return false;
 }
 
-/* Sets single[i] for launches of fused kernels without workspace that are the only launch of their
- * segment.  They are independent of all other launches. */
+/* Sets single[i] to true if launch i is that of a fused kernel without workspace, and the only one
+ * of its segment: such a launch is independent of all others. */
 static void find_single(const wb__gpu_kernel *k, bool *single)
 {
     for (int i = 0; i < k->n; i++) {

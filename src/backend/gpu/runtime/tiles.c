@@ -27,7 +27,8 @@ static size_t gpu_tiles_bytes_of(const wb__view *v)
     return (size_t)(last + 1) * wb__dtype_size(v->dtype);
 }
 
-/* Whether timing repays.  Views 0 to 2 are A, B and C, or a convolution's x, weight and y. */
+/* Whether the step takes long enough to time its tiles.  Views 0 to 2 are A, B and C, or a
+ * convolution's x, weight and y. */
 static bool gpu_tiles_is_worth_timing(const wb__gpu_device *d, const wb__step *s)
 {
     const wb__view *a = &s->views[0], *b = &s->views[1], *c = &s->views[2];

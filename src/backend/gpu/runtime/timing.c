@@ -22,7 +22,7 @@
 enum { REPEATS = 3 };
 static const double MOST_SECONDS = 2;
 static const float MOST_MS = 100;               /* longest run that is repeated, in milliseconds */
-static const double BYTES_A_SECOND = 2e10;      /* that one processor moves, by estimate */
+static const double BYTES_A_SECOND = 2e10;      /* bytes that one processor moves, by estimate */
 
 /* The time in seconds from which on a problem is timed. */
 static double timing_bound(void)

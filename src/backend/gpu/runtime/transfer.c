@@ -133,8 +133,8 @@ int wb__gpu_commands_ended(wb__gpu_device *d, uint64_t count)
 
 /* ---- dependencies between queues ------------------------------------------------------------- */
 
-/* The compute queue waits for the event of the last upload into m.  If this event is no longer in
- * the ring, the queue waits for the oldest event there, which comes after the upload. */
+/* Makes the compute queue wait for the event of the last upload into m.  If this event is no longer
+ * in the ring, the queue waits for the oldest event there, which comes after the upload. */
 int wb__gpu_command_uses(wb__gpu_device *d, wb__gpu_memory *m)
 {
     m->used = d->issued + 1;
@@ -260,8 +260,8 @@ static int upload_large(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const u
     return status;
 }
 
-/* Each entry of the ring d->upload has a small pinned buffer, which is free when the event of the
- * entry is reached. */
+/* Uploads by a small pinned buffer: each entry of the ring d->upload has one, which is free when
+ * the event of the entry is reached. */
 static int upload_small(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const void *from,
                         size_t bytes)
 {

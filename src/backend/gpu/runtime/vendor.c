@@ -90,8 +90,8 @@ static int vendor_create(wb__gpu_vendor *l, void **handle)
     return status ? first : 0;
 }
 
-/* The device's handle and entries of the library, created at the first use.  If no handle can be
- * created, this is remembered, and logged once.  NULL: out of memory. */
+/* Returns the device's state of the library, its handle and entries, created at the first use.  If
+ * no handle can be created, the state has none, and this is logged once.  NULL: out of memory. */
 static wb__gpu_vendor_state *vendor_state_of(wb__gpu_device *d, wb__gpu_vendor *l)
 {
     wb__gpu_vendor_state *s = d->vendor_states;
@@ -141,7 +141,7 @@ void wb__gpu_vendors_close(wb__gpu_device *d)
 
 enum { MAX_ENTRIES = 512 };
 
-/* If the list is full, frees the oldest entry that has no users and was not refused. */
+/* Frees the oldest entry that has no holders and was not refused, if the list is full. */
 static void vendor_drop_oldest(wb__gpu_vendor_state *s)
 {
     wb__gpu_entry **oldest = NULL;
