@@ -1,5 +1,4 @@
-/* The queue of collective operations of each rank of this process, and the thread that performs
- * them. */
+/* The queue of operations of each rank of this process, and the thread that performs them. */
 #include "backend/collective.h"
 
 #include "base/mutex.h"

@@ -21,8 +21,7 @@ typedef enum {
     WB__COLLECT_BARRIER             /* waits until all ranks have begun it */
 } wb__collective_kind;
 
-/* An operation on the host's memory, or on that of a device.  `from` may be equal to `to` in an
- * ALLREDUCE. */
+/* An operation on memory of the host or of a device.  In an ALLREDUCE, `from` may equal `to`. */
 typedef struct wb__collective {
     const wb__communicator *communicator;
     wb__collective_kind kind;
@@ -57,8 +56,7 @@ typedef struct {
 
 enum { WB__RANKS_HERE = 64 };           /* ranks of a process that are threads */
 
-/* The communicator of all ranks, as the calling thread's rank sees it; NULL: the ranks are not
- * connected. */
+/* Returns the communicator of all ranks for the calling thread's rank; NULL: not connected. */
 const wb__communicator *wb__world(void);
 /* Sets the communicator of threads that work for the process, and the communicators ranks[i] of the
  * n ranks that are threads, whose wb__thread_rank is i + 1. */
@@ -77,8 +75,7 @@ wb__collective wb__collective_of(const wb__step *s, size_t *from, size_t *to);
 bool wb__collective_takes_addresses_of(const wb__communicator *c, const wb_device *d);
 
 /* Begins an operation of the calling thread's rank, and returns the operation's number, counted
- * from 1 for each rank.  The operation's memory must stay until wb__collective_end(number)
- * returns. */
+ * from 1 for each rank.  The memory must stay until wb__collective_end(number) returns. */
 uint64_t wb__collective_begin(const wb__collective *c);
 /* Waits until the operation `number`, and thus all operations before it, are complete.  Returns 0,
  * or the error code of the rank's first operation that failed, with the error set: after a failure

@@ -38,8 +38,7 @@ void wb__kernel_cache_set_limit(int64_t bytes) { kernel_cache_most = bytes; }
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Sets the two parts of the folder's path, `base` and then `below`.  false: the cache is
- * disabled. */
+/* Sets the two parts of the folder's path, `base` and `below`.  false: the cache is disabled. */
 static bool folder_path(const char **base, const char **below)
 {
     const char *chosen = wb__environment_path("WEBER_CACHE_DIR");

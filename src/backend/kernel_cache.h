@@ -6,9 +6,8 @@
 
 #include "base/base.h"
 
-/* wb__kernel_cache_read returns the entry's data, which the caller frees; NULL, without an error,
- * if there is none that can be read.  wb__kernel_cache_write writes an entry, and reports no
- * failure. */
+/* wb__kernel_cache_read returns the entry's data, which the caller frees; NULL, without an error:
+ * none can be read.  wb__kernel_cache_write writes an entry, and reports no failure. */
 void *wb__kernel_cache_read(const char *kind, const char *key, size_t key_bytes, size_t *bytes);
 void wb__kernel_cache_write(const char *kind, const char *key, size_t key_bytes, const void *data,
                             size_t bytes);

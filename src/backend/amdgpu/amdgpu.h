@@ -42,9 +42,8 @@ static inline wb__hip_device *wb__hip_of(wb__gpu_device *d) { return (wb__hip_de
 
 extern const wb__gpu_driver wb__hip_driver;
 extern const wb__gpu_hook wb__hip_blas, wb__hip_miopen;
-/* wb__hip_miopen_works and wb__hip_blas_works return whether the library works on any device;
- * false: the error is set.  wb__hip_blas_serves returns whether rocBLAS works on d, whose lock is
- * held. */
+/* Return whether MIOpen works, whether rocBLAS works on any device (false: the error is set), and
+ * whether rocBLAS works on d, whose lock is held. */
 bool wb__hip_miopen_works(void), wb__hip_blas_works(void);
 bool wb__hip_blas_serves(wb__hip_device *d);
 

@@ -18,8 +18,7 @@ struct wb__cpu_kernel {
 static inline void wb__cpu_kernel_free(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
 int wb__cpu_fused(const wb__fused *fused, wb__cpu_kernel **kernel);             /* task.c */
-/* The functions that create a kernel for a step of another kind.  ops.def names one function for
- * each kind. */
+/* A function that creates a kernel for a step of another kind; ops.def names one for each kind. */
 typedef int wb__cpu_preparer(const wb__step *step, wb__cpu_kernel **kernel);
 #define WB_STEP(NAME, name, cpu, gpu) wb__cpu_preparer wb__cpu_##cpu;
 #include "ops/ops.def"

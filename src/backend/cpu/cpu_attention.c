@@ -67,8 +67,7 @@ static float *attn_row(const attn_head *h, int view, int64_t i)
     return h->at[view] + i * attn_stride(h, view);
 }
 
-/* The block of queries [i0, i0 + rows), which sees the keys [0, seen): the mask hides the
- * others. */
+/* The block of queries [i0, i0 + rows), from which the mask does not hide the keys [0, seen). */
 typedef struct { int64_t i0, rows, seen; } attn_block;
 
 static attn_block attn_block_at(const attn_kernel *k, int64_t i0)
@@ -285,8 +284,7 @@ enum { ATTN_ROWS = 64 }; /* rows of a product: longer sums would round more */
 typedef struct {
     common c;
     int64_t group, length;          /* heads of q that share a head of k; positions of the cache */
-    /* offsets, in floats, in the scratch of a worker: q, weights, maxima and sums, o, converted
-     * rows */
+    /* offsets, in floats, in a worker's scratch: q, weights, maxima and sums, o, converted rows */
     int64_t q, p, most, o, rows;
 } attn_cache_kernel;
 

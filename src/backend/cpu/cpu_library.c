@@ -145,8 +145,7 @@ static int cpu_library_pack(const wb__step *s, library_kernel *k)
 
 /* ---- convolutions and pools ------------------------------------------------------------------ */
 
-/* The layouts that a view of logical shape [N, C, H, W] has: NCHW (bit 0), NHWC (bit 1), or
- * both. */
+/* Returns the layouts of a view of logical shape [N, C, H, W]: bit 0: NCHW; bit 1: NHWC. */
 static int cpu_library_layouts(const wb__view *v)
 {
     static const int order[2][4] = {{0, 1, 2, 3}, {0, 2, 3, 1}};

@@ -89,8 +89,7 @@ typedef struct {
  * or is NULL; both are 0 from channel k on. */
 typedef void wb__line_kernel(const wb__line *l, const void *x, const void *w, const void *bias,
                              void *y);
-/* Adds to sums [kh*kw, k, lanes of a vector], whose sums over the lanes are the weights'
- * gradient. */
+/* Adds products to sums [kh*kw, k, lanes]; summed over lanes these are the weights' gradient. */
 typedef void wb__line_weights_kernel(const wb__line *l, const void *x, const void *dy, void *sums);
 
 /* The sum of strips, which overlap, to a row of n elements.  There are `count` strips of `width`

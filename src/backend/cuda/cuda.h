@@ -55,8 +55,7 @@ extern const wb__gpu_hook wb__cu_lt, wb__cu_dnn;
 
 extern wb__cu_functions wb__cu;
 #define cu wb__cu
-/* Calls a function of the driver, and records its name for error messages.  Returns the error
- * code. */
+/* Calls a function of the driver, records its name for messages, and returns the error code. */
 #define CALL(name, ...) (wb__gpu_call = "cu" #name, (int)cu.name(__VA_ARGS__))
 
 extern const wb__gpu_search wb__cu_search;

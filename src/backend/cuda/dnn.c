@@ -30,8 +30,7 @@ typedef struct {
     /* n: number of elements of `ids` and `pointers`.  The first n_views are for views, the last
      * n_extras for tensors in the workspace. */
     int n, n_views, n_extras;
-    struct { int buffer; size_t at; } operands[9];  /* plan's buffer index of each view; byte
-                                                       offset */
+    struct { int buffer; size_t at; } operands[9];  /* of each view: index in the plan; bytes */
     size_t extras[2];                   /* offsets in the workspace of its tensors, in bytes */
     int64_t ids[MAX_POINTERS];          /* unique ids of the tensors */
     void *pointers[MAX_POINTERS];       /* the pointers of cuDNN's variant pack */
@@ -315,8 +314,7 @@ static const char *cudnn_name_of(const wb__step *step)
     return wb__dnn_epilogue_of(step->epilogue)->name[step->n_views > 3];
 }
 
-/* Adds to the routine the scalars passed by value, and the tensors that follow cuDNN's own
- * workspace. */
+/* Adds to the routine the scalars passed by value, and the tensors behind cuDNN's workspace. */
 static void cudnn_add_attention(cudnn_routine *r, const wb__step *step)
 {
     const bool back = step->variant == WB__ATTENTION_GRAD;

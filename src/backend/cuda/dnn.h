@@ -137,8 +137,7 @@ void wb__dnn_add_attention(wb__dnn_graph *g, const wb__dnn_problem *p);
 int wb__dnn_plans_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dnn_problem *p,
                      int most, uint64_t kept, wb__dnn_plans *plans);
 
-/* The maximal workspace of a plan, in bytes.  Attention may use a twentieth of the device's memory
- * if that is more. */
+/* The maximal workspace of a plan, in bytes; for attention at least a twentieth of the memory. */
 enum { WB__DNN_WORKSPACE = 256 << 20 };
 static inline size_t wb__dnn_max_workspace(const wb__dnn_target *t, const wb__dnn_problem *p)
 {

@@ -129,7 +129,7 @@ static wb__dnn_desc cudnn_conv_between(wb__dnn_graph *g, const wb__dnn_view *y)
     return wb__dnn_new_virtual(g, CUDNN_DATA_FLOAT, y->dims, y->strides);
 }
 
-/* Computes y from the result x of the convolution: adds the bias, if any, and applies the
+/* Adds operations that compute y from the convolution's result x: the bias, if any, the
  * epilogue. */
 static void cudnn_conv_epilogue(wb__dnn_graph *g, const wb__dnn_problem *p, wb__dnn_desc x,
                                 wb__dnn_desc y)

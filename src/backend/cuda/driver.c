@@ -124,8 +124,7 @@ enum { MAX_COMPILERS = 4 };
 static wb__cu_compiler cuda_driver_compilers[MAX_COMPILERS];
 static int n_compilers;
 
-/* Whether no compiler in the list has these functions: two file names can lead to the same
- * library. */
+/* Whether no listed compiler has these functions: two file names may be of the same library. */
 static bool cuda_driver_is_new(const wb__nvrtc_functions *f)
 {
     for (int i = 0; i < n_compilers; i++)

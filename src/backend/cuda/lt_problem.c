@@ -1,5 +1,4 @@
-/* Converts a step of the engine to a problem of cuBLASLt and to its descriptors.  No function here
- * needs a device. */
+/* Converts a step of the engine to a problem of cuBLASLt and its descriptors, without a device. */
 #include "backend/cuda/lt.h"
 
 #include <string.h>

@@ -133,11 +133,9 @@ void wb__fuse_pair(wb__fuse *k, int64_t v, const char *format, ...) WB__PRINTF(3
 /* Adds the launch to k->work, and frees the contents of k.  After each successful start, either
  * this function or wb__fuse_free must be called. */
 int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t groups_z);
-/* Writes to `name` the name of the struct field with number n of the plan.  Adds the field if it is
- * new. */
+/* Sets `name` to the name of the struct field for number n of the plan, which is added if new. */
 void wb__fuse_number_field(wb__fuse *k, int n, wb__gpu_number_type put, char name[24]);
-/* Returns the argument index of a buffer of the plan, or of WB__GPU_WORKSPACE.  Adds the argument
- * if it is new. */
+/* Returns the argument of a buffer of the plan, or of WB__GPU_WORKSPACE, which is added if new. */
 int wb__fuse_buffer_argument(wb__fuse *k, int buffer);
 void wb__fuse_free(wb__fuse *k);
 extern const char *const wb__fuse_kinds[4];     /* names of register kinds: "f32", ... */
@@ -200,8 +198,7 @@ void wb__fuse_find_lane_levels(wb__fuse *k);
 void wb__fuse_mark_needed(const wb__fuse_program *p, bool *needed, bool past_reductions);
 /* wb__fuse_emit_values emits the values of the needed instructions that are not emitted yet and
  * whose wb__level is at most `level`; reductions and stores have functions of their own.
- * wb__fuse_forget_values, called at the end of a loop, marks WB__EMITTED_FULL values as not
- * emitted. */
+ * wb__fuse_forget_values, for the end of a loop, marks WB__EMITTED_FULL values as not emitted. */
 void wb__fuse_emit_values(wb__fuse *k, const bool *needed, int level);
 void wb__fuse_forget_values(wb__fuse *k);
 void wb__fuse_emit_value(wb__fuse *k, int i, const char *text);

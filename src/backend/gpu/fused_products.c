@@ -326,8 +326,8 @@ static void fused_product_write_sum(const fused_product_tiles *t, int i)
     wb__fuse_line(t->k, "t%d[lane * %du + e] = s%d;", i, pitch_of(t), i);
 }
 
-/* Adds the sum of n lanes, from `lane` on, to an expression: a tree, so that no addition waits for
- * many others. */
+/* Adds the sum of n lanes, from `lane` on, to an expression: a tree, in which few additions
+ * wait. */
 static void sum_of_lanes(const fused_product_tiles *t, int i, int lane, int n, wb__text *to)
 {
     if (n == 1) {

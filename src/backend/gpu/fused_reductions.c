@@ -403,8 +403,7 @@ typedef struct {
     wb__gpu_work *work;
 } reductions_piece_arguments;
 
-/* Adds the kernels that reduce the rows of one piece of the space.  A piece has all rows of
- * its columns. */
+/* Adds the kernels for the rows of one piece of the space, which has all rows of its columns. */
 static int reductions_rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
                               void *context)
 {
@@ -439,8 +438,8 @@ static int reductions_all_of_piece(const wb__gpu_target *t, const wb__fuse_progr
     return e;
 }
 
-/* Adds the kernels of the reductions in f.  For REDUCE_ALL, one kernel combines the chunks of all
- * pieces. */
+/* Adds the kernels of the reductions in f; of REDUCE_ALL, one kernel combines all pieces'
+ * chunks. */
 static int reductions_add_kernels(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     const wb__space *s = &f->program->space;

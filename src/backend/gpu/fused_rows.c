@@ -86,8 +86,7 @@ static int fused_rows_emit_by_line(wb__fuse *k, const bool *stores)
     return wb__fuse_finish(k, wb__quotient_up(cols, WB__GROUP_ITEMS), y, wb__quotient_up(rows, y));
 }
 
-/* The context of fused_rows_each_of_piece and fused_rows_of_piece, which create the kernel of a
- * piece. */
+/* The arguments of the functions that create the kernel of a piece. */
 typedef struct {
     const bool *stores;
     wb__gpu_work *work;
@@ -128,8 +127,8 @@ typedef struct {
     const bool *stores;
     bool by_item;                   /* an item processes whole rows */
     wb__reduction *reductions;
-    int *phase, n_reductions, n_phases, store_phase;  /* phase: of each reduction; store_phase: of
-                                                         stores */
+    int *phase, store_phase;        /* the phase (loop) of each reduction; that of the stores */
+    int n_reductions, n_phases;
     bool *needed;                   /* the instructions of one phase */
 } fused_rows;
 

@@ -1,5 +1,4 @@
-/* Declarations shared by library.c and the files beside it, which fill in launches of written
- * kernels. */
+/* Declarations for library.c and library_*.c, which fill in launches of written kernels. */
 #ifndef WB__GPU_LIBRARY_H
 #define WB__GPU_LIBRARY_H
 

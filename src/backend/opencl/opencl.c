@@ -100,8 +100,7 @@ static int opencl_copy(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_dev
 
 static void opencl_drop_event(void *event) { cl.ReleaseEvent(event); }
 
-/* Replaces *event by a new event in the queue.  Flushes the queue, which is required before waiting
- * for the event. */
+/* Replaces *event by a new event in the queue, and flushes the queue: waiting requires a flush. */
 static int opencl_record(wb__gpu_device *d, wb__gpu_queue q, void **event)
 {
     cl_event object = NULL;

@@ -315,8 +315,7 @@ static int conv_by_patches(const wb__conv_desc *d, wb__cpu_op **op, const char *
 }
 
 static bool conv_always(const wb__conv_desc *d) { return d != NULL; }
-/* Whether d is the gradient of an input with an activation or a bias behind it, which a transposed
- * convolution is. */
+/* Whether d is an input gradient with an epilogue or a bias: a transposed convolution. */
 static bool conv_has_epilogue(const wb__conv_desc *d)
 {
     return d->kind == WB__CONV_GRAD_INPUT && (d->has_bias || d->act);

@@ -103,8 +103,7 @@ enum { NAME(AT_A_TIME) = 36,            /* vectors whose dy is transposed before
        NAME(TAPS) = 5 };                /* taps of a block, which has at most CHANNELS channels */
 #define CHANNELS (LANES == 16 ? 4 : 2)
 
-/* Transposes n units of dy to `to`: AT_A_TIME vectors for each channel.  Pixels that do not exist
- * are 0. */
+/* Transposes n units of dy to `to`, AT_A_TIME vectors a channel; missing pixels are 0. */
 static inline void NAME(turn)(const wb__line *l, int n, const NAME(unit) *unit, const T *dy, T *to)
 {
     for (int i = 0; i < n; i++, to += UNIT) {

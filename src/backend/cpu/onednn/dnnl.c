@@ -401,8 +401,7 @@ static const char *matmul_lacks(const wb__matmul_desc *d, dnnl_data_type_t type,
     return d->batch[0] * d->batch[1] > 1 && !stride[2] ? "C is broadcast" : NULL;
 }
 
-/* Creates the memory descriptors of A, B, C and the bias, and the primitive descriptor; false: not
- * supported. */
+/* Creates the descriptors of A, B, C, bias and the primitive; false: not supported. */
 static bool matmul_pd(dnnl_op *p, const wb__matmul_desc *d, dnnl_data_type_t type,
                       const int64_t stride[3], dnnl_primitive_attr_t attr)
 {
@@ -496,8 +495,7 @@ static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, wb__con
     return pd;
 }
 
-/* Creates the descriptors of images and weights, and the primitive descriptor; false: not
- * supported. */
+/* Creates the descriptors of images, weights and the primitive; false: not supported. */
 static bool dnnl_describe_conv(dnnl_op *p, const wb__conv_desc *d, dnnl_data_type_t type,
                                dnnl_data_type_t w_type)
 {

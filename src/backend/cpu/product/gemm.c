@@ -133,8 +133,8 @@ typedef struct {
     int64_t batch[2], a_b[2], b_b[2], c_b[2], count;            /* count: products of the batch */
     /* A product is divided into parts of so many rows and columns at most.  A task computes some
      * parts one after the other, with scratch memory of its own. */
-    int64_t rows, columns, row_parts, column_parts, parts, tasks;  /* parts: of all products; tasks:
-                                                                      of a run */
+    int64_t rows, columns, row_parts, column_parts;
+    int64_t parts, tasks;               /* parts of all products; tasks of a run */
     bool one_piece;                     /* a part has all inner indices and columns in a piece */
     bool wide;                          /* C is kept in f32 between the pieces of k */
     size_t wide_at, each;               /* bytes: offset of this copy in a task's workspace, and
@@ -402,8 +402,7 @@ static void gemm_enable_form(gemm_product *p, size_t bytes)
     p->op.run_form = run_prepared;
 }
 
-/* The bytes of the packed form of B that the product reads and that may be kept from run to run; 0:
- * none. */
+/* Returns the bytes of the packed form of B that may be kept from run to run; 0: there is none. */
 static int64_t gemm_kept_bytes(const wb__matmul_desc *d)
 {
     const bool one = d->batch[0] * d->batch[1] == 1;

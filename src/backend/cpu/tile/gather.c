@@ -256,8 +256,7 @@ void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t
 
 /* ---- combining the tasks --------------------------------------------------------------------- */
 
-/* The reduction whose partial results tile_gather_join_block combines, one block of columns per
- * call. */
+/* A reduction; tile_gather_join_block combines its partial results, a block of columns a call. */
 typedef struct {
     const tile_kernel *k;
     const tile_segment *s;

@@ -12,8 +12,7 @@
  * columns.  From LIST_PHASES on, each phase has two lists: the first runs once for the rows of a
  * tile, the second for each chunk of these rows.  The last list runs after all phases. */
 enum { LIST_ONCE, LIST_HOIST, LIST_PHASES };
-/* In tiles with fewer columns than this, an operand with one value per row is spread over the tile
- * (CALL_SPLAT). */
+/* In tiles with fewer columns, an operand with one value per row is spread (CALL_SPLAT). */
 enum { SHORT_ROW = 48 };
 
 static int reg_size(int reg) { return wb__reg_size(reg); }

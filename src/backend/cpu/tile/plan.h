@@ -73,7 +73,7 @@ static inline wb_dtype tile_dtype(int reg)
     return of[reg];
 }
 
-/* A call works on the whole tile, or (if `row`) only on its first column, which holds PER_ROW
+/* The kinds of calls; a call is for a whole tile, or (`row`) for its first column: PER_ROW
  * values. */
 typedef enum {
     CALL_PLAIN,             /* row_fn on all elements at once */

@@ -36,8 +36,7 @@ static int rtc_compile_failed(const wb__gpu_device *d, const RTC_TABLE *f, RTC_P
     return status;
 }
 
-/* Sets *image to the output of the compiler, which the caller frees.  Returns 0 or an error
- * code. */
+/* Sets *image to the compiler's output, which the caller frees.  Returns 0 or an error code. */
 static int rtc_image(const wb__gpu_device *d, const RTC_TABLE *f, RTC_PROGRAM program, void **image,
                      size_t *bytes)
 {

@@ -44,8 +44,7 @@ typedef struct wb__gpu_memory {
     struct wb__gpu_memory *next;        /* in the list of free blocks of its size class */
 } wb__gpu_memory;
 
-/* Block sizes are rounded up to size classes, eight per power of two.  Each class has a list of
- * released blocks. */
+/* Released blocks, in a list for each size class: sizes are rounded up, eight per power of two. */
 enum { WB__GPU_SIZE_CLASSES = 320 };
 typedef struct {
     struct { wb__gpu_memory *first, *last; } free[WB__GPU_SIZE_CLASSES];
@@ -209,8 +208,8 @@ struct wb__gpu_driver {
     /* Writes the driver's own error message, if it has one; d may be NULL. */
     void (*error_text)(wb__gpu_device *d, int code, char *text, size_t capacity);
 
-    int (*allocate)(wb__gpu_device *d, size_t bytes, uint64_t *at);     /* code; only timing.c
-                                                                           holds the lock */
+    /* Returns a code.  timing.c alone calls it with the device's lock held. */
+    int (*allocate)(wb__gpu_device *d, size_t bytes, uint64_t *at);
     void (*release)(wb__gpu_device *d, uint64_t at);                    /* lock held */
     void (*trim)(wb__gpu_device *d);            /* called after releases; or NULL */
     int (*memory_left)(wb__gpu_device *d, size_t *bytes);               /* code; or NULL */
@@ -426,8 +425,7 @@ wb__gpu_mark *wb__gpu_mark_now(wb__gpu_device *d);
 
 /* ---- program.c ------------------------------------------------------------------------------- */
 
-/* Flags of a program: macros defined before the prelude.  APART: no other kernel has its
- * counters. */
+/* Flags of a program: macros before the prelude.  APART: no other kernel uses its counters. */
 typedef enum { WB__GPU_PLAIN, WB__GPU_F64 = 1, WB__GPU_TABLE = 2, WB__GPU_APART = 4 } wb__gpu_flags;
 
 /* Returns the program of a text, from memory, from disk or newly compiled; NULL: the error is set.

@@ -29,8 +29,7 @@ static size_t gpu_table_row_bytes(const wb__gpu_launch *l)
     return (gpu_table_first_at(l) + 4 + 7) / 8 * 8;
 }
 
-/* Returns a text with the kernel of a launch and the table's kernel, which calls it.  The caller
- * frees the text. */
+/* Returns a text, to be freed, with the kernel of a launch and the table's kernel that calls it. */
 static char *gpu_table_text(const wb__gpu_launch *l)
 {
     enum { PLACE = 40 };
