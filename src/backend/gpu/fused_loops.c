@@ -8,6 +8,7 @@
 
 /* ---- dimensions ------------------------------------------------------------------------------ */
 
+/* Returns the loop (outer, rows or columns) that dimension d belongs to. */
 static wb__loop loop_of(const wb__space *s, wb__walk walk, int d)
 {
     const int outer = s->ndim - s->row_dims - s->col_dims;
@@ -297,6 +298,7 @@ static bool loops_varies(const wb__fuse *k, const wb__fuse_operand *p, unsigned 
     return false;
 }
 
+/* Emits the pointer p<id> of an operand; `fixed` is the offset outside the inner loop. */
 static void loops_emit_pointer(wb__fuse *k, const wb__fuse_operand *p, const char *fixed)
 {
     const wb__view *v = p->view;

@@ -76,6 +76,7 @@ static const wb__fuse_operand *fused_product_operand_of(const wb__fuse *k, int i
     return &k->operands[side ? in->c : in->arg];
 }
 
+/* Returns the stride of an operand along k, the dimension that is summed. */
 static int64_t k_stride(const wb__fuse *k, int i, int side)
 {
     return fused_product_view_of(k, i, side)->strides[k->program->space.ndim];
@@ -318,6 +319,7 @@ static int pitch_of(const fused_product_tiles *t)
     return WB__GROUP_ITEMS / t->lanes + FUSED_PRODUCT_PAD;
 }
 
+/* Emits the store of an item's sum in local memory, where the lanes' sums are added up. */
 static void fused_product_write_sum(const fused_product_tiles *t, int i)
 {
     if (t->lanes == 1) return;

@@ -62,6 +62,7 @@ void wb__reduction_declare(wb__fuse *k, const wb__reduction *f)
 /* What the text has behind the name of an item's variable. */
 static const char *lane_of(const wb__reduction *f) { return f->lanes > 1 ? "[lane]" : ""; }
 
+/* Emits code that adds the expression v to an item's result. */
 static void reduction_text_add_value(wb__fuse *k, const wb__reduction *f, const char *v)
 {
     const char *of = lane_of(f), *kind = REDUCTION_TEXT_KIND(f->acc);
@@ -152,6 +153,7 @@ void wb__reduction_emit_local(wb__fuse *k, const wb__reduction *f, int n)
     if (lanes) wb__fuse_close(k);
 }
 
+/* Emits code that combines the results of two items in local memory. */
 static void reduction_text_join(wb__fuse *k, const wb__reduction *f)
 {
     const char *kind = REDUCTION_TEXT_KIND(f->acc);

@@ -19,6 +19,7 @@ int wb__fuse_log(int64_t n, int most)
  * limit for rows of vectors, which need fewer indices, is LONG_LINE. */
 enum { LONG_ROW = 128, LONG_LINE = 1024, MAX_GROUPS_Y = 32768 };
 
+/* Emits the values and stores of the element or vector of an item. */
 static void fused_rows_emit_element(wb__fuse *k, const bool *stores)
 {
     wb__fuse_emit_offsets(k, k->needed);
@@ -54,6 +55,7 @@ static bool fused_rows_has_lines(const wb__fuse *k)
                          : line >= LONG_ROW;
 }
 
+/* Finishes a kernel with an item for each element or vector. */
 static int fused_rows_emit_by_element(wb__fuse *k, const bool *stores)
 {
     const int64_t n = items_of(k);

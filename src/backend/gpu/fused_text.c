@@ -48,6 +48,7 @@ static int fused_text_add_words(wb__fuse *k, int n)
     return k->n_words - n;
 }
 
+/* Adds a field of this type to the text of the argument struct. */
 static void add_field(wb__fuse *k, const char *type, const char *format, va_list list)
 {
     wb__text_add(&k->fields, "    %s ", type);

@@ -24,6 +24,7 @@ static bool window_varies(const wb__fuse_program *p, const wb__instr *in)
     return false;
 }
 
+/* Writes the instructions that `in` reads to `list`, and returns their number. */
 static int fused_value_operands(const wb__instr *in, int list[3])
 {
     int n = 0;

@@ -288,6 +288,7 @@ static int gpu_product_add_order(gpu_product *p, wb__gpu_work *work, const char 
     return e;
 }
 
+/* Adds the launch of product_simple, whose items compute one element each. */
 static int gpu_product_add_simple(gpu_product *p, const wb__gpu_target *t, wb__gpu_work *work)
 {
     const int64_t elements = p->z * p->m * p->n;
@@ -306,6 +307,7 @@ static int gpu_product_lanes_of(const gpu_product *p, const wb__gpu_target *t)
     return p->dtype == WB_BF16 ? t->fragments_bf16 : p->dtype == WB_F16 ? t->fragments_f16 : 0;
 }
 
+/* Adds the launches of product_tile, and before them that of product_order if it repays. */
 static int gpu_product_add_tile(gpu_product *p, const wb__gpu_target *t, wb__gpu_work *work)
 {
     enum { WANT = 264, TILES = 4 };
@@ -390,6 +392,7 @@ static bool copies_repay(const gpu_product *p)
            (p->inner >= 16 && gpu_product_narrow(p->args.p.a_step) == 1);
 }
 
+/* Adds the launches of product_pack and of product_block or product_panel. */
 static int gpu_product_add_block(gpu_product *p, const wb__gpu_target *t, wb__gpu_work *work)
 {
     enum { ROWS = 6, TALL = 24, WANT = 16, LOCAL_BYTES = 40 << 10 };

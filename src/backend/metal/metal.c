@@ -81,6 +81,7 @@ static int begin_encoder(wb__mtl_queue *q, bool copies)
     return 0;
 }
 
+/* Forgets the running command buffers that are completed. */
 static void retire_completed(wb__mtl_queue *q)
 {
     while (q->n_running && mtl_status(q->running[0]) >= MTLCommandBufferStatusCompleted)

@@ -139,6 +139,7 @@ void wb__nccl_ranks_abort(void)
     _Exit(1);
 }
 
+/* Ends the process, after a message that says why the operations of the ranks fail. */
 static void nccl_end_all(const rank *r, wb__nccl_enum error)
 {
     fprintf(stderr, "weber: %s: rank %d of %d ", nccl_used->name, r->self->rank, r->self->size);
@@ -174,6 +175,7 @@ static void abort_rank(rank *r)
     wb__mutex_lock(&r->lock);
 }
 
+/* A rank's thread: watches its communicator and its waits until the rank stops. */
 static void *nccl_watch_rank(void *given)
 {
     rank *r = given;
@@ -194,6 +196,7 @@ static void *nccl_watch_rank(void *given)
     return NULL;
 }
 
+/* Records the operation that a rank begins, for messages. */
 static void nccl_set_operation(rank *r, const char *what, size_t bytes)
 {
     wb__mutex_lock(&r->lock);

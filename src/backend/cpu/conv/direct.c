@@ -184,6 +184,7 @@ static void direct_weights_task(void *ctx, int64_t task)
     }
 }
 
+/* Adds up the gradients of all tasks in order, and writes the sum to dw. */
 static void direct_add_sums(const direct_job *j)
 {
     const direct *p = j->p;

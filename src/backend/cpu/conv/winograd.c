@@ -191,6 +191,7 @@ static void winograd_back_task(void *ctx, int64_t vector)
                            (float *)j->w + (k * p->c + c) * 9);
 }
 
+/* Writes the prepared form of the weights: their transforms. */
 static int transform_weights(const wb__cpu_op *op, const void *from, void *form)
 {
     const winograd *p = (const winograd *)op;

@@ -125,6 +125,7 @@ static run_set *dnnl_make_set(const dnnl_op *p)
     return wb__fail_null(WB_ERROR_MEMORY, "oneDNN: out of memory for a run of %s", p->impl);
 }
 
+/* Takes an idle run_set of p, or makes one; NULL: out of memory. */
 static run_set *dnnl_take_set(dnnl_op *p)
 {
     for (int k = 0; k < 2 * SETS; k++) {        /* twice: another run may have given a set back */
@@ -136,6 +137,7 @@ static run_set *dnnl_take_set(dnnl_op *p)
     return dnnl_make_set(p);            /* all sets are used by concurrent runs */
 }
 
+/* Gives a run_set back to p's idle sets, or drops it if they are full. */
 static void dnnl_give_set(dnnl_op *p, run_set *s)
 {
     for (int i = 0; i < SETS; i++) {
@@ -185,6 +187,7 @@ static void dnnl_one_part(void *ctx, int64_t part)
     }
 }
 
+/* Applies the epilogue p->row to the result at `at`. */
 static void apply_row_after(const dnnl_op *p, void *at)
 {
     enum { SERIAL = 1 << 15 };

@@ -11,6 +11,7 @@
 
 #define NR (NV * LANES)
 
+/* Stores a tile's sums in C, with the bias, the old C and relu of t. */
 static inline __attribute__((always_inline)) void NAME(finish)(
     const int mr, const int nv, const int some, V acc[MR][NV], T *c, const wb__tile *t)
 {

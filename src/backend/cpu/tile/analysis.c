@@ -4,6 +4,7 @@
 
 /* ---- levels, phases -------------------------------------------------------------------------- */
 
+/* Sets the level of each instruction. */
 static void find_levels(tile_compiler *c)
 {
     const tile_segment *s = c->s;
@@ -144,6 +145,7 @@ bool tile_would_overwrite(const tile_compiler *c, int s, int now)
     return false;
 }
 
+/* Marks the stores that must wait until the end, since they overwrite what is loaded later. */
 static void find_late_stores(tile_compiler *c)
 {
     for (bool changed = true; changed;) {

@@ -35,6 +35,7 @@ static tile_call *tile_plan_emit(tile_compiler *c, int list, tile_call_kind kind
     return call;
 }
 
+/* Sets operand k of a call. */
 static void tile_plan_set(tile_call *call, int k, int value, int reg, int level)
 {
     call->value[k] = (int16_t)value;

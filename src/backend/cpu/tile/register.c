@@ -74,6 +74,7 @@ static void allocate_phase(tile_register_allocator *w, const tile_phase *phase, 
     }
 }
 
+/* Assigns offsets to the accumulators of the reductions. */
 static void place_reductions(tile_register_allocator *w)
 {
     tile_program *p = w->p;

@@ -18,6 +18,7 @@ static int64_t tile_run_offset_of(const tile_run *r, const tile_view *v, int64_t
 /* A part of a tile in which a view has one row stride and one column stride. */
 typedef struct { int64_t r, c, rows, cols, offset; } patch;
 
+/* Moves p to the next patch of a tile; false: there is none. */
 static bool next_patch(const tile_view *v, patch *p, int64_t outer, int64_t r0, int64_t rows,
                        int64_t c0, int64_t cols)
 {
@@ -105,6 +106,7 @@ static void tile_run_positions(const tile_run *r, const tile_call *call, int64_t
     }
 }
 
+/* Sets a value to a number of the plan. */
 static void tile_run_number(const tile_run *r, const tile_call *call)
 {
     const double f = r->numbers[call->arg].f;
@@ -273,6 +275,7 @@ static void tile_run_rows(tile_run *r, int64_t c0, int64_t c1)
     }
 }
 
+/* Runs the tiles of a task, in sequence. */
 static void tile_run_task(tile_run *r)
 {
     const tile_program *p = r->p;

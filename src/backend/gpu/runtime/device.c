@@ -269,6 +269,7 @@ static int gpu_device_choose(const wb__gpu_driver *v, const char *word, gpu_devi
     return 0;
 }
 
+/* Restricts *all to the devices that the driver's variable selects, if the variable is set. */
 static int gpu_device_choose_all(const wb__gpu_driver *v, gpu_device_list *all)
 {
     const char *text = v->choosing ? wb__environment_text(v->choosing) : NULL;

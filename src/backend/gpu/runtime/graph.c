@@ -212,6 +212,7 @@ void wb__gpu_graph_free(const wb_device *base, wb__graph *g)
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
+/* Whether launch `index` of kernel k is a row of the table. */
 static bool gpu_graph_is_row(const wb__gpu_table *t, const wb__gpu_kernel *k, int index)
 {
     for (int r = 0; t->kernel == k && r < t->n; r++)
@@ -347,6 +348,7 @@ static int make_instance(wb__gpu_device *d, wb__graph *g, instance *in, wb__gpu_
 
 /* ---- choosing an instance -------------------------------------------------------------------- */
 
+/* Whether the instance was recorded with the addresses of this run. */
 static bool gpu_graph_fits(const wb__graph *g, const instance *in)
 {
     return in->recorded && !memcmp(in->address, g->now, (size_t)g->s->n_buffers * sizeof *g->now);
@@ -418,11 +420,13 @@ static uint64_t gpu_graph_address_of(const wb__graph *g, const wb__gpu_addresses
     return m ? m->at + (at->offsets ? at->offsets[i] : 0) : 0;
 }
 
+/* Sets g->now to the addresses of the buffers in this run. */
 static void gpu_graph_set_addresses(wb__graph *g, const wb__gpu_addresses *at)
 {
     for (int i = 0; i < g->s->n_buffers; i++) g->now[i] = gpu_graph_address_of(g, at, i);
 }
 
+/* Whether the graph may record once more: FREELY times, then once in SELDOM runs. */
 static bool gpu_graph_may_record(const wb__graph *g)
 {
     return g->created < FREELY || g->created * SELDOM < g->runs;

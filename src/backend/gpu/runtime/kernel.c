@@ -42,6 +42,7 @@ static void gpu_kernel_describe(const wb__step *step, char *text, size_t capacit
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
+/* Returns an error if a launch exceeds a limit of the device. */
 static int gpu_kernel_check_sizes(wb__gpu_device *d, const wb__gpu_launch *l)
 {
     const wb__gpu_target *t = &d->target;
@@ -56,6 +57,7 @@ static int gpu_kernel_check_sizes(wb__gpu_device *d, const wb__gpu_launch *l)
                     l->n_buffers, bytes);
 }
 
+/* Binds an argument of a launch: the address of a buffer, or the argument struct. */
 static int gpu_kernel_bind(wb__gpu_device *d, wb__gpu_bound_launch *p, int argument, size_t bytes,
                            const void *value)
 {

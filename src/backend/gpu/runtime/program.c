@@ -91,6 +91,7 @@ static void gpu_program_drop(wb__gpu_device *d, wb__gpu_program *p)
     wb__free(p);
 }
 
+/* Unloads the least recently used program without users. */
 static void gpu_program_drop_oldest(wb__gpu_device *d)
 {
     wb__gpu_programs *all = &d->programs;

@@ -99,6 +99,7 @@ static void find_single(const wb__gpu_kernel *k, bool *single)
     }
 }
 
+/* Whether two launches differ only in buffers and arguments, so that one table can have both. */
 static bool are_alike(const wb__gpu_launch *a, const wb__gpu_launch *b)
 {
     return a->n_buffers == b->n_buffers && a->args_bytes == b->args_bytes && a->f64 == b->f64 &&
@@ -211,6 +212,7 @@ static int gpu_table_by_word(const void *a, const void *b)
     return (x->word > y->word) - (x->word < y->word);
 }
 
+/* Lists in t->target the words of the tables that are numbers of the plan. */
 static int list_targets(wb__gpu_tables *t)
 {
     int capacity = 0;
@@ -240,6 +242,7 @@ static int list_targets(wb__gpu_tables *t)
     return 0;
 }
 
+/* Compiles the kernel that writes the words, and allocates its arguments. */
 static int make_writer(wb__gpu_device *d, wb__gpu_tables *t)
 {
     const uint32_t most = words_at_once(t);

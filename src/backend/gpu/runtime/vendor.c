@@ -117,6 +117,7 @@ void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l)
     return s ? s->handle : NULL;
 }
 
+/* Unlinks and frees the entry *at. */
 static void vendor_drop_entry(wb__gpu_vendor_state *s, wb__gpu_entry **at)
 {
     wb__gpu_entry *e = *at;
@@ -150,6 +151,7 @@ static void vendor_drop_oldest(wb__gpu_vendor_state *s)
     if (oldest) vendor_drop_entry(s, oldest);
 }
 
+/* Returns the entry for a problem, which the library fills if it is new; NULL: failed. */
 static wb__gpu_entry *vendor_find_entry(wb__gpu_device *d, wb__gpu_vendor_state *s,
                                         const void *problem)
 {
