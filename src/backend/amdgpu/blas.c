@@ -207,8 +207,7 @@ static int32_t rocblas_type_of(wb_dtype t)
            : t == WB_BF16 ? rocblas_datatype_bf16_r : 0;
 }
 
-/* Sets *p and the operands of *r from a step.  Returns NULL, or a short reason why rocBLAS does not
- * compute it. */
+/* Sets *p and r's operands from a step.  Returns NULL, or a short reason not to use rocBLAS. */
 static const char *rocblas_problem_of(wb__hip_device *d, const wb__step *step, rocblas_problem *p,
                                       rocblas_routine *r)
 {

@@ -255,8 +255,7 @@ static int layout_of(const wb__view views[3])
     return -1;
 }
 
-/* Sets *p and the operands of *r from a step.  Returns NULL, or a short reason why MIOpen does not
- * compute it. */
+/* Sets *p and r's operands from a step.  Returns NULL, or a short reason not to use MIOpen. */
 static const char *miopen_problem_of(wb__hip_device *d, const wb__step *step, miopen_problem *p,
                                      miopen_routine *r)
 {

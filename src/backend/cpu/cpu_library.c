@@ -8,7 +8,8 @@
 typedef struct {
     wb__cpu_kernel head;
     wb__cpu_op *op;
-    int n_views, n_loops, form;         /* loops: over `loop`; form: as in wb__step */
+    int n_views, n_loops;               /* views of the step; batch dimensions beyond two */
+    int form;                           /* buffer of the prepared form of view 1; 0: none */
     wb__view views[4];
     /* copy[i]: the kernel that copies operand i of a convolution to or from NHWC; NULL: no copy.
      * The NHWC copy is at offset operand_at[i] in the workspace.  The operand `written` is copied

@@ -129,7 +129,7 @@ typedef struct {
 } wb__isa;
 
 extern const wb__isa wb__isa_portable, wb__isa_avx2, wb__isa_avx512;
-const wb__isa *wb__isa_best(void);      /* the functions for the level of wb__isa_here() */
+const wb__isa *wb__isa_best(void);      /* the functions for the set of wb__isa_here() */
 /* The product of bf16 operands by the processor's instructions for them; NULL: it has none, or
  * WEBER_ISA is less than avx512. */
 const wb__gemm_kernel *wb__isa_gemm_bf16(void);

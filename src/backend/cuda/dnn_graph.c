@@ -295,9 +295,8 @@ static int notes_of(wb__dnn_graph *g, wb__dnn_desc config, int64_t *number)
     return bits;
 }
 
-/* Creates the plan of an engine configuration, and sets *workspace to the size of its workspace in
- * bytes.  NULL: the device does not support the configuration, or a call failed and set
- * g->status. */
+/* Creates the plan of an engine configuration, and sets *workspace to its workspace in bytes.
+ * NULL: the device does not support the configuration, or a call failed and set g->status. */
 static wb__dnn_desc plan_of(wb__dnn_graph *g, wb__dnn_desc config, size_t *workspace)
 {
     const wb__dnn_target *t = g->target;

@@ -35,8 +35,7 @@ typedef struct {
     cublasLtMatrixLayout_t layout[3];
 } wb__lt_descriptors;
 
-/* Sets *p and *operands from a step.  Returns NULL, or a short reason why cuBLASLt cannot execute
- * the step. */
+/* Sets *p and *operands from a step.  Returns NULL, or a short reason not to use cuBLASLt. */
 const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_operands *operands);
 
 /* Creates the descriptors of a problem, which wb__lt_undescribe frees.  The pointers to bias and

@@ -45,7 +45,7 @@ static void fused_program_free(wb__fuse_program *p)
     wb__free(p->windows);
 }
 
-/* The number of windows of a program's instructions. */
+/* Returns the number of windows that n instructions have. */
 static int count_windows(const wb__instr *instr, int n)
 {
     int windows = 0;
@@ -176,8 +176,7 @@ static void load_results(wb__fuse_program *p, int i, int view)
     p->instr[i].a = -1;
 }
 
-/* Adds a view of the workspace, from byte *end on, for the results of reduction i; returns its
- * index. */
+/* Adds a view of the workspace, from byte *end on, for reduction i's results; returns its index. */
 static int add_results(wb__fuse_program *p, int i, size_t *end)
 {
     const int64_t rows = fused_points_of(&p->space, 0, p->space.ndim - p->space.col_dims);

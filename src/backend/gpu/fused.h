@@ -34,9 +34,9 @@ typedef struct {
     int n_instr, n_views, n_windows;
     wb__instr *instr;
     wb__view *views;
-    wb__window *windows;            /* of padded views */
+    wb__window *windows;            /* windows of the padded views */
     wb__space space;
-    int64_t points;                 /* of all segments of the step, not of this one */
+    int64_t points;                 /* number of points of all segments of the step */
 } wb__fuse_program;
 
 typedef enum { WB__OUTER, WB__ROWS, WB__COLS } wb__loop;
@@ -67,12 +67,12 @@ typedef struct {
     bool used;                                  /* an instruction that the kernel needs reads it */
     bool padded, outside;           /* padded: elements outside `window` are 0; outside: all are */
     wb__window window;              /* along the space's dimensions after merging */
-    int id, pattern;    /* suffix of its pointer p<id>, and of its strides s<pattern>_<dimension> */
+    int id, pattern;    /* suffixes of the pointer p<id> and the strides s<pattern>_<dimension> */
     unsigned struct_strides;                /* bit d set: the stride along d is a struct field */
     bool in_struct;                     /* the iota's scale and shift, or the window, are fields */
     bool vector;                /* an item has k->vector elements; strides are in vectors */
-    wb__fuse_place place;
-    wb__fuse_kept kept;
+    wb__fuse_place place;                       /* where the kernel uses the operand */
+    wb__fuse_kept kept;                         /* whether the next loop loads or finds it */
     int64_t kept_at;            /* offset in the launch's local memory, in chunks (WB__CHUNK) */
     int64_t stride[WB_MAX_DIMS];        /* along each dimension of the merged space */
 } wb__fuse_operand;
@@ -110,24 +110,27 @@ typedef struct {
     wb__gpu_number *numbers;
     wb__gpu_origin *origins;
     int n_numbers, n_origins;
-    int *buffers, n_buffers, n_ids, n_patterns, workspace_word;
+    int *buffers, n_buffers;        /* index in the plan of each buffer argument */
+    int n_ids, n_patterns;          /* number of ids and of patterns of the operands */
+    int workspace_word;             /* index in `words` of the workspace's offset; -1: none */
     int items;                      /* items of a group */
     int resident;       /* groups that must fit into a processor with their registers; 0: any */
     int64_t local;                  /* bytes of local memory for elements that are kept */
     bool f64, failed, tickets;      /* tickets: the text has counters */
     bool used[WB__OP_COUNT][4];     /* whether the text needs the function of an op and register */
     bool once;                  /* stores that do not vary along a dimension are done once */
-    int indent;                     /* of the next line of `body`, in steps of 4 spaces */
+    int indent;                     /* indent of the next line of `body`, in steps of 4 spaces */
 } wb__fuse;
 
 /* fused_text.c */
-/* Begins a kernel.  Returns 0, or an error (then there is nothing to free). */
+/* Sets k to an empty kernel.  Returns 0, or an error, after which there is nothing to free. */
 int wb__fuse_start(wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work,
                    const wb__fuse_program *program);
-/* Adds a line to the body. */
+/* Add to the body a line, a line with the "{" of a block, and the "}" of a block. */
 void wb__fuse_line(wb__fuse *k, const char *format, ...) WB__PRINTF(2, 3);
-void wb__fuse_open(wb__fuse *k, const char *format, ...) WB__PRINTF(2, 3);     /* ... { */
+void wb__fuse_open(wb__fuse *k, const char *format, ...) WB__PRINTF(2, 3);
 void wb__fuse_close(wb__fuse *k);
+/* Add to the argument struct a field with the value v, of one word, and of two words. */
 void wb__fuse_uint(wb__fuse *k, int64_t v, const char *format, ...) WB__PRINTF(3, 4);
 void wb__fuse_pair(wb__fuse *k, int64_t v, const char *format, ...) WB__PRINTF(3, 4);
 /* Adds the launch to k->work, and frees the contents of k.  After each successful start, either
@@ -142,8 +145,7 @@ extern const char *const wb__fuse_kinds[4];     /* names of register kinds: "f32
 extern const wb_dtype wb__fuse_whole[4];  /* the dtype that a register holds without conversion */
 
 /* fused_loops.c */
-/* Merges dimensions of the space where all views allow it, and makes vectors if they suit the
- * operands. */
+/* Merges dimensions where all views allow it, and makes vectors if they suit the operands. */
 void wb__fuse_make_loops(wb__fuse *k, wb__walk walk, wb__fuse_vectors vectors);
 /* Emits the indices of the dimensions [from, to).  `count` is the variable that numbers the points
  * of these dimensions. */
@@ -167,7 +169,7 @@ void wb__fuse_add_offset(wb__fuse *k, wb__fuse_operand *p, int d, const char *in
 /* Adds to the struct the number d, as d<suffix>, with the factor and shift f<suffix> and h<suffix>
  * that divide() in the prelude needs to divide by d. */
 void wb__fuse_add_divisor(wb__fuse *k, int64_t d, const char *suffix);
-/* The type of an element's offset. */
+/* Returns the type of an element's offset in the text. */
 const char *wb__fuse_index_type(const wb__fuse *k);
 /* fused_windows.c.  wb__fuse_emit_window emits the variables of a load of the padded operand p:
  * in<id>, whether the element is inside the window, and at<id>, the offset from the pointer of an
@@ -259,7 +261,7 @@ int wb__fused_each(const wb__gpu_target *t, const wb__fuse_program *p, const boo
                    wb__gpu_work *work);
 int wb__fused_rows(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work);
-/* fused_products.c: whether a needed instruction is a product; needed NULL: whether any is. */
+/* fused_products.c: whether a needed instruction, or any if needed is NULL, is a product. */
 bool wb__fuse_has_products(const wb__fuse_program *p, const bool *needed);
 /* Fills and finishes the kernel of these stores, which have products, after wb__fuse_make_loops. */
 int wb__fused_products(wb__fuse *k, const bool *stores);
@@ -271,7 +273,7 @@ int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb_
                          size_t at, bool *stores, wb__gpu_work *work);
 
 
-/* The exponent of the least power of two that is at least n; `most` if the exponent is larger. */
+/* Returns the exponent of the least power of two that is at least n, or `most` if that is less. */
 int wb__fuse_log(int64_t n, int most);
 /* Whether a view varies along the columns. */
 bool wb__fuse_varies(const wb__fuse_program *p, const wb__view *v);

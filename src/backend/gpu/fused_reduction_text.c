@@ -59,7 +59,7 @@ void wb__reduction_declare(wb__fuse *k, const wb__reduction *f)
     if (f->top >= 0) reduction_text_declare(k, f, kind, 'r', "-INFINITE");
 }
 
-/* What the text has behind the name of an item's variable. */
+/* Returns the index of a lane behind the name of an item's variable; "": it is no array. */
 static const char *lane_of(const wb__reduction *f) { return f->lanes > 1 ? "[lane]" : ""; }
 
 /* Emits code that adds the expression v to an item's result. */

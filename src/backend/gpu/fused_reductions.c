@@ -29,7 +29,7 @@ typedef struct {
     const bool *stores;             /* stores that the kernel does beside the reductions; or NULL */
     bool all;                       /* the reductions are of everything, not of rows */
     bool ticket;                    /* the group that is the last to end combines the chunks */
-    int64_t outers, rows, cols;
+    int64_t outers, rows, cols;     /* points of each loop; rows of vectors, if there are vectors */
     int64_t chunks, chunk;          /* chunks of the rows; rows of one chunk */
     int64_t pieces, start;  /* REDUCE_ALL: number of pieces; index of this piece's first point */
     int64_t before;                 /* chunks of all earlier pieces */
@@ -40,8 +40,8 @@ typedef struct {
 
 /* ---- the shape of a launch ------------------------------------------------------------------- */
 
-/* Along which dimension most loads are contiguous in memory.  Positive: along the innermost
- * dimension of the columns; negative: along the innermost one of the rows; 0: neither prevails. */
+/* Returns along which innermost dimension most loads are contiguous in memory: > 0: that of the
+ * columns; < 0: that of the rows; 0: neither prevails. */
 static int reductions_neighbours(const wb__fuse *k)
 {
     const int col = k->first[WB__COLS + 1] - 1, row = k->first[WB__ROWS + 1] - 1;
@@ -321,7 +321,7 @@ static void reductions_place_item(const reductions *f, wb__fuse *k)
     k->place = WB__IN_LOOP;
 }
 
-/* How many rows an item loads at once. */
+/* Returns how many rows an item loads before it adds the first. */
 static int reductions_rows_at_once(const reductions *f, const wb__fuse *k)
 {
     int instructions = 0;

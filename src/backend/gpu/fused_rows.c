@@ -264,7 +264,7 @@ static wb__fuse_operand *fused_rows_loaded(const fused_rows *r, int i)
                                                                  : NULL;
 }
 
-/* From here on the loops find in local memory what the loop of the marked phase kept. */
+/* Marks what the loop of the marked phase kept as found in local memory by later loops. */
 static void fused_rows_find_kept(fused_rows *r)
 {
     wb__fuse *k = &r->k;
@@ -552,7 +552,7 @@ static int fused_rows_of_piece(const wb__gpu_target *t, const wb__fuse_program *
     return e;
 }
 
-/* A large space is split between rows, never within a row. */
+/* Adds the kernels of stores that depend on reductions.  A large space is split between rows. */
 int wb__fused_rows(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work)
 {

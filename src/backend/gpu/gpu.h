@@ -47,7 +47,7 @@ typedef enum {
     WB__GPU_NUMBER_I64, WB__GPU_NUMBER_U64
 } wb__gpu_number_type;
 typedef struct {
-    int number;                 /* index in the plan */
+    int number;                 /* index of the number in the plan */
     uint32_t at;                /* offset in the struct, in bytes */
     wb__gpu_number_type type;
 } wb__gpu_number;
@@ -60,7 +60,7 @@ static inline bool wb__gpu_two_words(wb__gpu_number_type p)
  * elements and has two words, the lower first.  wb__gpu_fill_args adds the buffer's entry of
  * `offsets`, if `offsets` is not NULL. */
 typedef struct {
-    int buffer;                 /* index in the plan */
+    int buffer;                 /* index of the buffer in the plan */
     uint32_t at, size;          /* byte offset of the place in the struct; bytes of an element */
 } wb__gpu_origin;
 
@@ -70,8 +70,8 @@ enum { WB__GPU_WORKSPACE = -1 };
  * struct, whose fields have 4 bytes each. */
 typedef struct {
     char *text;                 /* in the dialect, without the prelude */
-    const char *entry;
-    bool f64;                   /* uses double: WB_F64 is defined before the prelude */
+    const char *entry;          /* name of the kernel in the text */
+    bool f64;                   /* the kernel uses double: WB_F64 is defined before the prelude */
     int n_buffers;
     int *buffer;  /* per buffer argument: its index in the plan, or WB__GPU_WORKSPACE */
     size_t args_bytes;
@@ -96,9 +96,9 @@ typedef struct {
     int n;                      /* number of launches */
     wb__gpu_launch *launch;
     size_t workspace;           /* bytes of workspace, aligned to 64 bytes */
-    int64_t reloaded;           /* as in wb__kernel */
+    int64_t reloaded;           /* bytes that loops load again (wb__kernel) */
     const char *impl;           /* for the printed plan; a constant */
-    int tiles;                  /* of a product: number of tiles that suit */
+    int tiles;                  /* number of tiles that suit, if the step is a product */
 } wb__gpu_work;
 
 /* Creates the launches of a step; the caller frees *work with wb__gpu_work_free.  Returns 0, or an

@@ -11,8 +11,8 @@ enum { LOCAL_BYTES_16 = 28 << 10, LOCAL_BYTES_32 = 36 << 10, LOCAL_BYTES_BESIDE 
 
 _Static_assert(sizeof(wb__attention_args) == 4 * 8 + 9 * 8 + 27 * 8 + 8 + 8, "no holes");
 
-/* Supported among the optional steps are products in fused kernels and attention, except where the
- * composed steps are faster. */
+/* Whether our kernels execute an optional step: products in fused kernels and attention, except
+ * where the composed steps are faster. */
 bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *s)
 {
     if (t->composes) return false;

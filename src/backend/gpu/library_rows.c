@@ -15,7 +15,7 @@ static const char *gpu_rows_index_type(wb_dtype t)
     return t == WB_I8 ? "i8" : t == WB_I32 ? "i32" : t == WB_I64 ? "i64" : "u8";
 }
 
-/* A launch of one item for each element of `total`, whose buffers are the step's views. */
+/* Adds a launch with an item for each of `total` elements, whose buffers are the step's views. */
 static int gpu_rows_add_launch(const wb__step *s, const wb__rows_args *args, const char *kind,
                                bool wide, int64_t total, wb__gpu_work *work)
 {

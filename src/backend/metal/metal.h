@@ -26,8 +26,8 @@
 #include "backend/gpu/runtime/runtime.h"
 #include "backend/metal/objc.h"
 
-/* Codes of errors.  Codes below 100 are those of MTLCommandBufferError, whatever the domain of the
- * NSError is. */
+/* Codes of errors.  Codes below 100 are those of MTLCommandBufferError, in any domain of
+ * NSError. */
 enum {
     WB__MTL_NO_OBJECT = 100,    /* a method that creates an object returned nil */
     WB__MTL_NO_MEMORY,

@@ -203,8 +203,7 @@ static bool mps_is_too_large(const mps_problem *p)
     return large || p->k > MAX_INNER;
 }
 
-/* Sets *p and the operands of *r from a step.  Returns NULL, or a short reason why MPS does not
- * compute it. */
+/* Sets *p and r's operands from a step.  Returns NULL, or a short reason not to use MPS. */
 static const char *mps_problem_of(const wb__gpu_device *d, const wb__step *step, mps_problem *p,
                                   mps_routine *r)
 {

@@ -283,8 +283,7 @@ static bool maybe_winograd(const wb__step *step)
            a->stride[0] * a->stride[1] == 1 && a->dilation[0] * a->dilation[1] == 1;
 }
 
-/* Sets *p and the operands of *r from a step.  Returns NULL, or a short reason why MPSGraph does
- * not compute it. */
+/* Sets *p and r's operands from a step.  Returns NULL, or a short reason not to use MPSGraph. */
 static const char *mpsgraph_problem_of(const wb__step *step, mpsgraph_problem *p,
                                        mpsgraph_routine *r)
 {

@@ -68,7 +68,7 @@ static int nccl_fail(const rank *r, const char *call, wb__nccl_enum result)
                     result, nccl_functions->GetLastError(NULL));
 }
 
-/* Whether the operations of all ranks are ended, since one rank has failed. */
+/* Whether an operation that waits since this time must end, since a rank has failed before it. */
 static bool nccl_is_over(double waits_since)
 {
     if (!given_up.set) return false;
@@ -139,7 +139,7 @@ void wb__nccl_ranks_abort(void)
     _Exit(1);
 }
 
-/* Ends the process, after a message that says why the operations of the ranks fail. */
+/* Ends the process, after a message that names the operation and why it fails. */
 static void nccl_end_all(const rank *r, wb__nccl_enum error)
 {
     fprintf(stderr, "weber: %s: rank %d of %d ", nccl_used->name, r->self->rank, r->self->size);

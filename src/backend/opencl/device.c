@@ -228,7 +228,7 @@ void wb__cl_forget(void)
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-/* Called with a message of the driver.  Some drivers have messages that belong to no context. */
+/* Keeps a message of the driver, which calls this function; some messages belong to no context. */
 static void driver_said(const char *message, const void *data, size_t bytes, void *context)
 {
     (void)data, (void)bytes;

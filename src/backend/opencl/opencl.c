@@ -1,5 +1,5 @@
-/* The OpenCL backend: memory, transfers, events and launches, and the tables of the driver and the
- * backend. */
+/* The OpenCL backend: memory, transfers, events, launches, and the driver's and backend's
+ * tables. */
 #include "backend/opencl/opencl.h"
 
 #include "base/environment.h"

@@ -9,7 +9,7 @@
 enum { EPILOGUE_CHUNK = 1024, EPILOGUE_SERIAL = 1 << 15 };
 
 typedef struct {
-    wb__cpu_op op, *inner;
+    wb__cpu_op op, *inner;              /* inner: computes the gradient alone */
     wb__conv_desc d;
     wb_dtype wide;                      /* the computed type */
     wb__elementwise_fn *row;        /* applies the epilogue in place; NULL: it is relu or none */
@@ -19,7 +19,7 @@ typedef struct {
     const epilogue_form *p;
     char *x;
     const char *bias;
-    int64_t each;                       /* elements of dx that each task processes */
+    int64_t each;                       /* elements of dx that a task processes */
 } epilogue_job;
 
 #define ADD_BIAS(T)                                                                                \

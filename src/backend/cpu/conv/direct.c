@@ -32,8 +32,7 @@ typedef struct {
     bool padded;
     wb__act act;                        /* FORWARD only */
     bool line;  /* one channel of x, at most 8 of y, stride 1 along rows: line_kernel.h */
-    size_t weights_bytes, task_bytes, sums_at;  /* in bytes; sums_at: offset in a task's
-                                                   workspace */
+    size_t weights_bytes, task_bytes, sums_at;  /* sums_at: offset in a task's task_bytes */
     char impl[32];
 } direct;
 
@@ -132,7 +131,7 @@ static void direct_forward_task(void *ctx, int64_t task)
     }
 }
 
-/* As direct_weights_task, but for images of one channel. */
+/* Sets `sums` to the weights' gradient over the images [from, to), which have one channel. */
 static void direct_weights_of_lines(const direct_job *j, int64_t from, int64_t to, float *band,
                                     float *sums)
 {

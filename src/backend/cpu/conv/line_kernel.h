@@ -8,7 +8,8 @@
 #define UNIT (LANES < 8 ? LANES : 8)
 #define BLOCKS (LANES == 16 ? 3 : 1)    /* vectors that are computed together for each channel */
 
-/* A unit: its first pixel among the outputs, the place of its first tap in x, and its pixels. */
+/* A unit: its first pixel among the outputs, the place of its first tap in x, and the number of its
+ * pixels (`some`), at most UNIT. */
 typedef struct { int64_t pixel, at; int some; } NAME(unit);
 
 /* Finds units u to u + count - 1.  Those beyond the last have no pixels. */

@@ -58,7 +58,7 @@ typedef struct {
 static dnnl_engine_t dnnl_engine;
 static wb__once dnnl_once = WB__ONCE_INIT;
 static wb__mutex dnnl_creating = WB__MUTEX_INIT; /* around oneDNN's own locks, for fork */
-static int (*omp_threads)(void);        /* of the OpenMP that oneDNN was linked with, or NULL */
+static int (*omp_threads)(void);        /* functions of oneDNN's OpenMP; NULL: it has none */
 static void (*omp_set_threads)(int n);
 
 static void make_engine(void)

@@ -31,7 +31,7 @@ typedef struct {
     wb__cpu_op op;
     int count, buffers;                 /* pieces; buffers of the operation */
     size_t size;                        /* bytes of an element */
-    size_t each;                        /* bytes of the workspace of a piece */
+    size_t each;                        /* bytes of the workspace of each piece */
     int64_t sums;                       /* elements of the gradient of the weights, else 0 */
     wb_dtype dtype;
     dnnl_split_piece piece[];

@@ -37,7 +37,8 @@ static const wb__gemm_kernel *gemm_kernel_for(const wb__gemm *g)
 
 static wb_dtype computed_type(wb_dtype t) { return t == WB_F64 ? WB_F64 : WB_F32; }
 static int64_t round_up(int64_t a, int64_t b) { return wb__quotient_up(a, b) * b; }
-/* The length of a piece if k is divided into about equal pieces of at most the kernel's kc. */
+/* Returns the length of a piece if k is divided into about equal pieces of at most the kernel's
+ * kc. */
 static int64_t gemm_inner_piece(const wb__gemm_kernel *kernel, int64_t k)
 {
     int64_t pieces = WB__MAX(wb__quotient_up(k, kernel->kc), 1);
@@ -63,7 +64,7 @@ static bool reads_in_place(const wb__gemm *g, const wb__gemm_kernel *kernel)
  * its packed form, or packed by this thread. */
 typedef struct {
     const wb__gemm_kernel *kernel;
-    int64_t kc;
+    int64_t kc;                         /* inner indices of a piece, at most */
     bool in_place, ready;               /* ready: the panels of the only piece are in `scratch` */
     const char *packed;                 /* the packed form of all of B, or NULL */
     int64_t columns, from;      /* columns of this form; its first column that the product needs */
@@ -147,8 +148,8 @@ static const void *gemm_shift(const void *base, int64_t elements, size_t size)
     return (const char *)base + elements * (int64_t)size;
 }
 
-/* Sets g to a part.  Parts of neighbouring products and rows follow each other, since they may read
- * the same columns of B. */
+/* Sets *g and *w to part number `part`.  Parts of neighbouring products and rows follow each other,
+ * since they may read the same columns of B. */
 static void gemm_set_part(const gemm_product *p, void *const *buffers, int64_t part, wb__gemm *g,
                           method *w)
 {

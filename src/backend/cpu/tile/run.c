@@ -199,8 +199,8 @@ static void run_calls(const tile_run *r, int from, int to)
 
 /* ---- tiles of a task ------------------------------------------------------------------------- */
 
-/* The end of the chunk of columns that begins at c0.  If a run (plan.h) is longer than a chunk, no
- * chunk goes beyond the end of its run. */
+/* Returns the end of the chunk of columns that begins at c0, which is at most the end of its run
+ * (plan.h) if runs are longer than chunks. */
 static int64_t tile_run_chunk_end(const tile_segment *s, int64_t c0, int64_t c1)
 {
     int64_t end = WB__MIN(c0 + s->tile_cols, c1);
@@ -320,7 +320,7 @@ typedef struct {
     void *const *buffers;
     const wb__number *numbers;
     char *workspace;
-    atomic_int next;
+    atomic_int next;                    /* the next task that a worker takes */
 } tile_run_launch;
 
 static void tile_run_work(tile_run_launch *l, char *scratch)

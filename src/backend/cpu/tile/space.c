@@ -20,8 +20,7 @@ static void tile_space_append(tile_space_loop *to, const tile_space_loop *from)
     }
 }
 
-/* Sorts the dimensions by the guide's strides, largest outermost, so that the guide is accessed in
- * memory order. */
+/* Sorts the dimensions by the guide's strides, largest outermost: its order in memory. */
 static void tile_space_sort(tile_space_loop *l, const wb__view *guide)
 {
     for (int i = 1; i < l->n; i++) {

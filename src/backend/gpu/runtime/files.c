@@ -1,5 +1,4 @@
-/* The files of vendors' libraries.  They are opened at run time and never closed by the functions
- * that open them. */
+/* The files of vendors' libraries, which are opened at run time and not closed here. */
 #include "backend/gpu/runtime/files.h"
 
 #include "base/environment.h"

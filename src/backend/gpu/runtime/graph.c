@@ -458,8 +458,7 @@ static int gpu_graph_choose_instance(wb__gpu_device *d, wb__graph *g, const wb__
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* With the device's lock held: copies buffers of this kind, inputs to the graph's own memory, or
- * results from it. */
+/* With the device's lock held: copies inputs to the graph's own memory, or results from there. */
 static int gpu_graph_copy_own(wb__gpu_device *d, const wb__graph *g, const wb__gpu_addresses *at,
                               wb__buffer_kind kind)
 {
