@@ -33,7 +33,7 @@ int64_t wb__cpu_packed_bytes(const wb_device *device, const wb__step *step);
 int wb__cpu_prepare_form(const wb_device *device, const wb__kernel *kernel, const void *leaf,
                          void *form);
 
-/* The address of a view's first element. */
+/* Returns the address of a view's first element. */
 static inline void *wb__cpu_at(const wb__view *v, void *const *buffers)
 {
     return (char *)buffers[v->buffer] + v->offset * (int64_t)wb__dtype_size(v->dtype);

@@ -52,7 +52,7 @@ const char *wb__dnn_attention_problem(const wb__step *step, wb__dnn_problem *p)
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
-/* A view with its last two dimensions exchanged. */
+/* Returns a view with its last two dimensions exchanged. */
 static wb__dnn_view transposed_view(const wb__dnn_view *v)
 {
     wb__dnn_view t = *v;
@@ -85,7 +85,7 @@ static wb__dnn_desc cudnn_attn_pointwise(wb__dnn_graph *g, int mode, wb__dnn_des
     return y;
 }
 
-/* Masks s: minus infinity where the key's index is greater than the query's. */
+/* Returns s with minus infinity where the key's index is greater than the query's. */
 static wb__dnn_desc cudnn_attn_masked(wb__dnn_graph *g, const shapes *of, wb__dnn_desc s)
 {
     wb__dnn_desc row = wb__dnn_new_virtual(g, CUDNN_DATA_INT32, of->scores, NULL);

@@ -126,7 +126,7 @@ int wb__cu_lt_major(void)
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
-/* Sets an address in the descriptor, unless it is the address of the previous launch. */
+/* Sets an address in the descriptor, unless the previous launch has set the same one. */
 static int cublas_set_address(cublas_routine *r, int attribute, wb__lt_operand operand,
                               const uint64_t *buffers, uint64_t *last)
 {

@@ -14,8 +14,8 @@
  * The next compiler is tried if the driver rejects the output.  The fields `compiler` and
  * `portable` of a device hold the current attempt. */
 
-/* The newest architecture that both NVRTC and the device support; 0: none; -1: NVRTC's list of
- * architectures cannot be read. */
+/* Returns the newest architecture that both NVRTC and the device support; 0: none; -1: NVRTC's list
+ * of architectures cannot be read. */
 static int arch_of(const wb__cu_device *d, const wb__cu_compiler *c)
 {
     int known[64], n = 0, best = 0;

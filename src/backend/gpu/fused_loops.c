@@ -252,8 +252,8 @@ static void loops_add_stride_field(wb__fuse *k, wb__fuse_operand *p, int d)
     else wb__fuse_uint(k, p->stride[d], "s%d_%d", p->pattern, d);
 }
 
-/* In a padded view the index of an element outside the window is any number, so the arithmetic is
- * unsigned, which wraps around. */
+/* Adds an operand's offset along dimension d to an expression.  In a padded view the index outside
+ * the window is any number, so the arithmetic is unsigned, which wraps around. */
 void wb__fuse_add_offset(wb__fuse *k, wb__fuse_operand *p, int d, const char *index, wb__text *to)
 {
     const char *const type = !p->padded ? wb__fuse_index_type(k) : k->wide ? "u64" : "uint";

@@ -82,7 +82,7 @@ static int64_t k_stride(const wb__fuse *k, int i, int side)
     return fused_product_view_of(k, i, side)->strides[k->program->space.ndim];
 }
 
-/* The elements of a chunk: as many as 16 bytes have, or fewer, so that chunks divide the sum. */
+/* Returns the elements of a chunk: as many as 16 bytes have, or fewer, so that chunks divide k. */
 static int fused_product_chunk_of(const wb__fuse *k, int i)
 {
     const wb__instr *in = &k->program->instr[i];
@@ -166,7 +166,7 @@ static void emit_indices(const fused_product_tiles *t)
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* Whether the loop of instruction i is also that of j. */
+/* Whether one loop over k computes both products, the instructions i and j. */
 static bool same_loop(const wb__fuse *k, int i, int j)
 {
     return is_needed(k, j) && k->program->instr[j].scale == k->program->instr[i].scale &&
@@ -197,7 +197,7 @@ static void fused_product_each_operand(wb__fuse *k, int i,
         }
 }
 
-/* The number of chunks that an item requests at once. */
+/* Returns the number of chunks that an item requests at once. */
 static int ahead_of(const wb__fuse *k, int i)
 {
     const int64_t chunks = k->program->instr[i].scale / fused_product_chunk_of(k, i);

@@ -34,8 +34,8 @@ bool wb__fuse_window_suits(const wb__fuse *k, const wb__fuse_operand *p, int n)
            k->dim[last] % n == 0;
 }
 
-/* Emits the index in the part that belongs to index i<d> of the padded view, and writes the name of
- * this index; adds to `inside` the condition that the part has the index. */
+/* Emits the index in memory that belongs to index i<d> of the padded view, and writes the name of
+ * this variable to `name`.  Adds to `inside` the condition that the window has the index. */
 static void emit_window_index(wb__fuse *k, const wb__fuse_operand *p, int d, char name[24],
                               wb__text *inside)
 {

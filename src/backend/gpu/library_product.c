@@ -195,9 +195,9 @@ static void gpu_product_split_steps(gpu_product *p, int64_t parts)
     args->splits = wb__wide_of(WB__MAX(wb__quotient_up(p->steps, piece), 1));
 }
 
-/* The number of parts into which to split a sum.  With one part, the launch has `groups` groups or
- * items; with more parts, about `enough`.  Each of several parts has at least `least` terms, and
- * all partial sums together have at most 2^24 elements. */
+/* Returns the number of parts into which to split a sum.  With one part, the launch has `groups`
+ * groups or items; with more parts, about `enough`.  Each of several parts has at least `least`
+ * terms, and all partial sums together have at most 2^24 elements. */
 static int64_t gpu_product_parts_for(const gpu_product *p, int64_t groups, int64_t enough,
                                      int64_t least)
 {
@@ -301,7 +301,7 @@ static int gpu_product_add_simple(gpu_product *p, const wb__gpu_target *t, wb__g
                            elements * gpu_product_narrow(p->args.p.splits), 256);
 }
 
-/* The items of a wave that multiplies fragments of the dtype; 0: there are none. */
+/* Returns the items of a wave that multiplies fragments of the dtype; 0: no wave does. */
 static int gpu_product_lanes_of(const gpu_product *p, const wb__gpu_target *t)
 {
     return p->dtype == WB_BF16 ? t->fragments_bf16 : p->dtype == WB_F16 ? t->fragments_f16 : 0;

@@ -22,7 +22,7 @@ static wb__mtl_queue *metal_queue_of(wb__gpu_device *d, wb__gpu_queue q)
 
 /* ---- command buffers ------------------------------------------------------------------------- */
 
-/* The error of a completed command buffer, or 0. */
+/* Returns the error of a completed command buffer, or 0. */
 static int metal_result_of(id buffer)
 {
     if (mtl_status(buffer) != MTLCommandBufferStatusError) return 0;
@@ -135,7 +135,7 @@ static int metal_flush(wb__gpu_device *d)
     return 0;
 }
 
-/* Waits for all commands.  While it waits, other threads may add commands. */
+/* Waits for all commands of a queue, to which other threads may add commands meanwhile. */
 static int metal_sync_queue(wb__gpu_device *d, wb__gpu_queue which)
 {
     wb__mtl_queue *q = metal_queue_of(d, which);

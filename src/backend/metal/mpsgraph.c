@@ -44,7 +44,7 @@ static const int mpsgraph_operand[3][3] = {[WB__CONV_FORWARD] = {0, 1, 2},
 static const int mpsgraph_row_major[4] = {0, 1, 2, 3}, nhwc[4] = {0, 2, 3, 1}, hwio[4] = {2, 3, 1,
                                                                                           0};
 
-/* The dimensions of operand i in the order of memory, the outermost first. */
+/* Returns the dimensions of operand i in their order in memory, the outermost first. */
 static const int *mpsgraph_order_of(const mpsgraph_problem *p, int i)
 {
     if (i == 1) return p->hwio ? hwio : mpsgraph_row_major;
@@ -80,7 +80,7 @@ static id mpsgraph_list_of(const id *items, NSUInteger n)
     return MAKE(arrayWithObjects, wb__mtl_class("NSArray"), items, n);
 }
 
-/* The shape of operand i as MPSGraph describes it. */
+/* Returns the shape of operand i as an array of numbers for MPSGraph. */
 static id mpsgraph_shape_of(const mpsgraph_problem *p, int i)
 {
     const int *order = mpsgraph_order_of(p, i);

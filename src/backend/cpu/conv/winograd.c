@@ -76,7 +76,7 @@ static const float *input_tile(const winograd *p, const float *x, int64_t tile,
     return x + ((n * p->h + i) * p->w + j) * p->c;
 }
 
-/* Describes the 4x4 outputs of a tile, likewise. */
+/* Describes the 4x4 outputs of a tile in *t and returns the address of the first one. */
 static const float *output_tile(const winograd *p, const float *y, int64_t tile,
                                 wb__winograd_tile *t)
 {

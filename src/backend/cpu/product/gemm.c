@@ -45,7 +45,7 @@ static int64_t gemm_inner_piece(const wb__gemm_kernel *kernel, int64_t k)
     return WB__MAX(round_up(wb__quotient_up(k, pieces), 16), 16);
 }
 
-/* The bytes of `columns` packed columns of B with k inner indices. */
+/* Returns the bytes of `columns` packed columns of B with k inner indices. */
 static size_t gemm_packed_bytes(const wb__gemm_kernel *kernel, wb_dtype t, int64_t k,
                                 int64_t columns)
 {

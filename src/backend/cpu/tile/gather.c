@@ -22,7 +22,8 @@ static tile_number tile_gather_identity(int op, int reg)
     return (tile_number){.i = op == TILE_GATHER_SUM ? 0 : op == TILE_GATHER_MIN ? high : low};
 }
 
-/* Floats are combined as double, integers as int64_t. */
+/* Return the type in which partial results are combined: double for floats, int64_t for
+ * integers. */
 static wb_dtype wide_dtype(int reg) { return tile_gather_is_float(reg) ? WB_F64 : WB_I64; }
 static int wide_reg(int reg) { return tile_gather_is_float(reg) ? WB__REG_F64 : WB__REG_I64; }
 
@@ -56,8 +57,8 @@ static void tile_gather_merge(const tile_kernel *k, const tile_reduction *f, til
             merge_argmax(tile_gather_is_float(f->reg), &to[i], &place[i], v[i], at[i]);
 }
 
-/* The register kind of the accumulators.  Sums of i32 have accumulators of 64 bits; reductions
- * along columns have accumulators of the partial results' type. */
+/* Returns the register kind of the accumulators.  Sums of i32 have accumulators of 64 bits;
+ * reductions along columns have accumulators of the partial results' type. */
 static int acc_reg(const tile_reduction *f)
 {
     return f->kind == REDUCE_COLUMNS || (f->op == TILE_GATHER_SUM && f->reg == WB__REG_I32)

@@ -15,7 +15,7 @@ static int64_t tile_run_offset_of(const tile_run *r, const tile_view *v, int64_t
     return at;
 }
 
-/* A part of a tile in which a view has one row stride and one column stride. */
+/* A patch: a part of a tile in which a view has one row stride and one column stride. */
 typedef struct { int64_t r, c, rows, cols, offset; } patch;
 
 /* Moves p to the next patch of a tile; false: there is none. */

@@ -88,7 +88,7 @@ static int list_used(wb__graph *g)
     return 0;
 }
 
-/* The number of kernels that must be complete before the kernel i. */
+/* Returns the number of kernels that must be complete before kernel i. */
 static int gpu_graph_awaited(const wb__sequence *s, int i)
 {
     return s->waits ? s->waits[i].waits_for + 1 - s->first : 0;
@@ -239,7 +239,7 @@ static int gpu_graph_fail(wb__gpu_device *d, const wb__graph *g, int code)
     return wb__gpu_fail(d->driver, d, code, "a plan of %d kernels", g->s->n_kernels);
 }
 
-/* The queue on which kernel i is recorded. */
+/* Returns the queue on which kernel i is recorded. */
 static wb__gpu_queue gpu_graph_queue_of(const wb__graph *g, int i)
 {
     return g->branches && g->s->kernels[i]->in_branch ? WB__GPU_BRANCH : WB__GPU_RECORDING;
@@ -413,7 +413,7 @@ static bool use_own_memory(wb__gpu_device *d, wb__graph *g)
     return true;
 }
 
-/* The address of buffer i in this run; 0: the buffer has no memory, or no kernel uses it. */
+/* Returns the address of buffer i in this run; 0: it has no memory, or no kernel uses it. */
 static uint64_t gpu_graph_address_of(const wb__graph *g, const wb__gpu_addresses *at, int i)
 {
     const wb__gpu_memory *m = g->used[i] ? at->buffers[i] : NULL;
