@@ -251,7 +251,7 @@ static int measure_network(char **words)
     network.bytes = atof(words[4]);
     measured.bucket = atol(words[5]);
     if (MPI_Init(NULL, NULL) || !(network.bytes > 0)) fail("the network");
-    wb__collective_overlap(true);
+    wb__collective_set_overlap(true);
     wb__world_set(&simulated, NULL, 0);
     snprintf(more, sizeof more, ", \"latency\": %g, \"bytes\": %g, \"bucket\": %lld",
              network.latency, network.bytes, (long long)measured.bucket);

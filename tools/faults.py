@@ -128,7 +128,7 @@ REACH = [
 ACCEPTED = {
     ("src/backend/cpu/tile/plan.c", "tile_plan_value_of"):
         "no long row that was tried has another result",
-    ("src/backend/cuda/driver.c", "is_of_pools"): "the doubles of drivers have all functions",
+    ("src/backend/cuda/driver.c", "is_pool_function"): "the doubles of drivers have all functions",
     ("src/device/select.c", "fail_without_gpu"):
         "the reasons of all backends are shorter than its buffer",
     ("src/engine/ops/conv.c", "wb_conv_transpose_with"): "x and w change places in a message",
@@ -187,13 +187,13 @@ FAULTS = [
     ("Winograd: a point is rounded to four digits", "src/backend/cpu/conv/winograd_kernel.h",
      "ROOT_2", "1.4142[0-9]*f", "1.4142f", "cpu_winograd"),
     ("the group of the last chunk combines all chunks", "src/backend/gpu/fused_reductions.c",
-     "reductions_combine", "ticket == a.chunks - 1", "GRP(1) == a.chunks - 1", "cuda_folds"),
-    ("tiles share a counter", "src/backend/gpu/fused_reductions.c", "reductions_combine",
+     "reductions_emit_combine", "ticket == a.chunks - 1", "GRP(1) == a.chunks - 1", "cuda_folds"),
+    ("tiles share a counter", "src/backend/gpu/fused_reductions.c", "reductions_emit_combine",
      r"counters \+ GRP\(0\)", "counters", "cuda_folds"),
     ("a loop over four rows at once leaves the others out", "src/backend/gpu/fused_reductions.c",
      "reductions_over_rows", r"%d \* lanes;", "%d * 0;", "gpu_fused"),
     ("vectors of columns have one sum", "src/backend/gpu/fused_reduction_text.c",
-     "wb__reduction_share", r"%du \+ lane", "%du", "gpu_fused"),
+     "wb__reduction_emit_local", r"%du \+ lane", "%du", "gpu_fused"),
     ("CUDA: a thread block takes the row before its own", "src/backend/gpu/runtime/table.c",
      "gpu_table_text", "<= blockIdx.x", "< blockIdx.x", "cuda_graph"),
     ("ranks with RCCL are not watched while they wait", "src/backend/amdgpu/amdgpu.c", "API_WAIT",
@@ -201,10 +201,10 @@ FAULTS = [
 
     # What happens in another order, at another time, or under another lock
     ("a step has the workspace of cuDNN's first engine", "src/backend/cuda/dnn.c", "cudnn_prepare",
-     r"(cudnn_choose\(d, prepared\);)\s*(prepared->base.workspace = [^;]*;)", r"\2 \1",
+     r"(cudnn_choose_plan\(d, prepared\);)\s*(prepared->base.workspace = [^;]*;)", r"\2 \1",
      "cuda_timing cuda_dnn"),
     ("a routine beside the compute queue is joined at once", "src/backend/gpu/runtime/aside.c",
-     "wb__gpu_fork", r"code = [^;]*(?=aside->after)[^;]*;",
+     "wb__gpu_aside_fork", r"code = [^;]*(?=aside->after)[^;]*;",
      r"\g<0> if (!code) code = d->driver->wait_event(d, WB__GPU_COMPUTE, k->aside->after);",
      "ranks_nccl_2"),
     ("memory of a collective is free before it is complete", "src/engine/plan/arena.c",

@@ -51,8 +51,7 @@ static inline int64_t wb__window_clip(wb__window *w, int d, int64_t dim)
 
 /* ---- fused kernels --------------------------------------------------------------------------- */
 
-/* The type of a register's elements.  f16 and bf16 are loaded into F32; bool, i8, u8 and i32 into
- * I32. */
+/* The type of a register's elements: F32 also for f16 and bf16, I32 also for bool, i8 and u8. */
 typedef enum { WB__REG_F32, WB__REG_F64, WB__REG_I32, WB__REG_I64 } wb__reg;
 static inline wb__reg wb__reg_of(wb_dtype t)
 {
@@ -102,8 +101,7 @@ static inline wb__reg wb__reg_of(wb_dtype t)
  * the error hardly grows with the length. */
 typedef enum {
     WB__LOAD, WB__NUMBER, WB__IOTA, WB__UNIFORM, WB__GAUSSIAN, WB__PRODUCT, WB__ELEMENTWISE_OP,
-    WB__CAST,
-    WB__REDUCE_COLUMNS, WB__REDUCE_ROWS, WB__REDUCE_ALL, WB__STORE
+    WB__CAST, WB__REDUCE_COLUMNS, WB__REDUCE_ROWS, WB__REDUCE_ALL, WB__STORE
 } wb__instr_kind;
 
 /* Whether an instruction has no other instructions as operands. */
@@ -216,9 +214,7 @@ struct wb_device {
 
 struct wb__kernel {
     size_t workspace;       /* bytes of workspace that the plan must provide */
-    /* Of a kernel that loops over long rows several times: bytes that loops after the first one
-     * load again. */
-    int64_t reloaded;
+    int64_t reloaded;       /* bytes of long rows that loops after the first one load again */
     const char *impl;       /* the chosen implementation, for the printed plan */
     const char *reason;     /* the reason why no library was chosen, or NULL */
     bool unfinished;        /* a launch only begins the step, and needs `finish` */
@@ -230,8 +226,7 @@ struct wb__kernel {
     uint64_t form_key;
 };
 
-/* When a step may begin.  The launch of some steps only begins them: they go on while later steps
- * run. */
+/* When a step may begin.  Some launches only begin a step, which goes on while later steps run. */
 typedef struct {
     int waits_for;          /* index of the last begun step that must be complete before this step;
                                -1: none */
@@ -423,8 +418,7 @@ struct wb__backend {
 
 extern const wb__backend wb__cpu_backend, wb__cl_backend, wb__cu_backend, wb__amd_backend,
     wb__mtl_backend;
-/* The CPU devices.  There is one, unless WEBER_CPU_DEVICES asks for more, to test programs that use
- * several devices. */
+/* The value of wb_device.kind; the CPU devices: one, or as many as WEBER_CPU_DEVICES asks for. */
 extern const char wb__device_kind[];
 extern const wb_device wb__cpu_devices[WB__MAX_CPU_DEVICES];
 #define wb__cpu (wb__cpu_devices[0])

@@ -1,5 +1,4 @@
-/* The queue of collective operations of each rank of this process, and the thread that performs
- * them. */
+/* The queue of operations of each rank of this process, and the thread that performs them. */
 #include "backend/collective.h"
 
 #include "base/mutex.h"
@@ -79,7 +78,7 @@ static collective_queue *own_queue(void)
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-void wb__collective_overlap(bool overlap)
+void wb__collective_set_overlap(bool overlap)
 {
     wb__once_run(&collective_once, make_queues);
     for (int i = 0; i <= WB__RANKS_HERE; i++) {
@@ -109,7 +108,7 @@ wb__collective wb__collective_of(const wb__step *s, size_t *from, size_t *to)
                             .n = s->collective == WB__COLLECT_REDUCE_SCATTER ? out : in};
 }
 
-bool wb__collective_takes(const wb__communicator *c, const wb_device *d)
+bool wb__collective_takes_addresses_of(const wb__communicator *c, const wb_device *d)
 {
     return d->backend->collect && c->takes && c->takes(d);
 }
@@ -123,10 +122,7 @@ static int64_t collective_bytes_of(const wb__collective *c)
 
 /* With the lock held: wakes the threads that wait.  If none waits, sends no signal, which makes
  * small operations faster. */
-static void collective_wake(collective_queue *q)
-{
-    if (q->sleeping) wb__os_cond_wake(&q->changed);
-}
+static void collective_wake(collective_queue *q) { if (q->sleeping) wb__os_cond_wake(&q->changed); }
 
 static void sleep_until_change(collective_queue *q)
 {
@@ -158,7 +154,7 @@ static void collective_perform(collective_queue *q, const wb__collective *c)
     collective_wake(q);
 }
 
-static void *perform_all(void *given)
+static void *collective_run_thread(void *given)
 {
     collective_queue *q = given;
     wb__thread_rank = q->rank;
@@ -189,7 +185,7 @@ static bool collective_enqueue(collective_queue *q, const wb__collective *c)
     if (!wb__reserve(&q->waiting, &q->capacity, q->n + 1, sizeof *c)) return false;
     if (!q->running) {
         q->stop = false;
-        if (!wb__os_thread_start(&q->thread, perform_all, q, false)) return false;
+        if (!wb__os_thread_start(&q->thread, collective_run_thread, q, false)) return false;
         q->running = true;
     }
     q->waiting[q->n] = *c;

@@ -3,7 +3,7 @@
  * begin the same operations in the same order.
  *
  * The operations of a rank run one after the other: in the thread that begins them, or, if
- * wb__collective_overlap is set, in a thread of their own while the caller goes on. */
+ * wb__collective_set_overlap is set, in a thread of their own while the caller goes on. */
 #ifndef WB__COLLECTIVE_H
 #define WB__COLLECTIVE_H
 
@@ -14,20 +14,19 @@ typedef enum { WB__RANKS_SUM, WB__RANKS_MIN, WB__RANKS_MAX } wb__ranks_op;
 
 typedef enum {
     WB__COLLECT_ALLREDUCE,          /* to[n] = the reduction of from[n] over the ranks */
-    WB__COLLECT_REDUCE,             /* as ALLREDUCE, but only rank `root` has the result in `to` */
+    WB__COLLECT_REDUCE,             /* an ALLREDUCE whose result only rank `root` gets */
     WB__COLLECT_REDUCE_SCATTER,     /* to[n] = part `rank` of the reduction of from[size * n] */
     WB__COLLECT_ALLGATHER,          /* to[size * n] = from[n] of each rank, in order */
     WB__COLLECT_BROADCAST,          /* to[n] of the rank `root` replaces to[n] of the others */
     WB__COLLECT_BARRIER             /* waits until all ranks have begun it */
 } wb__collective_kind;
 
-/* An operation on the host's memory, or on that of a device.  `from` may be equal to `to` in an
- * ALLREDUCE. */
+/* An operation on memory of the host or of a device.  In an ALLREDUCE, `from` may equal `to`. */
 typedef struct wb__collective {
     const wb__communicator *communicator;
     wb__collective_kind kind;
-    wb__ranks_op op;
-    wb_dtype dtype;         /* of a reduction: not f16, bf16 or bool */
+    wb__ranks_op op;        /* the reduction, of the kinds that reduce */
+    wb_dtype dtype;         /* dtype of the elements; a reduction has no f16, bf16 or bool */
     int root;                           /* rank that has the operand or gets the result */
     int64_t n;              /* number of elements of `to` or `from` (wb__collective_kind) */
     const void *from;                   /* operand */
@@ -38,8 +37,8 @@ typedef struct wb__collective {
 } wb__collective;
 
 struct wb__communicator {
-    const char *name;       /* of the library that connects the ranks */
-    int rank, size;
+    const char *name;       /* name of the library that connects the ranks */
+    int rank, size;         /* this rank's number from 0 on; number of ranks */
     int local_rank, local_size;         /* rank and size among the ranks of this machine */
     /* The device that performs a COLLECTIVE step itself, without the host; NULL: none does. */
     const wb_device *device;
@@ -51,14 +50,13 @@ struct wb__communicator {
 };
 
 typedef struct {
-    int64_t operations, on_devices, bytes;
+    int64_t operations, on_devices, bytes;      /* on_devices: operations on devices' memory */
     double performing, waited;          /* seconds of operations; seconds that callers waited */
 } wb__collective_totals;
 
 enum { WB__RANKS_HERE = 64 };           /* ranks of a process that are threads */
 
-/* The communicator of all ranks, as the calling thread's rank sees it; NULL: the ranks are not
- * connected. */
+/* Returns the communicator of all ranks for the calling thread's rank; NULL: not connected. */
 const wb__communicator *wb__world(void);
 /* Sets the communicator of threads that work for the process, and the communicators ranks[i] of the
  * n ranks that are threads, whose wb__thread_rank is i + 1. */
@@ -67,17 +65,17 @@ void wb__world_set(const wb__communicator *process, const wb__communicator *rank
 int wb__ranks_here(void);
 
 /* Whether operations run in a thread of their own.  Takes effect from the next operation on. */
-void wb__collective_overlap(bool overlap);
+void wb__collective_set_overlap(bool overlap);
 
 /* Returns the operation of the step s, a COLLECTIVE, without addresses.  Sets *from and *to to the
- * bytes of its operand and of its result. */
+ * number of bytes of the operand and of the result. */
 wb__collective wb__collective_of(const wb__step *s, size_t *from, size_t *to);
 
 /* Whether the operations of c take addresses of this device's memory. */
-bool wb__collective_takes(const wb__communicator *c, const wb_device *d);
+bool wb__collective_takes_addresses_of(const wb__communicator *c, const wb_device *d);
 
-/* Begins an operation of the calling thread's rank.  Its memory must stay until wb__collective_end
- * has returned for it.  The result counts the operations of the rank. */
+/* Begins an operation of the calling thread's rank, and returns the operation's number, counted
+ * from 1 for each rank.  The memory must stay until wb__collective_end(number) returns. */
 uint64_t wb__collective_begin(const wb__collective *c);
 /* Waits until the operation `number`, and thus all operations before it, are complete.  Returns 0,
  * or the error code of the rank's first operation that failed, with the error set: after a failure

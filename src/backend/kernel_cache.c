@@ -34,11 +34,11 @@ typedef struct {
 } kernel_cache_header;
 static const char kernel_cache_magic[8] = "WBKERN2";
 
-void wb__kernel_cache_limit(int64_t bytes) { kernel_cache_most = bytes; }
+void wb__kernel_cache_set_limit(int64_t bytes) { kernel_cache_most = bytes; }
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* The folder is `base` followed by `below`.  false: the cache is disabled. */
+/* Sets the two parts of the folder's path, `base` and `below`.  false: the cache is disabled. */
 static bool folder_path(const char **base, const char **below)
 {
     const char *chosen = wb__environment_path("WEBER_CACHE_DIR");
@@ -48,7 +48,7 @@ static bool folder_path(const char **base, const char **below)
     return *base && **base;
 }
 
-/* Reports once why no kernels are kept. */
+/* Logs, once in the process, why no kernels are kept on disk. */
 static void kernel_cache_refuse(const char *folder, const wb__os_about *s)
 {
     static atomic_flag reported = ATOMIC_FLAG_INIT;
@@ -121,7 +121,7 @@ static bool is_old(const wb__os_about *s)
     return wb__os_clock(WB__OS_WALL) - s->changed > (int64_t)DAY * 1000000000;
 }
 
-void *wb__kernel_cache_get(const char *kind, const char *key, size_t key_bytes, size_t *bytes)
+void *wb__kernel_cache_read(const char *kind, const char *key, size_t key_bytes, size_t *bytes)
 {
     wb__os_about s;
     int64_t n = 0;
@@ -181,7 +181,7 @@ static kernel_cache_entry *kernel_cache_list(const char *path, wb__os_folder *fo
         kernel_cache_entry *to = &all[(*n)++];
         memcpy(to->name, name, sizeof to->name);
         to->bytes = s.bytes;
-        to->used = s.changed;                /* by wb__kernel_cache_get */
+        to->used = s.changed;                /* by wb__kernel_cache_read */
         *bytes += s.bytes;
     }
     return all;
@@ -248,8 +248,8 @@ static int kernel_cache_write_file(char *path, const char *kind, const char *key
     return wb__writer_close(w);
 }
 
-void wb__kernel_cache_put(const char *kind, const char *key, size_t key_bytes, const void *data,
-                          size_t bytes)
+void wb__kernel_cache_write(const char *kind, const char *key, size_t key_bytes, const void *data,
+                            size_t bytes)
 {
     wb__error_kept before;              /* a kernel that cannot be kept is no error */
     wb__error_keep(&before);

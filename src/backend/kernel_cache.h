@@ -6,13 +6,13 @@
 
 #include "base/base.h"
 
-/* get: returns the entry's data, which the caller frees, or NULL, without an error, if there is no
- * entry or it cannot be read.  put: writes an entry; a failure is not reported. */
-void *wb__kernel_cache_get(const char *kind, const char *key, size_t key_bytes, size_t *bytes);
-void wb__kernel_cache_put(const char *kind, const char *key, size_t key_bytes, const void *data,
-                          size_t bytes);
+/* wb__kernel_cache_read returns the entry's data, which the caller frees; NULL, without an error:
+ * none can be read.  wb__kernel_cache_write writes an entry, and reports no failure. */
+void *wb__kernel_cache_read(const char *kind, const char *key, size_t key_bytes, size_t *bytes);
+void wb__kernel_cache_write(const char *kind, const char *key, size_t key_bytes, const void *data,
+                            size_t bytes);
 
 /* For tests: sets the maximal size of the folder in bytes, which is 256 MiB by default. */
-void wb__kernel_cache_limit(int64_t bytes);
+void wb__kernel_cache_set_limit(int64_t bytes);
 
 #endif

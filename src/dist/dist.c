@@ -144,7 +144,7 @@ static int dist_connect_ranks(const wb_distributed_backend *b,
     dist_backend = b;
     dist_process = wb__os_process();
     if (!registered) registered = register_end();
-    wb__collective_overlap(has_spare_processors());
+    wb__collective_set_overlap(has_spare_processors());
     wb__world_set(&dist_communicator, dist_ranks, dist_n_ranks);
     wb__log_without_info(dist_communicator.rank > 0);
     wb_reset_gpu_device();              /* the GPU depends on the rank */

@@ -195,7 +195,7 @@ static wb_tensor *perform_on_host(const char *what, wb_tensor *x, wb__collective
     c->communicator = wb__world();
     c->dtype = (wb_dtype)x->dtype;
     c->n = x->size;
-    if (wb__collective_takes(c->communicator, wb__device_of(x))) {
+    if (wb__collective_takes_addresses_of(c->communicator, wb__device_of(x))) {
         wb__value_read r;
         const wb_tensor *from = wb__value_begin(what, x, &r);
         wb_tensor *y = from ? perform_on_device(what, from, c) : NULL;

@@ -104,7 +104,7 @@ int main(int argc, char **argv)
     if (!device) stop(__LINE__, argv[1]);
     EXPECT(!strcmp(wb_device_backend(device), argv[1]));
     wb_set_default_device(device);
-    const bool asked = wb__collective_takes(wb__world(), device);
+    const bool asked = wb__collective_takes_addresses_of(wb__world(), device);
     const bool wanted = !strcmp(argv[2], "asked") ? asked : !strcmp(argv[2], "direct");
     wb__collective_report("connecting");
     reports = direct = 0;

@@ -131,7 +131,7 @@ TEST(a_device_lost_in_between)
             else assert_true(step(&x, &out, &t) == 1 && !wb_eval(out));
         }
         assert_non_null(wb__this_thread()->late.guard);
-        wb__gpu_lose_because(gpu->state, "it was unplugged");
+        wb__gpu_mark_lost_because(gpu->state, "it was unplugged");
         wb_clear_error();
         int status = next == 0 ? step(&x, &out, &t) < 0 ? (int)wb_error_code() : wb_eval(out)
                    : next == 1 ? wb_call_compiled(c, 1, &x, 1, &out)

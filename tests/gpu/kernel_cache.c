@@ -17,14 +17,14 @@ static const char key[] = "a text\nand a device";
 
 static void put(const char *kind, const char *k, const void *data, size_t n)
 {
-    wb__kernel_cache_put(kind, k, strlen(k), data, n);
+    wb__kernel_cache_write(kind, k, strlen(k), data, n);
     assert_int_equal(wb_error_code(), WB_OK);
 }
 
 static void expect(const char *kind, const char *k, const void *data, size_t n)
 {
     size_t bytes = 99;
-    void *got = wb__kernel_cache_get(kind, k, strlen(k), &bytes);
+    void *got = wb__kernel_cache_read(kind, k, strlen(k), &bytes);
     assert_non_null(got);
     assert_int_equal(bytes, n);
     assert_memory_equal(got, data, n);
@@ -34,7 +34,7 @@ static void expect(const char *kind, const char *k, const void *data, size_t n)
 static void expect_none(const char *kind, const char *k)
 {
     size_t bytes = 99;
-    assert_null(wb__kernel_cache_get(kind, k, strlen(k), &bytes));
+    assert_null(wb__kernel_cache_read(kind, k, strlen(k), &bytes));
     assert_int_equal(bytes, 0);
     assert_int_equal(wb_error_code(), WB_OK);
 }
@@ -66,7 +66,7 @@ static int make_folder(void **state)
 static int empty(void **state)
 {
     while (files(NULL)) unlink(only);
-    wb__kernel_cache_limit((int64_t)256 << 20);
+    wb__kernel_cache_set_limit((int64_t)256 << 20);
     wb__io_fail_at(0);
     wb__alloc_fail_at(0);
     wb_clear_error();
@@ -250,7 +250,7 @@ TEST(test_every_call_fails)
         if (!reached) break;
         failures++;
         size_t bytes = 0;
-        void *got = wb__kernel_cache_get("opencl", key, strlen(key), &bytes);
+        void *got = wb__kernel_cache_read("opencl", key, strlen(key), &bytes);
         if (got) assert_memory_equal(got, "binary", 6);
         wb__free(got);
         assert_true(files(NULL) <= 1);
@@ -262,7 +262,7 @@ TEST(test_every_call_fails)
         size_t bytes = 0;
         wb__alloc_fail_at(n);
         put("opencl", key, "binary", 6);
-        void *got = wb__kernel_cache_get("opencl", key, strlen(key), &bytes);
+        void *got = wb__kernel_cache_read("opencl", key, strlen(key), &bytes);
         const bool reached = wb__alloc_count() >= n;
         wb__alloc_fail_at(0);
         assert_int_equal(wb_error_code(), WB_OK);
@@ -287,8 +287,8 @@ static int hammer(unsigned seed)
         size_t bytes = 0;
         snprintf(k, sizeof k, "key %d", turn % 3);
         memset(data, (int)(seed + (unsigned)turn), SIZE);
-        wb__kernel_cache_put("opencl", k, strlen(k), data, SIZE);
-        unsigned char *got = wb__kernel_cache_get("opencl", k, strlen(k), &bytes);
+        wb__kernel_cache_write("opencl", k, strlen(k), data, SIZE);
+        unsigned char *got = wb__kernel_cache_read("opencl", k, strlen(k), &bytes);
         for (size_t i = 0; got && i < bytes; i++) wrong |= got[i] != got[0];
         wrong |= got && bytes != SIZE;
         wb__free(got);
@@ -331,7 +331,7 @@ TEST(test_bounded)
 {
     unsigned char data[10000] = {0};
     char k[16];
-    wb__kernel_cache_limit(100000);
+    wb__kernel_cache_set_limit(100000);
     for (int i = 0; i < 40; i++) {
         snprintf(k, sizeof k, "key %d", i);
         put("opencl", k, data, sizeof data);
@@ -347,7 +347,7 @@ TEST(test_bounded)
                     assert_int_equal(utimensat(dirfd(d), e->d_name, then, 0), 0);
             closedir(d);
             if (i == 2) {                       /* key 0 is used again */
-                void *got = wb__kernel_cache_get("opencl", "key 0", 5, &bytes);
+                void *got = wb__kernel_cache_read("opencl", "key 0", 5, &bytes);
                 assert_non_null(got);
                 wb__free(got);
             }

@@ -45,8 +45,8 @@ static wb__gpu_launch *test_add(wb__gpu_work *work, const wb__step *step, const 
 {
     const test_args args = {
         (uint32_t)step->views[0].dims[0], 0, {0, 0}};
-    wb__gpu_launch *l = wb__gpu_add(work, wb__strdup(test_texts[step->variant]), entry, 2,
-                                    sizeof args, 1);
+    wb__gpu_launch *l = wb__gpu_add_launch(work, wb__strdup(test_texts[step->variant]), entry, 2,
+                                           sizeof args, 1);
     if (!l) return NULL;
     memcpy(l->args, &args, sizeof args);
     l->numbers[0] = (wb__gpu_number){.number = 0, .at = 4, .type = WB__GPU_NUMBER_F32};

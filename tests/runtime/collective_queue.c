@@ -55,7 +55,7 @@ static void start(bool overlap, int64_t failing)
 {
     set_gate(false);
     wb__collective_stop();
-    wb__collective_overlap(overlap);
+    wb__collective_set_overlap(overlap);
     n_done = 0;
     fails_at = failing;
     set_gate(overlap);
@@ -144,7 +144,7 @@ TEST(overlap_that_ends)
 {
     start(true, 0);
     for (int i = 1; i <= 4; i++) begin(i);
-    wb__collective_overlap(false);
+    wb__collective_set_overlap(false);
     const uint64_t last = begin(5);     /* waits behind them, in the thread */
     assert_true(wb__collective_busy());
     set_gate(false);

@@ -37,10 +37,10 @@ static void *test_disk_find(const char *key, size_t key_bytes, size_t *bytes)
     return NULL;
 }
 
-void *__wrap_wb__kernel_cache_get(const char *kind, const char *key, size_t key_bytes,
-                                  size_t *bytes);
-void *__wrap_wb__kernel_cache_get(const char *kind, const char *key, size_t key_bytes,
-                                  size_t *bytes)
+void *__wrap_wb__kernel_cache_read(const char *kind, const char *key, size_t key_bytes,
+                                   size_t *bytes);
+void *__wrap_wb__kernel_cache_read(const char *kind, const char *key, size_t key_bytes,
+                                   size_t *bytes)
 {
     (void)kind;
     pthread_mutex_lock(&test_disk_lock);
@@ -49,10 +49,10 @@ void *__wrap_wb__kernel_cache_get(const char *kind, const char *key, size_t key_
     return data;
 }
 
-void __wrap_wb__kernel_cache_put(const char *kind, const char *key, size_t key_bytes,
-                                 const void *data, size_t bytes);
-void __wrap_wb__kernel_cache_put(const char *kind, const char *key, size_t key_bytes,
-                                 const void *data, size_t bytes)
+void __wrap_wb__kernel_cache_write(const char *kind, const char *key, size_t key_bytes,
+                                   const void *data, size_t bytes);
+void __wrap_wb__kernel_cache_write(const char *kind, const char *key, size_t key_bytes,
+                                   const void *data, size_t bytes)
 {
     (void)kind;
     pthread_mutex_lock(&test_disk_lock);

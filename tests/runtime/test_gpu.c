@@ -594,6 +594,7 @@ static int part(const char *name)
 WB__GPU_WRAPPERS(gpu_driver)
 
 const wb__backend test_gpu = {
-    .name = "Memory", .tag = "memory", .part = part, WB__GPU_FUNCTIONS, .graph = wb__gpu_graph,
+    .name = "Memory", .tag = "memory", .part = part, WB__GPU_FUNCTIONS,
+    .graph = wb__gpu_record_graph,
     .graph_free = wb__gpu_graph_free, .graph_run = wb__gpu_graph_run, .adopt = wb__gpu_adopt,
     .disown = wb__gpu_disown};

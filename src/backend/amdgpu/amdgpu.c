@@ -113,9 +113,9 @@ static int hip_describe(wb__hip_device *d, int id)
     return 0;
 }
 
-/* Lists the devices.  A device for which nothing can be compiled is left out, with a warning, as a
- * machine often has a GPU in its processor beside the GPU to use.  If no device is left, returns
- * the error of the last one. */
+/* Lists the devices and returns 0.  A device for which nothing can be compiled is left out, with a
+ * warning, as a machine often has a GPU in its processor beside the GPU to use.  If no device is
+ * left, returns the error of the last device. */
 static int hip_find(wb__gpu_device **list, int *n)
 {
     int all = 0, status = wb__hip_init(&all);
@@ -178,7 +178,7 @@ static bool hip_options(wb__gpu_device *base, int flags, char *text, size_t capa
 static int hip_compile(wb__gpu_device *base, const char *text, const char *list, void **program,
                        void **image, size_t *bytes)
 {
-    return rtc_make(base, &wb__hip_compiler_get()->f, text, list, program, image, bytes);
+    return rtc_make_program(base, &wb__hip_compiler_get()->f, text, list, program, image, bytes);
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -196,7 +196,7 @@ const wb__gpu_driver wb__hip_driver = {
     .compile = hip_compile, WB__GPU_STREAM_FUNCTIONS,
 };
 
-static int hip_part(const char *name)
+static int hip_part_state(const char *name)
 {
     if (!strcmp(name, "hiprtc")) return wb__hip_compiler_get() != NULL;
     if (!strcmp(name, "rocBLAS")) return wb__hip_blas_works();
@@ -207,9 +207,9 @@ static int hip_part(const char *name)
 WB__GPU_WRAPPERS(wb__hip_driver)
 
 const wb__backend wb__amd_backend = {
-    .name = "AMDGPU", .tag = "amdgpu", .part = hip_part, .supports = wb__gpu_supports_step,
+    .name = "AMDGPU", .tag = "amdgpu", .part = hip_part_state, .supports = wb__gpu_supports_step,
     WB__GPU_FUNCTIONS,
-    .branches = wb__gpu_branches,
-    .graph = wb__gpu_graph, .graph_free = wb__gpu_graph_free, .graph_run = wb__gpu_graph_run,
+    .branches = wb__gpu_runs_branches,
+    .graph = wb__gpu_record_graph, .graph_free = wb__gpu_graph_free, .graph_run = wb__gpu_graph_run,
     .adopt = wb__gpu_adopt, .disown = wb__gpu_disown,
 };

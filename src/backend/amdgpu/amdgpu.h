@@ -32,18 +32,18 @@ typedef struct {
     int id;                     /* HIP's device number */
     char arch[64];              /* the instruction set and its features: gfx90a:sramecc+:xnack- */
     hipStream_t stream[WB__GPU_QUEUES];
-    uint64_t reached;       /* bit i set: reach() has enabled access to the memory of device i */
+    uint64_t reached;       /* bit i set: this device can access the memory of device i */
     int blas_kernels;   /* whether rocBLAS has kernels for the device: 1; -1: no; 0: not known */
     hipStream_t miopen_stream;  /* the stream that was last set in MIOpen's handle */
-    bool blas_warned;           /* the warning that rocBLAS has none was logged */
+    bool blas_warned;           /* the warning that rocBLAS has no kernels was logged */
 } wb__hip_device;
 
 static inline wb__hip_device *wb__hip_of(wb__gpu_device *d) { return (wb__hip_device *)d; }
 
 extern const wb__gpu_driver wb__hip_driver;
 extern const wb__gpu_hook wb__hip_blas, wb__hip_miopen;
-/* Whether MIOpen works; whether rocBLAS works on any device (false: the error is set); whether it
- * works on d, whose lock is held.  The first call opens the library. */
+/* Return whether MIOpen works, whether rocBLAS works on any device (false: the error is set), and
+ * whether rocBLAS works on d, whose lock is held. */
 bool wb__hip_miopen_works(void), wb__hip_blas_works(void);
 bool wb__hip_blas_serves(wb__hip_device *d);
 
@@ -69,7 +69,7 @@ extern const wb__hip_layout *wb__hip_properties;        /* layout in the opened 
 /* The compiler, which is opened once.  NULL: the error is set, with instructions. */
 typedef struct {
     wb__hiprtc_functions f;
-    int major, minor;
+    int major, minor;           /* hiprtc's version */
 } wb__hip_compiler;
 const wb__hip_compiler *wb__hip_compiler_get(void);
 /* Checks that comgr's list has the device's instruction set.  It is called before anything is

@@ -17,11 +17,11 @@
 
 static wb__blas_functions rocblas;
 
-/* A product without its addresses, which is the key of its entry.  It is initialised with zeros,
- * since keys are compared byte by byte. */
+/* A product without its addresses: the problem (vendor.h) of its entry.  It is initialised with
+ * zeros, since problems are compared byte by byte. */
 typedef struct {
     int32_t m, n, k, batch, op[2], ld[3];       /* op: of A and B; ld: of A, B and D */
-    int32_t type, compute;              /* rocBLAS's */
+    int32_t type, compute;              /* rocBLAS's codes of the operands' type and of the sums' */
     int64_t step[3];                    /* elements between the matrices of a batch */
 } rocblas_problem;
 
@@ -29,8 +29,7 @@ typedef struct {
     wb__gpu_entry base;
     rocblas_problem problem;
 } rocblas_entry;
-_Static_assert(offsetof(rocblas_entry, problem) == sizeof(wb__gpu_entry),
-               "the problem is behind the head");
+_Static_assert(offsetof(rocblas_entry, problem) == sizeof(wb__gpu_entry), "base, then problem");
 
 typedef struct {
     wb__gpu_routine base;
@@ -45,13 +44,13 @@ typedef struct {
 enum { WORKSPACE = 32 << 20 };
 
 /* Whether the library can be used: a rocBLAS of another version of ROCm brings its own HIP. */
-static bool rocblas_suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool rocblas_is_usable(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__blas_functions *f = table;
     void *address = NULL, *ours = NULL;
     memcpy(&address, &f->create_handle, sizeof address);
     memcpy(&ours, &hip.Init, sizeof ours);
-    if (!missing) return wb__gpu_shares(address, "hipInit", ours, reason, capacity);
+    if (!missing) return wb__gpu_shares_driver(address, "hipInit", ours, reason, capacity);
     snprintf(reason, capacity, "librocblas has no %s: it is too old", missing);
     return false;
 }
@@ -97,8 +96,8 @@ static bool has_kernels(wb__hip_device *d)
     return false;
 }
 
-/* As has_kernels, but sets no error.  Logs a warning once for each device. */
-static bool is_usable(wb__hip_device *d)
+/* Whether rocBLAS has kernels for the device; if not, logs a warning once, and sets no error. */
+static bool has_kernels_or_warns(wb__hip_device *d)
 {
     if (has_kernels(d)) return true;
     if (!d->blas_warned) wb__log(WB_LOG_WARN, "%s; our own kernels compute products", wb_error());
@@ -107,8 +106,8 @@ static bool is_usable(wb__hip_device *d)
     return false;
 }
 
-/* Creates a handle.  Sums by atomics are not allowed: their order differs from run to run. */
-static int rocblas_create(void **handle)
+/* Creates a handle that allows no sums by atomics, whose order differs from run to run. */
+static int rocblas_new_handle(void **handle)
 {
     rocblas_handle made = NULL;
     int status = (int)rocblas.create_handle(&made);
@@ -126,7 +125,7 @@ static const char *rocblas_status_name(int status)
 {
     return rocblas.status_to_string((HIPenum)status);
 }
-static bool rocblas_is_memory(int status) { return status == rocblas_status_memory_error; }
+static bool rocblas_is_memory_error(int status) { return status == rocblas_status_memory_error; }
 
 /* Calls the product with these addresses of A, B and D.  Returns rocBLAS's status. */
 static int rocblas_multiply(const rocblas_problem *p, rocblas_handle handle, void *const at[3])
@@ -144,7 +143,8 @@ static int rocblas_multiply(const rocblas_problem *p, rocblas_handle handle, voi
     return status == rocblas_status_perf_degraded ? 0 : status;
 }
 
-static int rocblas_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *e)
+static int rocblas_fill_entry(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle,
+                              wb__gpu_entry *e)
 {
     (void)d, (void)l, (void)handle;
     e->found = true;
@@ -168,10 +168,10 @@ static wb__gpu_vendor rocblas_library = {
                                     {"librocblas.so.3", 5}, {"librocblas.so.0", 5},
                                     {"librocblas.so", 0}, {NULL, 0}},
     .functions = rocblas_functions, .n_functions = WB__COUNT(rocblas_functions), .table = &rocblas,
-    .suits = rocblas_suits, .creating = "rocblas_create_handle", .create = rocblas_create,
+    .suits = rocblas_is_usable, .creating = "rocblas_create_handle", .create = rocblas_new_handle,
     .destroy = rocblas_destroy_handle, .status_name = rocblas_status_name,
-    .is_memory = rocblas_is_memory, .entry_bytes = sizeof(rocblas_entry),
-    .problem_bytes = sizeof(rocblas_problem), .find = rocblas_find,
+    .is_memory = rocblas_is_memory_error, .entry_bytes = sizeof(rocblas_entry),
+    .problem_bytes = sizeof(rocblas_problem), .find = rocblas_fill_entry,
     .reasons = {"rocBLAS is not used", "rocBLAS: it does not work here",
                 "rocBLAS: it does not take this product", "rocBLAS: it refused this one"},
     .lock = WB__MUTEX_INIT,
@@ -204,12 +204,10 @@ static int32_t rocblas_type_of(wb_dtype t)
     return t == WB_F32    ? rocblas_datatype_f32_r
            : t == WB_F64  ? rocblas_datatype_f64_r
            : t == WB_F16  ? rocblas_datatype_f16_r
-           : t == WB_BF16 ? rocblas_datatype_bf16_r
-                          : 0;
+           : t == WB_BF16 ? rocblas_datatype_bf16_r : 0;
 }
 
-/* Sets *p and the operands of *r from a step.  Returns NULL, or a short reason why rocBLAS does not
- * compute it. */
+/* Sets *p and r's operands from a step.  Returns NULL, or a short reason not to use rocBLAS. */
 static const char *rocblas_problem_of(wb__hip_device *d, const wb__step *step, rocblas_problem *p,
                                       rocblas_routine *r)
 {
@@ -231,22 +229,21 @@ static const char *rocblas_problem_of(wb__hip_device *d, const wb__step *step, r
         const int i = j == 2 ? 2 : 1 - j;
         const wb__view *v = &step->views[i];
         bool transposed = false;
-        if (v->ndim != c->ndim || !wb__gpu_matrix(v, &transposed, &rows[i]))
+        if (v->ndim != c->ndim || !wb__gpu_is_matrix(v, &transposed, &rows[i]))
             return "rocBLAS: strides";
-        if (j < 2)
-            p->op[j] = transposed ? rocblas_operation_transpose : rocblas_operation_none;
+        if (j < 2) p->op[j] = transposed ? rocblas_operation_transpose : rocblas_operation_none;
         else if (transposed) return "rocBLAS: the result is transposed";
         if (rows[i] > INT32_MAX) return "rocBLAS: too large";
         p->ld[j] = (int32_t)rows[i];
         r->buffer[j] = v->buffer;
         r->at[j] = (size_t)v->offset * wb__dtype_size(t);
     }
-    if (!wb__gpu_batch(step->views, steps, &batch) || !batch)
+    if (!wb__gpu_merge_batch(step->views, steps, &batch) || !batch)
         return "rocBLAS: strides of the batch";
     if (WB__MAX(WB__MAX(m, n), WB__MAX(k, batch)) > INT32_MAX) return "rocBLAS: too large";
     if (batch > 1)
         for (int j = 0; j < 3; j++) p->step[j] = steps[j == 2 ? 2 : 1 - j];
-    if (!is_usable(d)) return "rocBLAS: no kernels for this GPU";
+    if (!has_kernels_or_warns(d)) return "rocBLAS: no kernels for this GPU";
     p->m = (int32_t)n, p->n = (int32_t)m, p->k = (int32_t)k, p->batch = (int32_t)batch;
     p->type = rocblas_type_of(t);
     p->compute = t == WB_F64 ? rocblas_datatype_f64_r : rocblas_datatype_f32_r;
@@ -288,8 +285,8 @@ static int rocblas_launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queu
         call = "rocblas_gemm_strided_batched_ex";
         status = rocblas_multiply(&r->entry->problem, r->handle, at);
     }
-    if (status) return wb__gpu_entry_refused(d, &rocblas_library, &r->entry->base, status, call);
-    if (q == WB__GPU_COMPUTE) wb__gpu_issued(d, NULL);
+    if (status) return wb__gpu_refuse_entry(d, &rocblas_library, &r->entry->base, status, call);
+    if (q == WB__GPU_COMPUTE) wb__gpu_count_command(d, NULL);
     return 0;
 }
 

@@ -33,8 +33,7 @@ static const wb__gpu_function hip_graph_functions[] = {WB__HIP_GRAPH_FUNCTIONS(L
 #undef LISTED
 
 static const wb__gpu_file hip_files[] = {{"libamdhip64.so.7", 7}, {"libamdhip64.so.6", 6},
-                                         {"libamdhip64.so.5", 5}, {"libamdhip64.so", 0},
-                                         {NULL, 0}};
+                                         {"libamdhip64.so.5", 5}, {"libamdhip64.so", 0}, {NULL, 0}};
 static void *hip_driver_library;        /* handle of HIP's library */
 
 const wb__hip_layout *wb__hip_properties;

@@ -14,9 +14,9 @@
 
 static wb__miopen_functions mi;
 
-/* A convolution without its addresses, which is the key of its entry.  It is initialised with
- * zeros, since keys are compared byte by byte.  variant: a wb__conv_kind.  type, layout: MIOpen's.
- * accurate: neither FFT nor Winograd.  dims: of x, w and y, as N, C, H, W in any layout. */
+/* A convolution without its addresses: the problem (vendor.h) of its entry.  It is initialised with
+ * zeros, since problems are compared byte by byte.  variant: a wb__conv_kind.  type, layout: codes
+ * of MIOpen.  accurate: 1: neither FFT nor Winograd.  dims: N, C, H, W of x, w and y. */
 typedef struct {
     int32_t variant, type, layout, groups, deterministic, accurate;
     int32_t dims[3][4], pad[2], stride[2], dilation[2];
@@ -26,11 +26,10 @@ typedef struct {
     wb__gpu_entry base;
     miopen_problem problem;
     miopenTensorDescriptor_t tensor[3];         /* of x, w and y */
-    miopenConvolutionDescriptor_t how;
+    miopenConvolutionDescriptor_t how;          /* padding, strides, dilation and groups */
     wb__miopen_solution solution;               /* a solution that has been compiled */
 } miopen_entry;
-_Static_assert(offsetof(miopen_entry, problem) == sizeof(wb__gpu_entry),
-               "the problem is behind the head");
+_Static_assert(offsetof(miopen_entry, problem) == sizeof(wb__gpu_entry), "base, then problem");
 
 typedef struct {
     wb__gpu_routine base;
@@ -76,18 +75,18 @@ static const char *miopen_name_at(const miopen_entry *e, size_t offset)
 }
 
 /* Whether the library can be used: a MIOpen of another version of ROCm brings its own HIP. */
-static bool miopen_suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool miopen_is_usable(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__miopen_functions *f = table;
     void *address = NULL, *ours = NULL;
     memcpy(&address, &f->Create, sizeof address);
     memcpy(&ours, &hip.Init, sizeof ours);
-    if (!missing) return wb__gpu_shares(address, "hipInit", ours, reason, capacity);
+    if (!missing) return wb__gpu_shares_driver(address, "hipInit", ours, reason, capacity);
     snprintf(reason, capacity, "libMIOpen has no %s: it is too old", missing);
     return false;
 }
 
-static int miopen_create(void **handle)
+static int miopen_create_handle(void **handle)
 {
     miopenHandle_t made = NULL;
     const int status = (int)mi.Create(&made);
@@ -97,7 +96,7 @@ static int miopen_create(void **handle)
 
 static void miopen_destroy_handle(void *handle) { mi.Destroy(handle); }
 static const char *miopen_status_name(int status) { return mi.GetErrorString((HIPenum)status); }
-static bool miopen_is_memory(int status) { return status == miopenStatusAllocFailed; }
+static bool miopen_is_memory_error(int status) { return status == miopenStatusAllocFailed; }
 
 /* ---- solutions ------------------------------------------------------------------------------- */
 
@@ -124,7 +123,7 @@ static miopenTensorDescriptor_t miopen_tensor_of(const miopen_entry *e, int i)
 }
 
 /* Frees the descriptors of an entry; those that were not created are NULL. */
-static void miopen_drop(wb__gpu_entry *base)
+static void miopen_drop_entry(wb__gpu_entry *base)
 {
     miopen_entry *e = (miopen_entry *)base;
     for (int i = 0; i < 3; i++) {
@@ -186,7 +185,7 @@ static bool compile_first(miopen_search *s, const wb__miopen_solution *solutions
                                &chosen.workspace_size);
         if (!*status && chosen.workspace_size > MAX_WORKSPACE) continue;
         if (!*status) *status = MI_DIRECTION(s, CompileSolution, chosen.solution_id);
-        if (miopen_is_memory(*status)) return false;
+        if (miopen_is_memory_error(*status)) return false;
         if (*status) continue;
         s->entry->solution = chosen;
         return true;
@@ -195,7 +194,7 @@ static bool compile_first(miopen_search *s, const wb__miopen_solution *solutions
 }
 
 /* Sets the entry's solution.  Returns MIOpen's status.  0 and !found: no solution is allowed. */
-static int miopen_choose(miopen_search *s, bool *found)
+static int miopen_choose_solution(miopen_search *s, bool *found)
 {
     size_t capacity = 0, n = 0;
     int status = miopen_describe(s);
@@ -212,13 +211,15 @@ static int miopen_choose(miopen_search *s, bool *found)
     return status;
 }
 
-static int miopen_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *e)
+static int miopen_fill_entry(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle,
+                             wb__gpu_entry *e)
 {
     miopen_search s = {.device = wb__hip_of(d), .handle = handle, .entry = (miopen_entry *)e};
-    const int status = miopen_choose(&s, &e->found);
-    if (!e->found) miopen_drop(e);
-    if (!e->found && miopen_is_memory(status)) return wb__gpu_vendor_fail(d, l, status, s.call);
-    if (!e->found && status) wb__gpu_vendor_note(d, l, status, s.call);
+    const int status = miopen_choose_solution(&s, &e->found);
+    if (!e->found) miopen_drop_entry(e);
+    if (!e->found && miopen_is_memory_error(status))
+        return wb__gpu_vendor_fail(d, l, status, s.call);
+    if (!e->found && status) wb__gpu_vendor_log_failure(d, l, status, s.call);
     return 0;
 }
 
@@ -230,10 +231,10 @@ static wb__gpu_vendor miopen_library = {
     .search = &wb__hip_search,
     .files = (const wb__gpu_file[]){{"libMIOpen.so.1", 0}, {"libMIOpen.so", 0}, {NULL, 0}},
     .functions = miopen_functions, .n_functions = WB__COUNT(miopen_functions), .table = &mi,
-    .suits = miopen_suits, .creating = "miopenCreate", .create = miopen_create,
+    .suits = miopen_is_usable, .creating = "miopenCreate", .create = miopen_create_handle,
     .destroy = miopen_destroy_handle, .status_name = miopen_status_name,
-    .is_memory = miopen_is_memory, .entry_bytes = sizeof(miopen_entry),
-    .problem_bytes = sizeof(miopen_problem), .find = miopen_find, .drop = miopen_drop,
+    .is_memory = miopen_is_memory_error, .entry_bytes = sizeof(miopen_entry),
+    .problem_bytes = sizeof(miopen_problem), .find = miopen_fill_entry, .drop = miopen_drop_entry,
     .reasons = {"MIOpen is not used", "MIOpen: it does not work here", "MIOpen: it has no solution",
                 "MIOpen: it refused this one"},
     .lock = WB__MUTEX_INIT,
@@ -254,8 +255,7 @@ static int layout_of(const wb__view views[3])
     return -1;
 }
 
-/* Sets *p and the operands of *r from a step.  Returns NULL, or a short reason why MIOpen does not
- * compute it. */
+/* Sets *p and r's operands from a step.  Returns NULL, or a short reason not to use MIOpen. */
 static const char *miopen_problem_of(wb__hip_device *d, const wb__step *step, miopen_problem *p,
                                      miopen_routine *r)
 {
@@ -353,9 +353,9 @@ static int miopen_launch(wb__gpu_device *base, wb__gpu_routine *of, wb__gpu_queu
         r->handle, miopen_tensor_of(e, 0), at[0], miopen_tensor_of(e, 1), at[1], e->how,
         miopen_tensor_of(e, 2), at[2], lent, of->workspace, e->solution.solution_id);
     if (status)
-        return wb__gpu_entry_refused(base, &miopen_library, &e->base, status,
-                                     miopen_name_at(e, offsetof(wb__miopen_direction, Immediate)));
-    if (q == WB__GPU_COMPUTE) wb__gpu_issued(base, NULL);
+        return wb__gpu_refuse_entry(base, &miopen_library, &e->base, status,
+                                    miopen_name_at(e, offsetof(wb__miopen_direction, Immediate)));
+    if (q == WB__GPU_COMPUTE) wb__gpu_count_command(base, NULL);
     return 0;
 }
 

@@ -8,8 +8,9 @@
 
 static wb__nccl_functions rccl;
 
-/* Whether the library can be used: an RCCL of another version of ROCm brings its own HIP. */
-static bool rccl_suits(const void *table, const char *missing, char *reason, size_t capacity)
+/* Whether the opened library can be used.  An RCCL of another version of ROCm cannot: it brings its
+ * own HIP. */
+static bool rccl_is_usable(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__nccl_functions *f = table;
     void *address = NULL, *ours = NULL;
@@ -17,7 +18,7 @@ static bool rccl_suits(const void *table, const char *missing, char *reason, siz
         return false;
     memcpy(&address, &f->GetVersion, sizeof address);
     memcpy(&ours, &hip.Init, sizeof ours);
-    return !ours || wb__gpu_shares(address, "hipInit", ours, reason, capacity);
+    return !ours || wb__gpu_shares_driver(address, "hipInit", ours, reason, capacity);
 }
 
 static wb__gpu_vendor rccl_library = {
@@ -26,13 +27,14 @@ static wb__gpu_vendor rccl_library = {
               " folder in WEBER_ROCM_PATH",
     .search = &wb__hip_search,
     .files = (const wb__gpu_file[]){{"librccl.so.1", 0}, {"librccl.so", 0}, {NULL, 0}},
-    .functions = wb__nccl_names, .n_functions = WB__NCCL_COUNT, .table = &rccl, .suits = rccl_suits,
+    .functions = wb__nccl_names, .n_functions = WB__NCCL_COUNT, .table = &rccl,
+        .suits = rccl_is_usable,
     .lock = WB__MUTEX_INIT,
 };
 
 static void *rccl_stream(wb__gpu_device *d, wb__gpu_queue q) { return wb__hip_of(d)->stream[q]; }
 
-/* `visible` has CUDA's variable too, which HIP reads. */
+/* The table of RCCL.  `visible` has CUDA's variable too, which HIP reads. */
 const wb__nccl_library wb__hip_rccl = {
     .name = "RCCL", .driver = &wb__hip_driver, .vendor = &rccl_library, .stream = rccl_stream,
     .visible = (const char *const[]){"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",

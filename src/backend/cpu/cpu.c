@@ -132,8 +132,7 @@ int wb__cpu_copy(const wb__step *step, wb__cpu_kernel **kernel)
          .dtype = (uint8_t)from->dtype, .a = -1,
          .b = -1, .c = -1, .arg = 0},
         {.kind = WB__STORE, .reg = (uint8_t)reg, .level = WB__LEVEL_FULL,
-         .dtype = (uint8_t)from->dtype, .a = 0,
-         .b = -1, .c = -1, .arg = 1}};
+         .dtype = (uint8_t)from->dtype, .a = 0, .b = -1, .c = -1, .arg = 1}};
     wb__space space = {.ndim = from->ndim, .col_dims = from->ndim};
     memcpy(space.dims, from->dims, sizeof space.dims);
     return wb__cpu_fused(&(wb__fused){.n_instr = 2, .n_views = 2, .n_segments = 1,
@@ -215,7 +214,7 @@ static const wb_device *cpu_device(int ordinal)
     return ordinal >= 0 && ordinal < cpu_count() ? &wb__cpu_devices[ordinal] : NULL;
 }
 
-static int cpu_part(const char *name)
+static int cpu_part_state(const char *name)
 {
     (void)name;
     return -1;
@@ -248,7 +247,7 @@ const wb__backend wb__cpu_backend = {
     .stop = cpu_stop,
     .count = cpu_count,
     .device = cpu_device,
-    .part = cpu_part,
+    .part = cpu_part_state,
     .has_dtype = cpu_has_dtype,
     .memory = cpu_memory,
     .allocate = cpu_allocate,

@@ -18,8 +18,7 @@ struct wb__cpu_kernel {
 static inline void wb__cpu_kernel_free(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
 int wb__cpu_fused(const wb__fused *fused, wb__cpu_kernel **kernel);             /* task.c */
-/* The functions that create a kernel for a step of another kind.  ops.def names one function for
- * each kind. */
+/* A function that creates a kernel for a step of another kind; ops.def names one for each kind. */
 typedef int wb__cpu_preparer(const wb__step *step, wb__cpu_kernel **kernel);
 #define WB_STEP(NAME, name, cpu, gpu) wb__cpu_preparer wb__cpu_##cpu;
 #include "ops/ops.def"
@@ -34,7 +33,7 @@ int64_t wb__cpu_packed_bytes(const wb_device *device, const wb__step *step);
 int wb__cpu_prepare_form(const wb_device *device, const wb__kernel *kernel, const void *leaf,
                          void *form);
 
-/* The address of a view's first element. */
+/* Returns the address of a view's first element. */
 static inline void *wb__cpu_at(const wb__view *v, void *const *buffers)
 {
     return (char *)buffers[v->buffer] + v->offset * (int64_t)wb__dtype_size(v->dtype);

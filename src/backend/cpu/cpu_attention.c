@@ -28,7 +28,7 @@ enum { ATTN_Q, ATTN_KEYS, ATTN_V, ATTN_O, ATTN_LSE, ATTN_DO, ATTN_DQ, ATTN_DK,
  * rows have not been measured. */
 enum { ATTN_BLOCK = 32, ATTN_LEAST = 32, LEAST_HEADS = 4, ATTN_MAX_DEPTH = 256, ATTN_LINE = 16 };
 
-/* What the kernels of both kinds of attention begin with. */
+/* The fields that the kernels of attention and of attention to a cache begin with. */
 typedef struct common common;
 struct common {
     wb__cpu_kernel kernel;
@@ -51,11 +51,11 @@ typedef struct {
     /* Offsets, in floats, in the scratch of a worker: packed k and v, scores, the gradient of p,
      * two numbers for each row of a block, the products do o, do divided by the sums of p. */
     int64_t packed_k, packed_v, p, dp, sum, product, shared;
-} attn_attention;
+} attn_kernel;
 
-/* A head, with the addresses of its first rows. */
+/* A head, and for each view the address of the head's first row. */
 typedef struct {
-    const attn_attention *k;
+    const attn_kernel *k;
     float *at[9], *scratch;
 } attn_head;
 
@@ -67,10 +67,10 @@ static float *attn_row(const attn_head *h, int view, int64_t i)
     return h->at[view] + i * attn_stride(h, view);
 }
 
-/* The block of queries [i0, i0 + rows), which reads the keys [0, seen). */
+/* The block of queries [i0, i0 + rows), from which the mask does not hide the keys [0, seen). */
 typedef struct { int64_t i0, rows, seen; } attn_block;
 
-static attn_block attn_block_at(const attn_attention *k, int64_t i0)
+static attn_block attn_block_at(const attn_kernel *k, int64_t i0)
 {
     attn_block b = {i0, WB__MIN(ATTN_BLOCK, k->queries - i0), k->keys};
     if (k->causal) b.seen = b.i0 + b.rows + k->keys - k->queries;
@@ -78,16 +78,16 @@ static attn_block attn_block_at(const attn_attention *k, int64_t i0)
 }
 
 /* Returns the number of keys that query i of the block sees. */
-static int64_t seen_by(const attn_attention *k, const attn_block *b, int64_t i)
+static int64_t attn_seen_by(const attn_kernel *k, const attn_block *b, int64_t i)
 {
     return k->causal ? b->seen - b->rows + i + 1 : b->seen;
 }
 
-/* Sets the elements of p, a block's matrix, to `value` where the causal mask hides the key. */
-static void attn_hide(const attn_attention *k, const attn_block *b, float *p, float value)
+/* Sets the elements of p, a matrix [query, key], to `value` where the causal mask hides the key. */
+static void attn_mask_scores(const attn_kernel *k, const attn_block *b, float *p, float value)
 {
     for (int64_t i = 0; k->causal && i < b->rows; i++)
-        for (int64_t j = seen_by(k, b, i); j < b->seen; j++) p[i * b->seen + j] = value;
+        for (int64_t j = attn_seen_by(k, b, i); j < b->seen; j++) p[i * b->seen + j] = value;
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -107,8 +107,8 @@ static void attn_multiply(const attn_head *h, wb__gemm g, const float *packed)
 }
 
 /* to [rows, seen] = x·packedᵀ, with the block's rows of x */
-static void to_keys(const attn_head *h, const attn_block *b, int x, int64_t depth,
-                    const float *packed, float *to)
+static void attn_scores_of(const attn_head *h, const attn_block *b, int x, int64_t depth,
+                           const float *packed, float *to)
 {
     attn_multiply(h, (wb__gemm){.m = b->rows, .n = b->seen, .k = depth, .a = attn_row(h, x, b->i0),
                                 .as0 = attn_stride(h, x), .as1 = 1, .c = to, .cs0 = b->seen},
@@ -116,8 +116,8 @@ static void to_keys(const attn_head *h, const attn_block *b, int x, int64_t dept
 }
 
 /* Sets the block's rows of y to p·x, with the seen rows of x: those of keys that the block sees. */
-static void to_queries(const attn_head *h, const attn_block *b, const float *p, int x,
-                       int64_t width, int y)
+static void attn_add_up_keys(const attn_head *h, const attn_block *b, const float *p, int x,
+                             int64_t width, int y)
 {
     attn_multiply(h,
                   (wb__gemm){.m = b->rows, .n = width, .k = b->seen, .a = p, .as0 = b->seen,
@@ -128,8 +128,8 @@ static void to_queries(const attn_head *h, const attn_block *b, const float *p, 
 
 /* Adds pᵀ·x, with x [rows, width], to the seen rows of y.  The last block, which is computed first,
  * overwrites them. */
-static void add_to_keys(const attn_head *h, const attn_block *b, const float *p, const float *x,
-                        int64_t x_stride, int64_t width, int y)
+static void attn_add_up_queries(const attn_head *h, const attn_block *b, const float *p,
+                                const float *x, int64_t x_stride, int64_t width, int y)
 {
     attn_multiply(h, (wb__gemm){.m = b->seen, .n = width, .k = b->rows, .a = p, .as0 = 1,
                                 .as1 = b->seen, .b = x, .bs0 = x_stride, .c = h->at[y],
@@ -140,8 +140,7 @@ static void add_to_keys(const attn_head *h, const attn_block *b, const float *p,
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* to = x times `factor` */
-static void attn_scale_by(const attn_attention *k, float *to, const float *x, float factor,
-                          int64_t n)
+static void attn_scale_by(const attn_kernel *k, float *to, const float *x, float factor, int64_t n)
 {
     k->c.table->row[WB__OP_mul][WB__REG_F32][WB__VSV](to, x, &factor, NULL, n);
 }
@@ -165,22 +164,24 @@ static void attn_exponentials(const wb__tile_table *table, float scale, float *s
     table->reduction[0][WB__REG_F32](sum, s, rows, n);
 }
 
-/* Computes exp(scale (s - max s)) of the block's queries, the maxima and the sums of rows. */
-static void attn_weigh(const attn_head *h, const attn_block *b, float *p, float *most, float *sum)
+/* Sets p to exp(scale (s - max s)) of the block's scores s, and `most` and `sum` to the maximum of
+ * each row of s and the sum of each row of p. */
+static void attn_set_weights(const attn_head *h, const attn_block *b, float *p, float *most,
+                             float *sum)
 {
-    const attn_attention *k = h->k;
-    to_keys(h, b, ATTN_Q, k->c.depth, h->scratch + k->packed_k, p);
-    attn_hide(k, b, p, -INFINITY);
-    attn_exponentials(k->c.table, k->c.scale, p, b->rows, b->seen, seen_by(k, b, 0), k->causal,
+    const attn_kernel *k = h->k;
+    attn_scores_of(h, b, ATTN_Q, k->c.depth, h->scratch + k->packed_k, p);
+    attn_mask_scores(k, b, p, -INFINITY);
+    attn_exponentials(k->c.table, k->c.scale, p, b->rows, b->seen, attn_seen_by(k, b, 0), k->causal,
                       most, sum);
 }
 
 static void attn_forward(const attn_head *h, const attn_block *b)
 {
-    const attn_attention *k = h->k;
+    const attn_kernel *k = h->k;
     float *p = h->scratch + k->p, *sum = h->scratch + k->sum, most[ATTN_BLOCK];
-    attn_weigh(h, b, p, most, sum);
-    to_queries(h, b, p, ATTN_V, k->c.width, ATTN_O);
+    attn_set_weights(h, b, p, most, sum);
+    attn_add_up_keys(h, b, p, ATTN_V, k->c.width, ATTN_O);
     float *lse = attn_row(h, ATTN_LSE, b->i0);
     for (int64_t i = 0; i < b->rows; i++) {
         float *o = attn_row(h, ATTN_O, b->i0 + i);
@@ -191,36 +192,37 @@ static void attn_forward(const attn_head *h, const attn_block *b)
 
 static void attn_backward(const attn_head *h, const attn_block *b)
 {
-    const attn_attention *k = h->k;
+    const attn_kernel *k = h->k;
     float *p = h->scratch + k->p, *ds = h->scratch + k->dp, *sum = h->scratch + k->sum;
     float *product = h->scratch + k->product, *shared = h->scratch + k->shared;
     float *inner = sum + ATTN_BLOCK, most[ATTN_BLOCK];  /* inner: sum(do o) */
-    attn_weigh(h, b, p, most, sum);
+    attn_set_weights(h, b, p, most, sum);
     for (int64_t i = 0; i < b->rows; i++) {
         const float *gradient = attn_row(h, ATTN_DO, b->i0 + i);
         attn_scale_by(k, shared + i * k->c.width, gradient, 1 / sum[i], k->c.width);
         k->c.table->row[WB__OP_mul][WB__REG_F32][WB__VVV](
             product + i * k->c.width, gradient, attn_row(h, ATTN_O, b->i0 + i), NULL, k->c.width);
     }
-    add_to_keys(h, b, p, shared, k->c.width, k->c.width, ATTN_DV);
+    attn_add_up_queries(h, b, p, shared, k->c.width, k->c.width, ATTN_DV);
     k->c.table->reduction[0][WB__REG_F32](inner, product, b->rows, k->c.width);
-    to_keys(h, b, ATTN_DO, k->c.width, h->scratch + k->packed_v, ds);
+    attn_scores_of(h, b, ATTN_DO, k->c.width, h->scratch + k->packed_v, ds);
     for (int64_t i = 0; i < b->rows; i++) {
         float *to = ds + i * b->seen;
         k->c.table->pair[WB__PAIR_SUB][WB__PAIR_MUL][1](to, to, inner + i, p + i * b->seen,
                                                         b->seen);
         attn_scale_by(k, to, to, k->c.scale / sum[i], b->seen);
     }
-    attn_hide(k, b, ds, 0);
-    to_queries(h, b, ds, ATTN_KEYS, k->c.depth, ATTN_DQ);
-    add_to_keys(h, b, ds, attn_row(h, ATTN_Q, b->i0), attn_stride(h, ATTN_Q), k->c.depth, ATTN_DK);
+    attn_mask_scores(k, b, ds, 0);
+    attn_add_up_keys(h, b, ds, ATTN_KEYS, k->c.depth, ATTN_DQ);
+    attn_add_up_queries(h, b, ds, attn_row(h, ATTN_Q, b->i0), attn_stride(h, ATTN_Q), k->c.depth,
+                        ATTN_DK);
 }
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
 static void attn_run_head(const common *c, char *const *at, float *scratch)
 {
-    const attn_attention *k = (const attn_attention *)c;
+    const attn_kernel *k = (const attn_kernel *)c;
     attn_head h = {.k = k, .scratch = scratch};
     for (int v = 0; v < c->n_views; v++) h.at[v] = (float *)(void *)at[v];
     attn_pack(&h, ATTN_KEYS, c->depth, scratch + k->packed_k);
@@ -282,17 +284,16 @@ enum { ATTN_ROWS = 64 }; /* rows of a product: longer sums would round more */
 typedef struct {
     common c;
     int64_t group, length;          /* heads of q that share a head of k; positions of the cache */
-    /* offsets, in floats, in the scratch of a worker: q, weights, maxima and sums, o, converted
-     * rows */
+    /* offsets, in floats, in a worker's scratch: q, weights, maxima and sums, o, converted rows */
     int64_t q, p, most, o, rows;
-} cache_attention;
+} attn_cache_kernel;
 
-/* One head of k, with the addresses of its first rows. */
+/* One head of k, and for each view the address of the head's first row. */
 typedef struct {
-    const cache_attention *k;
+    const attn_cache_kernel *k;
     char *const *at;
     float *scratch;
-} cache_head;
+} attn_cache_head;
 
 /* Whether products read the rows of a view where they are. */
 static bool attn_in_place(const common *k, int view)
@@ -303,7 +304,7 @@ static bool attn_in_place(const common *k, int view)
 
 /* Returns rows [j, j + n) of a view as floats, in place or converted, n <= ATTN_ROWS, and sets
  * *stride to the floats from one row to the next. */
-static const float *attn_floats(const cache_head *h, int view, int64_t j, int64_t n,
+static const float *attn_floats(const attn_cache_head *h, int view, int64_t j, int64_t n,
                                 int64_t *stride)
 {
     const wb__view *v = &h->k->c.views[view];
@@ -319,15 +320,16 @@ static const float *attn_floats(const cache_head *h, int view, int64_t j, int64_
     return to;
 }
 
-/* A product of n rows, [n, stride], and of columns [at, at + n) of the scores, [group, total]. */
-typedef void attn_product(const cache_head *h, const float *rows, int64_t stride, int64_t n,
+/* A product of n keys or values, `rows` [n, stride], and columns [at, at + n) of the scores, which
+ * are a matrix [group, total]. */
+typedef void attn_product(const attn_cache_head *h, const float *rows, int64_t stride, int64_t n,
                           int64_t total, int64_t at);
 
 /* Sets the columns to the scores of the keys `rows`. */
-static void attn_score(const cache_head *h, const float *rows, int64_t stride, int64_t n,
+static void attn_score(const attn_cache_head *h, const float *rows, int64_t stride, int64_t n,
                        int64_t total, int64_t at)
 {
-    const cache_attention *k = h->k;
+    const attn_cache_kernel *k = h->k;
     const wb__gemm g = {.m = k->group, .n = n, .k = k->c.depth, .a = h->scratch + k->q,
                         .as0 = k->c.depth, .as1 = 1, .b = rows, .bs0 = 1, .bs1 = stride,
                         .c = h->scratch + k->p + at, .cs0 = total, .cs1 = 1,
@@ -337,10 +339,10 @@ static void attn_score(const cache_head *h, const float *rows, int64_t stride, i
 
 /* Adds the values `rows` times the columns, which are weights by now, to o.  If `at` is 0, o is
  * overwritten. */
-static void attn_add_values(const cache_head *h, const float *rows, int64_t stride, int64_t n,
+static void attn_add_values(const attn_cache_head *h, const float *rows, int64_t stride, int64_t n,
                             int64_t total, int64_t at)
 {
-    const cache_attention *k = h->k;
+    const attn_cache_kernel *k = h->k;
     const wb__gemm g = {.m = k->group, .n = k->c.width, .k = n, .a = h->scratch + k->p + at,
                         .as0 = total, .as1 = 1, .b = rows, .bs0 = stride, .bs1 = 1,
                         .c = h->scratch + k->o, .cs0 = k->c.width, .cs1 = 1, .a_type = WB_F32,
@@ -348,8 +350,8 @@ static void attn_add_values(const cache_head *h, const float *rows, int64_t stri
     k->c.gemm->block(&g, 0, g.k, 0, g.m, 0, g.n, NULL, true, true);
 }
 
-/* Computes the products of the first n rows of a view and of the columns from `at` on. */
-static void attn_each_piece(const cache_head *h, attn_product *f, int view, int64_t n,
+/* Calls f for the first n rows of a view, ATTN_ROWS at a time, and the columns from `at` on. */
+static void attn_each_piece(const attn_cache_head *h, attn_product *f, int view, int64_t n,
                             int64_t total, int64_t at)
 {
     for (int64_t j = 0; j < n; j += ATTN_ROWS) {
@@ -362,10 +364,10 @@ static void attn_each_piece(const cache_head *h, attn_product *f, int view, int6
 
 /* Computes o of the heads of q that share a head of k.  n: positions in use; now: 1 if the query's
  * own key and value count, else 0. */
-static void run_cache_head(const common *c, char *const *at, float *scratch)
+static void attn_run_cache_head(const common *c, char *const *at, float *scratch)
 {
-    const cache_attention *k = (const cache_attention *)c;
-    const cache_head h = {k, at, scratch};
+    const attn_cache_kernel *k = (const attn_cache_kernel *)c;
+    const attn_cache_head h = {k, at, scratch};
     const int32_t position = *(const int32_t *)(const void *)at[ATTN_POSITION];
     const int64_t n = WB__MIN(WB__MAX(position, 0), k->length);
     const int64_t now = position >= 0 && position < k->length, total = n + now;
@@ -390,9 +392,9 @@ static void run_cache_head(const common *c, char *const *at, float *scratch)
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-/* Whether the kernel suits attention to a cache.  A head of k is the work of one thread, even if
- * heads are fewer than threads: attention in separate steps reads all positions. */
-static bool supports_cached(const wb__step *s)
+/* Whether the kernel computes this attention to a cache.  One thread computes a head of k, even if
+ * heads are fewer than threads, since attention in separate steps would read all positions. */
+static bool attn_supports_cached(const wb__step *s)
 {
     const wb_dtype t = s->views[ATTN_Q].dtype;
     bool good = t == WB_F32 || wb__is_half(t);
@@ -410,7 +412,7 @@ bool wb__cpu_supports(const wb_device *d, const wb__step *s)
     (void)d;
     if (s->kind == WB__STEP_LINEAR_INT8) return wb__cpu_supports_int8(s);
     if (s->kind != WB__STEP_ATTENTION) return false;
-    if (s->variant == WB__ATTENTION_CACHED) return supports_cached(s);
+    if (s->variant == WB__ATTENTION_CACHED) return attn_supports_cached(s);
     if (s->precision == WB__PRECISION_MEDIUM && wb__isa_gemm_bf16()) return false;
     const wb__gemm_kernel *gemm = wb__isa_best()->gemm_f32;
     const int64_t *q = s->views[ATTN_Q].dims, *k = s->views[ATTN_KEYS].dims;
@@ -427,7 +429,7 @@ bool wb__cpu_supports(const wb_device *d, const wb__step *s)
 }
 
 /* Sets the offsets of n arrays in the scratch of a worker, and the kernel's workspace. */
-static void divide_scratch(common *k, int n, const int64_t *size, int64_t *const *at)
+static void attn_divide_scratch(common *k, int n, const int64_t *size, int64_t *const *at)
 {
     for (int i = 0; i < n; i++) {
         *at[i] = k->scratch;
@@ -437,7 +439,7 @@ static void divide_scratch(common *k, int n, const int64_t *size, int64_t *const
     k->kernel.base.workspace = (size_t)(k->workers * k->scratch) * sizeof(float);
 }
 
-static void attn_lay_out(attn_attention *k)
+static void attn_lay_out(attn_kernel *k)
 {
     const int64_t columns = attn_up(k->keys, k->c.gemm->nr),
                   scores = attn_up(ATTN_BLOCK * k->keys, ATTN_LINE);
@@ -446,16 +448,16 @@ static void attn_lay_out(attn_attention *k)
                             k->grad ? scores : 0, 2 * ATTN_BLOCK, rows, rows};
     int64_t *const at[] = {&k->packed_k, &k->packed_v, &k->p, &k->dp, &k->sum, &k->product,
                            &k->shared};
-    divide_scratch(&k->c, WB__COUNT(size), size, at);
+    attn_divide_scratch(&k->c, WB__COUNT(size), size, at);
 }
 
-static void lay_out_cached(cache_attention *k)
+static void attn_lay_out_cached(attn_cache_kernel *k)
 {
     const int64_t widest = attn_up(WB__MAX(k->c.depth, k->c.width), ATTN_LINE);
     const int64_t size[] = {k->group * k->c.depth, k->group * (k->length + 1), 2 * k->group,
                             k->group * k->c.width, ATTN_ROWS * widest};
     int64_t *const at[] = {&k->q, &k->p, &k->most, &k->o, &k->rows};
-    divide_scratch(&k->c, WB__COUNT(size), size, at);
+    attn_divide_scratch(&k->c, WB__COUNT(size), size, at);
 }
 
 /* Returns a kernel of `bytes` bytes, whose common part is set; NULL: out of memory. */
@@ -477,14 +479,15 @@ static void *attn_new_kernel(const wb__step *s, size_t bytes)
     return k;
 }
 
-static int prepare_cached(const wb__step *s, wb__cpu_kernel **kernel)
+/* Prepares the kernel of attention to a cache.  Returns 0 or an error code. */
+static int attn_prepare_cached(const wb__step *s, wb__cpu_kernel **kernel)
 {
-    cache_attention *k = attn_new_kernel(s, sizeof *k);
+    attn_cache_kernel *k = attn_new_kernel(s, sizeof *k);
     if (!k) return WB_ERROR_MEMORY;
     k->group = s->views[ATTN_Q].dims[1] / s->views[ATTN_KEYS].dims[1];
     k->length = s->views[ATTN_KEYS].dims[2];
-    lay_out_cached(k);
-    k->c.run_head = run_cache_head;
+    attn_lay_out_cached(k);
+    k->c.run_head = attn_run_cache_head;
     k->c.kernel.base.impl = "attention to a cache";
     *kernel = &k->c.kernel;
     return 0;
@@ -495,8 +498,8 @@ int wb__cpu_attention(const wb__step *s, wb__cpu_kernel **kernel)
     if (!wb__cpu_supports(NULL, s))
         return wb__fail(WB_ERROR_UNSUPPORTED, "attention: not for %s in this layout",
                         wb_dtype_name(s->views[ATTN_Q].dtype));
-    if (s->variant == WB__ATTENTION_CACHED) return prepare_cached(s, kernel);
-    attn_attention *k = attn_new_kernel(s, sizeof *k);
+    if (s->variant == WB__ATTENTION_CACHED) return attn_prepare_cached(s, kernel);
+    attn_kernel *k = attn_new_kernel(s, sizeof *k);
     if (!k) return WB_ERROR_MEMORY;
     k->queries = s->views[ATTN_Q].dims[2];
     k->keys = s->views[ATTN_KEYS].dims[2];

@@ -21,7 +21,7 @@ static int cpu_collective_launch(const wb__cpu_kernel *kernel, void *const *buff
     return 0;
 }
 
-/* Waits for the operation that was begun last: that of each thread which runs the plan. */
+/* Waits for the operation that was begun last, and returns its status. */
 static int cpu_collective_finish(const wb__cpu_kernel *kernel)
 {
     return wb__collective_end(((const collective_kernel *)kernel)->begun);

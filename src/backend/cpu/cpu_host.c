@@ -9,8 +9,7 @@ typedef struct {
     wb__view views[9];
 } host_kernel;
 
-WB__PROGRAM_CALL(host_call, host_run, int,
-                 const host_kernel *k; const wb_host_array *arrays;,
+WB__PROGRAM_CALL(host_call, host_run, int, const host_kernel *k; const wb_host_array *arrays;,
                  c->k->f(c->k->n, c->arrays, &c->arrays[c->k->n], c->k->ctx))
 
 static int cpu_host_launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,

@@ -1,6 +1,5 @@
 /* The kernels of one instruction set.  cpu_portable.c, cpu_avx2.c and cpu_avx512.c define WB__ISA
- * (see simd.h) and WB__ISA_NAME and include this file.  All code here is compiled for that
- * instruction set. */
+ * (see simd.h) and WB__ISA_NAME and include this file, which is compiled for that set. */
 #include "backend/cpu/isa.h"
 #if WB__ISA
 #include "backend/cpu/transpose.h"

@@ -8,7 +8,8 @@
 typedef struct {
     wb__cpu_kernel head;
     wb__cpu_op *op;
-    int n_views, n_loops, form;         /* loops: over `loop`; form: as in wb__step */
+    int n_views, n_loops;               /* views of the step; batch dimensions beyond two */
+    int form;                           /* buffer of the prepared form of view 1; 0: none */
     wb__view views[4];
     /* copy[i]: the kernel that copies operand i of a convolution to or from NHWC; NULL: no copy.
      * The NHWC copy is at offset operand_at[i] in the workspace.  The operand `written` is copied
@@ -145,8 +146,7 @@ static int cpu_library_pack(const wb__step *s, library_kernel *k)
 
 /* ---- convolutions and pools ------------------------------------------------------------------ */
 
-/* The layouts that a view of logical shape [N, C, H, W] has: NCHW (bit 0), NHWC (bit 1), or
- * both. */
+/* Returns the layouts of a view of logical shape [N, C, H, W]: bit 0: NCHW; bit 1: NHWC. */
 static int cpu_library_layouts(const wb__view *v)
 {
     static const int order[2][4] = {{0, 1, 2, 3}, {0, 2, 3, 1}};

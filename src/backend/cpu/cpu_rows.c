@@ -40,7 +40,7 @@ static inline int64_t cpu_rows_index_at(const rows_run *r, int64_t i)
     return at >= 0 && at < r->k->n ? at : -1;
 }
 
-static void cpu_rows_take_part(void *ctx, int64_t part)
+static void cpu_rows_gather_part(void *ctx, int64_t part)
 {
     const rows_run *r = ctx;
     const rows_kernel *k = r->k;
@@ -162,15 +162,15 @@ static int cpu_rows_launch(const wb__cpu_kernel *kernel, void *const *buffers, v
                   .y = wb__cpu_at(&k->y, buffers), .sums = workspace,
                   .begun = (char *)workspace + (half ? k->n * k->inner * 4 : 0)};
     wb__parallel(k->parts,
-                 !adds                        ? cpu_rows_take_part
+                 !adds                        ? cpu_rows_gather_part
                  : k->variant == WB__ROWS_SET ? cpu_rows_set_part
                                               : cpu_rows_add_part,
                  &r);
     return 0;
 }
 
-static int cpu_rows_launch_take(const wb__cpu_kernel *k, void *const *buffers, void *workspace,
-                                const wb__number *numbers)
+static int cpu_rows_launch_gather(const wb__cpu_kernel *k, void *const *buffers, void *workspace,
+                                  const wb__number *numbers)
 {
     (void)numbers;
     return cpu_rows_launch(k, buffers, workspace, false);
@@ -207,7 +207,7 @@ int wb__cpu_rows(const wb__step *s, wb__cpu_kernel **kernel)
     k->parts = WB__MIN(WB__MIN(rows, CPU_ROWS_MAX_PARTS), k->count * k->inner / CPU_ROWS_GRAIN + 1);
     if (adds) k->parts = WB__MIN(k->parts, wb__threads());
     if (!k->inner) k->parts = 0;
-    k->head.launch = adds ? cpu_rows_launch_add : cpu_rows_launch_take;
+    k->head.launch = adds ? cpu_rows_launch_add : cpu_rows_launch_gather;
     k->head.destroy = wb__cpu_kernel_free;
     k->variant = s->variant;
     const bool sets = adds && k->variant == WB__ROWS_SET, combines = adds && !sets;

@@ -57,6 +57,7 @@ static uint64_t cpu_sort_key_at(wb_dtype t, const char *x, int64_t i)
     }
 }
 
+/* Sorts n items by insertion. */
 static void cpu_sort_insert(cpu_sort_item *a, int64_t n)
 {
     for (int64_t i = 1; i < n; i++) {
@@ -93,6 +94,7 @@ static cpu_sort_item *cpu_sort_ordered(cpu_sort_item *a, cpu_sort_item *b, int64
     return a;
 }
 
+/* Writes the sorted order of a row to y. */
 static void cpu_sort_row(const sort_run *r, int64_t row, cpu_sort_item *items)
 {
     const sort_kernel *k = r->k;

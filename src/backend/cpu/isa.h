@@ -6,11 +6,11 @@
 #include "backend/cpu/lib.h"
 #include "backend/cpu/tile/tile.h"
 
-/* An epilogue.  relu is applied in registers.  Any other operation has a function, `row`, which is
- * applied in place to the elements that were just computed. */
+/* An epilogue, the elementwise operation that a product applies to its results.  relu is applied in
+ * registers; any other has a function, `row`, which runs in place on elements just computed. */
 typedef struct {
     bool relu;
-    wb__elementwise_fn *row;            /* or NULL */
+    wb__elementwise_fn *row;            /* NULL: relu or no epilogue */
 } wb__act;
 
 /* C = act(A·B + bias [+ C]).  Element (i,p) of A is at a + i*as0 + p*as1, and likewise for B and
@@ -25,7 +25,7 @@ typedef struct {
     const void *bias;                   /* or NULL */
     int64_t as0, as1, bs0, bs1, cs0, cs1;
     wb_dtype a_type, b_type, c_type, bias_type;  /* stored dtypes */
-    bool bias_rows, add_to_c, round;
+    bool bias_rows, add_to_c, round;    /* add_to_c: C is added to its old value */
     bool streams;                       /* for `dots`: B is too large for a cache */
     wb__act act;
 } wb__gemm;
@@ -36,7 +36,7 @@ typedef struct {
 typedef struct {
     int64_t outer, k, as0, as1, a_outer, bs0, b_outer, cs0;
     const void *bias;  /* per column of the tile, or per row if bias_rows; NULL: no bias */
-    bool bias_rows, add, relu;
+    bool bias_rows, add, relu;          /* add: to C; relu: act is relu, else nothing */
 } wb__tile;
 
 /* The product functions of one instruction set and computed dtype. */
@@ -78,23 +78,23 @@ typedef void wb__pool_kernel(const wb__pool_desc *d, const void *const in[2], vo
 typedef void wb__gather_kernel(const wb__conv_desc *d, int64_t channels, const void *patches,
                                void *image);
 
-/* Rows of n outputs of a convolution of a one-channel image, with kh x kw taps and k <= 8 output
- * channels; the stride along a row is 1.  Rows of x are `line` elements apart; the first taps of
- * two rows of outputs are `step` elements apart. */
+/* A convolution of a one-channel image x with kh x kw taps and k <= 8 output channels: `rows` rows
+ * of n outputs.  The stride along a row is 1.  Rows of x are `line` elements apart; the first taps
+ * of two neighbouring rows of outputs are `step` elements of x apart. */
 typedef struct {
     int64_t kh, kw, line, step, rows, n, k;
     bool relu;
 } wb__line;
-/* Computes y [rows, n, k].  w is [kh*kw, 8], and the bias has 8 elements or is NULL; both are 0
- * from channel k on. */
+/* Computes the outputs y [rows, n, k].  The weights w are [kh*kw, 8], and the bias has 8 elements
+ * or is NULL; both are 0 from channel k on. */
 typedef void wb__line_kernel(const wb__line *l, const void *x, const void *w, const void *bias,
                              void *y);
-/* Adds to sums [kh*kw, k, lanes]: their sums over the lanes are the gradient of the weights. */
+/* Adds products to sums [kh*kw, k, lanes]; summed over lanes these are the weights' gradient. */
 typedef void wb__line_weights_kernel(const wb__line *l, const void *x, const void *dy, void *sums);
 
-/* `count` strips of `width` elements, `stride` elements from one to the next, between zeros of a
- * vector's length.  Strip i covers the elements i*apart - left and following of a row of n
- * elements; the kernel sets each element of the row to the sum over the strips that cover it. */
+/* The sum of strips, which overlap, to a row of n elements.  There are `count` strips of `width`
+ * elements, `stride` elements apart in memory, with a vector of zeros before and behind each.
+ * Strip i covers the elements of the row from i*apart - left on.  The kernel sets the row. */
 typedef struct {
     int64_t count, width, stride, apart, left, n;
 } wb__strips;
@@ -108,7 +108,7 @@ typedef struct {
     int top, bottom, left, right;
 } wb__winograd_tile;
 
-/* The transforms; winograd_kernel.h describes them.  f32 only. */
+/* The transforms of Winograd's convolution, for f32 only; winograd_kernel.h describes them. */
 typedef struct {
     void (*input)(const wb__winograd_tile *t, const void *x, void *v);
     void (*output)(const wb__winograd_tile *t, const void *m, const void *bias, bool relu, void *y);
@@ -129,7 +129,7 @@ typedef struct {
 } wb__isa;
 
 extern const wb__isa wb__isa_portable, wb__isa_avx2, wb__isa_avx512;
-const wb__isa *wb__isa_best(void);      /* the functions for the level of wb__isa_here() */
+const wb__isa *wb__isa_best(void);      /* the functions for the set of wb__isa_here() */
 /* The product of bf16 operands by the processor's instructions for them; NULL: it has none, or
  * WEBER_ISA is less than avx512. */
 const wb__gemm_kernel *wb__isa_gemm_bf16(void);

@@ -102,7 +102,7 @@ static inline uint64_t wb__cpu_form_key(int kind, size_t bytes, const void *data
 int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op);     /* buffers: a, b, c, bias */
 /* Prepares the packing of b.  Buffers: b of the product, its packed form. */
 int wb__cpu_matmul_pack(const wb__matmul_desc *d, wb__cpu_op **op);
-/* The bytes of the packed form of B, if the product is faster with it than with B; else 0. */
+/* Returns the bytes of the packed form of B, if the product is faster with that form; else 0. */
 int64_t wb__cpu_matmul_packed(const wb__matmul_desc *d);
 int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op);
 int wb__cpu_pool(const wb__pool_desc *d, wb__cpu_op **op);

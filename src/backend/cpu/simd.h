@@ -171,8 +171,7 @@ static inline void transpose_8(const T *from, int64_t fs, T *to, int64_t ts)
 }
 #endif
 
-/* tanh and sigmoid.  float: after Cephes (S. Moshier), within 3 ulp.  double: libm, lane by
- * lane. */
+/* tanh and sigmoid: of float after Cephes (S. Moshier), within 3 ulp; of double by libm. */
 #if WB__DOUBLE
 #define BY_LANE(name, expression)                                                                  \
     static inline V name(V v)                                                                      \

@@ -142,7 +142,7 @@ const wb__gpu_driver wb__cu_driver = {
     .options = wb__cu_options, .compile = wb__cu_compile, WB__GPU_STREAM_FUNCTIONS,
 };
 
-static int cuda_part(const char *name)
+static int cuda_part_state(const char *name)
 {
     if (!strcmp(name, "NVRTC")) return wb__cu_compiler_at(0) != NULL;
     if (!strcmp(name, "cuBLASLt")) return wb__cu_lt_works();
@@ -153,9 +153,9 @@ static int cuda_part(const char *name)
 WB__GPU_WRAPPERS(wb__cu_driver)
 
 const wb__backend wb__cu_backend = {
-    .name = "CUDA", .tag = "cuda", .part = cuda_part, .supports = wb__gpu_supports_step,
+    .name = "CUDA", .tag = "cuda", .part = cuda_part_state, .supports = wb__gpu_supports_step,
     WB__GPU_FUNCTIONS,
-    .branches = wb__gpu_branches,
-    .graph = wb__gpu_graph, .graph_free = wb__gpu_graph_free, .graph_run = wb__gpu_graph_run,
+    .branches = wb__gpu_runs_branches,
+    .graph = wb__gpu_record_graph, .graph_free = wb__gpu_graph_free, .graph_run = wb__gpu_graph_run,
     .adopt = wb__gpu_adopt, .disown = wb__gpu_disown,
 };

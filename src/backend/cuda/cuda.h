@@ -39,7 +39,7 @@ typedef struct {
     CUcontext context;          /* the device's primary context */
     CUstream stream[WB__GPU_QUEUES];
     CUmemoryPool pool;          /* NULL: the device has none */
-    /* bit i is set once reach() in cuda.c has prepared copies from device i to this device */
+    /* bit i is set once copies from device i to this device are prepared (enable_access) */
     uint64_t reached;
     int compiler;               /* index of the NVRTC in use, for wb__cu_compiler_at */
     bool portable;              /* NVRTC compiles to PTX, which the driver translates */
@@ -55,8 +55,7 @@ extern const wb__gpu_hook wb__cu_lt, wb__cu_dnn;
 
 extern wb__cu_functions wb__cu;
 #define cu wb__cu
-/* Calls a function of the driver, and records its name for error messages.  Returns the error
- * code. */
+/* Calls a function of the driver, records its name for messages, and returns the error code. */
 #define CALL(name, ...) (wb__gpu_call = "cu" #name, (int)cu.name(__VA_ARGS__))
 
 extern const wb__gpu_search wb__cu_search;

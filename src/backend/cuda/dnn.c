@@ -19,20 +19,18 @@ typedef struct {
     wb__dnn_problem problem;
     wb__dnn_plans plans;
 } cudnn_entry;
-_Static_assert(offsetof(cudnn_entry, problem) == sizeof(wb__gpu_entry),
-               "the problem is behind the head");
+_Static_assert(offsetof(cudnn_entry, problem) == sizeof(wb__gpu_entry), "base, then problem");
 
 enum { MAX_POINTERS = 9 + 3 + 2 };   /* views, scalars by value, tensors in the workspace */
 typedef struct {
     wb__gpu_routine base;
     cudnn_entry *entry;
     cudnnHandle_t handle;
-    wb__dnn_desc pack;
+    wb__dnn_desc pack;                  /* cuDNN's variant pack: the ids with their pointers */
     /* n: number of elements of `ids` and `pointers`.  The first n_views are for views, the last
      * n_extras for tensors in the workspace. */
     int n, n_views, n_extras;
-    struct { int buffer; size_t at; } operands[9];  /* plan's buffer index of each view; byte
-                                                       offset */
+    struct { int buffer; size_t at; } operands[9];  /* of each view: index in the plan; bytes */
     size_t extras[2];                   /* offsets in the workspace of its tensors, in bytes */
     int64_t ids[MAX_POINTERS];          /* unique ids of the tensors */
     void *pointers[MAX_POINTERS];       /* the pointers of cuDNN's variant pack */
@@ -43,7 +41,7 @@ typedef struct {
 /* Whether the library is cuDNN 9, has all functions, and was built for the same major version of
  * CUDA as the cuBLASLt in use, if any.  If not, sets `reason`.  cuDNN loads cuBLASLt of the version
  * for which it was built, and two versions of cuBLASLt in one process are incompatible. */
-static bool cudnn_suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool cudnn_is_usable(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__dnn_functions *f = table;
     const int built = missing ? 0 : (int)(f->GetCudartVersion() / 1000), beside = wb__cu_lt_major();
@@ -57,7 +55,7 @@ static bool cudnn_suits(const void *table, const char *missing, char *reason, si
     return false;
 }
 
-static int cudnn_create(void **handle)
+static int cudnn_create_handle(void **handle)
 {
     cudnnHandle_t created = NULL;
     const int status = (int)cudnn.Create(&created);
@@ -70,9 +68,9 @@ static const char *cudnn_status_name(int status)
 {
     return cudnn.GetErrorString((wb__dnn_enum)status);
 }
-static void cudnn_last_words(char *text, size_t n) { cudnn.GetLastErrorString(text, n); }
+static void cudnn_write_last_error(char *text, size_t n) { cudnn.GetLastErrorString(text, n); }
 
-static bool cudnn_is_memory(int status)
+static bool cudnn_is_memory_error(int status)
 {
     return status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
            status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
@@ -89,12 +87,13 @@ static wb__gpu_candidates candidates_of(const wb__gpu_vendor *l, const cudnn_ent
 
 /* Creates the execution plan of a problem.  If its engine is chosen by timing, creates the plan
  * that was chosen in an earlier process, or plans of some engines. */
-static int cudnn_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *base)
+static int cudnn_fill_entry(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle,
+                            wb__gpu_entry *base)
 {
     const wb__dnn_target target = {.f = &cudnn, .handle = handle, .memory = d->total};
     cudnn_entry *e = (cudnn_entry *)base;
     const wb__gpu_candidates none = candidates_of(l, e);
-    const uint64_t kept = e->problem.by_timing ? wb__gpu_kept(d, &none) : 0;
+    const uint64_t kept = e->problem.by_timing ? wb__gpu_kept_fingerprint(d, &none) : 0;
     const bool several = kept || (e->problem.by_timing && wb__gpu_may_time(d));
     wb__dnn_graph *g = wb__alloc(sizeof *g);
     if (!g) return WB_ERROR_MEMORY;
@@ -102,13 +101,16 @@ static int cudnn_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, 
     const int error = wb__dnn_plans_of(g, &target, &e->problem, several ? WB__DNN_PLANS : 1, kept,
                                        &e->plans);
     if (e->plans.n > 1) d->timing_seconds += wb__now() - begun;
-    if (g->status) wb__gpu_vendor_note(d, l, g->status, g->call);
+    if (g->status) wb__gpu_vendor_log_failure(d, l, g->status, g->call);
     wb__free(g);
     base->found = !error;
     return error == WB_ERROR_UNSUPPORTED ? 0 : error;
 }
 
-static void cudnn_drop(wb__gpu_entry *e) { wb__dnn_plans_free(&cudnn, &((cudnn_entry *)e)->plans); }
+static void cudnn_drop_entry(wb__gpu_entry *e)
+{
+    wb__dnn_plans_free(&cudnn, &((cudnn_entry *)e)->plans);
+}
 
 #define NAME(type, name, parameters) {"cudnn" #name, offsetof(wb__dnn_functions, name)},
 static const wb__gpu_function cudnn_functions[] = {WB__DNN_FUNCTIONS(NAME)};
@@ -121,10 +123,11 @@ static wb__gpu_vendor cudnn_library = {
     .files = (const wb__gpu_file[]){{"libcudnn.so.9", 0}, {"libcudnn_graph.so.9", 0},
                                     {"libcudnn.so", 0}, {NULL, 0}},
     .functions = cudnn_functions, .n_functions = WB__COUNT(cudnn_functions), .table = &cudnn,
-    .suits = cudnn_suits, .creating = "cudnnCreate", .create = cudnn_create,
-    .destroy = cudnn_destroy_handle, .status_name = cudnn_status_name, .is_memory = cudnn_is_memory,
-    .last_message = cudnn_last_words, .entry_bytes = sizeof(cudnn_entry),
-    .problem_bytes = sizeof(wb__dnn_problem), .find = cudnn_find, .drop = cudnn_drop,
+    .suits = cudnn_is_usable, .creating = "cudnnCreate", .create = cudnn_create_handle,
+    .destroy = cudnn_destroy_handle, .status_name = cudnn_status_name,
+        .is_memory = cudnn_is_memory_error,
+    .last_message = cudnn_write_last_error, .entry_bytes = sizeof(cudnn_entry),
+    .problem_bytes = sizeof(wb__dnn_problem), .find = cudnn_fill_entry, .drop = cudnn_drop_entry,
     .reasons = {"cuDNN is not used", "cuDNN: it does not work here", "cuDNN: it has no engine",
                 "cuDNN: it refused this one"},
     .lock = WB__MUTEX_INIT,
@@ -163,7 +166,7 @@ static int set_pack(cudnn_routine *r, const wb__dnn_plan *plan, const char **cal
     return cudnn.BackendFinalize(r->pack);
 }
 
-static int set_stream(wb__cu_device *d, const cudnn_routine *r, CUstream stream)
+static int cudnn_set_stream(wb__cu_device *d, const cudnn_routine *r, CUstream stream)
 {
     if (d->dnn_stream == stream) return 0;
     const int status = (int)cudnn.SetStream(r->handle, stream);
@@ -171,8 +174,8 @@ static int set_stream(wb__cu_device *d, const cudnn_routine *r, CUstream stream)
     return status;
 }
 
-/* Enqueues an execution plan on the handle's stream; moved: the pointers of r have changed.
- * Returns cuDNN's status, and sets *call to the function that failed. */
+/* Enqueues an execution plan on the handle's stream.  Returns cuDNN's status, and sets *call to the
+ * function that failed.  moved: the pointers of r have changed since the last call. */
 static int cudnn_execute(cudnn_routine *r, const wb__dnn_plan *plan, bool moved, const char **call)
 {
     const int status = moved ? set_pack(r, plan, call) : 0;
@@ -198,16 +201,16 @@ static int cudnn_launch(wb__gpu_device *gpu, wb__gpu_routine *base, wb__gpu_queu
     }
     for (int i = 0; i < r->n_extras; i++)
         r->pointers[r->n - r->n_extras + i] = (char *)r->workspace + r->extras[i];
-    const int stream = set_stream(d, r, d->stream[q]);
+    const int stream = cudnn_set_stream(d, r, d->stream[q]);
     const int status = stream ? stream : cudnn_execute(r, &r->entry->plans.list[0], moved, &call);
     if (status) drop_pack(r);
     if (stream) return wb__gpu_vendor_fail(gpu, &cudnn_library, status, "cudnnSetStream");
-    if (status) return wb__gpu_entry_refused(gpu, &cudnn_library, &r->entry->base, status, call);
-    if (q == WB__GPU_COMPUTE) wb__gpu_issued(gpu, NULL);
+    if (status) return wb__gpu_refuse_entry(gpu, &cudnn_library, &r->entry->base, status, call);
+    if (q == WB__GPU_COMPUTE) wb__gpu_count_command(gpu, NULL);
     return 0;
 }
 
-static void cudnn_destroy(wb__gpu_device *d, wb__gpu_routine *base)
+static void cudnn_destroy_routine(wb__gpu_device *d, wb__gpu_routine *base)
 {
     (void)d;
     drop_pack((cudnn_routine *)base);
@@ -248,13 +251,13 @@ typedef struct {
     wb__gpu_candidates c;
 } cudnn_trial;
 
-static int cudnn_try_one(void *ctx, int i)
+static int cudnn_run_candidate(void *ctx, int i)
 {
     cudnn_trial *t = ctx;
     wb__cu_device *d = wb__cu_of(t->d);
     cudnn_routine *r = t->r;
     const char *call = NULL;
-    int status = set_stream(d, r, d->stream[WB__GPU_COMPUTE]);
+    int status = cudnn_set_stream(d, r, d->stream[WB__GPU_COMPUTE]);
     if (status) return status;
     for (int v = 0; v < r->n_views; v++) r->pointers[v] = (void *)(uintptr_t)t->c.at[v];
     r->workspace = (void *)(uintptr_t)t->c.at[r->n_views];
@@ -264,12 +267,12 @@ static int cudnn_try_one(void *ctx, int i)
 }
 
 /* Chooses among the plans of an entry by timing, before any step uses it. */
-static void cudnn_choose(wb__gpu_device *d, cudnn_routine *r)
+static void cudnn_choose_plan(wb__gpu_device *d, cudnn_routine *r)
 {
     cudnn_entry *e = r->entry;
     cudnn_trial t = {.d = d, .r = r, .packed = -1, .c = candidates_of(&cudnn_library, e)};
     if (e->plans.n < 2) return;
-    t.c.run = cudnn_try_one;
+    t.c.run = cudnn_run_candidate;
     t.c.ctx = &t;
     for (int i = 0; i < r->n_views; i++) t.c.bytes[i] = cudnn_bytes_of(&e->problem.views[i]);
     for (int i = 0; i < e->plans.n; i++)
@@ -311,8 +314,7 @@ static const char *cudnn_name_of(const wb__step *step)
     return wb__dnn_epilogue_of(step->epilogue)->name[step->n_views > 3];
 }
 
-/* Adds to the routine the scalars passed by value, and the tensors that follow cuDNN's own
- * workspace. */
+/* Adds to the routine the scalars passed by value, and the tensors behind cuDNN's workspace. */
 static void cudnn_add_attention(cudnn_routine *r, const wb__step *step)
 {
     const bool back = step->variant == WB__ATTENTION_GRAD;
@@ -326,7 +328,7 @@ static void cudnn_add_attention(cudnn_routine *r, const wb__step *step)
         r->ids[r->n] = numbers[i].id;
         r->pointers[r->n++] = &r->numbers[i];
     }
-    r->n_extras = wb__dnn_extras(&r->entry->problem, extras);
+    r->n_extras = wb__dnn_list_extras(&r->entry->problem, extras);
     for (int i = 0; i < r->n_extras; i++) {
         r->extras[i] = (r->base.workspace + 255) / 256 * 256;
         r->base.workspace = r->extras[i] + extras[i].bytes;
@@ -355,7 +357,7 @@ static int cudnn_prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routin
         prepared->operands[i].buffer = v->buffer;
         prepared->operands[i].at = (size_t)v->offset * wb__dtype_size(v->dtype);
     }
-    cudnn_choose(d, prepared);
+    cudnn_choose_plan(d, prepared);
     prepared->base.workspace = e->plans.list[0].workspace;
     if (step->kind == WB__STEP_ATTENTION) cudnn_add_attention(prepared, step);
     *r = &prepared->base;
@@ -389,5 +391,5 @@ static bool prefers_channels_last(wb__gpu_device *base, const wb__step *conv)
 const wb__gpu_hook wb__cu_dnn = {
     .kinds = 1u << WB__STEP_CONV | 1u << WB__STEP_ATTENTION, .vendor = &cudnn_library,
     .supports = cudnn_supports, .prepare = cudnn_prepare, .launch = cudnn_launch,
-    .destroy = cudnn_destroy, .prefers_channels_last = prefers_channels_last,
+    .destroy = cudnn_destroy_routine, .prefers_channels_last = prefers_channels_last,
 };

@@ -18,7 +18,7 @@ typedef cudnnBackendDescriptor_t wb__dnn_desc;
 /* The device for which plans are created: the device of `handle` or, if `handle` is NULL, the
  * device that `properties` describes. */
 typedef struct {
-    const wb__dnn_functions *f;
+    const wb__dnn_functions *f;         /* cuDNN's functions */
     cudnnHandle_t handle;
     wb__dnn_desc properties;
     int64_t memory;                     /* the size of the device's memory, in bytes */
@@ -31,11 +31,11 @@ typedef struct {
     int64_t dims[4], strides[4];
     int32_t type, align;                /* cuDNN's data type; alignment in bytes, at most 16 */
 } wb__dnn_view;
-/* A step without its addresses, which is the key under which plans are cached.  It is initialised
- * with zeros, since keys are compared byte by byte. */
+/* The problem of a step: the step without its addresses, under which its plans are cached.  It is
+ * initialised with zeros, since problems are compared byte by byte. */
 typedef struct {
-    int32_t kind, variant, epilogue, n_views, causal, forbidden;  /* forbidden: bit set of numerical
-                                                                     notes */
+    int32_t kind, variant, epilogue, n_views, causal;   /* fields of wb__step of the same names */
+    int32_t forbidden;                  /* bit set of the numerical notes that no engine may have */
     int32_t by_timing, unused;              /* by_timing: 1: the engine is chosen by timing */
     double scale;
     wb__conv_attr conv;
@@ -75,7 +75,7 @@ typedef struct {
 /* An execution plan of an engine configuration.  The fingerprint identifies it in each process: it
  * is a hash of the engine's index and the choices for its knobs; 0 if there is only one plan. */
 typedef struct {
-    wb__dnn_desc plan;
+    wb__dnn_desc plan;                  /* cuDNN's descriptor of the plan */
     size_t workspace;                   /* bytes of its workspace */
     int64_t engine;                     /* cuDNN's index of the engine */
     uint64_t fingerprint;
@@ -90,43 +90,45 @@ typedef struct {
     wb__dnn_desc *descriptors;
 } wb__dnn_plans;
 
-void wb__dnn_begin(wb__dnn_graph *g, const wb__dnn_target *target);
+/* Starts an empty graph. */
+void wb__dnn_graph_start(wb__dnn_graph *g, const wb__dnn_target *target);
 /* Frees the descriptors of the graph, unless plans own them. */
-void wb__dnn_end(wb__dnn_graph *g);
+void wb__dnn_graph_free(wb__dnn_graph *g);
 /* Frees all plans but plans->list[which], which becomes the first. */
 void wb__dnn_plans_keep(const wb__dnn_functions *f, wb__dnn_plans *plans, int which);
 void wb__dnn_plans_free(const wb__dnn_functions *f, wb__dnn_plans *plans);
 
-wb__dnn_desc wb__dnn_make(wb__dnn_graph *g, int type);
-void wb__dnn_set(wb__dnn_graph *g, wb__dnn_desc d, int name, int type, int64_t n,
-                 const void *values);
-void wb__dnn_finish(wb__dnn_graph *g, wb__dnn_desc d);
-/* Finishes the descriptor of an operation and adds the operation to the graph. */
-void wb__dnn_operation(wb__dnn_graph *g, wb__dnn_desc d);
+wb__dnn_desc wb__dnn_new_desc(wb__dnn_graph *g, int type);
+void wb__dnn_set_attr(wb__dnn_graph *g, wb__dnn_desc d, int name, int type, int64_t n,
+                      const void *values);
+void wb__dnn_finalize(wb__dnn_graph *g, wb__dnn_desc d);
+/* Finalizes the descriptor of an operation and adds the operation to the graph. */
+void wb__dnn_add_operation(wb__dnn_graph *g, wb__dnn_desc d);
 
-/* Create tensors of three kinds.  wb__dnn_tensor is in memory.  wb__dnn_between is virtual: the
- * result of an operation of the graph, for another operation; it is dense if strides is NULL.
- * wb__dnn_number is a scalar passed by value. */
-wb__dnn_desc wb__dnn_tensor(wb__dnn_graph *g, int64_t id, const wb__dnn_view *v);
-wb__dnn_desc wb__dnn_between(wb__dnn_graph *g, int type, const int64_t dims[4],
-                             const int64_t strides[4]);
-wb__dnn_desc wb__dnn_number(wb__dnn_graph *g, int64_t id, int type);
+/* Create tensors of three kinds.  wb__dnn_new_tensor is in memory.  wb__dnn_new_virtual is virtual:
+ * the result of an operation of the graph, for another operation; it is dense if strides is NULL.
+ * wb__dnn_new_scalar is a scalar passed by value. */
+wb__dnn_desc wb__dnn_new_tensor(wb__dnn_graph *g, int64_t id, const wb__dnn_view *v);
+wb__dnn_desc wb__dnn_new_virtual(wb__dnn_graph *g, int type, const int64_t dims[4],
+                                 const int64_t strides[4]);
+wb__dnn_desc wb__dnn_new_scalar(wb__dnn_graph *g, int64_t id, int type);
 
 enum { WB__DNN_NO_AXIS = -1 };
 /* Adds the operation y = mode(x), y = mode(x, b) if b is not NULL, or y = t ? x : b if t is not
  * NULL.  `axis` is the axis of CUDNN_POINTWISE_GEN_INDEX. */
-void wb__dnn_pointwise(wb__dnn_graph *g, int mode, int axis, wb__dnn_desc x, wb__dnn_desc b,
-                       wb__dnn_desc t, wb__dnn_desc y);
+void wb__dnn_add_pointwise(wb__dnn_graph *g, int mode, int axis, wb__dnn_desc x, wb__dnn_desc b,
+                           wb__dnn_desc t, wb__dnn_desc y);
 /* Adds the comparison y = mode(x, b), where y is a tensor of booleans. */
-void wb__dnn_compare(wb__dnn_graph *g, int mode, wb__dnn_desc x, wb__dnn_desc b, wb__dnn_desc y);
-void wb__dnn_reshape(wb__dnn_graph *g, wb__dnn_desc x, wb__dnn_desc y);
-void wb__dnn_matmul(wb__dnn_graph *g, wb__dnn_desc a, wb__dnn_desc b, wb__dnn_desc c);
-void wb__dnn_reduce(wb__dnn_graph *g, int op, wb__dnn_desc x, wb__dnn_desc y);
+void wb__dnn_add_comparison(wb__dnn_graph *g, int mode, wb__dnn_desc x, wb__dnn_desc b,
+                            wb__dnn_desc y);
+void wb__dnn_add_reshape(wb__dnn_graph *g, wb__dnn_desc x, wb__dnn_desc y);
+void wb__dnn_add_matmul(wb__dnn_graph *g, wb__dnn_desc a, wb__dnn_desc b, wb__dnn_desc c);
+void wb__dnn_add_reduction(wb__dnn_graph *g, int op, wb__dnn_desc x, wb__dnn_desc y);
 
 /* ---- steps as graphs ------------------------------------------------------------------------- */
 
-void wb__dnn_conv(wb__dnn_graph *g, const wb__dnn_problem *p);
-void wb__dnn_attention(wb__dnn_graph *g, const wb__dnn_problem *p);
+void wb__dnn_add_conv(wb__dnn_graph *g, const wb__dnn_problem *p);
+void wb__dnn_add_attention(wb__dnn_graph *g, const wb__dnn_problem *p);
 /* Creates plans for a problem, of the first engine configurations, in the order of cuDNN's
  * heuristics, that need at most wb__dnn_max_workspace and have no numerical note of the bit set
  * p->forbidden: at most `most` plans, or only the plan with the fingerprint `kept` (0: none), if it
@@ -135,8 +137,7 @@ void wb__dnn_attention(wb__dnn_graph *g, const wb__dnn_problem *p);
 int wb__dnn_plans_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dnn_problem *p,
                      int most, uint64_t kept, wb__dnn_plans *plans);
 
-/* The maximal workspace of a plan, in bytes.  Attention may use a twentieth of the device's memory
- * if that is more. */
+/* The maximal workspace of a plan, in bytes; for attention at least a twentieth of the memory. */
 enum { WB__DNN_WORKSPACE = 256 << 20 };
 static inline size_t wb__dnn_max_workspace(const wb__dnn_target *t, const wb__dnn_problem *p)
 {
@@ -150,6 +151,6 @@ enum { WB__DNN_SCALE = 100, WB__DNN_MINUS_INFINITY, WB__DNN_ONE, WB__DNN_DELTA, 
 typedef struct { int64_t id; size_t bytes; } wb__dnn_extra;
 /* Sets `extras` to the tensors that attention needs in the workspace, beside cuDNN's own workspace.
  * Returns their number. */
-int wb__dnn_extras(const wb__dnn_problem *p, wb__dnn_extra extras[2]);
+int wb__dnn_list_extras(const wb__dnn_problem *p, wb__dnn_extra extras[2]);
 
 #endif

@@ -52,7 +52,7 @@ const char *wb__dnn_attention_problem(const wb__step *step, wb__dnn_problem *p)
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
-/* A view with its last two dimensions exchanged. */
+/* Returns a view with its last two dimensions exchanged. */
 static wb__dnn_view transposed_view(const wb__dnn_view *v)
 {
     wb__dnn_view t = *v;
@@ -73,30 +73,31 @@ static shapes shapes_of(const wb__dnn_problem *p)
 
 static wb__dnn_desc cudnn_attn_scores(wb__dnn_graph *g, const shapes *of)
 {
-    return wb__dnn_between(g, CUDNN_DATA_FLOAT, of->scores, NULL);
+    return wb__dnn_new_virtual(g, CUDNN_DATA_FLOAT, of->scores, NULL);
 }
 
 /* Adds the operation y = mode(x, b), or y = mode(x) if b is NULL.  Returns y, of shape `dims`. */
 static wb__dnn_desc cudnn_attn_pointwise(wb__dnn_graph *g, int mode, wb__dnn_desc x, wb__dnn_desc b,
                                          const int64_t dims[4])
 {
-    wb__dnn_desc y = wb__dnn_between(g, CUDNN_DATA_FLOAT, dims, NULL);
-    wb__dnn_pointwise(g, mode, WB__DNN_NO_AXIS, x, b, NULL, y);
+    wb__dnn_desc y = wb__dnn_new_virtual(g, CUDNN_DATA_FLOAT, dims, NULL);
+    wb__dnn_add_pointwise(g, mode, WB__DNN_NO_AXIS, x, b, NULL, y);
     return y;
 }
 
-/* Masks s: minus infinity where the key's index is greater than the query's. */
+/* Returns s with minus infinity where the key's index is greater than the query's. */
 static wb__dnn_desc cudnn_attn_masked(wb__dnn_graph *g, const shapes *of, wb__dnn_desc s)
 {
-    wb__dnn_desc row = wb__dnn_between(g, CUDNN_DATA_INT32, of->scores, NULL);
-    wb__dnn_desc column = wb__dnn_between(g, CUDNN_DATA_INT32, of->scores, NULL);
-    wb__dnn_desc where = wb__dnn_between(g, CUDNN_DATA_BOOLEAN, of->scores, NULL), y;
-    wb__dnn_pointwise(g, CUDNN_POINTWISE_GEN_INDEX, 2, s, NULL, NULL, row);
-    wb__dnn_pointwise(g, CUDNN_POINTWISE_GEN_INDEX, 3, s, NULL, NULL, column);
-    wb__dnn_compare(g, CUDNN_POINTWISE_CMP_GE, row, column, where);
+    wb__dnn_desc row = wb__dnn_new_virtual(g, CUDNN_DATA_INT32, of->scores, NULL);
+    wb__dnn_desc column = wb__dnn_new_virtual(g, CUDNN_DATA_INT32, of->scores, NULL);
+    wb__dnn_desc where = wb__dnn_new_virtual(g, CUDNN_DATA_BOOLEAN, of->scores, NULL), y;
+    wb__dnn_add_pointwise(g, CUDNN_POINTWISE_GEN_INDEX, 2, s, NULL, NULL, row);
+    wb__dnn_add_pointwise(g, CUDNN_POINTWISE_GEN_INDEX, 3, s, NULL, NULL, column);
+    wb__dnn_add_comparison(g, CUDNN_POINTWISE_CMP_GE, row, column, where);
     y = cudnn_attn_scores(g, of);
-    wb__dnn_pointwise(g, CUDNN_POINTWISE_BINARY_SELECT, WB__DNN_NO_AXIS, s,
-                      wb__dnn_number(g, WB__DNN_MINUS_INFINITY, CUDNN_DATA_FLOAT), where, y);
+    wb__dnn_add_pointwise(g, CUDNN_POINTWISE_BINARY_SELECT, WB__DNN_NO_AXIS, s,
+                          wb__dnn_new_scalar(g, WB__DNN_MINUS_INFINITY, CUDNN_DATA_FLOAT), where,
+                          y);
     return y;
 }
 
@@ -104,22 +105,22 @@ static void cudnn_attn_forward(wb__dnn_graph *g, const wb__dnn_problem *p, const
                                const wb__dnn_desc t[])
 {
     wb__dnn_desc s = cudnn_attn_scores(g, of), m, l, e, w;
-    wb__dnn_matmul(g, t[CUDNN_ATTN_Q], t[CUDNN_ATTN_K], s);
+    wb__dnn_add_matmul(g, t[CUDNN_ATTN_Q], t[CUDNN_ATTN_K], s);
     s = cudnn_attn_pointwise(g, CUDNN_POINTWISE_MUL, s,
-                             wb__dnn_number(g, WB__DNN_SCALE, CUDNN_DATA_FLOAT), of->scores);
+                             wb__dnn_new_scalar(g, WB__DNN_SCALE, CUDNN_DATA_FLOAT), of->scores);
     if (p->causal) s = cudnn_attn_masked(g, of, s);
-    m = wb__dnn_between(g, CUDNN_DATA_FLOAT, of->row, NULL);
-    wb__dnn_reduce(g, CUDNN_REDUCE_TENSOR_MAX, s, m);
+    m = wb__dnn_new_virtual(g, CUDNN_DATA_FLOAT, of->row, NULL);
+    wb__dnn_add_reduction(g, CUDNN_REDUCE_TENSOR_MAX, s, m);
     s = cudnn_attn_pointwise(g, CUDNN_POINTWISE_SUB, s, m, of->scores);
     e = cudnn_attn_pointwise(g, CUDNN_POINTWISE_EXP, s, NULL, of->scores);
-    l = wb__dnn_between(g, CUDNN_DATA_FLOAT, of->row, NULL);
-    wb__dnn_reduce(g, CUDNN_REDUCE_TENSOR_ADD, e, l);
-    wb__dnn_pointwise(g, CUDNN_POINTWISE_ADD, WB__DNN_NO_AXIS, m,
-                      cudnn_attn_pointwise(g, CUDNN_POINTWISE_LOG, l, NULL, of->row), NULL,
-                      t[CUDNN_ATTN_LSE]);
-    w = wb__dnn_between(g, p->views[CUDNN_ATTN_Q].type, of->scores, NULL);
-    wb__dnn_pointwise(g, CUDNN_POINTWISE_DIV, WB__DNN_NO_AXIS, e, l, NULL, w);
-    wb__dnn_matmul(g, w, t[CUDNN_ATTN_V], t[CUDNN_ATTN_O]);
+    l = wb__dnn_new_virtual(g, CUDNN_DATA_FLOAT, of->row, NULL);
+    wb__dnn_add_reduction(g, CUDNN_REDUCE_TENSOR_ADD, e, l);
+    wb__dnn_add_pointwise(g, CUDNN_POINTWISE_ADD, WB__DNN_NO_AXIS, m,
+                          cudnn_attn_pointwise(g, CUDNN_POINTWISE_LOG, l, NULL, of->row), NULL,
+                          t[CUDNN_ATTN_LSE]);
+    w = wb__dnn_new_virtual(g, p->views[CUDNN_ATTN_Q].type, of->scores, NULL);
+    wb__dnn_add_pointwise(g, CUDNN_POINTWISE_DIV, WB__DNN_NO_AXIS, e, l, NULL, w);
+    wb__dnn_add_matmul(g, w, t[CUDNN_ATTN_V], t[CUDNN_ATTN_O]);
 }
 
 /* Transposes the last two dimensions of s, which has the shape of the scores, and rounds the result
@@ -129,59 +130,59 @@ static wb__dnn_desc cudnn_attn_transposed(wb__dnn_graph *g, const wb__dnn_proble
 {
     const int64_t *d = of->scores, dims[4] = {d[0], d[1], d[3], d[2]};
     const int64_t strides[4] = {d[1] * d[2] * d[3], d[2] * d[3], 1, d[3]};
-    wb__dnn_desc y = wb__dnn_between(g, p->views[CUDNN_ATTN_Q].type, dims, strides);
-    wb__dnn_reshape(g, s, y);
+    wb__dnn_desc y = wb__dnn_new_virtual(g, p->views[CUDNN_ATTN_Q].type, dims, strides);
+    wb__dnn_add_reshape(g, s, y);
     return y;
 }
 
-static void cudnn_attn_back(wb__dnn_graph *g, const wb__dnn_problem *p, const shapes *of,
-                            const wb__dnn_desc t[])
+static void cudnn_attn_gradients(wb__dnn_graph *g, const wb__dnn_problem *p, const shapes *of,
+                                 const wb__dnn_desc t[])
 {
     const wb__dnn_view *q = &p->views[CUDNN_ATTN_Q], *k = &p->views[CUDNN_ATTN_K];
-    wb__dnn_desc scale = wb__dnn_number(g, WB__DNN_SCALE, CUDNN_DATA_FLOAT);
-    wb__dnn_desc one = wb__dnn_number(g, WB__DNN_ONE, CUDNN_DATA_FLOAT);
+    wb__dnn_desc scale = wb__dnn_new_scalar(g, WB__DNN_SCALE, CUDNN_DATA_FLOAT);
+    wb__dnn_desc one = wb__dnn_new_scalar(g, WB__DNN_ONE, CUDNN_DATA_FLOAT);
     wb__dnn_view delta_view = {.dims = {of->row[0], of->row[1], of->row[2], 1},
                                .strides = {of->row[1] * of->row[2], of->row[2], 1, 1},
                                .type = CUDNN_DATA_FLOAT, .align = 16};
-    wb__dnn_desc sum = wb__dnn_between(g, CUDNN_DATA_FLOAT, of->row, NULL);
-    wb__dnn_desc delta = wb__dnn_tensor(g, WB__DNN_DELTA, &delta_view);
-    wb__dnn_reduce(g, CUDNN_REDUCE_TENSOR_ADD,
-                   cudnn_attn_pointwise(g, CUDNN_POINTWISE_MUL, t[CUDNN_ATTN_DO], t[CUDNN_ATTN_O],
-                                        q->dims), sum);
-    wb__dnn_pointwise(g, CUDNN_POINTWISE_MUL, WB__DNN_NO_AXIS, sum, one, NULL, delta);
+    wb__dnn_desc sum = wb__dnn_new_virtual(g, CUDNN_DATA_FLOAT, of->row, NULL);
+    wb__dnn_desc delta = wb__dnn_new_tensor(g, WB__DNN_DELTA, &delta_view);
+    const wb__dnn_desc products = cudnn_attn_pointwise(g, CUDNN_POINTWISE_MUL, t[CUDNN_ATTN_DO],
+                                                       t[CUDNN_ATTN_O], q->dims);
+    wb__dnn_add_reduction(g, CUDNN_REDUCE_TENSOR_ADD, products, sum);
+    wb__dnn_add_pointwise(g, CUDNN_POINTWISE_MUL, WB__DNN_NO_AXIS, sum, one, NULL, delta);
 
     wb__dnn_desc s = cudnn_attn_scores(g, of);
-    wb__dnn_matmul(g, t[CUDNN_ATTN_Q], t[CUDNN_ATTN_K], s);
+    wb__dnn_add_matmul(g, t[CUDNN_ATTN_Q], t[CUDNN_ATTN_K], s);
     s = cudnn_attn_pointwise(g, CUDNN_POINTWISE_MUL, s, scale, of->scores);
     s = cudnn_attn_pointwise(g, CUDNN_POINTWISE_SUB, s, t[CUDNN_ATTN_LSE], of->scores);
     if (p->causal) s = cudnn_attn_masked(g, of, s);
     wb__dnn_desc e = cudnn_attn_pointwise(g, CUDNN_POINTWISE_EXP, s, NULL, of->scores);
-    wb__dnn_matmul(g, cudnn_attn_transposed(g, p, of, e), t[CUDNN_ATTN_DO], t[CUDNN_ATTN_DV]);
+    wb__dnn_add_matmul(g, cudnn_attn_transposed(g, p, of, e), t[CUDNN_ATTN_DO], t[CUDNN_ATTN_DV]);
 
     wb__dnn_desc ds = cudnn_attn_scores(g, of);
-    wb__dnn_matmul(g, t[CUDNN_ATTN_DO], t[CUDNN_ATTN_V], ds);
+    wb__dnn_add_matmul(g, t[CUDNN_ATTN_DO], t[CUDNN_ATTN_V], ds);
     ds = cudnn_attn_pointwise(g, CUDNN_POINTWISE_SUB, ds, delta, of->scores);
     ds = cudnn_attn_pointwise(g, CUDNN_POINTWISE_MUL, ds, e, of->scores);
     ds = cudnn_attn_pointwise(g, CUDNN_POINTWISE_MUL, ds, scale, of->scores);
-    wb__dnn_matmul(g, cudnn_attn_transposed(g, p, of, ds), t[CUDNN_ATTN_Q], t[CUDNN_ATTN_DK]);
+    wb__dnn_add_matmul(g, cudnn_attn_transposed(g, p, of, ds), t[CUDNN_ATTN_Q], t[CUDNN_ATTN_DK]);
 
-    wb__dnn_desc straight = wb__dnn_between(g, k->type, k->dims, k->strides);
-    wb__dnn_reshape(g, t[CUDNN_ATTN_K], straight);
+    wb__dnn_desc straight = wb__dnn_new_virtual(g, k->type, k->dims, k->strides);
+    wb__dnn_add_reshape(g, t[CUDNN_ATTN_K], straight);
     if (p->forbidden) {
-        wb__dnn_matmul(g, ds, straight, t[CUDNN_ATTN_DQ]);
+        wb__dnn_add_matmul(g, ds, straight, t[CUDNN_ATTN_DQ]);
         return;
     }
     wb__dnn_view dense = {.dims = {q->dims[0], q->dims[1], q->dims[2], q->dims[3]},
                           .strides = {q->dims[1] * q->dims[2] * q->dims[3],
                                       q->dims[2] * q->dims[3], q->dims[3], 1},
                           .type = CUDNN_DATA_FLOAT, .align = 16};
-    wb__dnn_desc dq = wb__dnn_tensor(g, WB__DNN_DQ, &dense);
-    wb__dnn_matmul(g, ds, straight, dq);
-    wb__dnn_pointwise(g, CUDNN_POINTWISE_IDENTITY, WB__DNN_NO_AXIS, dq, NULL, NULL,
-                      t[CUDNN_ATTN_DQ]);
+    wb__dnn_desc dq = wb__dnn_new_tensor(g, WB__DNN_DQ, &dense);
+    wb__dnn_add_matmul(g, ds, straight, dq);
+    wb__dnn_add_pointwise(g, CUDNN_POINTWISE_IDENTITY, WB__DNN_NO_AXIS, dq, NULL, NULL,
+                          t[CUDNN_ATTN_DQ]);
 }
 
-void wb__dnn_attention(wb__dnn_graph *g, const wb__dnn_problem *p)
+void wb__dnn_add_attention(wb__dnn_graph *g, const wb__dnn_problem *p)
 {
     const shapes of = shapes_of(p);
     const bool backwards = p->variant == WB__ATTENTION_GRAD;
@@ -189,13 +190,13 @@ void wb__dnn_attention(wb__dnn_graph *g, const wb__dnn_problem *p)
     for (int i = 0; i < p->n_views; i++) {
         const wb__dnn_view other = transposed_view(&p->views[i]);
         const bool turn = i == CUDNN_ATTN_K || (i == CUDNN_ATTN_V && backwards);
-        t[i] = wb__dnn_tensor(g, i + 1, turn ? &other : &p->views[i]);
+        t[i] = wb__dnn_new_tensor(g, i + 1, turn ? &other : &p->views[i]);
     }
-    if (backwards) cudnn_attn_back(g, p, &of, t);
+    if (backwards) cudnn_attn_gradients(g, p, &of, t);
     else cudnn_attn_forward(g, p, &of, t);
 }
 
-int wb__dnn_extras(const wb__dnn_problem *p, wb__dnn_extra extras[2])
+int wb__dnn_list_extras(const wb__dnn_problem *p, wb__dnn_extra extras[2])
 {
     if (p->kind != WB__STEP_ATTENTION || p->variant != WB__ATTENTION_GRAD) return 0;
     const int64_t *q = p->views[CUDNN_ATTN_Q].dims;

@@ -86,15 +86,15 @@ static wb__dnn_desc cudnn_conv_convolution(wb__dnn_graph *g, const wb__conv_attr
 {
     const int type = CUDNN_DATA_FLOAT, mode = CUDNN_CROSS_CORRELATION;
     const int64_t two = 2, before[2] = {a->pad[0], a->pad[2]}, behind[2] = {a->pad[1], a->pad[3]};
-    wb__dnn_desc d = wb__dnn_make(g, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-    wb__dnn_set(g, d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    wb__dnn_set(g, d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
-    wb__dnn_set(g, d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &two);
-    wb__dnn_set(g, d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, before);
-    wb__dnn_set(g, d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, behind);
-    wb__dnn_set(g, d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, a->dilation);
-    wb__dnn_set(g, d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, a->stride);
-    wb__dnn_finish(g, d);
+    wb__dnn_desc d = wb__dnn_new_desc(g, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    wb__dnn_set_attr(g, d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    wb__dnn_set_attr(g, d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    wb__dnn_set_attr(g, d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &two);
+    wb__dnn_set_attr(g, d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, before);
+    wb__dnn_set_attr(g, d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, behind);
+    wb__dnn_set_attr(g, d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, a->dilation);
+    wb__dnn_set_attr(g, d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, a->stride);
+    wb__dnn_finalize(g, d);
     return d;
 }
 
@@ -126,10 +126,10 @@ static const struct { int descriptor, operand[3], how, alpha, beta; } cudnn_conv
 
 static wb__dnn_desc cudnn_conv_between(wb__dnn_graph *g, const wb__dnn_view *y)
 {
-    return wb__dnn_between(g, CUDNN_DATA_FLOAT, y->dims, y->strides);
+    return wb__dnn_new_virtual(g, CUDNN_DATA_FLOAT, y->dims, y->strides);
 }
 
-/* Computes y from the result x of the convolution: adds the bias, if any, and applies the
+/* Adds operations that compute y from the convolution's result x: the bias, if any, the
  * epilogue. */
 static void cudnn_conv_epilogue(wb__dnn_graph *g, const wb__dnn_problem *p, wb__dnn_desc x,
                                 wb__dnn_desc y)
@@ -137,16 +137,16 @@ static void cudnn_conv_epilogue(wb__dnn_graph *g, const wb__dnn_problem *p, wb__
     const bool acts = p->epilogue != WB__OP_NONE;
     if (p->n_views > 3) {
         wb__dnn_desc sum = acts ? cudnn_conv_between(g, &p->views[2]) : y;
-        wb__dnn_pointwise(g, CUDNN_POINTWISE_ADD, WB__DNN_NO_AXIS, x,
-                          wb__dnn_tensor(g, 4, &p->views[3]), NULL, sum);
+        wb__dnn_add_pointwise(g, CUDNN_POINTWISE_ADD, WB__DNN_NO_AXIS, x,
+                              wb__dnn_new_tensor(g, 4, &p->views[3]), NULL, sum);
         x = sum;
     }
     if (!acts) return;
     const int mode = wb__dnn_epilogue_of((wb__op)p->epilogue)->mode;
-    wb__dnn_pointwise(g, mode, WB__DNN_NO_AXIS, x, NULL, NULL, y);
+    wb__dnn_add_pointwise(g, mode, WB__DNN_NO_AXIS, x, NULL, NULL, y);
 }
 
-void wb__dnn_conv(wb__dnn_graph *g, const wb__dnn_problem *p)
+void wb__dnn_add_conv(wb__dnn_graph *g, const wb__dnn_problem *p)
 {
     const float one = 1, zero = 0;
     const bool fused = p->n_views > 3 || p->epilogue != WB__OP_NONE;
@@ -154,14 +154,15 @@ void wb__dnn_conv(wb__dnn_graph *g, const wb__dnn_problem *p)
     wb__dnn_desc t[3];
     for (int i = 0; i < 3; i++)
         t[i] = i == 2 && fused ? cudnn_conv_between(g, &p->views[2])
-                               : wb__dnn_tensor(g, i + 1, &p->views[i]);
+                               : wb__dnn_new_tensor(g, i + 1, &p->views[i]);
     wb__dnn_desc how = cudnn_conv_convolution(g, &p->conv),
-                 d = wb__dnn_make(g, cudnn_conv_table[v].descriptor);
+                 d = wb__dnn_new_desc(g, cudnn_conv_table[v].descriptor);
     for (int i = 0; i < 3; i++)
-        wb__dnn_set(g, d, cudnn_conv_table[v].operand[i], CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &t[i]);
-    wb__dnn_set(g, d, cudnn_conv_table[v].how, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how);
-    wb__dnn_set(g, d, cudnn_conv_table[v].alpha, CUDNN_TYPE_FLOAT, 1, &one);
-    wb__dnn_set(g, d, cudnn_conv_table[v].beta, CUDNN_TYPE_FLOAT, 1, &zero);
-    wb__dnn_operation(g, d);
-    if (fused) cudnn_conv_epilogue(g, p, t[2], wb__dnn_tensor(g, 3, &p->views[2]));
+        wb__dnn_set_attr(g, d, cudnn_conv_table[v].operand[i], CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                         &t[i]);
+    wb__dnn_set_attr(g, d, cudnn_conv_table[v].how, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how);
+    wb__dnn_set_attr(g, d, cudnn_conv_table[v].alpha, CUDNN_TYPE_FLOAT, 1, &one);
+    wb__dnn_set_attr(g, d, cudnn_conv_table[v].beta, CUDNN_TYPE_FLOAT, 1, &zero);
+    wb__dnn_add_operation(g, d);
+    if (fused) cudnn_conv_epilogue(g, p, t[2], wb__dnn_new_tensor(g, 3, &p->views[2]));
 }

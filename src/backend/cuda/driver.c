@@ -23,15 +23,14 @@ const wb__gpu_search wb__cu_search = {
 static const wb__gpu_function cuda_driver_functions[] = {WB__CU_FUNCTIONS(LISTED)};
 #undef LISTED
 
-/* Whether a function belongs to memory pools (is_of_pools) or to graphs (is_of_graphs).  Older
- * drivers lack these functions. */
-static bool is_of_pools(const char *name)
+/* Whether a function of the driver is for memory pools, or for graphs; older drivers lack both. */
+static bool is_pool_function(const char *name)
 {
     return wb__begins(name, "cuMemPool") || !strcmp(name, "cuMemAllocFromPoolAsync") ||
            !strcmp(name, "cuMemFreeAsync");
 }
 
-static bool is_of_graphs(const char *name)
+static bool is_graph_function(const char *name)
 {
     return wb__begins(name, "cuGraph") || !strcmp(name, "cuStreamBeginCapture_v2") ||
            !strcmp(name, "cuStreamEndCapture");
@@ -46,8 +45,8 @@ static int cuda_driver_find_functions(void *library)
     for (size_t i = 0; i < WB__COUNT(cuda_driver_functions); i++) {
         const char *name = wb__gpu_find_functions(library, &cuda_driver_functions[i], 1, &cu);
         if (!name) continue;
-        if (is_of_pools(name)) wb__cu_has_pools = false;
-        else if (is_of_graphs(name)) wb__cu_has_graphs = false;
+        if (is_pool_function(name)) wb__cu_has_pools = false;
+        else if (is_graph_function(name)) wb__cu_has_graphs = false;
         else
             return wb__fail(WB_ERROR_DEVICE, "cuda: %s has no %s: it is not NVIDIA's driver, or it"
                             " is too old: install driver 470 or newer", cuda_driver_file, name);
@@ -119,15 +118,13 @@ static const wb__gpu_function nvrtc_functions[] = {
 #undef LISTED
 
 static const wb__gpu_file nvrtc_files[] = {{"libnvrtc.so.13", 13}, {"libnvrtc.so.12", 12},
-                                           {"libnvrtc.so.11.2", 11}, {"libnvrtc.so", 0},
-                                           {NULL, 0}};
+                                           {"libnvrtc.so.11.2", 11}, {"libnvrtc.so", 0}, {NULL, 0}};
 
 enum { MAX_COMPILERS = 4 };
 static wb__cu_compiler cuda_driver_compilers[MAX_COMPILERS];
 static int n_compilers;
 
-/* Whether no compiler in the list has these functions: two file names can lead to the same
- * library. */
+/* Whether no listed compiler has these functions: two file names may be of the same library. */
 static bool cuda_driver_is_new(const wb__nvrtc_functions *f)
 {
     for (int i = 0; i < n_compilers; i++)
@@ -160,12 +157,11 @@ static int open_nvrtc(void)
 }
 
 /* Reads the compiler's version.  Returns 0 or an error code. */
-static int begin_compiler(wb__cu_compiler *c)
+static int cuda_driver_read_version(wb__cu_compiler *c)
 {
     int major = 0, minor = 0;
     const nvrtcResult code = c->f.Version(&major, &minor);
-    if (code)
-        return wb__fail(WB_ERROR_DEVICE, "cuda: nvrtcVersion: %s", c->f.GetErrorString(code));
+    if (code) return wb__fail(WB_ERROR_DEVICE, "cuda: nvrtcVersion: %s", c->f.GetErrorString(code));
     c->version = 1000 * major + 10 * minor;
     if (wb__debug("load")) wb__log(WB_LOG_DEBUG, "load: cuda: NVRTC %d.%d", major, minor);
     return 0;
@@ -178,7 +174,7 @@ const wb__cu_compiler *wb__cu_compiler_at(int i)
     wb__mutex_lock(&one);
     if (i == n_compilers && i < MAX_COMPILERS) status = open_nvrtc();
     if (!status && i < n_compilers && !cuda_driver_compilers[i].version)
-        status = begin_compiler(&cuda_driver_compilers[i]);
+        status = cuda_driver_read_version(&cuda_driver_compilers[i]);
     const bool there = !status && i < n_compilers;
     wb__mutex_unlock(&one);
     if (status && i) wb_clear_error();

@@ -20,8 +20,7 @@ typedef struct {
     int n;                              /* number of algorithms in `list` */
     cublasLtMatmulHeuristicResult_t list[WB__GPU_CANDIDATES];
 } cublas_entry;
-_Static_assert(offsetof(cublas_entry, problem) == sizeof(wb__gpu_entry),
-               "the problem is behind the head");
+_Static_assert(offsetof(cublas_entry, problem) == sizeof(wb__gpu_entry), "base, then problem");
 
 typedef struct {
     wb__gpu_routine base;
@@ -32,7 +31,7 @@ typedef struct {
     uint64_t vector, aux;               /* the addresses that were last set in `d` */
 } cublas_routine;
 
-static bool cublas_suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool cublas_is_usable(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__lt_functions *f = table;
     if (!missing && f->GetVersion() >= 120000) return true;
@@ -43,7 +42,7 @@ static bool cublas_suits(const void *table, const char *missing, char *reason, s
     return false;
 }
 
-static int cublas_create(void **handle)
+static int cublas_create_handle(void **handle)
 {
     cublasLtHandle_t made = NULL;
     const int status = (int)cublas_lt.Create(&made);
@@ -56,7 +55,7 @@ static const char *cublas_status_name(int status)
 {
     return cublas_lt.GetStatusName((wb__lt_enum)status);
 }
-static bool cublas_is_memory(int status) { return status == CUBLAS_STATUS_ALLOC_FAILED; }
+static bool cublas_is_memory_error(int status) { return status == CUBLAS_STATUS_ALLOC_FAILED; }
 
 /* Asks the heuristics for at most `most` algorithms of a problem with these descriptors.  Returns
  * the number of algorithms that work and whose workspace is not too large; 0 and the status of the
@@ -79,8 +78,8 @@ static int cublas_algorithms(void *handle, const wb__lt_problem *p, const wb__lt
     return good;
 }
 
-static int cublas_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle,
-                       wb__gpu_entry *base)
+static int cublas_fill_entry(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle,
+                             wb__gpu_entry *base)
 {
     cublas_entry *e = (cublas_entry *)base;
     wb__lt_descriptors of;
@@ -89,7 +88,7 @@ static int cublas_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle,
     int status = wb__lt_describe(&cublas_lt, &e->problem, &of, &call);
     if (!status) e->n = cublas_algorithms(handle, &e->problem, &of, e->list, most, &status, &call);
     wb__lt_undescribe(&cublas_lt, &of);
-    if (status) wb__gpu_vendor_note(d, l, status, call);
+    if (status) wb__gpu_vendor_log_failure(d, l, status, call);
     base->found = e->n > 0;
     return 0;
 }
@@ -107,10 +106,10 @@ static wb__gpu_vendor cublas_library = {
     .files = (const wb__gpu_file[]){{"libcublasLt.so.13", 13}, {"libcublasLt.so.12", 12},
                                     {"libcublasLt.so", 0}, {NULL, 0}},
     .functions = cublas_functions, .n_functions = WB__COUNT(cublas_functions), .table = &cublas_lt,
-    .suits = cublas_suits, .creating = "cublasLtCreate", .create = cublas_create,
+    .suits = cublas_is_usable, .creating = "cublasLtCreate", .create = cublas_create_handle,
     .destroy = cublas_destroy_handle, .status_name = cublas_status_name,
-    .is_memory = cublas_is_memory, .entry_bytes = sizeof(cublas_entry),
-    .problem_bytes = sizeof(wb__lt_problem), .find = cublas_find,
+    .is_memory = cublas_is_memory_error, .entry_bytes = sizeof(cublas_entry),
+    .problem_bytes = sizeof(wb__lt_problem), .find = cublas_fill_entry,
     .reasons = {"cuBLASLt is not used", "cuBLASLt: it does not work here",
                 "cuBLASLt: it has no algorithm", "cuBLASLt: it refused this one"},
     .lock = WB__MUTEX_INIT,
@@ -127,9 +126,9 @@ int wb__cu_lt_major(void)
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
-/* Sets an address in the descriptor, unless it is the address of the previous launch. */
-static int cublas_point(cublas_routine *r, int attribute, wb__lt_operand operand,
-                        const uint64_t *buffers, uint64_t *last)
+/* Sets an address in the descriptor, unless the previous launch has set the same one. */
+static int cublas_set_address(cublas_routine *r, int attribute, wb__lt_operand operand,
+                              const uint64_t *buffers, uint64_t *last)
 {
     if (operand.buffer < 0) return 0;
     const uint64_t address = (uint64_t)buffers[operand.buffer] + operand.at;
@@ -157,10 +156,11 @@ static int cublas_multiply(cublas_routine *r, const wb__lt_operands *o, const ui
     for (size_t j = 0; j < WB__COUNT(operands); j++)
         at[j] = (void *)(uintptr_t)(buffers[operands[j]->buffer] + operands[j]->at);
     *call = "cublasLtMatmulDescSetAttribute";
-    int status = cublas_point(r, CUBLASLT_MATMUL_DESC_BIAS_POINTER, o->vector, buffers, &r->vector);
+    int status = cublas_set_address(r, CUBLASLT_MATMUL_DESC_BIAS_POINTER, o->vector, buffers,
+                                    &r->vector);
     if (!status)
-        status = cublas_point(r, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, o->aux, buffers,
-                              &r->aux);
+        status = cublas_set_address(r, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, o->aux, buffers,
+                                    &r->aux);
     if (status) return status;
     *call = "cublasLtMatmul";
     return (int)cublas_lt.Matmul(r->handle, r->d.desc, alpha, at[0], r->d.layout[0], at[1],
@@ -177,12 +177,12 @@ static int cublas_launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue
     const int status = cublas_multiply(r, &r->operands, addresses->address, 0,
                                        addresses->workspace + addresses->workspace_at,
                                        wb__cu_of(d)->stream[q], &call);
-    if (status) return wb__gpu_entry_refused(d, &cublas_library, &r->entry->base, status, call);
-    if (q == WB__GPU_COMPUTE) wb__gpu_issued(d, NULL);
+    if (status) return wb__gpu_refuse_entry(d, &cublas_library, &r->entry->base, status, call);
+    if (q == WB__GPU_COMPUTE) wb__gpu_count_command(d, NULL);
     return 0;
 }
 
-static void cublas_destroy(wb__gpu_device *d, wb__gpu_routine *base)
+static void cublas_destroy_routine(wb__gpu_device *d, wb__gpu_routine *base)
 {
     (void)d;
     wb__lt_undescribe(&cublas_lt, &((cublas_routine *)base)->d);
@@ -199,8 +199,8 @@ static size_t cublas_size_of(int type)
     return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
 }
 
-/* Sets the sizes of the operands in scratch memory.  Returns their sum, in bytes. */
-static double cublas_measure(const wb__lt_problem *p, size_t bytes[SCRATCH])
+/* Sets `bytes` to the sizes of a product's operands, and returns the sum of the sizes. */
+static double cublas_scratch_sizes(const wb__lt_problem *p, size_t bytes[SCRATCH])
 {
     const int64_t cols[3] = {p->op[0] == CUBLAS_OP_T ? p->rows : p->k,
                              p->op[1] == CUBLAS_OP_T ? p->k : p->cols, p->cols};
@@ -221,7 +221,7 @@ static bool cublas_is_worth_timing(const wb__gpu_device *d, const wb__lt_problem
     size_t bytes[SCRATCH];
     const double flop = 2.0 * (double)p->rows * (double)p->cols * (double)p->k * p->batch;
     return wb__gpu_worth_timing(d, cublas_size_of(p->type), p->compute != CUBLAS_COMPUTE_32F, flop,
-                                cublas_measure(p, bytes));
+                                cublas_scratch_sizes(p, bytes));
 }
 
 /* A trial of the algorithms of an entry.  operands: those of the routine, in scratch memory. */
@@ -232,7 +232,7 @@ typedef struct {
     wb__gpu_candidates c;
 } cublas_trial;
 
-static int cublas_try_one(void *ctx, int i)
+static int cublas_run_candidate(void *ctx, int i)
 {
     const cublas_trial *t = ctx;
     const char *call = NULL;
@@ -241,13 +241,13 @@ static int cublas_try_one(void *ctx, int i)
 }
 
 /* Chooses among the algorithms of an entry by timing, before any step uses it. */
-static void cublas_choose(wb__gpu_device *d, cublas_routine *r)
+static void cublas_choose_algorithm(wb__gpu_device *d, cublas_routine *r)
 {
     cublas_entry *e = r->entry;
     cublas_trial t = {.d = d, .r = r, .operands = r->operands,
                       .c = {.library = cublas_library.name, .version = cublas_lt.GetVersion(),
                             .problem = &e->problem, .problem_bytes = sizeof e->problem, .n = e->n,
-                            .run = cublas_try_one, .ctx = &t}};
+                            .run = cublas_run_candidate, .ctx = &t}};
     wb__lt_operand *const in[] = {
         [CUBLAS_A] = &t.operands.operand[0], [CUBLAS_B] = &t.operands.operand[1],
         [ADDEND] = &t.operands.addend, [RESULT] = &t.operands.operand[2],
@@ -255,7 +255,7 @@ static void cublas_choose(wb__gpu_device *d, cublas_routine *r)
     if (e->n < 2) return;
     for (int i = 0; i < CUBLAS_LENT; i++)
         if (in[i]->buffer >= 0) *in[i] = (wb__lt_operand){i, 0};
-    cublas_measure(&e->problem, t.c.bytes);
+    cublas_scratch_sizes(&e->problem, t.c.bytes);
     for (int i = 0; i < e->n; i++) {
         t.c.fingerprint[i] = 1;
         for (size_t k = 0; k < WB__COUNT(e->list[i].algo.data); k++)
@@ -296,12 +296,12 @@ static int cublas_prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routi
                              .operands = operands};
     const int status = wb__lt_describe(&cublas_lt, &e->problem, &made->d, &call);
     if (status) {
-        wb__gpu_vendor_note(d, &cublas_library, status, call);
+        wb__gpu_vendor_log_failure(d, &cublas_library, status, call);
         wb__free(made);
         *reason = cublas_library.reasons[WB__GPU_NOTHING];
         return WB_ERROR_UNSUPPORTED;
     }
-    cublas_choose(d, made);
+    cublas_choose_algorithm(d, made);
     made->base.workspace = e->list[0].workspaceSize;
     e->base.holders++;
     made->base.held = &e->base;
@@ -321,5 +321,5 @@ static bool cublas_supports(wb__gpu_device *d, const wb__step *step)
 
 const wb__gpu_hook wb__cu_lt = {
     .kinds = 1u << WB__STEP_MATMUL, .vendor = &cublas_library, .supports = cublas_supports,
-    .prepare = cublas_prepare, .launch = cublas_launch, .destroy = cublas_destroy,
+    .prepare = cublas_prepare, .launch = cublas_launch, .destroy = cublas_destroy_routine,
 };

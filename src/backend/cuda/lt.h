@@ -6,18 +6,19 @@
 #include "backend/cuda/lt_api.h"
 #include "backend/gpu/runtime/runtime.h"
 
-/* A product without its addresses, which is the key under which an algorithm is cached.  It is
- * initialised with zeros, since keys are compared byte by byte. */
+/* A problem: a product without its addresses, under which its algorithms are cached.  It is
+ * initialised with zeros, since problems are compared byte by byte. */
 typedef struct {
     int64_t rows, cols, k;              /* op(A) is [rows, k], op(B) [k, cols], D [rows, cols] */
     int64_t ld[3], step[3];  /* elements between columns, and between batches, of A, B and D */
     int64_t aux_ld;         /* distance between columns of aux: elements, or bits of a bit mask */
-    int32_t batch, type, compute, scale, op[2], epilogue;
+    int32_t batch;                          /* number of products */
+    int32_t type, compute, scale, op[2], epilogue;  /* cuBLASLt's codes; op: of A and of B */
     int32_t align[3], vector_align, aux_align;      /* alignments in bytes, at most 16 */
     int32_t addend_align;   /* alignment of a matrix to add, with D's layout; 0: none is added */
     int32_t reductions;             /* bit set of CUBLASLT_REDUCTION_SCHEME_* that may be used */
     int32_t by_timing;                      /* 1: the algorithm is chosen by timing */
-    int32_t unused;
+    int32_t unused;                         /* 0; without it the struct would have a hole */
 } wb__lt_problem;
 
 /* Where an operand is: the index of its buffer in the plan (-1: none), and the offset in bytes. */
@@ -34,8 +35,7 @@ typedef struct {
     cublasLtMatrixLayout_t layout[3];
 } wb__lt_descriptors;
 
-/* Sets *p and *operands from a step.  Returns NULL, or a short reason why cuBLASLt cannot execute
- * the step. */
+/* Sets *p and *operands from a step.  Returns NULL, or a short reason not to use cuBLASLt. */
 const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_operands *operands);
 
 /* Creates the descriptors of a problem, which wb__lt_undescribe frees.  The pointers to bias and

@@ -1,5 +1,4 @@
-/* Converts a step of the engine to a problem of cuBLASLt and to its descriptors.  No function here
- * needs a device. */
+/* Converts a step of the engine to a problem of cuBLASLt and its descriptors, without a device. */
 #include "backend/cuda/lt.h"
 
 #include <string.h>
@@ -10,8 +9,8 @@ static const int64_t cublas_min_work = 1 << 12;
 
 /* ---- layouts of operands --------------------------------------------------------------------- */
 
-/* A view whose batch dimensions are merged into one.  `rows` is the number of rows of a matrix.
- * `row` is the distance between rows, and `step` the distance between matrices, in elements. */
+/* An operand: a view whose batch dimensions are merged into one.  `rows` is the number of rows of a
+ * matrix.  `row` and `step` are the elements from one row, and one matrix, to the next. */
 typedef struct {
     const wb__view *view;
     int64_t rows, row, step;
@@ -40,7 +39,7 @@ static void batch_to_rows(cublas_operand v[3], int32_t *batch)
 }
 
 /* Whether a view's rows are contiguous and equally far apart: *row elements. */
-static bool even_rows(const wb__view *v, int64_t *row)
+static bool rows_are_even(const wb__view *v, int64_t *row)
 {
     int64_t rows = 1;
     if (v->dims[v->ndim - 1] > 1 && v->strides[v->ndim - 1] != 1) return false;
@@ -119,7 +118,7 @@ static const char *add_aux(const wb__view *v, bool bits, const wb__step *step, w
     int64_t row = 0;
     if (p->batch > 1) return "cuBLASLt: an epilogue in batches";
     if (v->dtype != (bits ? WB_U8 : c->dtype)) return "cuBLASLt: the epilogue's dtype";
-    if (v->ndim < 2 || !even_rows(v, &row)) return "cuBLASLt: strides of the epilogue";
+    if (v->ndim < 2 || !rows_are_even(v, &row)) return "cuBLASLt: strides of the epilogue";
     p->aux_ld = bits ? row * 8 : row;
     if (p->aux_ld % (bits ? 128 : 8) || p->aux_ld < p->rows)
         return "cuBLASLt: rows of the epilogue";
@@ -127,7 +126,7 @@ static const char *add_aux(const wb__view *v, bool bits, const wb__step *step, w
     return p->aux_align < 16 ? "cuBLASLt: the epilogue's alignment" : NULL;
 }
 
-/* Adds the addend to the problem: cuBLASLt's matrix C, here with the layout of D. */
+/* Adds to the problem the matrix that the step adds to its product: cuBLASLt's C, in D's layout. */
 static const char *add_addend(const wb__step *step, wb__lt_problem *p, wb__lt_operands *operands)
 {
     const wb__view *v = &step->aux, *c = &step->views[2];
@@ -188,8 +187,7 @@ static const char *cublas_epilogue(const wb__step *step, bool c_transposed, wb__
     if (bias && (back || step->sums_of)) return "cuBLASLt: a bias before a gradient";
     if (bias) {
         if (step->views[3].dtype != step->views[2].dtype) return "cuBLASLt: the bias's dtype";
-        p->epilogue =
-            plain ? CUBLASLT_EPILOGUE_BIAS : p->epilogue | CUBLASLT_EPILOGUE_BIAS;
+        p->epilogue = plain ? CUBLASLT_EPILOGUE_BIAS : p->epilogue | CUBLASLT_EPILOGUE_BIAS;
         reason = add_vector(&step->views[3], p->rows, p, operands);
     }
     if (!reason && step->sums_of) reason = cublas_add_sums(step, c_transposed, back, p, operands);
@@ -211,11 +209,11 @@ const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_op
     for (int j = 0; j < 3; j++) {
         const wb__view *view = &step->views[j];
         v[j] = (cublas_operand){.view = view, .rows = view->dims[view->ndim - 2]};
-        if (view->ndim != c->ndim || !wb__gpu_matrix(view, &v[j].transposed, &v[j].row))
+        if (view->ndim != c->ndim || !wb__gpu_is_matrix(view, &v[j].transposed, &v[j].row))
             return "cuBLASLt: strides";
     }
     int64_t batch = 1, steps[3] = {0};
-    if (!wb__gpu_batch(step->views, steps, &batch)) return "cuBLASLt: strides of the batch";
+    if (!wb__gpu_merge_batch(step->views, steps, &batch)) return "cuBLASLt: strides of the batch";
     p->batch = (int32_t)batch;
     for (int j = 0; j < 3; j++) v[j].step = steps[j];
     batch_to_rows(v, &p->batch);

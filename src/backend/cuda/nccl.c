@@ -6,7 +6,9 @@
 
 static wb__nccl_functions cuda_nccl_functions;
 
-static bool cuda_nccl_suits(const void *table, const char *missing, char *reason, size_t capacity)
+/* Whether the opened library can be used; if not, writes `reason`. */
+static bool cuda_nccl_is_usable(const void *table, const char *missing, char *reason,
+                                size_t capacity)
 {
     return wb__nccl_suits(table, missing, "libnccl", "NCCL 2.17 or newer", reason, capacity);
 }
@@ -18,7 +20,7 @@ static wb__gpu_vendor cuda_nccl_library = {
     .search = &wb__cu_search,
     .files = (const wb__gpu_file[]){{"libnccl.so.2", 0}, {"libnccl.so", 0}, {NULL, 0}},
     .functions = wb__nccl_names, .n_functions = WB__NCCL_COUNT, .table = &cuda_nccl_functions,
-    .suits = cuda_nccl_suits, .lock = WB__MUTEX_INIT,
+    .suits = cuda_nccl_is_usable, .lock = WB__MUTEX_INIT,
 };
 
 static void *nccl_stream(wb__gpu_device *d, wb__gpu_queue q) { return wb__cu_of(d)->stream[q]; }

@@ -14,13 +14,12 @@
  * The next compiler is tried if the driver rejects the output.  The fields `compiler` and
  * `portable` of a device hold the current attempt. */
 
-/* The newest architecture that both NVRTC and the device support; 0: none; -1: NVRTC's list of
- * architectures cannot be read. */
+/* Returns the newest architecture that both NVRTC and the device support; 0: none; -1: NVRTC's list
+ * of architectures cannot be read. */
 static int arch_of(const wb__cu_device *d, const wb__cu_compiler *c)
 {
     int known[64], n = 0, best = 0;
-    if (c->f.GetNumSupportedArchs(&n) || n > (int)WB__COUNT(known) ||
-        c->f.GetSupportedArchs(known))
+    if (c->f.GetNumSupportedArchs(&n) || n > (int)WB__COUNT(known) || c->f.GetSupportedArchs(known))
         return -1;
     for (int i = 0; i < n; i++)
         if (known[i] <= d->arch && known[i] > best) best = known[i];
@@ -30,7 +29,7 @@ static int arch_of(const wb__cu_device *d, const wb__cu_compiler *c)
 /* Returns the compiler to use, and sets *arch to the architecture to compile for.  Moves
  * d->compiler and d->portable to the first suitable compiler from the current one on.  NULL: there
  * is none, or a compiler's architectures cannot be read. */
-static const wb__cu_compiler *cuda_program_choose(wb__cu_device *d, int *arch)
+static const wb__cu_compiler *cuda_program_choose_compiler(wb__cu_device *d, int *arch)
 {
     for (;; d->compiler++) {
         const wb__cu_compiler *c = wb__cu_compiler_at(d->compiler);
@@ -46,8 +45,8 @@ static const wb__cu_compiler *cuda_program_choose(wb__cu_device *d, int *arch)
     }
 }
 
-/* Sets the error that no compiler is suitable.  The next program starts with the first compiler
- * again. */
+/* Sets the error that no compiler is suitable, and d->compiler to the first compiler again, for the
+ * next program.  Returns false. */
 static bool nothing_left(wb__cu_device *d)
 {
     const wb__cu_compiler *c = wb__cu_compiler_at(0);
@@ -66,7 +65,7 @@ bool wb__cu_options(wb__gpu_device *base, int flags, char *text, size_t capacity
     wb__cu_device *d = wb__cu_of(base);
     int arch = 0;
     (void)flags;
-    const wb__cu_compiler *c = cuda_program_choose(d, &arch);
+    const wb__cu_compiler *c = cuda_program_choose_compiler(d, &arch);
     if (!c) return nothing_left(d);
     snprintf(base->maker, sizeof base->maker, "NVRTC %d.%d", c->version / 1000,
              c->version % 1000 / 10);
@@ -120,7 +119,7 @@ int wb__cu_compile(wb__gpu_device *base, const char *text, const char *options, 
 {
     wb__cu_device *d = wb__cu_of(base);
     const wb__nvrtc_functions *f = &wb__cu_compiler_at(d->compiler)->f;
-    const int status = rtc_make(base, f, text, options, program, image, bytes);
+    const int status = rtc_make_program(base, f, text, options, program, image, bytes);
     d->compiler += status == WB_ERROR_UNSUPPORTED;
     return status;
 }

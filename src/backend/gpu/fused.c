@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-static int64_t fused_product(const wb__space *s, int from, int to)
+static int64_t fused_points_of(const wb__space *s, int from, int to)
 {
     int64_t n = 1;
     for (int d = from; d < to; d++) n *= s->dims[d];
@@ -28,7 +28,7 @@ static void normalise_empty(wb__space *s)
     const int outer = s->ndim - s->row_dims - s->col_dims;
     const int ends[4] = {0, outer, outer + s->row_dims, s->ndim};
     for (int g = 0; g < 3; g++) {
-        if (fused_product(s, ends[g], ends[g + 1])) continue;
+        if (fused_points_of(s, ends[g], ends[g + 1])) continue;
         int empty = ends[g];
         for (int d = ends[g]; d < ends[g + 1]; d++) {
             if (!s->dims[d]) empty = d;
@@ -45,7 +45,7 @@ static void fused_program_free(wb__fuse_program *p)
     wb__free(p->windows);
 }
 
-/* The number of windows of a program's instructions. */
+/* Returns the number of windows that n instructions have. */
 static int count_windows(const wb__instr *instr, int n)
 {
     int windows = 0;
@@ -74,14 +74,13 @@ static int copy_segment(const wb__fused *f, int segment, wb__fuse_program *p)
                (size_t)f->n_views * sizeof *p->views);
     for (int i = 0; i < f->n_instr && f->args; i++)
         p->instr[i].arg = f->args[segment * f->n_instr + i];
-    if (p->n_windows)
-        memcpy(p->windows, f->windows, (size_t)p->n_windows * sizeof *p->windows);
+    if (p->n_windows) memcpy(p->windows, f->windows, (size_t)p->n_windows * sizeof *p->windows);
     for (int i = 0; i < f->n_instr; i++)
         if (f->instr[i].kind == WB__UNIFORM || f->instr[i].kind == WB__GAUSSIAN)
             p->views[f->instr[i].c].buffer = WB__NO_BUFFER;
     normalise_empty(&p->space);
     for (int i = 0; i < f->n_segments; i++)
-        p->points += fused_product(&f->spaces[i], 0, f->spaces[i].ndim);
+        p->points += fused_points_of(&f->spaces[i], 0, f->spaces[i].ndim);
     return 0;
 }
 
@@ -122,10 +121,10 @@ static int fused_copy_piece(const wb__fuse_program *p, int d, int64_t start, int
     return 0;
 }
 
-static int pieces_from(const wb__gpu_target *t, const wb__fuse_program *p, unsigned dims,
-                       int64_t first, wb__piece_function *make, void *context)
+static int fused_split_from(const wb__gpu_target *t, const wb__fuse_program *p, unsigned dims,
+                            int64_t first, wb__piece_function *make, void *context)
 {
-    const int64_t all = fused_product(&p->space, 0, p->space.ndim);
+    const int64_t all = fused_points_of(&p->space, 0, p->space.ndim);
     const int64_t most = t->max_points ? t->max_points : UINT32_MAX;
     int d = 0, e = 0;
     while (d < p->space.ndim && !(dims >> d & 1 && p->space.dims[d] > 1)) d++;
@@ -139,9 +138,9 @@ static int pieces_from(const wb__gpu_target *t, const wb__fuse_program *p, unsig
         wb__fuse_program piece;
         e = fused_copy_piece(p, d, start, WB__MIN(step, size - start), &piece);
         if (e) break;
-        e = pieces_from(t, &piece, dims,
-                        first + start * fused_product(&p->space, d + 1, p->space.ndim), make,
-                        context);
+        e = fused_split_from(t, &piece, dims,
+                             first + start * fused_points_of(&p->space, d + 1, p->space.ndim), make,
+                             context);
         fused_program_free(&piece);
     }
     return e;
@@ -150,7 +149,7 @@ static int pieces_from(const wb__gpu_target *t, const wb__fuse_program *p, unsig
 int wb__fused_pieces(const wb__gpu_target *t, const wb__fuse_program *p, unsigned dims,
                      wb__piece_function *make, void *context)
 {
-    return pieces_from(t, p, dims, 0, make, context);
+    return fused_split_from(t, p, dims, 0, make, context);
 }
 
 /* ---- 0, 1: reductions along columns, into the workspace -------------------------------------- */
@@ -177,11 +176,10 @@ static void load_results(wb__fuse_program *p, int i, int view)
     p->instr[i].a = -1;
 }
 
-/* Adds a view of the workspace, from byte *end on, for the results of reduction i; returns its
- * index. */
+/* Adds a view of the workspace, from byte *end on, for reduction i's results; returns its index. */
 static int add_results(wb__fuse_program *p, int i, size_t *end)
 {
-    const int64_t rows = fused_product(&p->space, 0, p->space.ndim - p->space.col_dims);
+    const int64_t rows = fused_points_of(&p->space, 0, p->space.ndim - p->space.col_dims);
     p->views[p->n_views] = fused_row_view(&p->space, (wb__reg)p->instr[i].reg, *end);
     *end = wb__aligned(*end + (size_t)WB__MAX(rows, 1) *
                               wb__dtype_size(p->views[p->n_views].dtype));
@@ -204,7 +202,7 @@ static int reduce_to_workspace(const wb__gpu_target *t, wb__fuse_program *p, con
                                bool *stores, wb__gpu_work *work, size_t *end)
 {
     const int n = p->n_instr;
-    const int64_t rows = fused_product(&p->space, 0, p->space.ndim - p->space.col_dims);
+    const int64_t rows = fused_points_of(&p->space, 0, p->space.ndim - p->space.col_dims);
     for (int i = 0; i < n; i++) {
         if (p->instr[i].kind != WB__REDUCE_COLUMNS || !needed[i]) continue;
         stores[p->n_instr] = true;
@@ -224,10 +222,10 @@ static int reduce_to_workspace(const wb__gpu_target *t, wb__fuse_program *p, con
 static bool has_few_long_rows(const wb__gpu_target *t, const wb__space *s)
 {
     enum { LONG = 16384, SOME_PROCESSORS = 64 };
-    const int64_t rows = fused_product(s, 0, s->ndim - s->col_dims);
+    const int64_t rows = fused_points_of(s, 0, s->ndim - s->col_dims);
     const int processors = t->processors ? t->processors : SOME_PROCESSORS;
     return !t->in_turn && rows && rows <= 2 * processors
-        && fused_product(s, s->ndim - s->col_dims, s->ndim) >= LONG;
+        && fused_points_of(s, s->ndim - s->col_dims, s->ndim) >= LONG;
 }
 
 /* Whether an operand of instruction i depends on a reduction along columns.  depends[j]: whether
@@ -262,7 +260,7 @@ static bool may_overlap(const wb__view *a, const wb__view *b)
 /* Finds a store of reduction i in whose view the reduction may store its results itself: one value
  * for each row, of the register's dtype, in memory that nothing else of p accesses.  The store
  * becomes a load that nothing needs.  Returns the index of the view; -1: there is no such store. */
-static int fused_take_store(wb__fuse_program *p, int i)
+static int fused_find_direct_store(wb__fuse_program *p, int i)
 {
     for (int j = i + 1; j < p->n_instr; j++) {
         const wb__instr *in = &p->instr[j];
@@ -294,7 +292,7 @@ static int reduce_by_groups(const wb__gpu_target *t, wb__fuse_program *p, wb__fu
         copy[i] = p->instr[i];
         if (copy[i].kind == WB__REDUCE_ROWS) copy[i].kind = WB__STORE;      /* not here */
         if (!columns || waits) continue;
-        const int stored = fused_take_store(p, i);
+        const int stored = fused_find_direct_store(p, i);
         copy[i].kind = WB__REDUCE_ROWS;
         copy[i].arg = stored >= 0 ? stored : add_results(p, i, end);
         ++*n;
@@ -330,7 +328,7 @@ static int reduce_long_rows(const wb__gpu_target *t, wb__fuse_program *p, wb__gp
 static bool stores_row(const wb__fuse_program *p, int i)
 {
     const wb__space *s = &p->space;
-    return fused_product(s, s->ndim - s->col_dims, s->ndim) != 1 &&
+    return fused_points_of(s, s->ndim - s->col_dims, s->ndim) != 1 &&
            !wb__fuse_varies(p, &p->views[p->instr[i].arg]);
 }
 
@@ -351,7 +349,8 @@ static bool rows_are_alone(const wb__fuse_program *p, const bool *stores)
 static int fused_store_each(const wb__gpu_target *t, const wb__fuse_program *p, bool *stores,
                             wb__gpu_work *work)
 {
-    const int64_t cols = fused_product(&p->space, p->space.ndim - p->space.col_dims, p->space.ndim);
+    const int64_t cols = fused_points_of(&p->space, p->space.ndim - p->space.col_dims,
+                                         p->space.ndim);
     wb__fuse_program line = *p;
     bool full = false, row = false;
     int e = 0;
@@ -367,8 +366,7 @@ static int fused_store_each(const wb__gpu_target *t, const wb__fuse_program *p, 
         if (!(turn ? row : full) || (!turn && !cols)) continue;
         bool *some = wb__alloc_zero((size_t)p->n_instr, sizeof *some);
         if (!some) return WB_ERROR_MEMORY;
-        for (int i = 0; i < p->n_instr; i++)
-            some[i] = stores[i] && turn == stores_row(p, i);
+        for (int i = 0; i < p->n_instr; i++) some[i] = stores[i] && turn == stores_row(p, i);
         e = wb__fused_each(t, turn ? &line : p, some, work);
         wb__free(some);
     }
@@ -435,12 +433,12 @@ static int fused_reduce_first(wb__fuse_program *p, wb__gpu_work *work, size_t *e
 }
 
 /* Adds the kernels that reduce the rows' results, which the last n instructions of p store. */
-static int reduce_rest(const wb__gpu_target *t, wb__fuse_program *p, int n, size_t end,
-                       wb__gpu_work *work)
+static int reduce_row_results(const wb__gpu_target *t, wb__fuse_program *p, int n, size_t end,
+                              wb__gpu_work *work)
 {
     const wb__space *s = &p->space;
     wb__fuse_program line = *p;
-    line.points /= WB__MAX(fused_product(s, s->ndim - s->col_dims, s->ndim), 1);
+    line.points /= WB__MAX(fused_points_of(s, s->ndim - s->col_dims, s->ndim), 1);
     line.space.ndim -= s->col_dims;
     line.space.col_dims = 0;
     for (int i = p->n_instr - n; i < p->n_instr; i++) {
@@ -472,9 +470,9 @@ static int fused_segment(const wb__gpu_target *t, wb__fuse_program *p, bool *nee
                          wb__gpu_work *work)
 {
     const wb__space *s = &p->space;
-    const int64_t rows = fused_product(s, 0, s->ndim - s->col_dims);
-    const int64_t groups = fused_product(s, 0, s->ndim - s->row_dims - s->col_dims)
-        * fused_product(s, s->ndim - s->col_dims, s->ndim);
+    const int64_t rows = fused_points_of(s, 0, s->ndim - s->col_dims);
+    const int64_t groups = fused_points_of(s, 0, s->ndim - s->row_dims - s->col_dims)
+        * fused_points_of(s, s->ndim - s->col_dims, s->ndim);
     size_t end = 0;
     int e = 0;
     if (wb__fuse_has_products(p, NULL) &&
@@ -509,7 +507,7 @@ static int fused_segment(const wb__gpu_target *t, wb__fuse_program *p, bool *nee
     if (!e && rows && left)
         e = fused_has_kind(p, needed, WB__REDUCE_COLUMNS) ? wb__fused_rows(t, p, stores, work)
                                                           : fused_store_each(t, p, stores, work);
-    return e || !firsts ? e : reduce_rest(t, p, firsts, end, work);
+    return e || !firsts ? e : reduce_row_results(t, p, firsts, end, work);
 }
 
 int wb__gpu_fused(const wb__gpu_target *t, const wb__fused *fused, wb__gpu_work *work)

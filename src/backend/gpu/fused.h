@@ -25,7 +25,7 @@ enum {
     WB__GROUP_ITEMS = 256,                      /* items of a group; wb__fuse.items may be more */
     WB__FUSE_COUNTERS = 1024,       /* counters of a kernel with tickets (last group combines) */
     WB__CHUNK = 16,             /* bytes of a vector of a product's operand; unit of kept rows */
-    WB__FUSE_ONCE = 16 * WB_MAX_DIMS,   /* characters of the condition that wb__fuse_once writes */
+    WB__FUSE_ONCE = 16 * WB_MAX_DIMS,   /* characters that wb__fuse_once_condition writes */
     WB__NO_BUFFER = -2  /* buffer index of a view without memory, which numbers a draw's elements */
 };
 
@@ -34,9 +34,9 @@ typedef struct {
     int n_instr, n_views, n_windows;
     wb__instr *instr;
     wb__view *views;
-    wb__window *windows;            /* of padded views */
+    wb__window *windows;            /* windows of the padded views */
     wb__space space;
-    int64_t points;                 /* of all segments of the step, not of this one */
+    int64_t points;                 /* number of points of all segments of the step */
 } wb__fuse_program;
 
 typedef enum { WB__OUTER, WB__ROWS, WB__COLS } wb__loop;
@@ -67,12 +67,12 @@ typedef struct {
     bool used;                                  /* an instruction that the kernel needs reads it */
     bool padded, outside;           /* padded: elements outside `window` are 0; outside: all are */
     wb__window window;              /* along the space's dimensions after merging */
-    int id, pattern;    /* suffix of its pointer p<id>, and of its strides s<pattern>_<dimension> */
+    int id, pattern;    /* suffixes of the pointer p<id> and the strides s<pattern>_<dimension> */
     unsigned struct_strides;                /* bit d set: the stride along d is a struct field */
     bool in_struct;                     /* the iota's scale and shift, or the window, are fields */
     bool vector;                /* an item has k->vector elements; strides are in vectors */
-    wb__fuse_place place;
-    wb__fuse_kept kept;
+    wb__fuse_place place;                       /* where the kernel uses the operand */
+    wb__fuse_kept kept;                         /* whether the next loop loads or finds it */
     int64_t kept_at;            /* offset in the launch's local memory, in chunks (WB__CHUNK) */
     int64_t stride[WB_MAX_DIMS];        /* along each dimension of the merged space */
 } wb__fuse_operand;
@@ -110,72 +110,72 @@ typedef struct {
     wb__gpu_number *numbers;
     wb__gpu_origin *origins;
     int n_numbers, n_origins;
-    int *buffers, n_buffers, n_ids, n_patterns, workspace_word;
+    int *buffers, n_buffers;        /* index in the plan of each buffer argument */
+    int n_ids, n_patterns;          /* number of ids and of patterns of the operands */
+    int workspace_word;             /* index in `words` of the workspace's offset; -1: none */
     int items;                      /* items of a group */
     int resident;       /* groups that must fit into a processor with their registers; 0: any */
     int64_t local;                  /* bytes of local memory for elements that are kept */
     bool f64, failed, tickets;      /* tickets: the text has counters */
     bool used[WB__OP_COUNT][4];     /* whether the text needs the function of an op and register */
     bool once;                  /* stores that do not vary along a dimension are done once */
-    int indent;                     /* of the next line of `body`, in steps of 4 spaces */
+    int indent;                     /* indent of the next line of `body`, in steps of 4 spaces */
 } wb__fuse;
 
 /* fused_text.c */
-/* Begins a kernel.  Returns 0, or an error (then there is nothing to free). */
+/* Sets k to an empty kernel.  Returns 0, or an error, after which there is nothing to free. */
 int wb__fuse_start(wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work,
                    const wb__fuse_program *program);
-/* Adds a line to the body. */
+/* Add to the body a line, a line with the "{" of a block, and the "}" of a block. */
 void wb__fuse_line(wb__fuse *k, const char *format, ...) WB__PRINTF(2, 3);
-void wb__fuse_open(wb__fuse *k, const char *format, ...) WB__PRINTF(2, 3);     /* ... { */
+void wb__fuse_open(wb__fuse *k, const char *format, ...) WB__PRINTF(2, 3);
 void wb__fuse_close(wb__fuse *k);
+/* Add to the argument struct a field with the value v, of one word, and of two words. */
 void wb__fuse_uint(wb__fuse *k, int64_t v, const char *format, ...) WB__PRINTF(3, 4);
 void wb__fuse_pair(wb__fuse *k, int64_t v, const char *format, ...) WB__PRINTF(3, 4);
 /* Adds the launch to k->work, and frees the contents of k.  After each successful start, either
  * this function or wb__fuse_free must be called. */
 int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t groups_z);
-/* Writes to `name` the name of the struct field with number n of the plan.  Adds the field if it is
- * new. */
-void wb__fuse_number(wb__fuse *k, int n, wb__gpu_number_type put, char name[24]);
-/* Returns the argument index of a buffer of the plan, or of WB__GPU_WORKSPACE.  Adds the argument
- * if it is new. */
-int wb__fuse_buffer(wb__fuse *k, int buffer);
+/* Sets `name` to the name of the struct field for number n of the plan, which is added if new. */
+void wb__fuse_number_field(wb__fuse *k, int n, wb__gpu_number_type put, char name[24]);
+/* Returns the argument of a buffer of the plan, or of WB__GPU_WORKSPACE, which is added if new. */
+int wb__fuse_buffer_argument(wb__fuse *k, int buffer);
 void wb__fuse_free(wb__fuse *k);
 extern const char *const wb__fuse_kinds[4];     /* names of register kinds: "f32", ... */
 extern const wb_dtype wb__fuse_whole[4];  /* the dtype that a register holds without conversion */
 
 /* fused_loops.c */
-/* Merges dimensions of the space where all views allow it, and makes vectors if they suit the
- * operands. */
-void wb__fuse_loops(wb__fuse *k, wb__walk walk, wb__fuse_vectors vectors);
+/* Merges dimensions where all views allow it, and makes vectors if they suit the operands. */
+void wb__fuse_make_loops(wb__fuse *k, wb__walk walk, wb__fuse_vectors vectors);
 /* Emits the indices of the dimensions [from, to).  `count` is the variable that numbers the points
  * of these dimensions. */
-void wb__fuse_unravel(wb__fuse *k, const char *count, int from, int to);
+void wb__fuse_emit_indices(wb__fuse *k, const char *count, int from, int to);
 /* Emits each operand's pointer or, for a draw or an iota, its first element index.  Both include
  * the offset along the dimensions outside the inner loop.  Operands behind the loop have pointers
  * only there (k->place). */
-void wb__fuse_bases(wb__fuse *k);
+void wb__fuse_emit_bases(wb__fuse *k);
 /* Emits, in the inner loop, variables for operand offsets that change in this loop.  Only operands
  * of the instructions in `needed` are considered. */
-void wb__fuse_offsets(wb__fuse *k, const bool *needed);
+void wb__fuse_emit_offsets(wb__fuse *k, const bool *needed);
 /* Writes the expression of an operand's offset in the inner loop.  It is relative to the pointer or
- * first index that wb__fuse_bases emits. */
-void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48]);
+ * first index that wb__fuse_emit_bases emits. */
+void wb__fuse_write_offset(const wb__fuse *k, const wb__fuse_operand *p, char text[48]);
 /* Writes the expression that loads an element or vector of an operand whose offset is `at`.  If the
  * operand's elements are to be kept, the expression also stores them in local memory. */
 enum { WB__FUSE_FROM = 112 };
-void wb__fuse_from(const wb__fuse_operand *p, const char *at, char text[WB__FUSE_FROM]);
+void wb__fuse_write_load(const wb__fuse_operand *p, const char *at, char text[WB__FUSE_FROM]);
 /* Adds to `to` the offset of an operand along dimension d at the index that is an expression. */
 void wb__fuse_add_offset(wb__fuse *k, wb__fuse_operand *p, int d, const char *index, wb__text *to);
 /* Adds to the struct the number d, as d<suffix>, with the factor and shift f<suffix> and h<suffix>
  * that divide() in the prelude needs to divide by d. */
-void wb__fuse_divisor(wb__fuse *k, int64_t d, const char *suffix);
-/* The type of an element's offset. */
+void wb__fuse_add_divisor(wb__fuse *k, int64_t d, const char *suffix);
+/* Returns the type of an element's offset in the text. */
 const char *wb__fuse_index_type(const wb__fuse *k);
-/* fused_windows.c.  wb__fuse_window emits the variables of a load of the padded operand p: in<id>,
- * whether the element is inside the window, and at<id>, the offset from the pointer of an element
- * inside.  The other functions return whether the window lets dimensions d and d + 1 merge, return
- * whether it suits vectors of n elements, and exchange two dimensions. */
-void wb__fuse_window(wb__fuse *k, wb__fuse_operand *p);
+/* fused_windows.c.  wb__fuse_emit_window emits the variables of a load of the padded operand p:
+ * in<id>, whether the element is inside the window, and at<id>, the offset from the pointer of an
+ * element inside.  The other functions return whether the window lets dimensions d and d + 1 merge,
+ * return whether it suits vectors of n elements, and exchange two dimensions. */
+void wb__fuse_emit_window(wb__fuse *k, wb__fuse_operand *p);
 bool wb__fuse_window_merges(const wb__fuse *k, const wb__fuse_operand *p, int d);
 bool wb__fuse_window_suits(const wb__fuse *k, const wb__fuse_operand *p, int n);
 void wb__fuse_window_swap(wb__window *w, int a, int b);
@@ -192,24 +192,25 @@ void wb__fuse_store_vectors(wb__fuse *k, const bool *needed);
 /* fused_values.c */
 enum { WB__EMITTED_NOT, WB__EMITTED_PER_ROW, WB__EMITTED_FULL };
 /* Sets level[i] to the wb__level of instruction i. */
-void wb__fuse_levels(const wb__fuse_program *p, uint8_t *level);
+void wb__fuse_find_levels(const wb__fuse_program *p, uint8_t *level);
 /* Sets k->level: WB__LEVEL_FULL for instructions with one value per element of a vector. */
-void wb__fuse_lane_levels(wb__fuse *k);
+void wb__fuse_find_lane_levels(wb__fuse *k);
 /* Adds to `needed` the instructions that the needed ones depend on, directly or not.  The operands
  * of reductions along columns are added only if past_reductions is true. */
 void wb__fuse_mark_needed(const wb__fuse_program *p, bool *needed, bool past_reductions);
-/* wb__fuse_values emits the values of the needed instructions that are not emitted yet and whose
- * wb__level is at most `level`; reductions and stores have functions of their own.
- * wb__fuse_forget, called at the end of a loop, marks WB__EMITTED_FULL values as not emitted. */
-void wb__fuse_values(wb__fuse *k, const bool *needed, int level);
-void wb__fuse_forget(wb__fuse *k);
-void wb__fuse_emit(wb__fuse *k, int i, const char *text);
-void wb__fuse_store(wb__fuse *k, int i);
+/* wb__fuse_emit_values emits the values of the needed instructions that are not emitted yet and
+ * whose wb__level is at most `level`; reductions and stores have functions of their own.
+ * wb__fuse_forget_values, for the end of a loop, marks WB__EMITTED_FULL values as not emitted. */
+void wb__fuse_emit_values(wb__fuse *k, const bool *needed, int level);
+void wb__fuse_forget_values(wb__fuse *k);
+void wb__fuse_emit_value(wb__fuse *k, int i, const char *text);
+void wb__fuse_emit_store(wb__fuse *k, int i);
 /* Writes to `text`, and returns, "if (...) " with the condition that an element is the first of
  * those that store the same number in the operand.  "" if k->once is false, or if no two elements
  * store the same number. */
-const char *wb__fuse_once(const wb__fuse *k, const wb__fuse_operand *p, char text[WB__FUSE_ONCE]);
-void wb__fuse_functions(const wb__fuse *k, wb__text *to);
+const char *wb__fuse_once_condition(const wb__fuse *k, const wb__fuse_operand *p,
+                                    char text[WB__FUSE_ONCE]);
+void wb__fuse_emit_functions(const wb__fuse *k, wb__text *to);
 
 /* fused_reduction_text.c: a reduction.  instr: index of its instruction; n: suffix of an item's
  * variables; slot: suffix of the group's arrays; from, acc, out: register types of the operand, the
@@ -222,28 +223,28 @@ typedef struct {
     uint16_t op;
 } wb__reduction;
 wb__reduction wb__reduction_of(const wb__fuse_program *p, int instr, int n, int slot);
-void wb__reduction_start(wb__fuse *k, const wb__reduction *f);
-void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index);
+void wb__reduction_declare(wb__fuse *k, const wb__reduction *f);
+void wb__reduction_emit_add(wb__fuse *k, const wb__reduction *f, const char *index);
 /* Emits code that rescales an item's sum of exponentials to the emitted maximum of the row. */
-void wb__reduction_scale(wb__fuse *k, const wb__reduction *f);
+void wb__reduction_emit_scale(wb__fuse *k, const wb__reduction *f);
 /* Emits code that combines an item's result with a partial result in the workspace.  `at`: the
  * index of the partial result. */
-void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at);
+void wb__reduction_emit_merge(wb__fuse *k, const wb__reduction *f, const char *at);
 /* Emits the arrays of n reductions in local memory, for groups of `items`, and returns the size of
  * these arrays in bytes.  k NULL: only returns the size. */
-int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n, int items);
+int64_t wb__reduction_arrays(wb__fuse *k, const wb__reduction *f, int n, int items);
 /* Emits code that writes an item's results of n reductions to these arrays. */
-void wb__reduction_share(wb__fuse *k, const wb__reduction *f, int n);
+void wb__reduction_emit_local(wb__fuse *k, const wb__reduction *f, int n);
 /* Emits a barrier and a tree reduction of the items' results in local memory.  A distance h starts
  * at `from` and is halved down to `least`.  For each h, an item with an index less than h combines
  * its result with that of the item h further on.  The index (`item`), `from` and `least` are
  * expressions.  If an item has several lanes, l first combines the results l, l + the group's
  * items, and so on, which are of one column: item i has written its lanes from i * lanes on. */
-void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item,
-                        const char *from, const char *least);
+void wb__reduction_emit_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item,
+                             const char *from, const char *least);
 /* Emits the result of the reduction as the value of its instruction.  `at`: index of the result in
  * local memory; NULL: the result is in the item's own variables. */
-void wb__reduction_value(wb__fuse *k, const wb__reduction *f, const char *at);
+void wb__reduction_emit_value(wb__fuse *k, const wb__reduction *f, const char *at);
 
 /* fused.c: splits the space of p, along the dimensions in the bit set `dims`, into pieces that one
  * kernel can index.  Calls `make` for each piece in order.  `first`: the index of the piece's first
@@ -260,9 +261,9 @@ int wb__fused_each(const wb__gpu_target *t, const wb__fuse_program *p, const boo
                    wb__gpu_work *work);
 int wb__fused_rows(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work);
-/* fused_products.c: whether a needed instruction is a product; needed NULL: whether any is. */
+/* fused_products.c: whether a needed instruction, or any if needed is NULL, is a product. */
 bool wb__fuse_has_products(const wb__fuse_program *p, const bool *needed);
-/* Fills and finishes the kernel of these stores, which have products, after wb__fuse_loops. */
+/* Fills and finishes the kernel of these stores, which have products, after wb__fuse_make_loops. */
 int wb__fused_products(wb__fuse *k, const bool *stores);
 /* fused_reductions.c: adds the kernels of all reductions of one kind, WB__REDUCE_ROWS or
  * WB__REDUCE_ALL.  Partial results are in the workspace from byte `at` on.  stores: NULL, or the
@@ -272,7 +273,7 @@ int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb_
                          size_t at, bool *stores, wb__gpu_work *work);
 
 
-/* The exponent of the least power of two that is at least n; `most` if the exponent is larger. */
+/* Returns the exponent of the least power of two that is at least n, or `most` if that is less. */
 int wb__fuse_log(int64_t n, int most);
 /* Whether a view varies along the columns. */
 bool wb__fuse_varies(const wb__fuse_program *p, const wb__view *v);

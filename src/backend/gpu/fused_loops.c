@@ -8,6 +8,7 @@
 
 /* ---- dimensions ------------------------------------------------------------------------------ */
 
+/* Returns the loop (outer, rows or columns) that dimension d belongs to. */
 static wb__loop loop_of(const wb__space *s, wb__walk walk, int d)
 {
     const int outer = s->ndim - s->row_dims - s->col_dims;
@@ -154,11 +155,10 @@ static void find_places(wb__fuse *k, const wb__loop *loop)
         if (!varies && p->place == WB__IN_LOOP) p->place = WB__BEFORE_LOOP;
     }
     for (int i = 0; i < k->program->n_instr; i++)
-        if (k->program->instr[i].kind == WB__STORE)
-            k->operands[k->operand[i]].place = WB__IN_LOOP;
+        if (k->program->instr[i].kind == WB__STORE) k->operands[k->operand[i]].place = WB__IN_LOOP;
 }
 
-void wb__fuse_loops(wb__fuse *k, wb__walk walk, wb__fuse_vectors vectors)
+void wb__fuse_make_loops(wb__fuse *k, wb__walk walk, wb__fuse_vectors vectors)
 {
     const wb__space *s = &k->program->space;
     wb__loop loop[WB_MAX_DIMS];
@@ -208,13 +208,12 @@ void wb__fuse_loops(wb__fuse *k, wb__walk walk, wb__fuse_vectors vectors)
 
 /* ---- indices --------------------------------------------------------------------------------- */
 
-void wb__fuse_divisor(wb__fuse *k, int64_t d, const char *suffix)
+void wb__fuse_add_divisor(wb__fuse *k, int64_t d, const char *suffix)
 {
     int log = 0;
     d = WB__MAX(d, 2);                          /* 0: the space is empty */
     while (((uint64_t)1 << log) < (uint64_t)d) log++;
-    const uint64_t factor =
-        ((((uint64_t)1 << log) - (uint64_t)d) << 32) / (uint64_t)d + 1;
+    const uint64_t factor = ((((uint64_t)1 << log) - (uint64_t)d) << 32) / (uint64_t)d + 1;
     wb__fuse_uint(k, d, "d%s", suffix);
     wb__fuse_uint(k, (int64_t)(uint32_t)factor, "f%s", suffix);
     wb__fuse_uint(k, log - 1, "h%s", suffix);
@@ -227,10 +226,10 @@ static void add_divisor(wb__fuse *k, int64_t d, int n)
     if (k->struct_dims >> n & 1) return;
     k->struct_dims |= 1u << n;
     snprintf(suffix, sizeof suffix, "%d", n);
-    wb__fuse_divisor(k, d, suffix);
+    wb__fuse_add_divisor(k, d, suffix);
 }
 
-void wb__fuse_unravel(wb__fuse *k, const char *count, int from, int to)
+void wb__fuse_emit_indices(wb__fuse *k, const char *count, int from, int to)
 {
     char left[24];
     snprintf(left, sizeof left, "%s", count);
@@ -245,7 +244,7 @@ void wb__fuse_unravel(wb__fuse *k, const char *count, int from, int to)
 
 const char *wb__fuse_index_type(const wb__fuse *k) { return k->wide ? "i64" : "int"; }
 
-static void put_stride(wb__fuse *k, wb__fuse_operand *p, int d)
+static void loops_add_stride_field(wb__fuse *k, wb__fuse_operand *p, int d)
 {
     if (p->struct_strides >> d & 1) return;
     p->struct_strides |= 1u << d;
@@ -253,15 +252,15 @@ static void put_stride(wb__fuse *k, wb__fuse_operand *p, int d)
     else wb__fuse_uint(k, p->stride[d], "s%d_%d", p->pattern, d);
 }
 
-/* In a padded view the index of an element outside the window is any number, so the arithmetic is
- * unsigned, which wraps around. */
+/* Adds an operand's offset along dimension d to an expression.  In a padded view the index outside
+ * the window is any number, so the arithmetic is unsigned, which wraps around. */
 void wb__fuse_add_offset(wb__fuse *k, wb__fuse_operand *p, int d, const char *index, wb__text *to)
 {
     const char *const type = !p->padded ? wb__fuse_index_type(k) : k->wide ? "u64" : "uint";
     if (!p->stride[d]) return;
     wb__text_add(to, "%s(%s)%s", to->length ? " + " : "", type, index);
     if (p->stride[d] == 1) return;
-    put_stride(k, p, d);
+    loops_add_stride_field(k, p, d);
     if (!k->wide) wb__text_add(to, " * (%s)a.s%d_%d", type, p->pattern, d);
     else
         wb__text_add(to, " * %s(a.s%d_%d_, a.s%d_%d_h)", p->padded ? "U64" : "I64", p->pattern, d,
@@ -299,12 +298,13 @@ static bool loops_varies(const wb__fuse *k, const wb__fuse_operand *p, unsigned 
     return false;
 }
 
-static void loops_pointer(wb__fuse *k, const wb__fuse_operand *p, const char *fixed)
+/* Emits the pointer p<id> of an operand; `fixed` is the offset outside the inner loop. */
+static void loops_emit_pointer(wb__fuse *k, const wb__fuse_operand *p, const char *fixed)
 {
     const wb__view *v = p->view;
     const char *const stored = wb__gpu_types[v->dtype].stored;
     char type[16];
-    const int b = wb__fuse_buffer(k, v->buffer), s = p->id, n = p->vector ? k->vector : 1;
+    const int b = wb__fuse_buffer_argument(k, v->buffer), s = p->id, n = p->vector ? k->vector : 1;
     if (n > 1) snprintf(type, sizeof type, "%sx%d", stored, n);
     else snprintf(type, sizeof type, "%s", stored);
     if (n > 1) k->vector_types |= 1u << v->dtype;
@@ -324,7 +324,7 @@ static void loops_pointer(wb__fuse *k, const wb__fuse_operand *p, const char *fi
 }
 
 /* Emits the first element index of a draw or an iota. */
-static void loops_origin(wb__fuse *k, const wb__fuse_operand *p, const char *fixed)
+static void loops_emit_origin(wb__fuse *k, const wb__fuse_operand *p, const char *fixed)
 {
     const int s = p->id;
     if (!p->view) {
@@ -336,7 +336,7 @@ static void loops_origin(wb__fuse *k, const wb__fuse_operand *p, const char *fix
                   fixed);
 }
 
-void wb__fuse_bases(wb__fuse *k)
+void wb__fuse_emit_bases(wb__fuse *k)
 {
     const unsigned outside = ~k->inner;
     for (int i = 0; i < k->n_operands; i++) {
@@ -351,7 +351,7 @@ void wb__fuse_bases(wb__fuse *k)
         }
         char fixed[24] = "";
         const int one = loops_single_dim(k, p, outside);
-        if (p->padded) {}               /* wb__fuse_window adds the offsets of all dimensions */
+        if (p->padded) {}               /* wb__fuse_emit_window adds all offsets */
         else if (one >= 0) snprintf(fixed, sizeof fixed, "i%d", one);
         else if (loops_varies(k, p, outside)) snprintf(fixed, sizeof fixed, "x%d", p->pattern);
         if (first_pattern && *fixed == 'x') {
@@ -363,12 +363,12 @@ void wb__fuse_bases(wb__fuse *k)
             wb__free(t.text);
         }
         if (!first_id) continue;
-        if (p->view && p->view->buffer != WB__NO_BUFFER) loops_pointer(k, p, fixed);
-        else loops_origin(k, p, fixed);
+        if (p->view && p->view->buffer != WB__NO_BUFFER) loops_emit_pointer(k, p, fixed);
+        else loops_emit_origin(k, p, fixed);
     }
 }
 
-void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48])
+void wb__fuse_write_offset(const wb__fuse *k, const wb__fuse_operand *p, char text[48])
 {
     const int one = loops_single_dim(k, p, k->inner), n = one >= 0 ? one : p->pattern;
     const bool by_lane = k->vector > 1 && !p->vector && p->stride[k->n_dims - 1];
@@ -378,7 +378,7 @@ void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48])
     snprintf(text, 48, by_lane ? "(%s + lane)" : "%s", at);
 }
 
-void wb__fuse_from(const wb__fuse_operand *p, const char *at, char text[WB__FUSE_FROM])
+void wb__fuse_write_load(const wb__fuse_operand *p, const char *at, char text[WB__FUSE_FROM])
 {
     const int id = p->id;
     if (p->kept == WB__LOAD_KEPT) snprintf(text, WB__FUSE_FROM, "k%d[j]", id);
@@ -386,7 +386,7 @@ void wb__fuse_from(const wb__fuse_operand *p, const char *at, char text[WB__FUSE
     else snprintf(text, WB__FUSE_FROM, "p%d[%s]", id, at);
 }
 
-void wb__fuse_offsets(wb__fuse *k, const bool *needed)
+void wb__fuse_emit_offsets(wb__fuse *k, const bool *needed)
 {
     for (int i = 0; i < k->n_operands; i++) {
         wb__fuse_operand *p = &k->operands[i];

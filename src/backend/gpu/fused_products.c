@@ -76,12 +76,13 @@ static const wb__fuse_operand *fused_product_operand_of(const wb__fuse *k, int i
     return &k->operands[side ? in->c : in->arg];
 }
 
+/* Returns the stride of an operand along k, the dimension that is summed. */
 static int64_t k_stride(const wb__fuse *k, int i, int side)
 {
     return fused_product_view_of(k, i, side)->strides[k->program->space.ndim];
 }
 
-/* The elements of a chunk: as many as 16 bytes have, or fewer, so that chunks divide the sum. */
+/* Returns the elements of a chunk: as many as 16 bytes have, or fewer, so that chunks divide k. */
 static int fused_product_chunk_of(const wb__fuse *k, int i)
 {
     const wb__instr *in = &k->program->instr[i];
@@ -158,14 +159,14 @@ static void emit_indices(const fused_product_tiles *t)
     wb__fuse_uint(k, last > 0 ? k->dim[last - 1] : 1, "rows");
     wb__fuse_line(k, "const bool inside = row < a.rows && col < a.cols;");
     if (last > 1) wb__fuse_line(k, "const uint z = GRP(2);");
-    wb__fuse_unravel(k, "z", 0, last - 1);
+    wb__fuse_emit_indices(k, "z", 0, last - 1);
     if (last > 0) wb__fuse_line(k, "const uint i%d = inside ? row : 0;", last - 1);
     if (last >= 0) wb__fuse_line(k, "const uint i%d = inside ? col : 0;", last);
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* Whether the loop of instruction i is also that of j. */
+/* Whether one loop over k computes both products, the instructions i and j. */
 static bool same_loop(const wb__fuse *k, int i, int j)
 {
     return is_needed(k, j) && k->program->instr[j].scale == k->program->instr[i].scale &&
@@ -196,7 +197,7 @@ static void fused_product_each_operand(wb__fuse *k, int i,
         }
 }
 
-/* The number of chunks that an item requests at once. */
+/* Returns the number of chunks that an item requests at once. */
 static int ahead_of(const wb__fuse *k, int i)
 {
     const int64_t chunks = k->program->instr[i].scale / fused_product_chunk_of(k, i);
@@ -266,8 +267,7 @@ static void emit_element(wb__fuse *k, int i, int side, int n)
 static void emit_sum(wb__fuse *k, int i)
 {
     const int x = fused_product_first_alike(k, i, 0), y = fused_product_first_alike(k, i, 1);
-    if (k->program->instr[i].reg == WB__REG_F64)
-        wb__fuse_line(k, "s%d += m%d * m%d;", i, x, y);
+    if (k->program->instr[i].reg == WB__REG_F64) wb__fuse_line(k, "s%d += m%d * m%d;", i, x, y);
     else
         wb__fuse_line(k, "s%d = FMA(m%d, m%d, s%d);", i, x, y, i);
 }
@@ -319,7 +319,8 @@ static int pitch_of(const fused_product_tiles *t)
     return WB__GROUP_ITEMS / t->lanes + FUSED_PRODUCT_PAD;
 }
 
-static void fused_product_share(const fused_product_tiles *t, int i)
+/* Emits the store of an item's sum in local memory, where the lanes' sums are added up. */
+static void fused_product_write_sum(const fused_product_tiles *t, int i)
 {
     if (t->lanes == 1) return;
     const char *kind = wb__fuse_kinds[t->k->program->instr[i].reg];
@@ -327,8 +328,8 @@ static void fused_product_share(const fused_product_tiles *t, int i)
     wb__fuse_line(t->k, "t%d[lane * %du + e] = s%d;", i, pitch_of(t), i);
 }
 
-/* Adds the sum of n lanes, from `lane` on, to an expression: a tree, so that no addition waits for
- * many others. */
+/* Adds the sum of n lanes, from `lane` on, to an expression: a tree, in which few additions
+ * wait. */
 static void sum_of_lanes(const fused_product_tiles *t, int i, int lane, int n, wb__text *to)
 {
     if (n == 1) {
@@ -349,7 +350,7 @@ static void emit_sum_of_lanes(const fused_product_tiles *t, int i)
     if (t->lanes > 1) sum_of_lanes(t, i, 0, t->lanes, &sum);
     else wb__text_add(&sum, "s%d", i);
     t->k->failed |= sum.failed;
-    if (sum.text) wb__fuse_emit(t->k, i, sum.text);
+    if (sum.text) wb__fuse_emit_value(t->k, i, sum.text);
     t->k->emitted[i] = WB__EMITTED_FULL;
     wb__free(sum.text);
 }
@@ -364,7 +365,7 @@ static int emit_other_loads(const fused_product_tiles *t)
     if (!loads) return WB_ERROR_MEMORY;
     for (int i = 0; i < k->program->n_instr; i++)
         loads[i] = k->needed[i] && k->program->instr[i].kind == WB__LOAD;
-    wb__fuse_values(k, loads, WB__LEVEL_FULL);
+    wb__fuse_emit_values(k, loads, WB__LEVEL_FULL);
     wb__free(loads);
     return 0;
 }
@@ -376,26 +377,26 @@ bool wb__fuse_has_products(const wb__fuse_program *p, const bool *needed)
     return false;
 }
 
-static int fused_product_make(fused_product_tiles *t, const bool *stores)
+static int fused_product_emit_kernel(fused_product_tiles *t, const bool *stores)
 {
     wb__fuse *k = t->k;
     const int n = k->program->n_instr;
     choose_tiles(t);
     emit_indices(t);
-    wb__fuse_bases(k);
+    wb__fuse_emit_bases(k);
     const int e = emit_other_loads(t);
     if (e) return e;
     for (int i = 0; i < n; i++)
         if (is_needed(k, i) && !t->done[i]) emit_loop(t, i);
     for (int i = 0; i < n; i++)
-        if (is_needed(k, i)) fused_product_share(t, i);
+        if (is_needed(k, i)) fused_product_write_sum(t, i);
     if (t->lanes > 1) wb__fuse_line(k, "BARRIER;");
     wb__fuse_open(k, t->lanes > 1 ? "if (lane == 0 && inside)" : "if (inside)");
     for (int i = 0; i < n; i++)
         if (is_needed(k, i)) emit_sum_of_lanes(t, i);
-    wb__fuse_values(k, k->needed, WB__LEVEL_FULL);
+    wb__fuse_emit_values(k, k->needed, WB__LEVEL_FULL);
     for (int i = 0; i < n; i++)
-        if (stores[i]) wb__fuse_store(k, i);
+        if (stores[i]) wb__fuse_emit_store(k, i);
     wb__fuse_close(k);
     return 0;
 }
@@ -408,7 +409,7 @@ int wb__fused_products(wb__fuse *k, const bool *stores)
     int64_t outer = 1;
     k->impl = "an element some items, with products";
     k->resident = 1;
-    const int e = t.done ? fused_product_make(&t, stores) : WB_ERROR_MEMORY;
+    const int e = t.done ? fused_product_emit_kernel(&t, stores) : WB_ERROR_MEMORY;
     wb__free(t.done);
     if (e) {
         wb__fuse_free(k);

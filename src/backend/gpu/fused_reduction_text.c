@@ -21,8 +21,7 @@ wb__reduction wb__reduction_of(const wb__fuse_program *p, int instr, int n, int 
     wb__reg acc = from;
     if (in->op == WB__OP_sum && reduction_text_is_float(from))
         acc = from == WB__REG_F64 || out == WB__REG_F64 ? WB__REG_F64 : WB__REG_F32;
-    else if (in->op == WB__OP_sum)
-        acc = reduction_text_is_float(out) ? WB__REG_I64 : out;
+    else if (in->op == WB__OP_sum) acc = reduction_text_is_float(out) ? WB__REG_I64 : out;
     return (wb__reduction){.instr = instr, .n = n, .slot = slot, .top = -1, .lanes = 1,
                            .from = from, .acc = acc, .out = out, .op = in->op};
 }
@@ -46,7 +45,7 @@ static void reduction_text_declare(wb__fuse *k, const wb__reduction *f, const ch
     wb__fuse_close(k);
 }
 
-void wb__reduction_start(wb__fuse *k, const wb__reduction *f)
+void wb__reduction_declare(wb__fuse *k, const wb__reduction *f)
 {
     static const char *lowest[] = {"-INFINITE", "-INFINITE", "-0x7fffffff - 1",
                                    "-(i64)(~(u64)0 >> 1) - 1"};
@@ -60,9 +59,10 @@ void wb__reduction_start(wb__fuse *k, const wb__reduction *f)
     if (f->top >= 0) reduction_text_declare(k, f, kind, 'r', "-INFINITE");
 }
 
-/* What the text has behind the name of an item's variable. */
+/* Returns the index of a lane behind the name of an item's variable; "": it is no array. */
 static const char *lane_of(const wb__reduction *f) { return f->lanes > 1 ? "[lane]" : ""; }
 
+/* Emits code that adds the expression v to an item's result. */
 static void reduction_text_add_value(wb__fuse *k, const wb__reduction *f, const char *v)
 {
     const char *of = lane_of(f), *kind = REDUCTION_TEXT_KIND(f->acc);
@@ -78,7 +78,7 @@ static void reduction_text_add_value(wb__fuse *k, const wb__reduction *f, const 
     }
 }
 
-void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index)
+void wb__reduction_emit_add(wb__fuse *k, const wb__reduction *f, const char *index)
 {
     char v[24];
     const int a = k->program->instr[f->instr].a;
@@ -100,12 +100,12 @@ void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index)
         reduction_text_add_value(k, f, v);
 }
 
-void wb__reduction_scale(wb__fuse *k, const wb__reduction *f)
+void wb__reduction_emit_scale(wb__fuse *k, const wb__reduction *f)
 {
     wb__fuse_line(k, "SCALE_EXP(s%d, c%d, r%d, v%d)", f->n, f->n, f->n, f->top);
 }
 
-void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at)
+void wb__reduction_emit_merge(wb__fuse *k, const wb__reduction *f, const char *at)
 {
     char v[24];
     snprintf(v, sizeof v, "u%d", f->n);
@@ -117,7 +117,7 @@ void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at)
         reduction_text_add_value(k, f, v);
 }
 
-int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n, int items)
+int64_t wb__reduction_arrays(wb__fuse *k, const wb__reduction *f, int n, int items)
 {
     int64_t sum = 0;
     for (int i = 0; i < n; i++) {
@@ -137,7 +137,7 @@ int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n, int ite
     return sum;
 }
 
-void wb__reduction_share(wb__fuse *k, const wb__reduction *f, int n)
+void wb__reduction_emit_local(wb__fuse *k, const wb__reduction *f, int n)
 {
     const bool lanes = n && f->lanes > 1;
     char at[32] = "l";
@@ -153,6 +153,7 @@ void wb__reduction_share(wb__fuse *k, const wb__reduction *f, int n)
     if (lanes) wb__fuse_close(k);
 }
 
+/* Emits code that combines the results of two items in local memory. */
 static void reduction_text_join(wb__fuse *k, const wb__reduction *f)
 {
     const char *kind = REDUCTION_TEXT_KIND(f->acc);
@@ -172,8 +173,8 @@ static void reduction_text_join(wb__fuse *k, const wb__reduction *f)
     }
 }
 
-void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item,
-                        const char *from, const char *least)
+void wb__reduction_emit_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item,
+                             const char *from, const char *least)
 {
     wb__fuse_line(k, "BARRIER;");
     if (f->lanes > 1) {
@@ -191,7 +192,7 @@ void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *
     wb__fuse_close(k);
 }
 
-void wb__reduction_value(wb__fuse *k, const wb__reduction *f, const char *at)
+void wb__reduction_emit_value(wb__fuse *k, const wb__reduction *f, const char *at)
 {
     const char *out = REDUCTION_TEXT_KIND(f->out), *acc = REDUCTION_TEXT_KIND(f->acc);
     char s[64], made[96];
@@ -207,5 +208,5 @@ void wb__reduction_value(wb__fuse *k, const wb__reduction *f, const char *at)
     else if (reduction_text_lossy(f)) snprintf(s, sizeof s, "TOTAL(s%d, c%d)", f->n, f->n);
     else snprintf(s, sizeof s, "s%d", f->n);
     snprintf(made, sizeof made, "TO_%s_%s(%s)", REDUCTION_TEXT_DTYPE(f->out), acc, s);
-    wb__fuse_emit(k, f->instr, made);
+    wb__fuse_emit_value(k, f->instr, made);
 }

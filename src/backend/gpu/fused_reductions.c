@@ -29,7 +29,7 @@ typedef struct {
     const bool *stores;             /* stores that the kernel does beside the reductions; or NULL */
     bool all;                       /* the reductions are of everything, not of rows */
     bool ticket;                    /* the group that is the last to end combines the chunks */
-    int64_t outers, rows, cols;
+    int64_t outers, rows, cols;     /* points of each loop; rows of vectors, if there are vectors */
     int64_t chunks, chunk;          /* chunks of the rows; rows of one chunk */
     int64_t pieces, start;  /* REDUCE_ALL: number of pieces; index of this piece's first point */
     int64_t before;                 /* chunks of all earlier pieces */
@@ -40,8 +40,8 @@ typedef struct {
 
 /* ---- the shape of a launch ------------------------------------------------------------------- */
 
-/* Along which dimension most loads are contiguous in memory.  Positive: along the innermost
- * dimension of the columns; negative: along the innermost one of the rows; 0: neither prevails. */
+/* Returns along which innermost dimension most loads are contiguous in memory: > 0: that of the
+ * columns; < 0: that of the rows; 0: neither prevails. */
 static int reductions_neighbours(const wb__fuse *k)
 {
     const int col = k->first[WB__COLS + 1] - 1, row = k->first[WB__ROWS + 1] - 1;
@@ -77,9 +77,9 @@ static void reductions_choose_tile(reductions *f, const wb__fuse *k)
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* Emits pointers to the partial results of all reductions. */
-static void reductions_partials(reductions *f, wb__fuse *k)
+static void reductions_emit_partials(reductions *f, wb__fuse *k)
 {
-    const int b = wb__fuse_buffer(k, WB__GPU_WORKSPACE);
+    const int b = wb__fuse_buffer_argument(k, WB__GPU_WORKSPACE);
     const int64_t most = f->pieces > 1 ? f->pieces * MAX_CHUNKS : f->chunks;
     const int64_t n = most * f->outers * f->cols;
     size_t at = f->at;
@@ -101,9 +101,9 @@ static void reductions_partials(reductions *f, wb__fuse *k)
 
 /* Emits the item's index l in the group, and its position in the tile, without vectors: column x
  * and row y. */
-static void reductions_items(reductions *f, wb__fuse *k)
+static void reductions_emit_items(reductions *f, wb__fuse *k)
 {
-    wb__reduction_locals(k, f->reductions, f->n, k->items);
+    wb__reduction_arrays(k, f->reductions, f->n, k->items);
     wb__fuse_uint(k, 1 << f->log, "across");
     wb__fuse_uint(k, f->log, "log");
     wb__fuse_uint(k, f->cols, "cols");
@@ -114,7 +114,7 @@ static void reductions_items(reductions *f, wb__fuse *k)
 }
 
 /* Marks the stores beside the reductions as needed. */
-static void mark_stores_needed(const reductions *f, wb__fuse *k)
+static void reductions_need_stores(const reductions *f, wb__fuse *k)
 {
     for (int i = 0; i < f->program->n_instr && f->stores; i++) k->needed[i] |= f->stores[i];
 }
@@ -154,8 +154,8 @@ static void reductions_over_rows(const reductions *f, wb__fuse *k, int at_once, 
 static void reductions_add_row(const reductions *f, wb__fuse *k)
 {
     char index[40] = "r";
-    wb__fuse_unravel(k, "r", k->first[WB__ROWS], k->first[WB__ROWS + 1]);
-    wb__fuse_offsets(k, k->needed);
+    wb__fuse_emit_indices(k, "r", k->first[WB__ROWS], k->first[WB__ROWS + 1]);
+    wb__fuse_emit_offsets(k, k->needed);
     if (k->vector > 1) {
         if (!k->columns) snprintf(index, sizeof index, "(r * %du + lane)", k->vector);
         wb__fuse_load_vectors(k, k->needed);
@@ -163,15 +163,15 @@ static void reductions_add_row(const reductions *f, wb__fuse *k)
     } else if (f->pieces > 1) {
         snprintf(index, sizeof index, "(r + a.start)");
     }
-    wb__fuse_values(k, k->needed, WB__LEVEL_FULL);
-    for (int i = 0; i < f->n; i++) wb__reduction_add(k, &f->reductions[i], index);
+    wb__fuse_emit_values(k, k->needed, WB__LEVEL_FULL);
+    for (int i = 0; i < f->n; i++) wb__reduction_emit_add(k, &f->reductions[i], index);
     for (int i = 0; i < k->program->n_instr && f->stores; i++)
-        if (f->stores[i]) wb__fuse_store(k, i);
+        if (f->stores[i]) wb__fuse_emit_store(k, i);
     if (k->vector > 1) {
         wb__fuse_close(k);
         wb__fuse_store_vectors(k, k->needed);
     }
-    wb__fuse_forget(k);
+    wb__fuse_forget_values(k);
 }
 
 /* Emits the code that adds the partial results of chunk r. */
@@ -179,37 +179,37 @@ static void reductions_add_chunk(const reductions *f, wb__fuse *k)
 {
     char at[48];
     snprintf(at, sizeof at, "r * a.line + %sc", f->outers > 1 ? "o * a.cols + " : "");
-    for (int i = 0; i < f->n; i++) wb__reduction_merge(k, &f->reductions[i], at);
+    for (int i = 0; i < f->n; i++) wb__reduction_emit_merge(k, &f->reductions[i], at);
 }
 
 /* Combines the results of the group's items.  From here on an item has one column. */
-static void combine_items(reductions *f, wb__fuse *k)
+static void reductions_combine_items(reductions *f, wb__fuse *k)
 {
-    wb__reduction_tree(k, f->reductions, f->n, "l", "128", "a.across");
+    wb__reduction_emit_tree(k, f->reductions, f->n, "l", "128", "a.across");
     for (int i = 0; i < f->n; i++) f->reductions[i].lanes = 1;
 }
 
 /* Stores the results of column c.  Its index has the dimensions from `from` on. */
 static void reductions_store_results(reductions *f, wb__fuse *k, int from)
 {
-    combine_items(f, k);
+    reductions_combine_items(f, k);
     wb__fuse_open(k, "if (y == 0 && c < a.cols)");
-    wb__fuse_unravel(k, "c", from, k->n_dims);
+    wb__fuse_emit_indices(k, "c", from, k->n_dims);
     k->place = WB__BEHIND_LOOP;
-    wb__fuse_bases(k);
+    wb__fuse_emit_bases(k);
     for (int i = 0; i < f->n; i++) {
         const wb__reduction *one = &f->reductions[i];
         const wb__fuse_operand *p = &k->operands[k->operand[one->instr]];
-        wb__reduction_value(k, one, "l");
+        wb__reduction_emit_value(k, one, "l");
         wb__fuse_line(k, "p%d[0] = TO_%s_%s(v%d);", p->id, wb__gpu_types[p->view->dtype].name,
                       wb__fuse_kinds[one->out], one->instr);
     }
     wb__fuse_close(k);
 }
 
-static void store_partials(reductions *f, wb__fuse *k)
+static void reductions_store_partials(reductions *f, wb__fuse *k)
 {
-    combine_items(f, k);
+    reductions_combine_items(f, k);
     wb__fuse_open(k, "if (y == 0 && c < a.cols)");
     wb__fuse_uint(k, f->outers * f->cols, "line");
     if (f->pieces > 1) wb__fuse_uint(k, f->before, "before");
@@ -226,7 +226,7 @@ static void store_partials(reductions *f, wb__fuse *k)
 
 /* Emits code by which the last group of a tile that stores its partial results combines those of
  * all chunks.  The last ticket sets the counter of the tile back to 0, for the next launch. */
-static void reductions_combine(reductions *f, wb__fuse *k)
+static void reductions_emit_combine(reductions *f, wb__fuse *k)
 {
     k->tickets = true;
     wb__fuse_uint(k, f->chunks, "chunks");
@@ -236,10 +236,10 @@ static void reductions_combine(reductions *f, wb__fuse *k)
     wb__fuse_line(k, "BARRIER;");
     wb__fuse_open(k, "if (ticket == a.chunks - 1)");
     wb__fuse_line(k, "FENCE;");
-    for (int i = 0; i < f->n; i++) wb__reduction_start(k, &f->reductions[i]);
+    for (int i = 0; i < f->n; i++) wb__reduction_declare(k, &f->reductions[i]);
     wb__fuse_line(k, "const uint from = 0, to = c < a.cols ? a.chunks : 0;");
     reductions_over_rows(f, k, AT_ONCE, reductions_add_chunk);
-    wb__reduction_share(k, f->reductions, f->n);
+    wb__reduction_emit_local(k, f->reductions, f->n);
     reductions_store_results(f, k, k->first[WB__COLS]);
     wb__fuse_close(k);
 }
@@ -249,24 +249,26 @@ static void reductions_combine(reductions *f, wb__fuse *k)
 /* The longest vectors of columns for which the group's results fit into local memory. */
 static int reductions_longest(const reductions *f, const wb__gpu_target *t)
 {
-    const int64_t bytes = wb__reduction_locals(NULL, f->reductions, f->n, WB__GROUP_ITEMS);
+    const int64_t bytes = wb__reduction_arrays(NULL, f->reductions, f->n, WB__GROUP_ITEMS);
     const int64_t most = WB__MIN((int64_t)t->local_bytes - 16, MOST_LOCAL); /* 16: the ticket */
     int n = 1;
     while (n < 64 && 2 * n * bytes <= most) n *= 2;
     return n;
 }
 
-/* Begins the kernel that reads the operands, and chooses its shape. */
-static int reductions_begin(reductions *f, wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work)
+/* Begins the kernel that reads the operands, after it has chosen the kernel's tile, its chunks of
+ * rows and its vectors: a first pass over the program finds the loops, the second begins. */
+static int reductions_begin_kernel(reductions *f, wb__fuse *k, const wb__gpu_target *t,
+                                   wb__gpu_work *work)
 {
     int e = wb__fuse_start(k, t, work, f->program);
     if (e) return e;
     for (int i = 0; i < f->n; i++) k->needed[f->reductions[i].instr] = true;
-    mark_stores_needed(f, k);
+    reductions_need_stores(f, k);
     wb__fuse_mark_needed(f->program, k->needed, true);
     const wb__walk walk = f->all ? WB__IN_ORDER : WB__BY_GROUP;
     k->longest = reductions_longest(f, t);
-    wb__fuse_loops(k, walk, f->all ? WB__NO_VECTORS : WB__VECTORS_OF_COLUMNS);
+    wb__fuse_make_loops(k, walk, f->all ? WB__NO_VECTORS : WB__VECTORS_OF_COLUMNS);
     f->outers = k->points[WB__OUTER], f->rows = k->points[WB__ROWS];
     f->lanes = k->columns ? k->vector : 1;
     f->cols = k->points[WB__COLS] * f->lanes;
@@ -284,11 +286,11 @@ static int reductions_begin(reductions *f, wb__fuse *k, const wb__gpu_target *t,
     for (int i = 0; i < f->n; i++)
         k->needed[writes ? f->reductions[i].instr
                          : f->program->instr[f->reductions[i].instr].a] = true;
-    mark_stores_needed(f, k);
+    reductions_need_stores(f, k);
     wb__fuse_mark_needed(f->program, k->needed, true);
     k->longest = f->lanes > 1 ? f->lanes : 0;
-    wb__fuse_loops(k, walk, f->lanes > 1 ? WB__VECTORS_OF_COLUMNS : adjacent ? WB__VECTORS
-                                                                        : WB__NO_VECTORS);
+    wb__fuse_make_loops(k, walk, f->lanes > 1 ? WB__VECTORS_OF_COLUMNS : adjacent ? WB__VECTORS
+                                                                             : WB__NO_VECTORS);
     for (int i = 0; i < f->n; i++) f->reductions[i].lanes = f->lanes;
     f->rows = k->points[WB__ROWS];              /* of vectors, if the kernel has any */
     f->chunk = WB__MAX(wb__quotient_up(f->rows, f->chunks), 1);
@@ -298,7 +300,7 @@ static int reductions_begin(reductions *f, wb__fuse *k, const wb__gpu_target *t,
 
 /* Emits the range [from, to) of the item's rows, and the pointers of its column c or, with vectors,
  * of the vector of columns that begins with c.  A vector beside the last column is not read. */
-static void place_item(const reductions *f, wb__fuse *k)
+static void reductions_place_item(const reductions *f, wb__fuse *k)
 {
     const char *c = f->lanes > 1 ? "first" : "c";
     if (f->lanes > 1) {
@@ -312,15 +314,15 @@ static void place_item(const reductions *f, wb__fuse *k)
                   ": from + a.chunk;", c);
     if (f->lanes > 1)
         wb__fuse_line(k, "const uint v = first < a.cols ? first / %du : 0;", f->lanes);
-    wb__fuse_unravel(k, f->lanes > 1 ? "v" : "c", k->first[WB__COLS], k->n_dims);
-    wb__fuse_bases(k);
+    wb__fuse_emit_indices(k, f->lanes > 1 ? "v" : "c", k->first[WB__COLS], k->n_dims);
+    wb__fuse_emit_bases(k);
     k->place = WB__BEFORE_LOOP;
     if (k->columns) wb__fuse_load_vectors(k, k->needed);
     k->place = WB__IN_LOOP;
 }
 
-/* How many rows an item loads at once. */
-static int reductions_at_once(const reductions *f, const wb__fuse *k)
+/* Returns how many rows an item loads before it adds the first. */
+static int reductions_rows_at_once(const reductions *f, const wb__fuse *k)
 {
     int instructions = 0;
     for (int i = 0; i < f->program->n_instr; i++) instructions += k->needed[i];
@@ -332,13 +334,13 @@ static int reductions_at_once(const reductions *f, const wb__fuse *k)
 static int reductions_first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     wb__fuse k;
-    const int e = reductions_begin(f, &k, t, work);
+    const int e = reductions_begin_kernel(f, &k, t, work);
     if (e) return e;
     const int64_t tiles = wb__quotient_up(f->cols, 1 << f->log);
     const bool cut = f->chunks > 1 || f->pieces > 1;
     k.impl = f->all ? "a group a stretch of elements" : "a group some rows of some columns";
     for (int d = k.first[WB__ROWS]; d < k.first[WB__ROWS + 1]; d++) k.inner |= 1u << d;
-    reductions_items(f, &k);
+    reductions_emit_items(f, &k);
     wb__fuse_uint(&k, f->chunk, "chunk");
     if (f->outers > 1) {
         wb__fuse_uint(&k, tiles, "tiles");
@@ -348,24 +350,24 @@ static int reductions_first_kernel(reductions *f, const wb__gpu_target *t, wb__g
         wb__fuse_line(&k, "const uint tile = GRP(0);");
     }
     wb__fuse_line(&k, "const uint c = tile * a.across + x;");
-    wb__fuse_unravel(&k, "o", k.first[WB__OUTER], k.first[WB__ROWS]);
-    if (cut) reductions_partials(f, &k);
+    wb__fuse_emit_indices(&k, "o", k.first[WB__OUTER], k.first[WB__ROWS]);
+    if (cut) reductions_emit_partials(f, &k);
     if (f->pieces > 1) wb__fuse_uint(&k, f->start, "start");
     wb__fuse_open(&k, "%s", "");    /* a block, since its variables have the names of the others */
-    place_item(f, &k);
-    for (int i = 0; i < f->n; i++) wb__reduction_start(&k, &f->reductions[i]);
-    reductions_over_rows(f, &k, reductions_at_once(f, &k), reductions_add_row);
-    wb__reduction_share(&k, f->reductions, f->n);
+    reductions_place_item(f, &k);
+    for (int i = 0; i < f->n; i++) wb__reduction_declare(&k, &f->reductions[i]);
+    reductions_over_rows(f, &k, reductions_rows_at_once(f, &k), reductions_add_row);
+    wb__reduction_emit_local(&k, f->reductions, f->n);
     wb__fuse_close(&k);
-    if (cut) store_partials(f, &k);
+    if (cut) reductions_store_partials(f, &k);
     else reductions_store_results(f, &k, k.first[WB__COLS]);
-    if (f->ticket) reductions_combine(f, &k);
+    if (f->ticket) reductions_emit_combine(f, &k);
     return wb__fuse_finish(&k, tiles * f->outers, f->chunks, 1);
 }
 
 /* Adds the kernel that combines the results of the chunks.  A row of this kernel is a chunk; a
  * column is one of the results that each chunk has. */
-static int second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
+static int reductions_second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     wb__fuse k;
     wb__fuse_program flat = *f->program;
@@ -375,21 +377,21 @@ static int second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *w
     const int e = wb__fuse_start(&k, t, work, &flat);
     if (e) return e;
     for (int i = 0; i < f->n; i++) k.needed[f->reductions[i].instr] = true;
-    wb__fuse_loops(&k, WB__IN_ORDER, WB__NO_VECTORS);
-    reductions_partials(f, &k);
+    wb__fuse_make_loops(&k, WB__IN_ORDER, WB__NO_VECTORS);
+    reductions_emit_partials(f, &k);
     reductions g = *f;
     g.ticket = false;
     g.rows = f->chunks, g.cols = f->outers * f->cols, g.outers = 1;
     const int tall = wb__fuse_log(g.rows, 8);
     g.log = WB__MAX(wb__fuse_log(g.cols, t->in_turn ? 8 : 5), WB__MIN(8 - tall, 8));
     k.impl = f->all ? "a group a stretch of elements" : "a group some rows of some columns";
-    reductions_items(&g, &k);
+    reductions_emit_items(&g, &k);
     wb__fuse_line(&k, "const uint c = GRP(0) * a.across + x, from = 0;");
     wb__fuse_line(&k, "const uint to = c < a.cols ? a.rows : 0;");
-    for (int i = 0; i < f->n; i++) wb__reduction_start(&k, &f->reductions[i]);
+    for (int i = 0; i < f->n; i++) wb__reduction_declare(&k, &f->reductions[i]);
     wb__fuse_uint(&k, g.cols, "line");
     reductions_over_rows(&g, &k, AT_ONCE, reductions_add_chunk);
-    wb__reduction_share(&k, g.reductions, g.n);
+    wb__reduction_emit_local(&k, g.reductions, g.n);
     reductions_store_results(&g, &k, 0);
     return wb__fuse_finish(&k, wb__quotient_up(g.cols, 1 << g.log), 1, 1);
 }
@@ -401,8 +403,7 @@ typedef struct {
     wb__gpu_work *work;
 } reductions_piece_arguments;
 
-/* Adds the kernels that reduce the rows of one piece of the space.  A piece has all rows of
- * its columns. */
+/* Adds the kernels for the rows of one piece of the space, which has all rows of its columns. */
 static int reductions_rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
                               void *context)
 {
@@ -411,7 +412,7 @@ static int reductions_rows_of(const wb__gpu_target *t, const wb__fuse_program *p
     (void)first;
     f.program = p;
     const int e = reductions_first_kernel(&f, t, m->work);
-    return e || f.chunks == 1 || f.ticket ? e : second_kernel(&f, t, m->work);
+    return e || f.chunks == 1 || f.ticket ? e : reductions_second_kernel(&f, t, m->work);
 }
 
 static int reductions_count_piece(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
@@ -423,8 +424,8 @@ static int reductions_count_piece(const wb__gpu_target *t, const wb__fuse_progra
     return 0;
 }
 
-static int all_of_piece(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
-                        void *context)
+static int reductions_all_of_piece(const wb__gpu_target *t, const wb__fuse_program *p,
+                                   int64_t first, void *context)
 {
     const reductions_piece_arguments *m = context;
     reductions *f = m->f;
@@ -437,9 +438,9 @@ static int all_of_piece(const wb__gpu_target *t, const wb__fuse_program *p, int6
     return e;
 }
 
-/* Adds the kernels of the reductions in f.  For REDUCE_ALL, one kernel combines the chunks of all
- * pieces. */
-static int reductions_plan(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
+/* Adds the kernels of the reductions in f; of REDUCE_ALL, one kernel combines all pieces'
+ * chunks. */
+static int reductions_add_kernels(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     const wb__space *s = &f->program->space;
     const unsigned rows = ((1u << s->row_dims) - 1) << (s->ndim - s->row_dims - s->col_dims);
@@ -447,9 +448,9 @@ static int reductions_plan(reductions *f, const wb__gpu_target *t, wb__gpu_work 
     f->pieces = f->before = 0;
     if (!f->all) return wb__fused_pieces(t, f->program, ~rows, reductions_rows_of, &m);
     int e = wb__fused_pieces(t, f->program, ~0u, reductions_count_piece, &m);
-    if (!e) e = wb__fused_pieces(t, f->program, ~0u, all_of_piece, &m);
+    if (!e) e = wb__fused_pieces(t, f->program, ~0u, reductions_all_of_piece, &m);
     f->chunks = f->before;
-    return e || f->chunks == 1 || f->ticket ? e : second_kernel(f, t, work);
+    return e || f->chunks == 1 || f->ticket ? e : reductions_second_kernel(f, t, work);
 }
 
 int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb__instr_kind kind,
@@ -466,14 +467,14 @@ int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb_
         for (; i < p->n_instr; i++) {
             if (p->instr[i].kind != kind) continue;
             f.reductions[f.n] = wb__reduction_of(p, i, f.n, f.n);
-            if (f.n && wb__reduction_locals(NULL, f.reductions, f.n + 1, WB__GROUP_ITEMS)
+            if (f.n && wb__reduction_arrays(NULL, f.reductions, f.n + 1, WB__GROUP_ITEMS)
                            > (int64_t)t->local_bytes)
                 break;
             f.n++;
         }
         f.stores = stores && f.n == total ? stores : NULL;
         if (stores && !f.stores) memset(stores, 0, (size_t)p->n_instr * sizeof *stores);
-        if (f.n) e = reductions_plan(&f, t, work);
+        if (f.n) e = reductions_add_kernels(&f, t, work);
     }
     wb__free(f.reductions);
     return e;

@@ -19,18 +19,19 @@ int wb__fuse_log(int64_t n, int most)
  * limit for rows of vectors, which need fewer indices, is LONG_LINE. */
 enum { LONG_ROW = 128, LONG_LINE = 1024, MAX_GROUPS_Y = 32768 };
 
-static void fused_rows_element(wb__fuse *k, const bool *stores)
+/* Emits the values and stores of the element or vector of an item. */
+static void fused_rows_emit_element(wb__fuse *k, const bool *stores)
 {
-    wb__fuse_offsets(k, k->needed);
+    wb__fuse_emit_offsets(k, k->needed);
     if (k->vector > 1) {
         wb__fuse_load_vectors(k, k->needed);
-        wb__fuse_lane_levels(k);
-        wb__fuse_values(k, k->needed, WB__LEVEL_PER_ROW);
+        wb__fuse_find_lane_levels(k);
+        wb__fuse_emit_values(k, k->needed, WB__LEVEL_PER_ROW);
         wb__fuse_open_lanes(k);
     }
-    wb__fuse_values(k, k->needed, WB__LEVEL_FULL);
+    wb__fuse_emit_values(k, k->needed, WB__LEVEL_FULL);
     for (int i = 0; i < k->program->n_instr; i++)
-        if (stores[i]) wb__fuse_store(k, i);
+        if (stores[i]) wb__fuse_emit_store(k, i);
     if (k->vector > 1) {
         wb__fuse_close(k);
         wb__fuse_store_vectors(k, k->needed);
@@ -54,21 +55,22 @@ static bool fused_rows_has_lines(const wb__fuse *k)
                          : line >= LONG_ROW;
 }
 
-static int by_element(wb__fuse *k, const bool *stores)
+/* Finishes a kernel with an item for each element or vector. */
+static int fused_rows_emit_by_element(wb__fuse *k, const bool *stores)
 {
     const int64_t n = items_of(k);
     k->inner = ~0u;
     k->impl = k->vector > 1 ? "some elements an item" : "one item an element";
     wb__fuse_uint(k, n, "n");
-    wb__fuse_bases(k);
+    wb__fuse_emit_bases(k);
     wb__fuse_line(k, "const uint i = GID(0);");
     wb__fuse_open(k, "if (i < a.n)");
-    wb__fuse_unravel(k, "i", 0, k->n_dims);
-    fused_rows_element(k, stores);
+    wb__fuse_emit_indices(k, "i", 0, k->n_dims);
+    fused_rows_emit_element(k, stores);
     return wb__fuse_finish(k, wb__quotient_up(n, WB__GROUP_ITEMS), 1, 1);
 }
 
-static int fused_rows_by_line(wb__fuse *k, const bool *stores)
+static int fused_rows_emit_by_line(wb__fuse *k, const bool *stores)
 {
     const int last = k->n_dims - 1;
     const int64_t cols = k->dim[last], rows = items_of(k) / cols;
@@ -79,21 +81,21 @@ static int fused_rows_by_line(wb__fuse *k, const bool *stores)
     wb__fuse_uint(k, rows, "rows");
     wb__fuse_uint(k, y, "high");
     wb__fuse_line(k, "const uint r = GRP(1) + GRP(2) * a.high, i%d = GID(0);", last);
-    wb__fuse_unravel(k, "r", 0, last);
-    wb__fuse_bases(k);
+    wb__fuse_emit_indices(k, "r", 0, last);
+    wb__fuse_emit_bases(k);
     wb__fuse_open(k, "if (r < a.rows && i%d < a.n)", last);
-    fused_rows_element(k, stores);
+    fused_rows_emit_element(k, stores);
     return wb__fuse_finish(k, wb__quotient_up(cols, WB__GROUP_ITEMS), y, wb__quotient_up(rows, y));
 }
 
-/* The context of fused_rows_each_of and fused_rows_of, which create the kernel of a piece. */
+/* The arguments of the functions that create the kernel of a piece. */
 typedef struct {
     const bool *stores;
     wb__gpu_work *work;
 } fused_rows_piece_arguments;
 
-static int fused_rows_each_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
-                              void *context)
+static int fused_rows_each_of_piece(const wb__gpu_target *t, const wb__fuse_program *p,
+                                    int64_t first, void *context)
 {
     const fused_rows_piece_arguments *m = context;
     const bool *stores = m->stores;
@@ -104,19 +106,20 @@ static int fused_rows_each_of(const wb__gpu_target *t, const wb__fuse_program *p
     for (int i = 0; i < p->n_instr; i++) k.needed[i] = stores[i];
     wb__fuse_mark_needed(p, k.needed, true);
     if (wb__fuse_has_products(p, k.needed)) {
-        wb__fuse_loops(&k, WB__ANY_ORDER, WB__NO_VECTORS);
+        wb__fuse_make_loops(&k, WB__ANY_ORDER, WB__NO_VECTORS);
         return wb__fused_products(&k, stores);
     }
     k.once = true;
-    wb__fuse_loops(&k, WB__ANY_ORDER, WB__VECTORS);
-    return fused_rows_has_lines(&k) ? fused_rows_by_line(&k, stores) : by_element(&k, stores);
+    wb__fuse_make_loops(&k, WB__ANY_ORDER, WB__VECTORS);
+    return fused_rows_has_lines(&k) ? fused_rows_emit_by_line(&k, stores)
+        : fused_rows_emit_by_element(&k, stores);
 }
 
 int wb__fused_each(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work)
 {
-    return wb__fused_pieces(t, p, ~0u, fused_rows_each_of, &(fused_rows_piece_arguments){stores,
-                                                                                         work});
+    return wb__fused_pieces(t, p, ~0u, fused_rows_each_of_piece,
+                            &(fused_rows_piece_arguments){stores, work});
 }
 
 /* ---- reductions along columns ---------------------------------------------------------------- */
@@ -126,8 +129,8 @@ typedef struct {
     const bool *stores;
     bool by_item;                   /* an item processes whole rows */
     wb__reduction *reductions;
-    int *phase, n_reductions, n_phases, store_phase;  /* phase: of each reduction; store_phase: of
-                                                         stores */
+    int *phase, store_phase;        /* the phase (loop) of each reduction; that of the stores */
+    int n_reductions, n_phases;
     bool *needed;                   /* the instructions of one phase */
 } fused_rows;
 
@@ -205,11 +208,10 @@ static int fused_rows_open_columns(fused_rows *r, bool indices, char index[40])
     wb__fuse *k = &r->k;
     const int from = k->first[WB__COLS], to = k->first[WB__COLS + 1];
     if (!r->by_item) {
-        if (k->target->in_turn)
-            wb__fuse_open(k, "for (uint j = from; j < to; j++)");
+        if (k->target->in_turn) wb__fuse_open(k, "for (uint j = from; j < to; j++)");
         else
             wb__fuse_open(k, "for (uint j = from; j < to; j += a.lanes)");
-        wb__fuse_unravel(k, "j", from, to);
+        wb__fuse_emit_indices(k, "j", from, to);
         if (k->vector > 1) snprintf(index, 40, "(j * %du + lane)", k->vector);
         else strcpy(index, "j");
         return 1;
@@ -230,11 +232,11 @@ static void emit_reduction_values(fused_rows *r, const wb__reduction *of, int n)
 {
     wb__fuse *k = &r->k;
     if (!r->by_item && n) {
-        wb__reduction_share(k, of, n);
-        wb__reduction_tree(k, of, n, "lane", "a.lanes / 2", "1");
+        wb__reduction_emit_local(k, of, n);
+        wb__reduction_emit_tree(k, of, n, "lane", "a.lanes / 2", "1");
     }
     for (int i = 0; i < n; i++) {
-        wb__reduction_value(k, &of[i], r->by_item ? NULL : "l - lane");
+        wb__reduction_emit_value(k, &of[i], r->by_item ? NULL : "l - lane");
         k->emitted[of[i].instr] = WB__EMITTED_PER_ROW;
     }
 }
@@ -262,7 +264,7 @@ static wb__fuse_operand *fused_rows_loaded(const fused_rows *r, int i)
                                                                  : NULL;
 }
 
-/* From here on the loops find in local memory what the loop of the marked phase kept. */
+/* Marks what the loop of the marked phase kept as found in local memory by later loops. */
 static void fused_rows_find_kept(fused_rows *r)
 {
     wb__fuse *k = &r->k;
@@ -275,7 +277,7 @@ static void fused_rows_find_kept(fused_rows *r)
     }
 }
 
-static void make_phase(fused_rows *r, int phase, bool argmax)
+static void fused_rows_emit_phase(fused_rows *r, int phase, bool argmax)
 {
     wb__fuse *k = &r->k;
     const wb__fuse_program *p = k->program;
@@ -284,20 +286,20 @@ static void make_phase(fused_rows *r, int phase, bool argmax)
     for (int i = r->n_reductions - 1; i >= 0; i--)
         if (r->phase[i] == phase) first = i, n++, n_sums += r->reductions[i].top >= 0;
     mark_phase(r, phase);
-    wb__fuse_values(k, r->needed, WB__LEVEL_PER_ROW);
+    wb__fuse_emit_values(k, r->needed, WB__LEVEL_PER_ROW);
     for (int i = 0; i < r->n_reductions; i++)
-        if (r->phase[i] == phase) wb__reduction_start(k, &r->reductions[i]);
+        if (r->phase[i] == phase) wb__reduction_declare(k, &r->reductions[i]);
     int open = fused_rows_open_columns(r, argmax, index);
-    wb__fuse_offsets(k, r->needed);
+    wb__fuse_emit_offsets(k, r->needed);
     if (k->vector > 1) {
         wb__fuse_load_vectors(k, r->needed);
         wb__fuse_open_lanes(k);
     }
-    wb__fuse_values(k, r->needed, WB__LEVEL_FULL);
+    wb__fuse_emit_values(k, r->needed, WB__LEVEL_FULL);
     for (int i = 0; i < r->n_reductions; i++)
-        if (r->phase[i] == phase) wb__reduction_add(k, &r->reductions[i], index);
+        if (r->phase[i] == phase) wb__reduction_emit_add(k, &r->reductions[i], index);
     for (int i = 0; i < p->n_instr && phase == r->store_phase; i++)
-        if (r->stores[i] && !fused_rows_stores_row(r, i)) wb__fuse_store(k, i);
+        if (r->stores[i] && !fused_rows_stores_row(r, i)) wb__fuse_emit_store(k, i);
     if (k->vector > 1) {
         wb__fuse_close(k);
         wb__fuse_store_vectors(k, r->needed);
@@ -305,17 +307,17 @@ static void make_phase(fused_rows *r, int phase, bool argmax)
     if (r->by_item && argmax && open > 1) wb__fuse_line(k, "j++;");
     while (open--) wb__fuse_close(k);
     fused_rows_find_kept(r);
-    wb__fuse_forget(k);
+    wb__fuse_forget_values(k);
     if (!n) return;
     if (!r->by_item && first && r->phase[0] != phase) wb__fuse_line(k, "BARRIER;");
     emit_reduction_values(r, r->reductions + first, n - n_sums);
     first += n - n_sums;
-    for (int i = 0; i < n_sums; i++) wb__reduction_scale(k, &r->reductions[first + i]);
+    for (int i = 0; i < n_sums; i++) wb__reduction_emit_scale(k, &r->reductions[first + i]);
     emit_reduction_values(r, r->reductions + first, n_sums);
 }
 
 /* Stores the values per row after all loops. */
-static void fused_rows_store(fused_rows *r)
+static void fused_rows_emit_stores(fused_rows *r)
 {
     wb__fuse *k = &r->k;
     const wb__fuse_program *p = k->program;
@@ -325,13 +327,13 @@ static void fused_rows_store(fused_rows *r)
         if (r->stores[i] && fused_rows_stores_row(r, i)) any = r->needed[i] = true;
     if (!any) return;
     wb__fuse_mark_needed(p, r->needed, false);
-    wb__fuse_values(k, r->needed, WB__LEVEL_PER_ROW);
+    wb__fuse_emit_values(k, r->needed, WB__LEVEL_PER_ROW);
     if (!r->by_item) {
         wb__fuse_line(k, "BARRIER;");           /* other items may still read this memory */
         wb__fuse_open(k, "if (lane == 0 && r0 < a.rows)");
     }
     for (int i = 0; i < p->n_instr; i++)
-        if (r->stores[i] && fused_rows_stores_row(r, i)) wb__fuse_store(k, i);
+        if (r->stores[i] && fused_rows_stores_row(r, i)) wb__fuse_emit_store(k, i);
     if (!r->by_item) wb__fuse_close(k);
 }
 
@@ -407,7 +409,7 @@ static bool choose_items(fused_rows *r, int64_t kept)
     const int64_t all = t->processor_bytes ? (int64_t)t->processor_bytes : most;
     bool fits = false;
     for (int items = WB__GROUP_ITEMS; items <= WB__MIN(MANY_ITEMS, t->max_items); items *= 2) {
-        const int64_t own = wb__reduction_locals(NULL, r->reductions, r->n_reductions, items);
+        const int64_t own = wb__reduction_arrays(NULL, r->reductions, r->n_reductions, items);
         const int64_t groups = WB__MAX(all / (kept + own + RESERVED), 1);
         if (kept + own > most || own > (int64_t)t->local_bytes) break;
         fits = true;
@@ -427,7 +429,7 @@ static bool fused_rows_is_first(const wb__fuse *k, int i)
 }
 
 /* Decides which operands are kept: in their order, as long as they fit. */
-static void fused_rows_keep(fused_rows *r)
+static void fused_rows_choose_kept(fused_rows *r)
 {
     wb__fuse *k = &r->k;
     if (r->by_item || k->target->in_turn) return;
@@ -451,7 +453,7 @@ static void fused_rows_keep(fused_rows *r)
 }
 
 /* Emits the pointers to what is kept. */
-static void point_to_kept(wb__fuse *k)
+static void emit_kept_pointers(wb__fuse *k)
 {
     if (k->local) wb__fuse_line(k, "LAUNCH_LOCAL(kept)");
     for (int i = 0; i < k->n_operands; i++) {
@@ -468,7 +470,7 @@ static void point_to_kept(wb__fuse *k)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-static int fused_rows_make(fused_rows *r)
+static int fused_rows_emit_kernel(fused_rows *r)
 {
     wb__fuse *k = &r->k;
     const int64_t n = k->points[WB__ROWS], cols = k->points[WB__COLS];
@@ -483,8 +485,8 @@ static int fused_rows_make(fused_rows *r)
         wb__fuse_open(k, "if (r < a.rows)");
     } else {
         k->impl = k->local ? "a group a row, which it keeps" : "a group or part of one a row";
-        point_to_kept(k);
-        wb__reduction_locals(k, r->reductions, r->n_reductions, k->items);
+        emit_kept_pointers(k);
+        wb__reduction_arrays(k, r->reductions, r->n_reductions, k->items);
         wb__fuse_uint(k, cols, "cols");
         wb__fuse_uint(k, 1 << log, "lanes");
         wb__fuse_uint(k, log, "log");
@@ -501,11 +503,11 @@ static int fused_rows_make(fused_rows *r)
             wb__fuse_line(k, "const uint from = lane, to = cols;");
         }
     }
-    wb__fuse_unravel(k, "r", k->first[WB__ROWS], k->first[WB__COLS]);
-    wb__fuse_bases(k);
+    wb__fuse_emit_indices(k, "r", k->first[WB__ROWS], k->first[WB__COLS]);
+    wb__fuse_emit_bases(k);
     if (r->by_item && argmax && k->n_dims - k->first[WB__COLS] > 1) wb__fuse_line(k, "uint j;");
-    for (int phase = 0; phase < r->n_phases; phase++) make_phase(r, phase, argmax);
-    fused_rows_store(r);
+    for (int phase = 0; phase < r->n_phases; phase++) fused_rows_emit_phase(r, phase, argmax);
+    fused_rows_emit_stores(r);
     if (r->by_item) wb__fuse_close(k);
     return wb__fuse_finish(k, wb__quotient_up(n, k->items >> (r->by_item ? 0 : log)), 1, 1);
 }
@@ -516,12 +518,12 @@ static bool is_by_item(const fused_rows *r, const wb__gpu_target *t, const wb__s
     int64_t cols = 1, n = 1;
     for (int d = 0; d < s->ndim; d++) *(d < s->ndim - s->col_dims ? &n : &cols) *= s->dims[d];
     return (t->in_turn ? n >= 512 || cols <= 64 : cols <= 4)
-        || wb__reduction_locals(NULL, r->reductions, r->n_reductions, WB__GROUP_ITEMS)
+        || wb__reduction_arrays(NULL, r->reductions, r->n_reductions, WB__GROUP_ITEMS)
             > (int64_t)t->local_bytes;
 }
 
-static int fused_rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
-                         void *context)
+static int fused_rows_of_piece(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
+                               void *context)
 {
     const fused_rows_piece_arguments *m = context;
     const bool *stores = m->stores;
@@ -536,13 +538,13 @@ static int fused_rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int
     if (!e) {
         for (size_t i = 0; i < n; i++) r.k.needed[i] = stores[i];
         wb__fuse_mark_needed(p, r.k.needed, true);
-        wb__fuse_levels(p, r.k.level);
+        wb__fuse_find_levels(p, r.k.level);
         fused_rows_find_phases(&r, r.phase + n);
         sort_reductions(&r);
         r.by_item = is_by_item(&r, t, &p->space);
-        wb__fuse_loops(&r.k, WB__BY_ROW, r.by_item ? WB__NO_VECTORS : WB__VECTORS);
-        fused_rows_keep(&r);
-        e = fused_rows_make(&r);
+        wb__fuse_make_loops(&r.k, WB__BY_ROW, r.by_item ? WB__NO_VECTORS : WB__VECTORS);
+        fused_rows_choose_kept(&r);
+        e = fused_rows_emit_kernel(&r);
     }
     wb__free(r.reductions);
     wb__free(r.phase);
@@ -550,10 +552,11 @@ static int fused_rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int
     return e;
 }
 
-/* A large space is split between rows, never within a row. */
+/* Adds the kernels of stores that depend on reductions.  A large space is split between rows. */
 int wb__fused_rows(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work)
 {
     const unsigned rows = (1u << (p->space.ndim - p->space.col_dims)) - 1;
-    return wb__fused_pieces(t, p, rows, fused_rows_of, &(fused_rows_piece_arguments){stores, work});
+    return wb__fused_pieces(t, p, rows, fused_rows_of_piece,
+                            &(fused_rows_piece_arguments){stores, work});
 }

@@ -48,6 +48,7 @@ static int fused_text_add_words(wb__fuse *k, int n)
     return k->n_words - n;
 }
 
+/* Adds a field of this type to the text of the argument struct. */
 static void add_field(wb__fuse *k, const char *type, const char *format, va_list list)
 {
     wb__text_add(&k->fields, "    %s ", type);
@@ -82,7 +83,7 @@ void wb__fuse_pair(wb__fuse *k, int64_t v, const char *format, ...)
     }
 }
 
-void wb__fuse_number(wb__fuse *k, int n, wb__gpu_number_type type, char name[24])
+void wb__fuse_number_field(wb__fuse *k, int n, wb__gpu_number_type type, char name[24])
 {
     static const char *const types[] = {
         [WB__GPU_NUMBER_F32] = "float", [WB__GPU_NUMBER_ODD] = "float",
@@ -104,7 +105,7 @@ void wb__fuse_number(wb__fuse *k, int n, wb__gpu_number_type type, char name[24]
     if (two) wb__text_add(&k->fields, "    uint n%dh;\n", i);
 }
 
-int wb__fuse_buffer(wb__fuse *k, int buffer)
+int wb__fuse_buffer_argument(wb__fuse *k, int buffer)
 {
     for (int i = 0; i < k->n_buffers; i++)
         if (k->buffers[i] == buffer) return i;
@@ -148,7 +149,7 @@ static char *fused_text_whole(const wb__fuse *k)
     wb__text_add(&text, "/* %s */\n", k->impl);
     wb__text_add(&text, "typedef struct {\n%.*s} fused_args;\n", (int)k->fields.length,
                  k->fields.text);
-    wb__fuse_functions(k, &text);
+    wb__fuse_emit_functions(k, &text);
     for (int t = 0; t < WB_DTYPE_COUNT; t++) {
         bool known = !(k->vector_types >> t & 1);
         for (int i = 0; i < t && !known; i++)
@@ -187,8 +188,7 @@ int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t gro
     const size_t all = bytes + (size_t)k->n_buffers * k->target->buffer_bytes;
     const bool failed = k->failed || k->fields.failed || k->body.failed;
     int e = failed ? WB_ERROR_MEMORY : 0;
-    if (!e && k->f64 && !k->target->f64)
-        e = wb__gpu_no_f64(first_f64(k->program));
+    if (!e && k->f64 && !k->target->f64) e = wb__gpu_no_f64(first_f64(k->program));
     const int most = k->target->max_buffers;
     if (!e && most && k->n_buffers > most)
         e = wb__fail(WB_ERROR_UNSUPPORTED, "a fused kernel has %d buffers; this device binds %d",
@@ -198,16 +198,15 @@ int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t gro
                      "a fused kernel of %d instructions on %d views takes %zu bytes of arguments; "
                      "this device allows %zu", k->program->n_instr, k->n_ids, all,
                      k->target->max_args_bytes);
-    wb__gpu_launch *l = e ? NULL : wb__gpu_add(k->work, fused_text_whole(k), "fused", k->n_buffers,
-                                               bytes, k->n_numbers);
+    wb__gpu_launch *l = e ? NULL : wb__gpu_add_launch(k->work, fused_text_whole(k), "fused",
+                                                      k->n_buffers, bytes, k->n_numbers);
     if (!e && !l) e = WB_ERROR_MEMORY;
     if (l) {
         l->f64 = k->f64;
         l->args_type = "fused_args";
         memcpy(l->buffer, k->buffers, (size_t)k->n_buffers * sizeof *l->buffer);
         memcpy(l->args, k->words, bytes);
-        if (k->n_numbers)
-            memcpy(l->numbers, k->numbers, (size_t)k->n_numbers * sizeof *l->numbers);
+        if (k->n_numbers) memcpy(l->numbers, k->numbers, (size_t)k->n_numbers * sizeof *l->numbers);
         l->origins = k->origins;
         l->n_origins = k->n_origins;
         k->origins = NULL;

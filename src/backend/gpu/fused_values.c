@@ -24,6 +24,7 @@ static bool window_varies(const wb__fuse_program *p, const wb__instr *in)
     return false;
 }
 
+/* Writes the instructions that `in` reads to `list`, and returns their number. */
 static int fused_value_operands(const wb__instr *in, int list[3])
 {
     int n = 0;
@@ -39,7 +40,7 @@ static int fused_value_operands(const wb__instr *in, int list[3])
     return n;
 }
 
-void wb__fuse_levels(const wb__fuse_program *p, uint8_t *level)
+void wb__fuse_find_levels(const wb__fuse_program *p, uint8_t *level)
 {
     for (int i = 0; i < p->n_instr; i++) {
         const wb__instr *in = &p->instr[i];
@@ -63,7 +64,7 @@ void wb__fuse_levels(const wb__fuse_program *p, uint8_t *level)
     }
 }
 
-void wb__fuse_lane_levels(wb__fuse *k)
+void wb__fuse_find_lane_levels(wb__fuse *k)
 {
     for (int i = 0; i < k->program->n_instr; i++) {
         int of[3], n = fused_value_operands(&k->program->instr[i], of);
@@ -93,7 +94,7 @@ static bool fused_value_wraps(wb__op op)
         || op == WB__OP_mul;
 }
 
-void wb__fuse_functions(const wb__fuse *k, wb__text *to)
+void wb__fuse_emit_functions(const wb__fuse *k, wb__text *to)
 {
     for (int reg = 0; reg < 4; reg++) {
         bool defined = reg == WB__REG_F32;
@@ -116,15 +117,15 @@ void wb__fuse_functions(const wb__fuse *k, wb__text *to)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static void fused_value_load(wb__fuse *k, int i)
+static void fused_value_emit_load(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->program->instr[i];
     wb__fuse_operand *p = &k->operands[k->operand[i]];
     char at[48], from[WB__FUSE_FROM];
-    wb__fuse_at(k, p, at);
-    wb__fuse_from(p, at, from);
+    wb__fuse_write_offset(k, p, at);
+    wb__fuse_write_load(p, at, from);
     if (p->padded && !p->vector) {
-        wb__fuse_window(k, p);
+        wb__fuse_emit_window(k, p);
         wb__fuse_line(k, "const %s v%d = OF_%s(in%d ? p%d[at%d] : (%s)0);",
                       FUSED_VALUE_KIND(in->reg), i, wb__gpu_types[p->view->dtype].name, p->id,
                       p->id, p->id, wb__gpu_types[p->view->dtype].stored);
@@ -137,41 +138,40 @@ static void fused_value_load(wb__fuse *k, int i)
 }
 
 /* Emits v<i>, the value of instruction i, as the expression `text`. */
-void wb__fuse_emit(wb__fuse *k, int i, const char *text)
+void wb__fuse_emit_value(wb__fuse *k, int i, const char *text)
 {
     const wb__instr *in = &k->program->instr[i];
     const char *kind = FUSED_VALUE_KIND(in->reg), *t = wb__gpu_types[in->dtype].name;
-    if (wb__is_narrow(in))
-        wb__fuse_line(k, "const i32 v%d = OF_%s(TO_%s_i32(%s));", i, t, t, text);
+    if (wb__is_narrow(in)) wb__fuse_line(k, "const i32 v%d = OF_%s(TO_%s_i32(%s));", i, t, t, text);
     else
         wb__fuse_line(k, "const %s v%d = %s;", kind, i, text);
 }
 
-static void fused_value_number(wb__fuse *k, int i)
+static void fused_value_emit_number(wb__fuse *k, int i)
 {
     static const wb__gpu_number_type type[] = {WB__GPU_NUMBER_F32, WB__GPU_NUMBER_F64,
                                                WB__GPU_NUMBER_I32, WB__GPU_NUMBER_I64};
     const wb__instr *in = &k->program->instr[i];
     char name[24], text[96];
     const bool half = wb__is_half(in->dtype);
-    wb__fuse_number(k, in->arg, half ? WB__GPU_NUMBER_ODD : type[in->reg], name);
+    wb__fuse_number_field(k, in->arg, half ? WB__GPU_NUMBER_ODD : type[in->reg], name);
     if (in->reg == WB__REG_F64 || in->reg == WB__REG_I64)
         snprintf(text, sizeof text, "%s(a.%s, a.%sh)", in->reg == WB__REG_F64 ? "F64" : "I64", name,
                  name);
     else
         snprintf(text, sizeof text, "a.%s", name);
-    wb__fuse_emit(k, i, text);
+    wb__fuse_emit_value(k, i, text);
 }
 
-static void fused_value_iota(wb__fuse *k, int i)
+static void fused_value_emit_iota(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->program->instr[i];
     wb__fuse_operand *p = &k->operands[k->operand[i]];
     char at[48], text[192];
-    wb__fuse_at(k, p, at);
+    wb__fuse_write_offset(k, p, at);
     if (in->scale == 1 && !in->shift) {
         snprintf(text, sizeof text, "(%s)(e%d + %s)", FUSED_VALUE_KIND(in->reg), p->id, at);
-        wb__fuse_emit(k, i, text);
+        wb__fuse_emit_value(k, i, text);
         return;
     }
     if (!p->in_struct) {  /* an earlier loop may have added the fields */
@@ -182,23 +182,23 @@ static void fused_value_iota(wb__fuse *k, int i)
     snprintf(text, sizeof text,
              "(%s)((e%d + %s) * I64(a.scale%d, a.scale%dh) + I64(a.shift%d, a.shift%dh))",
              FUSED_VALUE_KIND(in->reg), p->id, at, i, i, i, i);
-    wb__fuse_emit(k, i, text);
+    wb__fuse_emit_value(k, i, text);
 }
 
-static void fused_value_draw(wb__fuse *k, int i)
+static void fused_value_emit_draw(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->program->instr[i];
     const wb__fuse_operand *p = &k->operands[k->operand[i]];
     char at[48], key[24], counter[24];
-    wb__fuse_at(k, p, at);
-    wb__fuse_number(k, in->arg, WB__GPU_NUMBER_U64, key);
-    wb__fuse_number(k, in->arg + 1, WB__GPU_NUMBER_U64, counter);
+    wb__fuse_write_offset(k, p, at);
+    wb__fuse_number_field(k, in->arg, WB__GPU_NUMBER_U64, key);
+    wb__fuse_number_field(k, in->arg + 1, WB__GPU_NUMBER_U64, counter);
     wb__fuse_line(k, "const %s v%d = %s_%s(U64(a.%s, a.%sh), U64(a.%s, a.%sh), (u64)(e%d + %s));",
                   FUSED_VALUE_KIND(in->reg), i, in->kind == WB__UNIFORM ? "uniform" : "gaussian",
                   FUSED_VALUE_KIND(in->reg), key, key, counter, counter, p->id, at);
 }
 
-static void fused_value_row(wb__fuse *k, int i)
+static void fused_value_emit_row(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->program->instr[i], *a = &k->program->instr[in->a];
     if (in->op == WB__OP_where) {
@@ -214,19 +214,19 @@ static void fused_value_row(wb__fuse *k, int i)
     else
         snprintf(call, sizeof call, "op_%s_%s(v%d)", wb__ops[in->op].name, FUSED_VALUE_KIND(a->reg),
                  in->a);
-    wb__fuse_emit(k, i, call);
+    wb__fuse_emit_value(k, i, call);
 }
 
-static void fused_value(wb__fuse *k, int i)
+static void fused_value_emit(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->program->instr[i];
     k->f64 |= in->reg == WB__REG_F64;
     switch ((wb__instr_kind)in->kind) {
-    case WB__LOAD: fused_value_load(k, i); break;
-    case WB__NUMBER: fused_value_number(k, i); break;
-    case WB__IOTA: fused_value_iota(k, i); break;
-    case WB__UNIFORM: case WB__GAUSSIAN: fused_value_draw(k, i); break;
-    case WB__ELEMENTWISE_OP: fused_value_row(k, i); break;
+    case WB__LOAD: fused_value_emit_load(k, i); break;
+    case WB__NUMBER: fused_value_emit_number(k, i); break;
+    case WB__IOTA: fused_value_emit_iota(k, i); break;
+    case WB__UNIFORM: case WB__GAUSSIAN: fused_value_emit_draw(k, i); break;
+    case WB__ELEMENTWISE_OP: fused_value_emit_row(k, i); break;
     case WB__CAST: {
         const char *t = wb__gpu_types[in->dtype].name;
         wb__fuse_line(k, "const %s v%d = OF_%s(TO_%s_%s(v%d));", FUSED_VALUE_KIND(in->reg), i, t, t,
@@ -237,25 +237,26 @@ static void fused_value(wb__fuse *k, int i)
     }
 }
 
-void wb__fuse_values(wb__fuse *k, const bool *needed, int level)
+void wb__fuse_emit_values(wb__fuse *k, const bool *needed, int level)
 {
     for (int i = 0; i < k->program->n_instr; i++) {
         const wb__instr_kind kind = (wb__instr_kind)k->program->instr[i].kind;
         if (!needed[i] || k->emitted[i] || k->level[i] > level || kind == WB__REDUCE_COLUMNS ||
             wb__instr_writes(kind))
             continue;
-        fused_value(k, i);
+        fused_value_emit(k, i);
         k->emitted[i] = level == WB__LEVEL_FULL ? WB__EMITTED_FULL : WB__EMITTED_PER_ROW;
     }
 }
 
-void wb__fuse_forget(wb__fuse *k)
+void wb__fuse_forget_values(wb__fuse *k)
 {
     for (int i = 0; i < k->program->n_instr; i++)
         if (k->emitted[i] == WB__EMITTED_FULL) k->emitted[i] = WB__EMITTED_NOT;
 }
 
-const char *wb__fuse_once(const wb__fuse *k, const wb__fuse_operand *p, char text[WB__FUSE_ONCE])
+const char *wb__fuse_once_condition(const wb__fuse *k, const wb__fuse_operand *p,
+                                    char text[WB__FUSE_ONCE])
 {
     int n = 0;
     *text = 0;
@@ -267,18 +268,18 @@ const char *wb__fuse_once(const wb__fuse *k, const wb__fuse_operand *p, char tex
     return text;
 }
 
-void wb__fuse_store(wb__fuse *k, int i)
+void wb__fuse_emit_store(wb__fuse *k, int i)
 {
     const wb__instr *in = &k->program->instr[i];
     const wb__fuse_operand *p = &k->operands[k->operand[i]];
     char at[48], once[WB__FUSE_ONCE];
-    wb__fuse_at(k, p, at);
+    wb__fuse_write_offset(k, p, at);
     if (p->vector)
         wb__fuse_line(k, "m%d.at[lane] = TO_%s_%s(v%d);", p->id,
                       wb__gpu_types[p->view->dtype].name,
                       FUSED_VALUE_KIND(k->program->instr[in->a].reg), in->a);
     else
-        wb__fuse_line(k, "%sp%d[%s] = TO_%s_%s(v%d);", wb__fuse_once(k, p, once), p->id, at,
-                      wb__gpu_types[p->view->dtype].name,
+        wb__fuse_line(k, "%sp%d[%s] = TO_%s_%s(v%d);", wb__fuse_once_condition(k, p, once), p->id,
+                      at, wb__gpu_types[p->view->dtype].name,
                       FUSED_VALUE_KIND(k->program->instr[in->a].reg), in->a);
 }

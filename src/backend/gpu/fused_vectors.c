@@ -110,10 +110,10 @@ static void vectors_move_all(wb__fuse *k, const bool *needed, wb__instr_kind kin
         if (!vectors_moves(k, needed, i, kind)) continue;
         const wb__fuse_operand *p = &k->operands[k->operand[i]];
         const char *type = wb__gpu_types[p->view->dtype].stored;
-        wb__fuse_at(k, p, at);
-        wb__fuse_from(p, at, from);
+        wb__fuse_write_offset(k, p, at);
+        wb__fuse_write_load(p, at, from);
         if (p->padded) {                        /* no vector of its space is cut off */
-            wb__fuse_window(k, &k->operands[k->operand[i]]);
+            wb__fuse_emit_window(k, &k->operands[k->operand[i]]);
             wb__fuse_line(k, "if (in%d) l%d = p%d[at%d];", p->id, p->id, p->id, p->id);
             wb__fuse_line(k, "else UNROLL for (uint lane = 0; lane < %du; lane++) "
                           "l%d.at[lane] = 0;", k->vector, p->id);
@@ -122,10 +122,11 @@ static void vectors_move_all(wb__fuse *k, const bool *needed, wb__instr_kind kin
             wb__fuse_line(k, "l%d.at[lane] = lane < left ? ((GLOBAL %s *)(p%d + %s))[lane] : 0;",
                           p->id, type, p->id, at);
         else if (whole)
-            wb__fuse_line(k, "%sp%d[%s] = m%d;", wb__fuse_once(k, p, once), p->id, at, p->id);
+            wb__fuse_line(k, "%sp%d[%s] = m%d;", wb__fuse_once_condition(k, p, once), p->id, at,
+                          p->id);
         else
             wb__fuse_line(k, "%sif (lane < left) ((GLOBAL %s *)(p%d + %s))[lane] = m%d.at[lane];",
-                          wb__fuse_once(k, p, once), type, p->id, at, p->id);
+                          wb__fuse_once_condition(k, p, once), type, p->id, at, p->id);
     }
 }
 
@@ -168,7 +169,4 @@ void wb__fuse_load_vectors(wb__fuse *k, const bool *needed)
     move_vectors(k, needed, WB__LOAD);
 }
 
-void wb__fuse_store_vectors(wb__fuse *k, const bool *needed)
-{
-    move_vectors(k, needed, WB__STORE);
-}
+void wb__fuse_store_vectors(wb__fuse *k, const bool *needed) { move_vectors(k, needed, WB__STORE); }

@@ -34,10 +34,10 @@ bool wb__fuse_window_suits(const wb__fuse *k, const wb__fuse_operand *p, int n)
            k->dim[last] % n == 0;
 }
 
-/* Emits the index in the part that belongs to index i<d> of the padded view, and writes the name of
- * this index; adds to `inside` the condition that the part has the index. */
-static void index_inside(wb__fuse *k, const wb__fuse_operand *p, int d, char name[24],
-                         wb__text *inside)
+/* Emits the index in memory that belongs to index i<d> of the padded view, and writes the name of
+ * this variable to `name`.  Adds to `inside` the condition that the window has the index. */
+static void emit_window_index(wb__fuse *k, const wb__fuse_operand *p, int d, char name[24],
+                              wb__text *inside)
 {
     const wb__window *w = &p->window;
     const int id = p->id;
@@ -49,7 +49,7 @@ static void index_inside(wb__fuse *k, const wb__fuse_operand *p, int d, char nam
     if (!p->in_struct) {
         wb__fuse_uint(k, w->begin[d], "b%s", suffix);
         wb__fuse_uint(k, w->size[d], "n%s", suffix);
-        if (w->step[d] != 1) wb__fuse_divisor(k, w->step[d], suffix);
+        if (w->step[d] != 1) wb__fuse_add_divisor(k, w->step[d], suffix);
     }
     snprintf(name, 24, "%s%s", w->step[d] == 1 ? "u" : "k", suffix);
     wb__fuse_line(k, "const uint u%s = i%d - a.b%s;", suffix, d, suffix);
@@ -62,12 +62,12 @@ static void index_inside(wb__fuse *k, const wb__fuse_operand *p, int d, char nam
                  suffix);
 }
 
-void wb__fuse_window(wb__fuse *k, wb__fuse_operand *p)
+void wb__fuse_emit_window(wb__fuse *k, wb__fuse_operand *p)
 {
     wb__text inside = {0}, at = {0};
     for (int d = 0; d < k->n_dims && !p->outside; d++) {
         char name[24];
-        index_inside(k, p, d, name, &inside);
+        emit_window_index(k, p, d, name, &inside);
         wb__fuse_add_offset(k, p, d, name, &at);
     }
     p->in_struct = true;

@@ -11,8 +11,8 @@ const wb__gpu_type wb__gpu_types[WB_DTYPE_COUNT] = {
     [WB_I32] = {"I32", "i32", "i32"}, [WB_I64] = {"I64", "i64", "i64"},
     [WB_BOOL] = {"BOOL", "u8", "i32"}};
 
-wb__gpu_launch *wb__gpu_add(wb__gpu_work *work, char *text, const char *entry, int n_buffers,
-                            size_t args_bytes, int n_numbers)
+wb__gpu_launch *wb__gpu_add_launch(wb__gpu_work *work, char *text, const char *entry, int n_buffers,
+                                   size_t args_bytes, int n_numbers)
 {
     wb__gpu_launch *more =
         text ? wb__realloc(work->launch, (size_t)(work->n + 1) * sizeof *more) : NULL;
@@ -85,8 +85,8 @@ static void move_origin(unsigned char *at, uint64_t by)
     gpu_put_word(at, ((uint64_t)words[1] << 32 | words[0]) + by);
 }
 
-void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, const size_t *offsets,
-                  size_t workspace_at, void *out)
+void wb__gpu_fill_args(const wb__gpu_launch *l, const wb__number *numbers, const size_t *offsets,
+                       size_t workspace_at, void *out)
 {
     unsigned char *to = out;
     memcpy(to, l->args, l->args_bytes);

@@ -47,7 +47,7 @@ typedef enum {
     WB__GPU_NUMBER_I64, WB__GPU_NUMBER_U64
 } wb__gpu_number_type;
 typedef struct {
-    int number;                 /* index in the plan */
+    int number;                 /* index of the number in the plan */
     uint32_t at;                /* offset in the struct, in bytes */
     wb__gpu_number_type type;
 } wb__gpu_number;
@@ -57,10 +57,10 @@ static inline bool wb__gpu_two_words(wb__gpu_number_type p)
 }
 
 /* The place, in an argument struct, of the offset of a view in its buffer.  The offset is in
- * elements and has two words, the lower first.  wb__gpu_fill adds the buffer's entry of `offsets`,
- * if `offsets` is not NULL. */
+ * elements and has two words, the lower first.  wb__gpu_fill_args adds the buffer's entry of
+ * `offsets`, if `offsets` is not NULL. */
 typedef struct {
-    int buffer;                 /* index in the plan */
+    int buffer;                 /* index of the buffer in the plan */
     uint32_t at, size;          /* byte offset of the place in the struct; bytes of an element */
 } wb__gpu_origin;
 
@@ -70,12 +70,12 @@ enum { WB__GPU_WORKSPACE = -1 };
  * struct, whose fields have 4 bytes each. */
 typedef struct {
     char *text;                 /* in the dialect, without the prelude */
-    const char *entry;
-    bool f64;                   /* uses double: WB_F64 is defined before the prelude */
+    const char *entry;          /* name of the kernel in the text */
+    bool f64;                   /* the kernel uses double: WB_F64 is defined before the prelude */
     int n_buffers;
     int *buffer;  /* per buffer argument: its index in the plan, or WB__GPU_WORKSPACE */
     size_t args_bytes;
-    unsigned char *args;        /* the struct, before wb__gpu_fill sets numbers and offsets */
+    unsigned char *args;        /* the struct, before wb__gpu_fill_args sets numbers and offsets */
     /* byte offset, in the struct, of the two words that hold the workspace's offset; -1: none */
     int workspace_at;
     int n_numbers;
@@ -96,9 +96,9 @@ typedef struct {
     int n;                      /* number of launches */
     wb__gpu_launch *launch;
     size_t workspace;           /* bytes of workspace, aligned to 64 bytes */
-    int64_t reloaded;           /* as in wb__kernel */
+    int64_t reloaded;           /* bytes that loops load again (wb__kernel) */
     const char *impl;           /* for the printed plan; a constant */
-    int tiles;                  /* of a product: number of tiles that suit */
+    int tiles;                  /* number of tiles that suit, if the step is a product */
 } wb__gpu_work;
 
 /* Creates the launches of a step; the caller frees *work with wb__gpu_work_free.  Returns 0, or an
@@ -113,8 +113,8 @@ bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *step);
 
 /* Writes the argument struct of a launch, args_bytes bytes, to `out`.  `offsets`: the byte offset
  * of each buffer of the plan in its memory; NULL: the buffer addresses include these offsets. */
-void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, const size_t *offsets,
-                  size_t workspace_at, void *out);
+void wb__gpu_fill_args(const wb__gpu_launch *l, const wb__number *numbers, const size_t *offsets,
+                       size_t workspace_at, void *out);
 
 extern const char wb__gpu_prelude[];
 
@@ -134,8 +134,8 @@ int wb__gpu_no_f64(const char *what);
 /* Adds a launch of one item to `work`, which takes ownership of `text`, also on failure.  The
  * launch's arrays are zeroed, and have space for n_buffers buffers, args_bytes bytes and n_numbers
  * numbers.  NULL: `text` is NULL, or memory is exhausted. */
-wb__gpu_launch *wb__gpu_add(wb__gpu_work *work, char *text, const char *entry, int n_buffers,
-                            size_t args_bytes, int n_numbers);
+wb__gpu_launch *wb__gpu_add_launch(wb__gpu_work *work, char *text, const char *entry, int n_buffers,
+                                   size_t args_bytes, int n_numbers);
 /* Adds the origin of a view to a list, if the view's granule is not 0.  `at`: the byte offset, in
  * the argument struct, of the view's offset.  false: out of memory. */
 bool wb__gpu_add_origin(wb__gpu_origin **list, int *n, const wb__view *v, size_t at);

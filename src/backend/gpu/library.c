@@ -13,7 +13,7 @@
 
 /* ---- texts and launches ---------------------------------------------------------------------- */
 
-bool wb__gpu_wide(const wb__view *views, int n, int64_t count)
+bool wb__gpu_needs_wide(const wb__view *views, int n, int64_t count)
 {
     for (int i = 0; i < n; i++) {
         int64_t reach = 0;
@@ -26,7 +26,8 @@ bool wb__gpu_wide(const wb__view *views, int n, int64_t count)
     return count >= WB__GPU_NARROW;
 }
 
-char *wb__gpu_text(int dtype, bool wide, const char *defines, const char *family, const char *rest)
+char *wb__gpu_source(int dtype, bool wide, const char *defines, const char *family,
+                     const char *rest)
 {
     char head[160] = "";
     if (dtype >= 0) {                           /* sums of bool wrap around, like bytes */
@@ -47,7 +48,7 @@ int wb__gpu_launch_of(wb__gpu_work *work, char *text, const wb__gpu_plan *p)
         return wb__fail(WB_ERROR_UNSUPPORTED, "%s: %lld groups of a kernel are more than a device "
                         "supports", p->entry, (long long)groups);
     }
-    wb__gpu_launch *l = wb__gpu_add(work, text, p->entry, p->n_buffers, p->args_bytes, 0);
+    wb__gpu_launch *l = wb__gpu_add_launch(work, text, p->entry, p->n_buffers, p->args_bytes, 0);
     if (!l) return WB_ERROR_MEMORY;
     memcpy(l->buffer, p->buffers, (size_t)p->n_buffers * sizeof *l->buffer);
     memcpy(l->args, p->args, p->args_bytes);
@@ -73,8 +74,7 @@ int wb__gpu_step_pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
     static const char *const defines[] = {
         [WB__POOL_MAX] = "#define POOL_MAX\n", [WB__POOL_MAX_GRAD] = "#define POOL_MAX_GRAD\n",
         [WB__POOL_MAX_GATHER] = "#define POOL_MAX_GATHER\n",
-        [WB__POOL_MEAN] = "#define POOL_MEAN\n",
-        [WB__POOL_MEAN_GRAD] = "#define POOL_MEAN_GRAD\n"};
+        [WB__POOL_MEAN] = "#define POOL_MEAN\n", [WB__POOL_MEAN_GRAD] = "#define POOL_MEAN_GRAD\n"};
     const bool back = s->variant == WB__POOL_MAX_GRAD || s->variant == WB__POOL_MEAN_GRAD;
     const wb__view *c = &s->views[s->n_views - 1], *a = &s->views[0];
     const wb__view *b = s->n_views > 2 ? &s->views[1] : a;
@@ -85,8 +85,7 @@ int wb__gpu_step_pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
     for (int i = 0; i < 4; i++) total *= c->dims[i];
     if (!wb__dtype_float(dtype))
         return wb__fail(WB_ERROR_UNSUPPORTED, "pool: not for dtype %s", wb_dtype_name(dtype));
-    if (dtype == WB_F64 && !t->f64)
-        return wb__gpu_no_f64("pool");
+    if (dtype == WB_F64 && !t->f64) return wb__gpu_no_f64("pool");
     if (!total) return 0;
     wb__pool_args args = {
         .total = wb__wide_of(total), .a_at = wb__wide_of(a->offset), .b_at = wb__wide_of(b->offset),
@@ -103,8 +102,8 @@ int wb__gpu_step_pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
     gpu_library_strides_of(b, args.b_s);
     gpu_library_strides_of(c, args.c_s);
     work->impl = "pool";
-    char *text = wb__gpu_text(dtype, wb__gpu_wide(s->views, s->n_views, total),
-                              defines[s->variant], wb__gpu_text_pool, "");
+    char *text = wb__gpu_source(dtype, wb__gpu_needs_wide(s->views, s->n_views, total),
+                                defines[s->variant], wb__gpu_text_pool, "");
     return wb__gpu_launch_of(
         work, text,
         &(wb__gpu_plan){.entry = "pool", .n_buffers = 3,
@@ -135,8 +134,8 @@ static int gpu_library_merge(const wb__view *x, const wb__view *y, int first, in
     return n;
 }
 
-int wb__gpu_pair(const wb__view *x, const wb__view *y, int first, int64_t *total,
-                 wb__pair_args *args)
+int wb__gpu_fill_pair(const wb__view *x, const wb__view *y, int first, int64_t *total,
+                      wb__pair_args *args)
 {
     int64_t dim[WB_MAX_DIMS], x_s[WB_MAX_DIMS], y_s[WB_MAX_DIMS];
     *total = 1;
@@ -164,11 +163,12 @@ int wb__gpu_step_copy(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
     wb__pair_args args;
     char defines[64];
     snprintf(defines, sizeof defines, "#define DIMS %d\n#define ELEMENT u%d\n",
-             wb__gpu_pair(from, to, 0, &total, &args), 8 * (int)wb__dtype_size(from->dtype));
+             wb__gpu_fill_pair(from, to, 0, &total, &args), 8 * (int)wb__dtype_size(from->dtype));
     if (!total) return 0;
     work->impl = "copy";
     return wb__gpu_launch_of(
-        work, wb__gpu_text(-1, wb__gpu_wide(s->views, 2, total), defines, wb__gpu_text_copy, ""),
+        work, wb__gpu_source(-1, wb__gpu_needs_wide(s->views, 2, total), defines,
+                             wb__gpu_text_copy, ""),
         &(wb__gpu_plan){.entry = "copy", .n_buffers = 2, .buffers = {from->buffer, to->buffer},
                         .args = &args, .args_bytes = sizeof args, .workspace_at = -1,
                         .origins = {{from, offsetof(wb__pair_args, x_at)},

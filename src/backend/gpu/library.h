@@ -1,5 +1,4 @@
-/* Declarations shared by library.c and the files beside it, which fill in launches of written
- * kernels. */
+/* Declarations for library.c and library_*.c, which fill in launches of written kernels. */
 #ifndef WB__GPU_LIBRARY_H
 #define WB__GPU_LIBRARY_H
 
@@ -18,20 +17,21 @@ static inline wb__wide wb__wide_of(int64_t v)
 enum { WB__GPU_NARROW = 1 << 30 };
 
 /* Whether kernels need 64 bits for offsets in the views, or for indices up to `count`. */
-bool wb__gpu_wide(const wb__view *views, int n, int64_t count);
+bool wb__gpu_needs_wide(const wb__view *views, int n, int64_t count);
 
 /* Returns the source text of a program: definitions for `dtype`, `defines`, types, argument
  * structs, `family` and `rest`.  family and rest: texts of kernels/, or "".  dtype -1: the kernels
  * only copy elements.  wide: offsets need 64 bits.  The caller frees the text; NULL: out of
  * memory. */
-char *wb__gpu_text(int dtype, bool wide, const char *defines, const char *family, const char *rest);
+char *wb__gpu_source(int dtype, bool wide, const char *defines, const char *family,
+                     const char *rest);
 
 /* Fills the arguments for two views of one shape.  first 0: an item processes an element; 1: a row
  * along the first dimension.  *total receives the number of elements or rows.  Returns the number
  * of dimensions from `first` on after merging, rounded up to limit the number of texts; 0: these
  * dimensions are contiguous in both views. */
-int wb__gpu_pair(const wb__view *x, const wb__view *y, int first, int64_t *total,
-                 wb__pair_args *args);
+int wb__gpu_fill_pair(const wb__view *x, const wb__view *y, int first, int64_t *total,
+                      wb__pair_args *args);
 
 /* A launch of a kernel of kernels/: at least `total` items (threads), in groups of `items`.
  * wb__gpu_launch_of adds it to `work`, and takes ownership of `text`, also on failure. */

@@ -11,8 +11,8 @@ enum { LOCAL_BYTES_16 = 28 << 10, LOCAL_BYTES_32 = 36 << 10, LOCAL_BYTES_BESIDE 
 
 _Static_assert(sizeof(wb__attention_args) == 4 * 8 + 9 * 8 + 27 * 8 + 8 + 8, "no holes");
 
-/* Supported among the optional steps are products in fused kernels and attention, except where the
- * composed steps are faster. */
+/* Whether our kernels execute an optional step: products in fused kernels and attention, except
+ * where the composed steps are faster. */
 bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *s)
 {
     if (t->composes) return false;
@@ -109,12 +109,12 @@ static int gpu_attn_launch(const wb__gpu_target *t, const wb__step *s, wb__gpu_w
     else
         snprintf(defines + n, sizeof defines - (size_t)n, "#define DEEP %d\n",
                  t->local_bytes >= LOCAL_BYTES_32 ? 32 : 16);
-    const bool wide = wb__gpu_wide(views, s->n_views, WB__MAX(total, q[0] * q[1] * q[2]));
+    const bool wide = wb__gpu_needs_wide(views, s->n_views, WB__MAX(total, q[0] * q[1] * q[2]));
     char *rest = wb__printf("%s%s", wb__gpu_text_attention,
                             lanes ? wb__gpu_text_attention_fragments : "");
     if (!rest) return WB_ERROR_MEMORY;
-    char *text = wb__gpu_text((int)views[GPU_ATTN_Q].dtype, wide, defines,
-                              lanes ? wb__gpu_text_fragments : "", rest);
+    char *text = wb__gpu_source((int)views[GPU_ATTN_Q].dtype, wide, defines,
+                                lanes ? wb__gpu_text_fragments : "", rest);
     wb__free(rest);
     work->impl = lanes ? "attention, fragments" : "attention, tiles of 64";
     return wb__gpu_launch_of(work, text, &plan);

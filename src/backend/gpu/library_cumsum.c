@@ -16,9 +16,8 @@ int wb__gpu_step_cumsum(const wb__gpu_target *t, const wb__step *s, wb__gpu_work
     int64_t rows;
     wb__pair_args args;
     char defines[96];
-    if (y->dtype == WB_F64 && !t->f64)
-        return wb__gpu_no_f64("cumsum");
-    const int dims = wb__gpu_pair(x, y, 1, &rows, &args);
+    if (y->dtype == WB_F64 && !t->f64) return wb__gpu_no_f64("cumsum");
+    const int dims = wb__gpu_fill_pair(x, y, 1, &rows, &args);
     if (!rows || !n) return 0;
     const bool grouped = !t->in_turn && n >= GPU_CUMSUM_SHORT && (rows < GPU_CUMSUM_FEW || beside);
     snprintf(defines, sizeof defines, "#define DIMS %d\n#define GROUP %d\n%s%s", dims,
@@ -26,8 +25,8 @@ int wb__gpu_step_cumsum(const wb__gpu_target *t, const wb__step *s, wb__gpu_work
              wb__reg_of(y->dtype) == WB__REG_F32 ? "#define LOSSY\n" : "");
     work->impl = grouped ? "running sums, a group a row" : "running sums, an item a row";
     return wb__gpu_launch_of(
-        work, wb__gpu_text((int)y->dtype, wb__gpu_wide(s->views, 2, rows), defines,
-                           wb__gpu_text_cumsum, ""),
+        work, wb__gpu_source((int)y->dtype, wb__gpu_needs_wide(s->views, 2, rows), defines,
+                             wb__gpu_text_cumsum, ""),
         &(wb__gpu_plan){.entry = "cumsum", .n_buffers = 2, .buffers = {x->buffer, y->buffer},
                         .args = &args, .args_bytes = sizeof args, .workspace_at = -1,
                         .origins = {{x, offsetof(wb__pair_args, x_at)},

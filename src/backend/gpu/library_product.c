@@ -41,7 +41,7 @@ typedef struct {
 
 /* ---- matrix products ------------------------------------------------------------------------- */
 
-static int gpu_product_matmul(const wb__step *s, gpu_product *p)
+static int gpu_product_set_matmul(const wb__step *s, gpu_product *p)
 {
     const wb__view *a = &s->views[0], *b = &s->views[1], *c = &s->views[2];
     const wb__view *v[3] = {a, b, c};
@@ -118,7 +118,7 @@ static void set_image(const wb__step *s, wb__conv_args *args)
     }
 }
 
-static int gpu_product_convolution(const wb__step *s, gpu_product *p)
+static int gpu_product_set_conv(const wb__step *s, gpu_product *p)
 {
     static const char *const names[] = {[WB__CONV_FORWARD] = "FORWARD",
                                         [WB__CONV_GRAD_INPUT] = "GRAD_INPUT",
@@ -195,9 +195,9 @@ static void gpu_product_split_steps(gpu_product *p, int64_t parts)
     args->splits = wb__wide_of(WB__MAX(wb__quotient_up(p->steps, piece), 1));
 }
 
-/* The number of parts into which to split a sum.  With one part, the launch has `groups` groups or
- * items; with more parts, about `enough`.  Each of several parts has at least `least` terms, and
- * all partial sums together have at most 2^24 elements. */
+/* Returns the number of parts into which to split a sum.  With one part, the launch has `groups`
+ * groups or items; with more parts, about `enough`.  Each of several parts has at least `least`
+ * terms, and all partial sums together have at most 2^24 elements. */
 static int64_t gpu_product_parts_for(const gpu_product *p, int64_t groups, int64_t enough,
                                      int64_t least)
 {
@@ -231,8 +231,8 @@ static int gpu_product_launch(gpu_product *p, wb__gpu_work *work, const char *de
     char *rest = p->behind ? wb__printf("%s%s%s", wb__gpu_text_product, p->between, p->behind)
                            : NULL;
     char *text = p->behind && !rest ? NULL
-                                    : wb__gpu_text((int)p->dtype, p->wide, head, p->family,
-                                                   rest ? rest : wb__gpu_text_product);
+                                    : wb__gpu_source((int)p->dtype, p->wide, head, p->family,
+                                                     rest ? rest : wb__gpu_text_product);
     wb__free(rest);
     wb__free(head);
     return wb__gpu_launch_of(work, text, &plan);
@@ -240,8 +240,8 @@ static int gpu_product_launch(gpu_product *p, wb__gpu_work *work, const char *de
 
 /* Sets the size of the workspace, in which partial sums come after `before` elements.  If the sum
  * is split, adds the kernel that adds the partial sums. */
-static int gpu_product_finish(gpu_product *p, wb__gpu_work *work, const char *defines,
-                              int64_t before)
+static int gpu_product_add_finish(gpu_product *p, wb__gpu_work *work, const char *defines,
+                                  int64_t before)
 {
     const int64_t splits = gpu_product_narrow(p->args.p.splits), size = p->dtype == WB_F64 ? 8 : 4;
     const int64_t total = p->z * p->m * p->n;
@@ -250,7 +250,7 @@ static int gpu_product_finish(gpu_product *p, wb__gpu_work *work, const char *de
     return gpu_product_launch(p, work, defines,
                               (wb__gpu_plan){.entry = "product_finish", .n_buffers = 3,
                                              .buffers = {p->bias ? p->bias->buffer : p->c->buffer,
-                                                         p->c->buffer, WB__GPU_WORKSPACE},
+                                                     p->c->buffer, WB__GPU_WORKSPACE},
                                              .total = total, .items = 256});
 }
 
@@ -267,12 +267,12 @@ static int gpu_product_run(gpu_product *p, wb__gpu_work *work, const char *entry
                                    splits ? WB__GPU_WORKSPACE : p->c->buffer},
                        .total = total,
                        .items = items});
-    return e ? e : gpu_product_finish(p, work, defines, p->packed);
+    return e ? e : gpu_product_add_finish(p, work, defines, p->packed);
 }
 
 /* Adds the launch that copies the weights of a convolution to the workspace in the order of inner
  * indices, where the elements of a vector are adjacent. */
-static int gpu_product_order(gpu_product *p, wb__gpu_work *work, const char *defines)
+static int gpu_product_add_order(gpu_product *p, wb__gpu_work *work, const char *defines)
 {
     wb__product_args *args = &p->args.p;
     const int64_t total = p->z * p->k * p->n, size = (int64_t)wb__dtype_size(p->dtype);
@@ -288,7 +288,8 @@ static int gpu_product_order(gpu_product *p, wb__gpu_work *work, const char *def
     return e;
 }
 
-static int gpu_product_simple(gpu_product *p, const wb__gpu_target *t, wb__gpu_work *work)
+/* Adds the launch of product_simple, whose items compute one element each. */
+static int gpu_product_add_simple(gpu_product *p, const wb__gpu_target *t, wb__gpu_work *work)
 {
     const int64_t elements = p->z * p->m * p->n;
     gpu_product_split_steps(p, t->in_turn ? gpu_product_parts_for(p, elements, 2048, 512)
@@ -300,13 +301,14 @@ static int gpu_product_simple(gpu_product *p, const wb__gpu_target *t, wb__gpu_w
                            elements * gpu_product_narrow(p->args.p.splits), 256);
 }
 
-/* The items of a wave that multiplies fragments of the dtype; 0: there are none. */
+/* Returns the items of a wave that multiplies fragments of the dtype; 0: no wave does. */
 static int gpu_product_lanes_of(const gpu_product *p, const wb__gpu_target *t)
 {
     return p->dtype == WB_BF16 ? t->fragments_bf16 : p->dtype == WB_F16 ? t->fragments_f16 : 0;
 }
 
-static int gpu_product_tile(gpu_product *p, const wb__gpu_target *t, wb__gpu_work *work)
+/* Adds the launches of product_tile, and before them that of product_order if it repays. */
+static int gpu_product_add_tile(gpu_product *p, const wb__gpu_target *t, wb__gpu_work *work)
 {
     enum { WANT = 264, TILES = 4 };
     const wb_dtype d = p->dtype;
@@ -331,8 +333,7 @@ static int gpu_product_tile(gpu_product *p, const wb__gpu_target *t, wb__gpu_wor
     const bool orders = p->weights && p->m >= TILES * side &&
                         adjacent % (lanes ? 8 : f64 ? 2 : 4) == 0;
     const int64_t share = side * deep / items;  /* elements of A that an item loads in a step */
-    const bool by_row =
-        p->image && p->args.p.a_along && items % side == 0 && p->inner % share == 0;
+    const bool by_row = p->image && p->args.p.a_along && items % side == 0 && p->inner % share == 0;
     char defines[240];
     p->args.p.piece = wb__wide_of(piece);
     p->args.p.splits = wb__wide_of(splits);
@@ -354,7 +355,7 @@ static int gpu_product_tile(gpu_product *p, const wb__gpu_target *t, wb__gpu_wor
                  f64 ? 2 : 4, f64 ? "double2" : "float4");
     work->impl = side == 128 ? "product, tiles of 128" : "product, tiles of 64";
     work->tiles = both ? 2 : 1;
-    const int e = orders ? gpu_product_order(p, work, defines) : 0;
+    const int e = orders ? gpu_product_add_order(p, work, defines) : 0;
     return e ? e
              : gpu_product_run(p, work, "product_tile", defines, groups * splits * items, items);
 }
@@ -391,7 +392,8 @@ static bool copies_repay(const gpu_product *p)
            (p->inner >= 16 && gpu_product_narrow(p->args.p.a_step) == 1);
 }
 
-static int gpu_product_block(gpu_product *p, const wb__gpu_target *t, wb__gpu_work *work)
+/* Adds the launches of product_pack and of product_block or product_panel. */
+static int gpu_product_add_block(gpu_product *p, const wb__gpu_target *t, wb__gpu_work *work)
 {
     enum { ROWS = 6, TALL = 24, WANT = 16, LOCAL_BYTES = 40 << 10 };
     const int64_t size = p->dtype == WB_F64 ? 8 : 4, deep = 512 / size, broad = 1024 / size;
@@ -430,7 +432,7 @@ static int gpu_product_block(gpu_product *p, const wb__gpu_target *t, wb__gpu_wo
                            .total = panel ? panel_items(p, ROWS, columns, TALL, broad)
                                           : groups * gpu_product_narrow(args->splits),
                            .items = 1});
-    return e ? e : gpu_product_finish(p, work, defines, packed);
+    return e ? e : gpu_product_add_finish(p, work, defines, packed);
 }
 
 int wb__gpu_step_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)
@@ -443,10 +445,9 @@ int wb__gpu_step_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_wor
     if (!wb__dtype_float(p.dtype))
         return wb__fail(WB_ERROR_UNSUPPORTED, "%s: products of %s are not computed", name,
                         wb_dtype_name(p.dtype));
-    if (p.dtype == WB_F64 && !t->f64)
-        return wb__gpu_no_f64(name);
-    const int e = s->kind == WB__STEP_MATMUL ? gpu_product_matmul(s, &p)
-                                             : gpu_product_convolution(s, &p);
+    if (p.dtype == WB_F64 && !t->f64) return wb__gpu_no_f64(name);
+    const int e = s->kind == WB__STEP_MATMUL ? gpu_product_set_matmul(s, &p)
+                                             : gpu_product_set_conv(s, &p);
     const int64_t elements = p.z * p.m * p.n;
     if (e || !elements) return e;
     wb__product_args *args = &p.args.p;
@@ -461,13 +462,13 @@ int wb__gpu_step_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_wor
     args->bias_at = wb__wide_of(p.bias ? p.bias->offset : 0);
     args->has_bias = p.bias != NULL;
     p.activation = s->epilogue ? wb__ops[s->epilogue].expression : NULL;
-    p.wide = wb__gpu_wide(s->views, s->n_views, WB__MAX(elements, 16 << 20));
+    p.wide = wb__gpu_needs_wide(s->views, s->n_views, WB__MAX(elements, 16 << 20));
     const bool tiny = p.k == 0 || elements * p.k < 4096;
     if (t->in_turn)
-        return tiny || p.m < 4 || p.n < 4 ? gpu_product_simple(&p, t, work)
-                                          : gpu_product_block(&p, t, work);
+        return tiny || p.m < 4 || p.n < 4 ? gpu_product_add_simple(&p, t, work)
+                                          : gpu_product_add_block(&p, t, work);
     /* fragments are so much faster that most of a tile may be outside of the result */
     const int64_t least = gpu_product_lanes_of(&p, t) ? 4 : 16;
-    if (tiny || p.m < least || p.n < least) return gpu_product_simple(&p, t, work);
-    return gpu_product_tile(&p, t, work);
+    if (tiny || p.m < least || p.n < least) return gpu_product_add_simple(&p, t, work);
+    return gpu_product_add_tile(&p, t, work);
 }

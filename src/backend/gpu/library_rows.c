@@ -15,9 +15,9 @@ static const char *gpu_rows_index_type(wb_dtype t)
     return t == WB_I8 ? "i8" : t == WB_I32 ? "i32" : t == WB_I64 ? "i64" : "u8";
 }
 
-/* A launch of one item for each element of `total`, whose buffers are the step's views. */
-static int gpu_rows_copy(const wb__step *s, const wb__rows_args *args, const char *kind, bool wide,
-                         int64_t total, wb__gpu_work *work)
+/* Adds a launch with an item for each of `total` elements, whose buffers are the step's views. */
+static int gpu_rows_add_launch(const wb__step *s, const wb__rows_args *args, const char *kind,
+                               bool wide, int64_t total, wb__gpu_work *work)
 {
     const bool takes = s->kind == WB__STEP_GATHER;
     const wb__view *x = &s->views[!takes], *index = &s->views[takes], *y = &s->views[2];
@@ -25,7 +25,7 @@ static int gpu_rows_copy(const wb__step *s, const wb__rows_args *args, const cha
     snprintf(defines, sizeof defines, "#define %s\n#define INDEX %s\n#define ELEMENT u%d\n", kind,
              gpu_rows_index_type(index->dtype), 8 * (int)wb__dtype_size(x->dtype));
     return wb__gpu_launch_of(
-        work, wb__gpu_text(-1, wide, defines, wb__gpu_text_rows, ""),
+        work, wb__gpu_source(-1, wide, defines, wb__gpu_text_rows, ""),
         &(wb__gpu_plan){.entry = takes ? "rows_take" : "rows_set", .n_buffers = 3,
                         .buffers = {x->buffer, index->buffer, y->buffer}, .args = args,
                         .args_bytes = sizeof *args, .workspace_at = -1,
@@ -80,7 +80,7 @@ static int scatter_add(const wb__gpu_target *t, const wb__step *s, const wb__row
             plan.origins[k].at = at[k];
         }
         e = wb__gpu_launch_of(
-            work, wb__gpu_text((int)y->dtype, wide, defines, wb__gpu_text_rows, ""), &plan);
+            work, wb__gpu_source((int)y->dtype, wide, defines, wb__gpu_text_rows, ""), &plan);
     }
     return e;
 }
@@ -94,7 +94,7 @@ int wb__gpu_step_rows(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
                   count = gpu_rows_size_of(index, 0);
     const int64_t total = (adds ? n : count) * inner;
     const int64_t x_row = adds || x->dims[0] == 1 ? inner : x->strides[0];
-    const bool wide = wb__gpu_wide(s->views, 3, WB__MAX(total, 2 * n + count));
+    const bool wide = wb__gpu_needs_wide(s->views, 3, WB__MAX(total, 2 * n + count));
     const wb__rows_args args = {
         .total = wb__wide_of(total), .count = wb__wide_of(count), .rows = wb__wide_of(n),
         .inner = wb__wide_of(inner), .x_row = wb__wide_of(x_row), .x_at = wb__wide_of(x->offset),
@@ -106,7 +106,7 @@ int wb__gpu_step_rows(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
         return wb__gpu_no_f64("the gradient of take");
     work->impl = few ? "rows set" : "rows taken";
     if (!total) return 0;
-    if (few) return count ? gpu_rows_copy(s, &args, "FEW", wide, count * inner, work) : 0;
+    if (few) return count ? gpu_rows_add_launch(s, &args, "FEW", wide, count * inner, work) : 0;
     return adds ? scatter_add(t, s, &args, wide, n, count, total, work)
-                : gpu_rows_copy(s, &args, "GATHER", wide, total, work);
+                : gpu_rows_add_launch(s, &args, "GATHER", wide, total, work);
 }

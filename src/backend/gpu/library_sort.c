@@ -12,12 +12,11 @@ int wb__gpu_step_sort(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
     int64_t rows;
     wb__sort_args args = {0};
     char defines[96];
-    if (x->dtype == WB_F64 && !t->f64)
-        return wb__gpu_no_f64("sort");
-    const int dims = wb__gpu_pair(x, y, 1, &rows, &args.pair);
+    if (x->dtype == WB_F64 && !t->f64) return wb__gpu_no_f64("sort");
+    const int dims = wb__gpu_fill_pair(x, y, 1, &rows, &args.pair);
     const int64_t total = rows * n;
     if (!total) return 0;
-    const bool wide = wb__gpu_wide(s->views, 2, 2 * total);
+    const bool wide = wb__gpu_needs_wide(s->views, 2, 2 * total);
     args.pair.total = wb__wide_of(total);
     args.n = wb__wide_of(n);
     work->impl = "sorted by merging";
@@ -37,7 +36,7 @@ int wb__gpu_step_sort(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
         args.from = wb__wide_of(from);
         args.to = wb__wide_of(to);
         e = wb__gpu_launch_of(
-            work, wb__gpu_text((int)x->dtype, wide, defines, wb__gpu_text_sort, ""), &plan);
+            work, wb__gpu_source((int)x->dtype, wide, defines, wb__gpu_text_sort, ""), &plan);
         from = to;
         to = total - to;
         if (run >= n) break;
@@ -49,5 +48,5 @@ int wb__gpu_step_sort(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
     plan.entry = "sort_put";
     plan.buffers[0] = y->buffer;
     return wb__gpu_launch_of(
-        work, wb__gpu_text((int)x->dtype, wide, defines, wb__gpu_text_sort, ""), &plan);
+        work, wb__gpu_source((int)x->dtype, wide, defines, wb__gpu_text_sort, ""), &plan);
 }

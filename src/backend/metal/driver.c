@@ -1,5 +1,5 @@
-/* Opening Metal at run time, errors, autorelease pools, and devices.  The framework is never
- * closed, because its threads may still run. */
+/* Opens Metal at run time, describes errors, keeps autorelease pools, and finds devices.  The
+ * framework is never closed, because its threads may still run. */
 #include "backend/metal/metal.h"
 #include "base/environment.h"
 #include "base/os.h"
@@ -180,8 +180,7 @@ static bool metal_driver_describe(wb__mtl_device *d)
     snprintf(d->gpu.maker, sizeof d->gpu.maker, "%s, macOS %s", name, version);
     memcpy(d->gpu.name, name, sizeof name);
     /* a virtual machine's GPU has what Weber needs, but is not of the family */
-    return mtl_supportsFamily(device, MTLGPUFamilyMetal3) ||
-           strstr(name, "aravirtual");
+    return mtl_supportsFamily(device, MTLGPUFamilyMetal3) || strstr(name, "aravirtual");
 }
 
 static void metal_driver_add_device(id device, wb__gpu_device **list, int *n_list)
@@ -199,7 +198,7 @@ static void metal_driver_add_device(id device, wb__gpu_device **list, int *n_lis
     }
 }
 
-/* Lists the system's default device first. */
+/* Lists Metal's devices, the system's default device `first` before the others. */
 static int metal_driver_list_devices(id all, id first, wb__gpu_device **list, int *n_list)
 {
     const NSUInteger n = mtl_count(all);

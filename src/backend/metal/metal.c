@@ -22,7 +22,7 @@ static wb__mtl_queue *metal_queue_of(wb__gpu_device *d, wb__gpu_queue q)
 
 /* ---- command buffers ------------------------------------------------------------------------- */
 
-/* The error of a completed command buffer, or 0. */
+/* Returns the error of a completed command buffer, or 0. */
 static int metal_result_of(id buffer)
 {
     if (mtl_status(buffer) != MTLCommandBufferStatusError) return 0;
@@ -35,7 +35,7 @@ static int metal_result_of(id buffer)
 }
 
 /* Forgets the oldest running command buffer, which is completed. */
-static void metal_retire(wb__mtl_queue *q)
+static void metal_retire_oldest(wb__mtl_queue *q)
 {
     const int code = metal_result_of(q->running[0]);
     if (code && !q->failed) {
@@ -55,7 +55,8 @@ static void end_encoder(wb__mtl_queue *q)
     q->encoder = NULL;
 }
 
-/* With the queue's lock held, as all functions below: begins a command buffer if none is open. */
+/* Begins a command buffer if none is open.  From here on, functions with a wb__mtl_queue are called
+ * with its lock held. */
 static int begin_buffer(wb__mtl_queue *q)
 {
     if (q->buffer) return 0;
@@ -80,18 +81,19 @@ static int begin_encoder(wb__mtl_queue *q, bool copies)
     return 0;
 }
 
+/* Forgets the running command buffers that are completed. */
 static void retire_completed(wb__mtl_queue *q)
 {
     while (q->n_running && mtl_status(q->running[0]) >= MTLCommandBufferStatusCompleted)
-        metal_retire(q);
+        metal_retire_oldest(q);
 }
 
-/* Notes that the queue's command buffer has been committed. */
-static void note_commit(wb__mtl_queue *q)
+/* Moves the queue's command buffer, which has been committed, to the list of running ones. */
+static void metal_add_running(wb__mtl_queue *q)
 {
     if (q->n_running == WB__MTL_MAX_RUNNING) {
         mtl_waitUntilCompleted(q->running[0]);
-        metal_retire(q);
+        metal_retire_oldest(q);
     }
     q->running[q->n_running++] = q->buffer;
     q->buffer = NULL;
@@ -103,12 +105,12 @@ static void metal_commit(wb__mtl_queue *q)
     if (!q->buffer) return;
     end_encoder(q);
     mtl_commit(q->buffer);
-    note_commit(q);
+    metal_add_running(q);
 }
 
 /* Returns the first error of a completed command buffer of any queue, or 0.  The results of that
  * command buffer are missing, so the device counts as lost: each wait returns the error. */
-static int failure_of(wb__mtl_device *d)
+static int metal_first_failure(wb__mtl_device *d)
 {
     int failed = 0;
     for (size_t i = 0; i < WB__COUNT(d->queue) && d->queue[i].queue; i++) {
@@ -133,7 +135,7 @@ static int metal_flush(wb__gpu_device *d)
     return 0;
 }
 
-/* Waits for all commands.  While it waits, other threads may add commands. */
+/* Waits for all commands of a queue, to which other threads may add commands meanwhile. */
 static int metal_sync_queue(wb__gpu_device *d, wb__gpu_queue which)
 {
     wb__mtl_queue *q = metal_queue_of(d, which);
@@ -144,7 +146,7 @@ static int metal_sync_queue(wb__gpu_device *d, wb__gpu_queue which)
     wb__mutex_unlock(&q->lock);
     if (last) mtl_waitUntilCompleted(last);
     if (last) mtl_release(last);
-    return failure_of(wb__mtl_of(d));
+    return metal_first_failure(wb__mtl_of(d));
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -154,8 +156,8 @@ static int metal_sync_queue(wb__gpu_device *d, wb__gpu_queue which)
 typedef struct {
     wb__mtl_device *device;
     wb__mtl_queue *queue;
-    id buffer;
-    uint64_t value;
+    id buffer;                          /* the command buffer whose completion is the point */
+    uint64_t value;                     /* value of the queue's event at the point */
 } metal_point;
 
 static void metal_drop_event(void *event)
@@ -229,10 +231,10 @@ static int metal_sync_event(void *event)
     const metal_point *p = event;
     commit_event(p);
     mtl_waitUntilCompleted(p->buffer);
-    return failure_of(p->device);
+    return metal_first_failure(p->device);
 }
 
-/* Whether an event is reached.  Errors are returned by the functions that wait. */
+/* Whether an event is reached.  An error shows only in the functions that wait for the event. */
 static bool metal_done(void *event, int *ended)
 {
     (void)ended;
@@ -241,8 +243,7 @@ static bool metal_done(void *event, int *ended)
 
 /* ---- commands that a library encodes --------------------------------------------------------- */
 
-int wb__mtl_encode_begin(wb__gpu_device *d, wb__gpu_queue which, void **event,
-                         wb__mtl_encoding *e)
+int wb__mtl_encode_begin(wb__gpu_device *d, wb__gpu_queue which, void **event, wb__mtl_encoding *e)
 {
     wb__mtl_queue *q = metal_queue_of(d, which);
     metal_point *p = NULL;
@@ -265,7 +266,7 @@ void wb__mtl_encode_end(wb__gpu_device *d, const wb__mtl_encoding *e, id now, bo
     wb__mtl_queue *q = e->queue;
     if (now != q->buffer) {
         mtl_retain(now);
-        note_commit(q);
+        metal_add_running(q);
         q->buffer = now;
     }
     if (encoded) signal_event(wb__mtl_of(d), q, e->point, e->event);
@@ -414,9 +415,9 @@ static int metal_down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t fro
 /* A kernel's pipeline, and the arguments of its next launch: `n` buffers and, last, a struct. */
 typedef struct {
     id pipeline, buffer[MTL_MAX_BUFFERS];
-    int n;
+    int n;                              /* number of buffers */
     size_t bytes;
-    void *values;
+    void *values;                       /* the struct, of `bytes` bytes */
 } metal_kernel;
 
 static void metal_drop_function(void *object)
@@ -508,7 +509,8 @@ const wb__gpu_driver wb__mtl_driver = {
     .libraries = metal_libraries,
 };
 
-static int metal_part(const char *name)
+/* Returns the state of a component, as `part` of wb__backend. */
+static int metal_part_state(const char *name)
 {
     if (!strcmp(name, "MPS")) return wb__mtl_mps_works();
     return strcmp(name, "MPSGraph") ? -1 : wb__mtl_mpsgraph_works();
@@ -517,6 +519,6 @@ static int metal_part(const char *name)
 WB__GPU_WRAPPERS(wb__mtl_driver)
 
 const wb__backend wb__mtl_backend = {
-    .name = "Metal", .tag = "metal", .part = metal_part, .supports = wb__gpu_supports_step,
+    .name = "Metal", .tag = "metal", .part = metal_part_state, .supports = wb__gpu_supports_step,
     WB__GPU_FUNCTIONS,
 };

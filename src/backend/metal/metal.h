@@ -26,8 +26,8 @@
 #include "backend/gpu/runtime/runtime.h"
 #include "backend/metal/objc.h"
 
-/* Codes of errors.  Codes below 100 are those of MTLCommandBufferError, whatever the domain of the
- * NSError is. */
+/* Codes of errors.  Codes below 100 are those of MTLCommandBufferError, in any domain of
+ * NSError. */
 enum {
     WB__MTL_NO_OBJECT = 100,    /* a method that creates an object returned nil */
     WB__MTL_NO_MEMORY,
@@ -48,14 +48,14 @@ typedef struct {
     id buffer, encoder;     /* buffer: not committed yet, or NULL; encoder: open in it, or NULL */
     bool encodes_copies;        /* the encoder encodes copies, not kernels */
     id running[WB__MTL_MAX_RUNNING];    /* committed and not known to be completed; oldest first */
-    int n_running;
+    int n_running;              /* number of elements of `running` in use */
     int failed;                 /* error of the first command buffer that failed, or 0 */
     char reason[200];           /* description of that error */
 } wb__mtl_queue;
 
 typedef struct {
-    wb__gpu_device gpu;
-    id device;
+    wb__gpu_device gpu;         /* must be the first field, since wb__mtl_of casts its address */
+    id device;                  /* the MTLDevice */
     wb__mtl_queue queue[WB__GPU_RECORDING];     /* without staging, only the first is used */
     wb__mutex copying;          /* guards copy_pipeline; taken after the lock of a queue */
     id copy_pipeline;           /* copies any number of bytes; NULL: not needed yet */
@@ -75,12 +75,12 @@ int wb__mtl_open(wb__gpu_device *base);
 void wb__mtl_close(wb__gpu_device *base);
 id wb__mtl_class(const char *name);
 id wb__mtl_string(const char *text);
-/* enter pushes an autorelease pool, and leave pops it; calls may be nested. */
+/* wb__mtl_enter pushes an autorelease pool, and wb__mtl_leave pops it; calls may be nested. */
 int wb__mtl_enter(wb__gpu_device *d);
 void wb__mtl_leave(void);
 
-/* Keep the description of an NSError, which may be NULL, or a reason, for error_text of the same
- * code.  They return `code`. */
+/* Return `code`, after keeping the description of an NSError, which may be NULL, or a reason, as
+ * the text that wb__mtl_error_text writes for this code. */
 int wb__mtl_failed(int code, id error);
 int wb__mtl_failed_because(int code, const char *reason);
 const char *wb__mtl_error_name(int code);
@@ -113,8 +113,8 @@ int wb__mtl_pipeline_of(wb__mtl_device *d, const char *text, id *pipeline);
  * after the commands, unless `event` is NULL. */
 typedef struct {
     wb__mtl_queue *queue;
-    id buffer;
-    void *point, **event;               /* for wb__mtl_encode_end */
+    id buffer;                          /* the command buffer */
+    void *point, **event;               /* for wb__mtl_encode_end: new event, and where it goes */
 } wb__mtl_encoding;
 int wb__mtl_encode_begin(wb__gpu_device *d, wb__gpu_queue q, void **event, wb__mtl_encoding *e);
 void wb__mtl_encode_end(wb__gpu_device *d, const wb__mtl_encoding *e, id now, bool encoded);

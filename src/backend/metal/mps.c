@@ -42,7 +42,7 @@ bool wb__mps_classes(const char *const *names, size_t n, char *reason, size_t ca
 }
 
 const char *wb__mps_status_name(int status) { return wb__mtl_error_name(status); }
-bool wb__mps_is_memory(int status) { return status == WB__MTL_NO_MEMORY; }
+bool wb__mps_is_memory_error(int status) { return status == WB__MTL_NO_MEMORY; }
 
 wb__mps_place wb__mps_place_of(const wb__gpu_addresses *a, int buffer, size_t at)
 {
@@ -57,22 +57,21 @@ static mps_functions mps;
 static const wb__gpu_function mps_names[] = {
     {"MPSSupportsMTLDevice", offsetof(mps_functions, supports)}};
 
-/* A product without its memory, which is the key of its entry.  It is initialised with zeros, since
- * keys are compared byte by byte.  rows, columns: of each matrix in memory; apart: bytes from one
- * row, and from one matrix, to the next. */
+/* A product without its memory: the problem (vendor.h) of its entry.  It is initialised with zeros,
+ * since problems are compared byte by byte.  rows, columns: the sizes of each matrix in memory.
+ * apart: the bytes from one row, and from one matrix, to the next. */
 typedef struct {
     int64_t m, n, k, batch, rows[3], columns[3], apart[3][2];
     int32_t transposed[2];
-    uint32_t type;
+    uint32_t type;                      /* MPSDataType of all operands */
 } mps_problem;
 
 typedef struct {
     wb__gpu_entry base;
     mps_problem problem;
-    id kernel, matrix[3];               /* matrix: the descriptors of A, B and C */
+    id kernel, matrix[3];       /* the MPSMatrixMultiplication; descriptors of A, B and C */
 } mps_entry;
-_Static_assert(offsetof(mps_entry, problem) == sizeof(wb__gpu_entry),
-               "the problem is behind the head");
+_Static_assert(offsetof(mps_entry, problem) == sizeof(wb__gpu_entry), "base, then problem");
 
 typedef struct {
     wb__gpu_routine base;
@@ -81,7 +80,7 @@ typedef struct {
     size_t at[3];                       /* the operands' offsets in their buffers, in bytes */
 } mps_routine;
 
-static bool mps_suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool mps_is_usable(const void *table, const char *missing, char *reason, size_t capacity)
 {
     static const char *const classes[] = {"MPSMatrixMultiplication", "MPSMatrix",
                                           "MPSMatrixDescriptor"};
@@ -91,15 +90,15 @@ static bool mps_suits(const void *table, const char *missing, char *reason, size
     return false;
 }
 
-/* Registers the selectors.  There are no handles: objects are made with a device. */
-static int mps_create(void **handle)
+/* Registers the selectors in place of creating a handle, of which MPS has none. */
+static int mps_create_handle(void **handle)
 {
     *handle = wb__mtl_class("MPSMatrixMultiplication");
     return 0;
 }
 
 
-static void mps_drop(wb__gpu_entry *base)
+static void mps_drop_entry(wb__gpu_entry *base)
 {
     mps_entry *e = (mps_entry *)base;
     for (int j = 0; j < 3; j++)
@@ -107,7 +106,8 @@ static void mps_drop(wb__gpu_entry *base)
     if (e->kernel) mtl_release(e->kernel);
 }
 
-static int mps_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *base)
+static int mps_fill_entry(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle,
+                          wb__gpu_entry *base)
 {
     mps_entry *e = (mps_entry *)base;
     const mps_problem *p = &e->problem;
@@ -125,8 +125,8 @@ static int mps_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb
                          (NSUInteger)p->n, (NSUInteger)p->k, 1, 0);
     base->found = e->kernel != NULL;
     if (base->found) return 0;
-    wb__gpu_vendor_note(d, l, WB__MTL_NO_OBJECT, wb__gpu_call);
-    mps_drop(base);
+    wb__gpu_vendor_log_failure(d, l, WB__MTL_NO_OBJECT, wb__gpu_call);
+    mps_drop_entry(base);
     e->matrix[0] = e->matrix[1] = e->matrix[2] = NULL;
     return 0;
 }
@@ -138,10 +138,11 @@ static wb__gpu_vendor mps_library = {
         .tag = "metal", .variable = "WEBER_METAL_PATH",
         .folders = {"/System/Library/Frameworks/MetalPerformanceShaders.framework"}},
     .files = (const wb__gpu_file[]){{"MetalPerformanceShaders", 0}, {NULL, 0}},
-    .functions = mps_names, .n_functions = WB__COUNT(mps_names), .table = &mps, .suits = mps_suits,
-    .creating = "MPS", .create = mps_create, .status_name = wb__mps_status_name,
-    .is_memory = wb__mps_is_memory, .entry_bytes = sizeof(mps_entry),
-    .problem_bytes = sizeof(mps_problem), .find = mps_find, .drop = mps_drop,
+    .functions = mps_names, .n_functions = WB__COUNT(mps_names), .table = &mps,
+        .suits = mps_is_usable,
+    .creating = "MPS", .create = mps_create_handle, .status_name = wb__mps_status_name,
+    .is_memory = wb__mps_is_memory_error, .entry_bytes = sizeof(mps_entry),
+    .problem_bytes = sizeof(mps_problem), .find = mps_fill_entry, .drop = mps_drop_entry,
     .reasons = {"MPS is not used", "MPS: it does not work here",
                 "MPS: it does not take this product", "MPS: it refused this one"},
     .lock = WB__MUTEX_INIT,
@@ -158,7 +159,7 @@ static const char *mps_operand_of(const wb__step *step, int j, mps_problem *p, m
     const int64_t *dims = v->dims + v->ndim - 2, size = (int64_t)wb__dtype_size(v->dtype);
     bool transposed = false;
     int64_t row = 0;
-    if (v->ndim != step->views[2].ndim || !wb__gpu_matrix(v, &transposed, &row))
+    if (v->ndim != step->views[2].ndim || !wb__gpu_is_matrix(v, &transposed, &row))
         return "MPS: strides";
     if (j == 2 && transposed) return "MPS: the result is transposed";
     if (j < 2) p->transposed[j] = transposed;
@@ -171,12 +172,13 @@ static const char *mps_operand_of(const wb__step *step, int j, mps_problem *p, m
     return NULL;
 }
 
-/* MPS demands that the matrices of a batch be whole rows apart, and do not overlap. */
+/* Sets the batch of a product.  Returns NULL, or a short reason: MPS demands that the matrices of a
+ * batch be whole rows apart and do not overlap. */
 static const char *mps_batch_of(const wb__step *step, mps_problem *p)
 {
     const int64_t size = (int64_t)wb__dtype_size(step->views[2].dtype);
     int64_t steps[3];
-    if (!wb__gpu_batch(step->views, steps, &p->batch) || !p->batch)
+    if (!wb__gpu_merge_batch(step->views, steps, &p->batch) || !p->batch)
         return "MPS: strides of the batch";
     for (int j = 0; j < 3 && p->batch > 1; j++) {
         const int64_t apart = steps[j] * size;
@@ -186,12 +188,13 @@ static const char *mps_batch_of(const wb__step *step, mps_problem *p)
     return NULL;
 }
 
-/* MPS counts bytes with 32 bits and a sign, and reaches up to 2 k rows beyond the last matrix of C:
+/* Whether MPS may fail for the size of a product.  It counts bytes with 32 bits and a sign, and
+ * reaches up to 2 k rows beyond the last matrix of C:
  * larger results contain NaN (JuliaGPU/Metal.jl, issue 381).  Products of Apple's libraries with an
  * inner size of about 2^15 or more have read memory beyond the operands (pytorch/pytorch, issue
  * 195163, for MPSGraph). */
 enum { MAX_INNER = 32766 };
-static bool too_large(const mps_problem *p)
+static bool mps_is_too_large(const mps_problem *p)
 {
     const double most = (double)(INT32_MAX / 16 * 15);      /* the limit is known roughly */
     const double last = ((double)p->batch - 1) * (double)p->apart[2][1];
@@ -200,8 +203,7 @@ static bool too_large(const mps_problem *p)
     return large || p->k > MAX_INNER;
 }
 
-/* Sets *p and the operands of *r from a step.  Returns NULL, or a short reason why MPS does not
- * compute it. */
+/* Sets *p and r's operands from a step.  Returns NULL, or a short reason not to use MPS. */
 static const char *mps_problem_of(const wb__gpu_device *d, const wb__step *step, mps_problem *p,
                                   mps_routine *r)
 {
@@ -222,7 +224,7 @@ static const char *mps_problem_of(const wb__gpu_device *d, const wb__step *step,
     if (reason) return reason;
     const double work = (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
     if (work < WB__MPS_MIN_WORK && !wb__mps_always("WEBER_METAL_MPS")) return "MPS: too small";
-    if (too_large(p)) return "MPS: too large";
+    if (mps_is_too_large(p)) return "MPS: too large";
     return mps.supports(wb__mtl_of((wb__gpu_device *)d)->device) ? NULL : "MPS: not for this GPU";
 }
 
@@ -264,7 +266,7 @@ static int mps_encode(wb__gpu_device *d, const mps_entry *e, wb__gpu_queue q, co
                             (long long)e->problem.n, (long long)e->problem.k);
     mtl_encodeProduct(e->kernel, to.buffer, matrix[0], matrix[1], matrix[2]);
     wb__mtl_encode_end(d, &to, to.buffer, true);
-    if (q == WB__GPU_COMPUTE) wb__gpu_issued(d, event);
+    if (q == WB__GPU_COMPUTE) wb__gpu_count_command(d, event);
     return 0;
 }
 
@@ -275,8 +277,8 @@ static int mps_launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
     id matrix[3] = {NULL, NULL, NULL};
     const bool made = make_matrices(r, addresses, matrix);
     const int status = made ? mps_encode(d, r->entry, q, matrix)
-                            : wb__gpu_entry_refused(d, &mps_library, &r->entry->base,
-                                                    WB__MTL_NO_OBJECT, wb__gpu_call);
+                            : wb__gpu_refuse_entry(d, &mps_library, &r->entry->base,
+                                                   WB__MTL_NO_OBJECT, wb__gpu_call);
     for (int j = 0; j < 3; j++)
         if (matrix[j]) mtl_release(matrix[j]);
     return status;

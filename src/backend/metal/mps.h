@@ -105,7 +105,7 @@ enum { WB__MPS_MIN_WORK = 1 << 21 };
 bool wb__mps_always(const char *variable);
 /* MPS's name of a dtype; 0: the libraries are not used for this dtype. */
 uint32_t wb__mps_type(wb_dtype t);
-/* Whether the step is not for the libraries as it is f16: Apple does not promise sums in f32. */
+/* Whether the step is f16, which the libraries do not get: Apple does not promise sums in f32. */
 static inline bool wb__mps_maybe_f16(const wb__step *step)
 {
     return step->views[0].dtype == WB_F16 && step->precision == WB__PRECISION_HIGHEST;
@@ -114,7 +114,7 @@ static inline bool wb__mps_maybe_f16(const wb__step *step)
  * no class of one of these names. */
 bool wb__mps_classes(const char *const *names, size_t n, char *reason, size_t capacity);
 const char *wb__mps_status_name(int status);
-bool wb__mps_is_memory(int status);
+bool wb__mps_is_memory_error(int status);
 
 /* The memory of operand `buffer` at a launch, and the offset in it of byte `at` of the buffer. */
 typedef struct { id buffer; size_t at; } wb__mps_place;

@@ -13,11 +13,12 @@
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
-/* A convolution without its memory, which is the key of its entry.  It is initialised with zeros,
- * since keys are compared byte by byte.  dims: of x, w and y, as the views have them. */
+/* A convolution without its memory: the problem (vendor.h) of its entry.  It is initialised with
+ * zeros, since problems are compared byte by byte.  dims: the sizes of x, w and y in their
+ * views. */
 typedef struct {
     int64_t dims[3][4], stride[2], dilation[2], pad[4], groups;
-    int32_t variant, last, hwio;    /* last: x and y are NHWC, not NCHW; hwio: w is, not OIHW */
+    int32_t variant, last, hwio;    /* last: x, y are NHWC, else NCHW; hwio: w is HWIO, else OIHW */
     uint32_t type;
 } mpsgraph_problem;
 
@@ -27,8 +28,7 @@ typedef struct {
     id executable, array[3];            /* array: the descriptors of x, w and y */
     bool swapped;                       /* the executable takes the second input first */
 } mpsgraph_entry;
-_Static_assert(offsetof(mpsgraph_entry, problem) == sizeof(wb__gpu_entry),
-               "the problem is behind the head");
+_Static_assert(offsetof(mpsgraph_entry, problem) == sizeof(wb__gpu_entry), "base, then problem");
 
 typedef struct {
     wb__gpu_routine base;
@@ -44,14 +44,15 @@ static const int mpsgraph_operand[3][3] = {[WB__CONV_FORWARD] = {0, 1, 2},
 static const int mpsgraph_row_major[4] = {0, 1, 2, 3}, nhwc[4] = {0, 2, 3, 1}, hwio[4] = {2, 3, 1,
                                                                                           0};
 
-/* The dimensions of operand i in the order of memory, the outermost first. */
+/* Returns the dimensions of operand i in their order in memory, the outermost first. */
 static const int *mpsgraph_order_of(const mpsgraph_problem *p, int i)
 {
     if (i == 1) return p->hwio ? hwio : mpsgraph_row_major;
     return p->last ? nhwc : mpsgraph_row_major;
 }
 
-static bool mpsgraph_suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool mpsgraph_is_usable(const void *table, const char *missing, char *reason,
+                               size_t capacity)
 {
     static const char *const classes[] = {
         "MPSGraph", "MPSGraphDevice", "MPSGraphShapedType", "MPSGraphConvolution2DOpDescriptor",
@@ -64,8 +65,8 @@ static bool mpsgraph_suits(const void *table, const char *missing, char *reason,
     return false;
 }
 
-/* Registers the selectors.  There are no handles: objects are made with a device. */
-static int mpsgraph_create(void **handle)
+/* Registers the selectors in place of creating a handle, of which MPSGraph has none. */
+static int mpsgraph_create_handle(void **handle)
 {
     *handle = wb__mtl_class("MPSGraph");
     return 0;
@@ -79,7 +80,7 @@ static id mpsgraph_list_of(const id *items, NSUInteger n)
     return MAKE(arrayWithObjects, wb__mtl_class("NSArray"), items, n);
 }
 
-/* The shape of operand i as MPSGraph describes it. */
+/* Returns the shape of operand i as an array of numbers for MPSGraph. */
 static id mpsgraph_shape_of(const mpsgraph_problem *p, int i)
 {
     const int *order = mpsgraph_order_of(p, i);
@@ -106,8 +107,7 @@ static id add_convolution(const mpsgraph_problem *p, id graph, const id input[2]
                         (NSUInteger)p->pad[0], (NSUInteger)p->pad[1], MPSGraphPaddingStyleExplicit,
                         data, weights);
     if (!how) return NULL;
-    if (p->variant == WB__CONV_FORWARD)
-        return MAKE(convolve, graph, input[0], input[1], how, NULL);
+    if (p->variant == WB__CONV_FORWARD) return MAKE(convolve, graph, input[0], input[1], how, NULL);
     if (p->variant == WB__CONV_GRAD_INPUT)
         return MAKE(dataGradient, graph, input[0], input[1], result_shape, how, NULL);
     return MAKE(weightsGradient, graph, input[0], input[1], result_shape, how, NULL);
@@ -177,7 +177,7 @@ static bool make_descriptors(mpsgraph_entry *e)
     return true;
 }
 
-static void mpsgraph_drop(wb__gpu_entry *base)
+static void mpsgraph_drop_entry(wb__gpu_entry *base)
 {
     mpsgraph_entry *e = (mpsgraph_entry *)base;
     for (int i = 0; i < 3; i++)
@@ -186,16 +186,16 @@ static void mpsgraph_drop(wb__gpu_entry *base)
     e->executable = e->array[0] = e->array[1] = e->array[2] = NULL;
 }
 
-static int mpsgraph_find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle,
-                         wb__gpu_entry *base)
+static int mpsgraph_fill_entry(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle,
+                               wb__gpu_entry *base)
 {
     mpsgraph_entry *e = (mpsgraph_entry *)base;
     const id graph = MAKE(newObject, handle);
     base->found = graph && make_executable(d, e, graph) && make_descriptors(e);
     if (graph) mtl_release(graph);
     if (base->found) return 0;
-    wb__gpu_vendor_note(d, l, WB__MTL_NO_OBJECT, wb__gpu_call);
-    mpsgraph_drop(base);
+    wb__gpu_vendor_log_failure(d, l, WB__MTL_NO_OBJECT, wb__gpu_call);
+    mpsgraph_drop_entry(base);
     return 0;
 }
 
@@ -206,10 +206,10 @@ static wb__gpu_vendor mpsgraph_library = {
         .tag = "metal", .variable = "WEBER_METAL_PATH",
         .folders = {"/System/Library/Frameworks/MetalPerformanceShadersGraph.framework"}},
     .files = (const wb__gpu_file[]){{"MetalPerformanceShadersGraph", 0}, {NULL, 0}},
-    .suits = mpsgraph_suits, .creating = "MPSGraph", .create = mpsgraph_create,
-    .status_name = wb__mps_status_name, .is_memory = wb__mps_is_memory,
+    .suits = mpsgraph_is_usable, .creating = "MPSGraph", .create = mpsgraph_create_handle,
+    .status_name = wb__mps_status_name, .is_memory = wb__mps_is_memory_error,
     .entry_bytes = sizeof(mpsgraph_entry), .problem_bytes = sizeof(mpsgraph_problem),
-    .find = mpsgraph_find, .drop = mpsgraph_drop,
+    .find = mpsgraph_fill_entry, .drop = mpsgraph_drop_entry,
     .reasons = {"MPSGraph is not used", "MPSGraph: it does not work here",
                 "MPSGraph: it does not take this one", "MPSGraph: it refused this one"},
     .lock = WB__MUTEX_INIT,
@@ -229,7 +229,7 @@ static bool mpsgraph_dense(const wb__view *v, const int order[4])
     return true;
 }
 
-/* Sets the layouts.  false: MPSGraph has no name for them. */
+/* Sets p->last and p->hwio from the three views.  false: MPSGraph has no name for their layouts. */
 static bool mpsgraph_layouts(const wb__view *v, mpsgraph_problem *p)
 {
     p->last = !mpsgraph_dense(&v[0], mpsgraph_row_major) ||
@@ -283,8 +283,7 @@ static bool maybe_winograd(const wb__step *step)
            a->stride[0] * a->stride[1] == 1 && a->dilation[0] * a->dilation[1] == 1;
 }
 
-/* Sets *p and the operands of *r from a step.  Returns NULL, or a short reason why MPSGraph does
- * not compute it. */
+/* Sets *p and r's operands from a step.  Returns NULL, or a short reason not to use MPSGraph. */
 static const char *mpsgraph_problem_of(const wb__step *step, mpsgraph_problem *p,
                                        mpsgraph_routine *r)
 {
@@ -327,7 +326,7 @@ static int mpsgraph_prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_rou
 /* ---- launching ------------------------------------------------------------------------------- */
 
 /* Makes the tensor data of operand i.  Returns NULL on failure. */
-static id data_of(const mpsgraph_routine *r, const wb__gpu_addresses *a, int i)
+static id mpsgraph_tensor_data(const mpsgraph_routine *r, const wb__gpu_addresses *a, int i)
 {
     const wb__mps_place at = wb__mps_place_of(a, r->buffer[i], r->at[i]);
     const id array = MAKE(newWithBuffer, mtl_alloc(wb__mtl_class("MPSNDArray")), at.buffer, at.at,
@@ -338,9 +337,9 @@ static id data_of(const mpsgraph_routine *r, const wb__gpu_addresses *a, int i)
     return data;
 }
 
-/* Encodes the executable.  *encoded: whether MPSGraph has done so.  Returns a status.  MPSGraph may
- * commit the command buffer and continue with another.  The queue notes the errors of the first and
- * of the last command buffer; those of command buffers in between are lost. */
+/* Encodes the executable, sets *encoded to whether MPSGraph has done so, and returns a status.
+ * MPSGraph may commit the command buffer and continue with another.  The queue records the errors
+ * of the first and of the last command buffer; errors of others between them are lost. */
 static int mpsgraph_encode(wb__gpu_device *d, const mpsgraph_entry *e, wb__gpu_queue q, id inputs,
                            id results, bool *encoded)
 {
@@ -351,7 +350,7 @@ static int mpsgraph_encode(wb__gpu_device *d, const mpsgraph_entry *e, wb__gpu_q
     const id wrapped = MAKE(wrap, wb__mtl_class("MPSCommandBuffer"), to.buffer);
     *encoded = wrapped && MAKE(encodeGraph, e->executable, wrapped, inputs, results, NULL);
     wb__mtl_encode_end(d, &to, wrapped ? mtl_root(wrapped) : to.buffer, *encoded);
-    if (*encoded && q == WB__GPU_COMPUTE) wb__gpu_issued(d, event);
+    if (*encoded && q == WB__GPU_COMPUTE) wb__gpu_count_command(d, event);
     return 0;
 }
 
@@ -365,15 +364,15 @@ static int mpsgraph_launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_que
     bool made = true, encoded = false;
     int status = 0;
     for (int i = 0; i < 3 && made; i++) {
-        data[i] = data_of(r, addresses, which[i < 2 && swapped ? 1 - i : i]);
+        data[i] = mpsgraph_tensor_data(r, addresses, which[i < 2 && swapped ? 1 - i : i]);
         made = data[i] != NULL;
     }
     const id inputs = made ? mpsgraph_list_of(data, 2) : NULL;
     const id results = inputs ? mpsgraph_list_of(data + 2, 1) : NULL;
     if (results) status = mpsgraph_encode(d, r->entry, q, inputs, results, &encoded);
     if (!status && !encoded)
-        status = wb__gpu_entry_refused(d, &mpsgraph_library, &r->entry->base, WB__MTL_NO_OBJECT,
-                                       wb__gpu_call);
+        status = wb__gpu_refuse_entry(d, &mpsgraph_library, &r->entry->base, WB__MTL_NO_OBJECT,
+                                      wb__gpu_call);
     for (int i = 0; i < 3; i++)
         if (data[i]) mtl_release(data[i]);
     return status;

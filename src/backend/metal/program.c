@@ -20,8 +20,7 @@ typedef struct {
 typedef struct { char magic[8]; uint64_t text_bytes; } image_head;
 static const char metal_program_magic[8] = "WBMTL01";
 
-/* Writes the options.  Metal's fast math is off: it would break the sums with error terms of the
- * prelude. */
+/* Writes the options, without Metal's fast math, which would break the prelude's exact sums. */
 bool wb__mtl_options(wb__gpu_device *base, int flags, char *text, size_t capacity)
 {
     (void)base, (void)flags;
@@ -100,7 +99,7 @@ static bool metal_program_make_folder(metal_program_file_of *f)
     return made;
 }
 
-/* Opens the archive of these bytes; an empty one if `data` is NULL. */
+/* Sets f->archive to the archive of these bytes, or to an empty one if `data` is NULL. */
 static void open_archive(const wb__mtl_device *d, metal_program_file_of *f, const void *data,
                          size_t bytes)
 {

@@ -80,8 +80,7 @@ static bool nccl_library_chooses(const wb__nccl_library *l)
     return set;
 }
 
-int wb__nccl_ranks_device(const wb__nccl_library *l, const wb__communicator *c,
-                          const wb_device **d)
+int wb__nccl_ranks_device(const wb__nccl_library *l, const wb__communicator *c, const wb_device **d)
 {
     const wb__backend *b = l->driver->backend;
     const int n = wb__nccl_ranks_devices(l);

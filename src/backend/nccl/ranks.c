@@ -68,7 +68,7 @@ static int nccl_fail(const rank *r, const char *call, wb__nccl_enum result)
                     result, nccl_functions->GetLastError(NULL));
 }
 
-/* Whether the operations of all ranks are ended, since one rank has failed. */
+/* Whether an operation that waits since this time must end, since a rank has failed before it. */
 static bool nccl_is_over(double waits_since)
 {
     if (!given_up.set) return false;
@@ -88,7 +88,8 @@ static int fail_as_failed_rank(void)
 }
 
 /* Waits until the communicator is ready again after a call with this result. */
-static int nccl_settle(const rank *r, ncclComm_t c, const char *call, wb__nccl_enum result)
+static int nccl_wait_until_ready(const rank *r, ncclComm_t c, const char *call,
+                                 wb__nccl_enum result)
 {
     const double until = wb__now() + nccl_timeout;
     while (result == ncclInProgress) {
@@ -138,6 +139,7 @@ void wb__nccl_ranks_abort(void)
     _Exit(1);
 }
 
+/* Ends the process, after a message that names the operation and why it fails. */
 static void nccl_end_all(const rank *r, wb__nccl_enum error)
 {
     fprintf(stderr, "weber: %s: rank %d of %d ", nccl_used->name, r->self->rank, r->self->size);
@@ -163,7 +165,7 @@ static void abort_rank(rank *r)
 {
     if (r->aborted) return;
     wb__mutex_lock(&given_up.lock);
-    wb__gpu_lose_because(r->device, given_up.why);
+    wb__gpu_mark_lost_because(r->device, given_up.why);
     wb__mutex_unlock(&given_up.lock);
     wb__mutex_unlock(&r->lock);
     wb__mutex_lock(&r->calling);    /* acquired before r->lock */
@@ -173,7 +175,8 @@ static void abort_rank(rank *r)
     wb__mutex_lock(&r->lock);
 }
 
-static void *nccl_watch(void *given)
+/* A rank's thread: watches its communicator and its waits until the rank stops. */
+static void *nccl_watch_rank(void *given)
 {
     rank *r = given;
     wb__mutex_lock(&r->lock);
@@ -193,7 +196,8 @@ static void *nccl_watch(void *given)
     return NULL;
 }
 
-static void nccl_note(rank *r, const char *what, size_t bytes)
+/* Records the operation that a rank begins, for messages. */
+static void nccl_set_operation(rank *r, const char *what, size_t bytes)
 {
     wb__mutex_lock(&r->lock);
     r->what = what;
@@ -224,48 +228,49 @@ static wb__nccl_enum nccl_op_of(wb__ranks_op op)
 
 /* Calls NCCL for an operation with device addresses.  Operations that only copy are performed on
  * bytes.  *call becomes the name of the function. */
-static wb__nccl_enum nccl_begin(rank *r, const wb__collective *c, void *stream, const char **call)
+static wb__nccl_enum nccl_call_operation(rank *r, const wb__collective *c, void *stream,
+                                         const char **call)
 {
     const size_t bytes = (size_t)c->n * wb__dtype_size(c->dtype), n = (size_t)c->n;
     const wb__nccl_enum type = (wb__nccl_enum)nccl_type_of(c->dtype), op = nccl_op_of(c->op);
     switch (c->kind) {
     case WB__COLLECT_ALLREDUCE:
-        nccl_note(r, "an allreduce", bytes);
+        nccl_set_operation(r, "an allreduce", bytes);
         *call = "AllReduce";
         return nccl_functions->AllReduce(c->from, c->to, n, type, op, r->comm, stream);
     case WB__COLLECT_REDUCE:
-        nccl_note(r, "a reduction", bytes);
+        nccl_set_operation(r, "a reduction", bytes);
         *call = "Reduce";
         return nccl_functions->Reduce(c->from, c->to, n, type, op, c->root, r->comm, stream);
     case WB__COLLECT_REDUCE_SCATTER:
-        nccl_note(r, "a reduce_scatter", bytes);
+        nccl_set_operation(r, "a reduce_scatter", bytes);
         *call = "ReduceScatter";
         return nccl_functions->ReduceScatter(c->from, c->to, n, type, op, r->comm, stream);
     case WB__COLLECT_ALLGATHER:
-        nccl_note(r, "an allgather", bytes);
+        nccl_set_operation(r, "an allgather", bytes);
         *call = "AllGather";
         return nccl_functions->AllGather(c->from, c->to, bytes, ncclUint8, r->comm, stream);
     case WB__COLLECT_BARRIER:
-        nccl_note(r, "a barrier", 1);
+        nccl_set_operation(r, "a barrier", 1);
         *call = "AllReduce";
         return nccl_functions->AllReduce(c->to, c->to, 1, ncclUint8, ncclSum, r->comm, stream);
     case WB__COLLECT_BROADCAST: break;
     }
-    nccl_note(r, "a broadcast", bytes);
+    nccl_set_operation(r, "a broadcast", bytes);
     *call = "Broadcast";
     return nccl_functions->Broadcast(c->to, c->to, bytes, ncclUint8, c->root, r->comm, stream);
 }
 
 /* Puts an operation on a stream. */
-static int nccl_put(rank *r, const wb__collective *c, void *stream)
+static int nccl_put_on_stream(rank *r, const wb__collective *c, void *stream)
 {
     const char *call = "";
     wb__nccl_enum result = ncclSuccess;
     wb__mutex_lock(&r->calling);
     const bool aborted = r->aborted;
-    if (!aborted) result = nccl_begin(r, c, stream, &call);
+    if (!aborted) result = nccl_call_operation(r, c, stream, &call);
     wb__mutex_unlock(&r->calling);
-    return aborted ? fail_as_failed_rank() : nccl_settle(r, r->comm, call, result);
+    return aborted ? fail_as_failed_rank() : nccl_wait_until_ready(r, r->comm, call, result);
 }
 
 /* With the device entered: puts the operation on the compute queue. */
@@ -276,10 +281,10 @@ static int nccl_enqueue(rank *r, const wb__collective *c, wb__gpu_memory *from, 
     on_device.from = (const void *)(uintptr_t)from->at;
     on_device.to = (void *)(uintptr_t)to->at;
     wb__mutex_lock(&d->lock);
-    int status = wb__gpu_uses(d, from);
-    if (!status) status = wb__gpu_uses(d, to);
-    if (!status) status = nccl_put(r, &on_device, nccl_used->stream(d, WB__GPU_COMPUTE));
-    if (!status) wb__gpu_issued(d, NULL);
+    int status = wb__gpu_command_uses(d, from);
+    if (!status) status = wb__gpu_command_uses(d, to);
+    if (!status) status = nccl_put_on_stream(r, &on_device, nccl_used->stream(d, WB__GPU_COMPUTE));
+    if (!status) wb__gpu_count_command(d, NULL);
     from->used = to->used = d->issued;
     wb__mutex_unlock(&d->lock);
     return status;
@@ -335,7 +340,7 @@ static int connect_rank(rank *r)
     if (status) return status;
     const wb__nccl_enum begun = nccl_functions->CommInitRankConfig(
         &made, r->self->size, nccl_unique, r->self->rank, &config);
-    status = nccl_settle(r, made, "CommInitRankConfig", begun);
+    status = nccl_wait_until_ready(r, made, "CommInitRankConfig", begun);
     if (status && made) nccl_functions->CommAbort(made);
     else r->comm = made;
     wb__gpu_leave(r->device);
@@ -348,7 +353,8 @@ static int disconnect_rank(rank *r, int status)
     if (r->aborted) return status;
     if (wb__gpu_enter_to_release(r->device)) {
         if (!status && !given_up.set)
-            status = nccl_settle(r, r->comm, "CommFinalize", nccl_functions->CommFinalize(r->comm));
+            status = nccl_wait_until_ready(r, r->comm, "CommFinalize",
+                                           nccl_functions->CommFinalize(r->comm));
         const wb__nccl_enum result = status || given_up.set ? nccl_functions->CommAbort(r->comm)
                                                             : nccl_functions->CommDestroy(r->comm);
         if (!status && result) status = nccl_fail(r, "CommDestroy", result);
@@ -390,7 +396,7 @@ static int nccl_start_rank(rank *r)
     wb__mutex_init(&r->calling);
     wb__mutex_init(&r->lock);
     wb__os_cond_init(&r->changed);
-    r->running = wb__os_thread_start(&r->thread, nccl_watch, r, false);
+    r->running = wb__os_thread_start(&r->thread, nccl_watch_rank, r, false);
     if (r->running) return 0;
     stop_rank(r);
     return wb__fail(WB_ERROR_MEMORY, "%s: a thread cannot be created", nccl_used->name);
@@ -527,7 +533,7 @@ static int nccl_launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q
         return wb__fail(WB_ERROR_ARGUMENT, "a plan: the ranks are not connected any more");
     c.from = (const void *)(uintptr_t)(at->address[r->from] + r->from_at);
     c.to = (void *)(uintptr_t)(at->address[r->to] + r->to_at);
-    return c.n ? nccl_put(own, &c, nccl_used->stream(d, q)) : 0;
+    return c.n ? nccl_put_on_stream(own, &c, nccl_used->stream(d, q)) : 0;
 }
 
 const wb__gpu_hook wb__nccl_ranks = {

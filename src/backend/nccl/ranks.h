@@ -71,12 +71,12 @@ int wb__nccl_ranks_here(void);
  * result of an unfinished operation, and wb__nccl_ranks_stop does not wait for other ranks. */
 void wb__nccl_ranks_give_up(const char *why);
 int wb__nccl_ranks_perform(const wb__collective *c);    /* c->perform */
-/* Ends the process. */
+/* Ends the process and the communicators of its ranks. */
 void wb__nccl_ranks_abort(void);
 
-/* Surround a call in which the host waits for a device.  The second function returns the code of
- * the call, or `lost`, the driver's code for a lost device, if the rank's operations were ended
- * meanwhile. */
+/* Surround a call in which the host waits for a device.  wb__nccl_wait_ends returns the call's
+ * code, or `lost`, the driver's code for a lost device, if the rank's operations have been
+ * ended. */
 void wb__nccl_wait_begins(void);
 int wb__nccl_wait_ends(int code, int lost);
 

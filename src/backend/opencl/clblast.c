@@ -50,7 +50,7 @@ typedef struct {
 
 static bool clblast_used;       /* whether CLBlast's caches contain objects of our contexts */
 
-static bool clblast_suits(const void *table, const char *missing, char *reason, size_t capacity)
+static bool clblast_is_usable(const void *table, const char *missing, char *reason, size_t capacity)
 {
     (void)table;
     if (missing) snprintf(reason, capacity, "libclblast.so.1 has no %s", missing);
@@ -61,7 +61,7 @@ static wb__gpu_vendor clblast_library = {
     .name = "CLBlast", .advice = "install CLBlast 1.5 or newer (Debian: libclblast1)",
     .search = &(const wb__gpu_search){.tag = "opencl"},
     .files = (const wb__gpu_file[]){{"libclblast.so.1", 1}, {NULL, 0}}, .functions = clblast_names,
-    .n_functions = WB__COUNT(clblast_names), .table = &clblast, .suits = clblast_suits,
+    .n_functions = WB__COUNT(clblast_names), .table = &clblast, .suits = clblast_is_usable,
     .lock = WB__MUTEX_INIT,
 };
 
@@ -98,14 +98,14 @@ static const char *clblast_refusal(const wb__gpu_device *d, const wb__step *step
     for (int j = 0; j < 3; j++) {
         bool transposed = false;
         const wb__view *v = &step->views[j];
-        if (v->ndim != c->ndim || !wb__gpu_matrix(v, &transposed, &p->row[j]))
+        if (v->ndim != c->ndim || !wb__gpu_is_matrix(v, &transposed, &p->row[j]))
             return "CLBlast: strides";
         if (j < 2) p->transposed[j] = transposed;
         else if (transposed) return "CLBlast: the result is transposed";
         p->view[j] = v->buffer;
         p->at[j] = (size_t)v->offset;
     }
-    if (!wb__gpu_batch(step->views, p->step, &p->batch) || !p->batch)
+    if (!wb__gpu_merge_batch(step->views, p->step, &p->batch) || !p->batch)
         return "CLBlast: strides of the batch";
     if (!wb__cl_blast_works()) {
         wb_clear_error();
@@ -156,13 +156,12 @@ static int clblast_launch(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q
                  at[2], p->row[2], p->step[2], p->batch, queue, event)
     const int code = p->batch > 1 ? f32 ? PRODUCTS(float, SgemmStridedBatched)
                                         : PRODUCTS(double, DgemmStridedBatched)
-                     : f32 ? CLBLAST_PRODUCT(float, Sgemm)
-                                  : CLBLAST_PRODUCT(double, Dgemm);
+                     : f32 ? CLBLAST_PRODUCT(float, Sgemm) : CLBLAST_PRODUCT(double, Dgemm);
     wb__gpu_call = "CLBlast";
     if (code)
         return wb__gpu_fail(&wb__cl_driver, d, code, "%zu products of %zu x %zu x %zu",
                             (size_t)p->batch, p->m, p->n, p->k);
-    wb__gpu_issued(d, wanted);
+    wb__gpu_count_command(d, wanted);
     return 0;
 }
 

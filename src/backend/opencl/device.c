@@ -153,8 +153,7 @@ static int opencl_device_describe(wb__cl_device *d, const char **unfit)
 static int opencl_device_list_devices(wb__cl_platform *p, wb__gpu_device **list, int *n_list)
 {
     cl_uint n = 0;
-    const cl_bitfield types =
-        CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR | CL_DEVICE_TYPE_CPU;
+    const cl_bitfield types = CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR | CL_DEVICE_TYPE_CPU;
     int code = CALL(GetPlatformInfo, p->id, CL_PLATFORM_NAME, sizeof p->name - 1, p->name, NULL);
     if (code && code != CL_INVALID_VALUE)       /* no name, if it does not fit in the buffer */
         return OPENCL_DEVICE_FAIL(code, "the platform's name");
@@ -229,7 +228,7 @@ void wb__cl_forget(void)
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-/* Called with a message of the driver.  Some drivers have messages that belong to no context. */
+/* Keeps a message of the driver, which calls this function; some messages belong to no context. */
 static void driver_said(const char *message, const void *data, size_t bytes, void *context)
 {
     (void)data, (void)bytes;

@@ -1,5 +1,5 @@
-/* The OpenCL backend: memory, transfers, events and launches, and the tables of the driver and the
- * backend. */
+/* The OpenCL backend: memory, transfers, events, launches, and the driver's and backend's
+ * tables. */
 #include "backend/opencl/opencl.h"
 
 #include "base/environment.h"
@@ -100,8 +100,7 @@ static int opencl_copy(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_dev
 
 static void opencl_drop_event(void *event) { cl.ReleaseEvent(event); }
 
-/* Replaces *event by a new event in the queue.  Flushes the queue, which is required before waiting
- * for the event. */
+/* Replaces *event by a new event in the queue, and flushes the queue: waiting requires a flush. */
 static int opencl_record(wb__gpu_device *d, wb__gpu_queue q, void **event)
 {
     cl_event object = NULL;
@@ -209,7 +208,7 @@ const wb__gpu_driver wb__cl_driver = {
     .launch = opencl_launch,
 };
 
-static int opencl_part(const char *name)
+static int opencl_part_state(const char *name)
 {
     return strcmp(name, "CLBlast") ? -1 : wb__cl_blast_works();
 }
@@ -230,6 +229,6 @@ static bool opencl_supports(const wb_device *base, const wb__step *step)
 WB__GPU_WRAPPERS(wb__cl_driver)
 
 const wb__backend wb__cl_backend = {
-    .name = "OpenCL", .tag = "opencl", .part = opencl_part, .supports = opencl_supports,
+    .name = "OpenCL", .tag = "opencl", .part = opencl_part_state, .supports = opencl_supports,
     WB__GPU_FUNCTIONS,
 };

@@ -78,10 +78,8 @@ int wb__cl_compile(wb__gpu_device *base, const char *text, const char *options, 
 {
     wb__cl_device *d = wb__cl_of(base);
     cl_int code = 0;
-    cl_program made =
-        MAKE(&code, CreateProgramWithSource, d->platform->context, 1, &text, NULL);
-    if (code)
-        return wb__gpu_fail(&wb__cl_driver, base, code, "%zu characters", strlen(text));
+    cl_program made = MAKE(&code, CreateProgramWithSource, d->platform->context, 1, &text, NULL);
+    if (code) return wb__gpu_fail(&wb__cl_driver, base, code, "%zu characters", strlen(text));
     code = CALL(BuildProgram, made, 1, &d->id, options, NULL, NULL);
     if (code) {
         int status = build_failed(d, made, code, text);

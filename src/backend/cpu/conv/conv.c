@@ -76,8 +76,8 @@ static bool cpu_conv_source(const wb__conv_desc *d, int64_t i, int64_t j, int64_
 }
 
 /* Copies the patches of output rows [i0, i1) of image n, group g. */
-static void lay_patches(const cpu_conv_convolution *p, const char *x, int64_t n, int64_t g,
-                        int64_t i0, int64_t i1, char *patches)
+static void copy_patches(const cpu_conv_convolution *p, const char *x, int64_t n, int64_t g,
+                         int64_t i0, int64_t i1, char *patches)
 {
     const wb__conv_desc *d = &p->d;
     const size_t from_size = wb__dtype_size(d->dtype), run = (size_t)p->cg * p->size;
@@ -157,8 +157,8 @@ static wb__gemm cpu_conv_product_of(const cpu_conv_convolution *p, int64_t pixel
     return g;
 }
 
-static void one_band(const cpu_conv_job *j, char *mine, int64_t n, int64_t group, int64_t i0,
-                     int64_t i1)
+static void cpu_conv_one_band(const cpu_conv_job *j, char *mine, int64_t n, int64_t group,
+                              int64_t i0, int64_t i1)
 {
     const cpu_conv_convolution *p = j->p;
     const wb__conv_desc *d = &p->d;
@@ -168,7 +168,7 @@ static void one_band(const cpu_conv_job *j, char *mine, int64_t n, int64_t group
     char *patches = mine + p->patches_at, *w = j->workspace + p->weights_at + w_at * p->size;
     char *y = (char *)j->y + (size_t)y_at * stored;
     wb__gemm g = cpu_conv_product_of(p, pixels);
-    if (d->kind != WB__CONV_GRAD_INPUT) lay_patches(p, j->x, n, group, i0, i1, patches);
+    if (d->kind != WB__CONV_GRAD_INPUT) copy_patches(p, j->x, n, group, i0, i1, patches);
     switch (d->kind) {
     case WB__CONV_FORWARD:
         g.a = patches, g.b = w, g.c = p->narrow ? mine + p->sums_at : y;
@@ -208,7 +208,7 @@ static void cpu_conv_one_task(void *ctx, int64_t task)
             memset(wide, 0, (size_t)image * p->size);
         if (i1 > i0 && d->ow > 0)
             for (int64_t g = 0; g < d->groups; g++) {
-                one_band(j, mine, n, g, i0, i1);
+                cpu_conv_one_band(j, mine, n, g, i0, i1);
                 if (p->gather)
                     p->gather(d, p->cg, mine + p->patches_at, wide + (size_t)(g * p->cg) * p->size);
                 else if (d->kind == WB__CONV_GRAD_INPUT)
@@ -243,8 +243,7 @@ static void run_convolution(const wb__cpu_op *op, void *const *buffers, void *wo
     const cpu_conv_convolution *p = (const cpu_conv_convolution *)op;
     cpu_conv_job j = { p, buffers[0], buffers[1], buffers[2], p->d.has_bias ? buffers[3] : NULL,
                        workspace };
-    if (p->d.kind != WB__CONV_GRAD_WEIGHT)
-        reorder_weights(p, j.w, j.workspace + p->weights_at);
+    if (p->d.kind != WB__CONV_GRAD_WEIGHT) reorder_weights(p, j.w, j.workspace + p->weights_at);
     wb__parallel(p->tasks, cpu_conv_one_task, &j);
     if (p->d.kind == WB__CONV_GRAD_WEIGHT) cpu_conv_add_sums(&j);
 }
@@ -316,8 +315,7 @@ static int conv_by_patches(const wb__conv_desc *d, wb__cpu_op **op, const char *
 }
 
 static bool conv_always(const wb__conv_desc *d) { return d != NULL; }
-/* Whether d is the gradient of an input with an activation or a bias behind it, which a transposed
- * convolution is. */
+/* Whether d is an input gradient with an epilogue or a bias: a transposed convolution. */
 static bool conv_has_epilogue(const wb__conv_desc *d)
 {
     return d->kind == WB__CONV_GRAD_INPUT && (d->has_bias || d->act);

@@ -9,7 +9,7 @@
 enum { EPILOGUE_CHUNK = 1024, EPILOGUE_SERIAL = 1 << 15 };
 
 typedef struct {
-    wb__cpu_op op, *inner;
+    wb__cpu_op op, *inner;              /* inner: computes the gradient alone */
     wb__conv_desc d;
     wb_dtype wide;                      /* the computed type */
     wb__elementwise_fn *row;        /* applies the epilogue in place; NULL: it is relu or none */
@@ -19,7 +19,7 @@ typedef struct {
     const epilogue_form *p;
     char *x;
     const char *bias;
-    int64_t each;                       /* elements of dx that each task processes */
+    int64_t each;                       /* elements of dx that a task processes */
 } epilogue_job;
 
 #define ADD_BIAS(T)                                                                                \
@@ -70,7 +70,7 @@ static void epilogue_run_form(const wb__cpu_op *op, void *const *buffers, const 
     wb__parallel(parts, epilogue_one_part, &j);
 }
 
-static void epilogue_run_task(const wb__cpu_op *op, void *const *buffers, void *workspace)
+static void epilogue_run(const wb__cpu_op *op, void *const *buffers, void *workspace)
 {
     epilogue_run_form(op, buffers, NULL, workspace);
 }
@@ -106,7 +106,7 @@ int wb__conv_epilogue(const wb__conv_desc *d, wb__cpu_op **op, const char **reas
     p->wide = d->dtype == WB_F64 ? WB_F64 : WB_F32;
     if (d->act) p->row = wb__tile_unary(wb__tile_table_here(), d->act, (int)wb__reg_of(p->wide));
     p->op = *p->inner;
-    p->op.run = epilogue_run_task;
+    p->op.run = epilogue_run;
     p->op.run_form = epilogue_run_form;
     p->op.make_form = epilogue_make_form;
     p->op.destroy = epilogue_destroy;

@@ -32,8 +32,7 @@ typedef struct {
     bool padded;
     wb__act act;                        /* FORWARD only */
     bool line;  /* one channel of x, at most 8 of y, stride 1 along rows: line_kernel.h */
-    size_t weights_bytes, task_bytes, sums_at;  /* in bytes; sums_at: offset in a task's
-                                                   workspace */
+    size_t weights_bytes, task_bytes, sums_at;  /* sums_at: offset in a task's task_bytes */
     char impl[32];
 } direct;
 
@@ -45,8 +44,8 @@ typedef struct {
 
 /* Returns the input rows that output rows [i0, i0 + rows) of image n read.  If the image has
  * padding, copies them to `to` with zeros around them; else returns them in place. */
-static const float *band_of(const direct *p, const float *x, int64_t n, int64_t i0, int64_t rows,
-                            float *to)
+static const float *direct_band_of(const direct *p, const float *x, int64_t n, int64_t i0,
+                                   int64_t rows, float *to)
 {
     const float *image = x + n * p->h * p->w * p->c;
     const int64_t first = i0 * p->stride[0] - p->top, line = p->width_in * p->c;
@@ -67,7 +66,7 @@ static const float *band_of(const direct *p, const float *x, int64_t n, int64_t 
 
 /* Packs a block of `width` output channels of the weights as [kh][kw*c][width].  Channels after the
  * last are 0.  GRAD_INPUT: the taps are mirrored, and input and output channels exchanged. */
-static void pack_block(void *ctx, int64_t block)
+static void direct_pack_block(void *ctx, int64_t block)
 {
     const direct_job *j = ctx;
     const direct *p = j->p;
@@ -106,14 +105,13 @@ static void direct_forward_task(void *ctx, int64_t task)
                    .a_outer = p->width_in * p->c,
                    .bs0 = p->width,
                    .b_outer = run * p->width,
-                   .cs0 = p->k,
-                   .relu = p->act.relu };
+                   .cs0 = p->k, .relu = p->act.relu };
     float bias[8] = { 0 };
     if (p->line && j->bias) memcpy(bias, j->bias, (size_t)p->k * sizeof *bias);
     for (int64_t u = units * task / p->tasks; u < units * (task + 1) / p->tasks; u++) {
         const int64_t n = u / p->bands, i0 = u % p->bands * p->band,
                       rows = WB__MIN(p->band, p->oh - i0);
-        const float *x = band_of(p, j->x, n, i0, rows, mine);
+        const float *x = direct_band_of(p, j->x, n, i0, rows, mine);
         float *y = (float *)j->y + (n * p->oh + i0) * p->ow * p->k;
         if (p->line) {
             const wb__line l = direct_line_of(p, rows);
@@ -133,16 +131,16 @@ static void direct_forward_task(void *ctx, int64_t task)
     }
 }
 
-/* As direct_weights_task, but for images of one channel. */
-static void weights_of_lines(const direct_job *j, int64_t from, int64_t to, float *band,
-                             float *sums)
+/* Sets `sums` to the weights' gradient over the images [from, to), which have one channel. */
+static void direct_weights_of_lines(const direct_job *j, int64_t from, int64_t to, float *band,
+                                    float *sums)
 {
     const direct *p = j->p;
     const wb__line l = direct_line_of(p, p->oh);
     const int64_t lanes = p->kernel->lanes, all = l.kh * l.kw * l.k;
     memset(sums, 0, (size_t)(all * lanes) * sizeof *sums);
     for (int64_t n = from; n < to; n++)
-        p->isa->line_weights(&l, band_of(p, j->x, n, 0, p->oh, band),
+        p->isa->line_weights(&l, direct_band_of(p, j->x, n, 0, p->oh, band),
                              j->y + n * p->oh * p->ow * p->k, sums);
     for (int64_t i = 0; i < all; i++) {
         float sum = 0;
@@ -167,15 +165,14 @@ static void direct_weights_task(void *ctx, int64_t task)
                    .as1 = p->stride[1] * p->c,
                    .a_outer = p->stride[0] * line,
                    .bs0 = p->k,
-                   .b_outer = p->ow * p->k,
-                   .cs0 = p->k };
+                   .b_outer = p->ow * p->k, .cs0 = p->k };
     const int64_t from = p->n * task / p->tasks, to = p->n * (task + 1) / p->tasks;
     if (p->line) {
-        weights_of_lines(j, from, to, (float *)mine, sums);
+        direct_weights_of_lines(j, from, to, (float *)mine, sums);
         return;
     }
     for (int64_t n = from; n < to; n++, t.add = true) {
-        const float *x = band_of(p, j->x, n, 0, p->oh, (float *)mine),
+        const float *x = direct_band_of(p, j->x, n, 0, p->oh, (float *)mine),
                     *dy = j->y + n * p->oh * p->ow * p->k;
         for (int64_t k0 = 0; k0 < p->k; k0 += p->width)
             for (int64_t a = 0; a < kh; a++)
@@ -186,6 +183,7 @@ static void direct_weights_task(void *ctx, int64_t task)
     }
 }
 
+/* Adds up the gradients of all tasks in order, and writes the sum to dw. */
 static void direct_add_sums(const direct_job *j)
 {
     const direct *p = j->p;
@@ -213,7 +211,7 @@ static void direct_run(const wb__cpu_op *op, void *const *buffers, void *workspa
     }
     if (p->d.kind == WB__CONV_GRAD_INPUT) j.x = buffers[2], j.y = buffers[0];
     const int64_t blocks = (p->k + p->width - 1) / p->width;
-    for (int64_t b = 0; b < blocks; b++) pack_block(&j, b);
+    for (int64_t b = 0; b < blocks; b++) direct_pack_block(&j, b);
     wb__parallel(p->tasks, direct_forward_task, &j);
 }
 

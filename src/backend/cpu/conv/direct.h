@@ -10,9 +10,9 @@ int wb__conv_epilogue(const wb__conv_desc *d, wb__cpu_op **op, const char **reas
 /* Prepares a convolution without patches (direct.c).  Returns 0 with the operation in *op, 0 with
  * *op NULL if direct.c does not support the convolution, or an error code. */
 int wb__direct_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason);
-/* Likewise the gradient of an input (strips.c). */
+/* Prepares the gradient of an input by strips (strips.c); returns as wb__direct_conv. */
 int wb__strips_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason);
-/* Likewise by Winograd's algorithm (winograd.c), if that is faster. */
+/* Prepares Winograd's algorithm (winograd.c), if that is faster; returns as wb__direct_conv. */
 int wb__winograd_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason);
 
 #endif

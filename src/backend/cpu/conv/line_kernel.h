@@ -8,7 +8,8 @@
 #define UNIT (LANES < 8 ? LANES : 8)
 #define BLOCKS (LANES == 16 ? 3 : 1)    /* vectors that are computed together for each channel */
 
-/* A unit: its first pixel among the outputs, the place of its first tap in x, and its pixels. */
+/* A unit: its first pixel among the outputs, the place of its first tap in x, and the number of its
+ * pixels (`some`), at most UNIT. */
 typedef struct { int64_t pixel, at; int some; } NAME(unit);
 
 /* Finds units u to u + count - 1.  Those beyond the last have no pixels. */
@@ -103,10 +104,8 @@ enum { NAME(AT_A_TIME) = 36,            /* vectors whose dy is transposed before
        NAME(TAPS) = 5 };                /* taps of a block, which has at most CHANNELS channels */
 #define CHANNELS (LANES == 16 ? 4 : 2)
 
-/* Transposes n units of dy to `to`: AT_A_TIME vectors for each channel.  Pixels that do not exist
- * are 0. */
-static inline void NAME(turn)(const wb__line *l, int n, const NAME(unit) *unit, const T *dy,
-                              T *to)
+/* Transposes n units of dy to `to`, AT_A_TIME vectors a channel; missing pixels are 0. */
+static inline void NAME(turn)(const wb__line *l, int n, const NAME(unit) *unit, const T *dy, T *to)
 {
     for (int i = 0; i < n; i++, to += UNIT) {
         const T *from = dy + unit[i].pixel * l->k;

@@ -190,8 +190,7 @@ static inline __attribute__((always_inline)) void NAME(pool_plane)(const wb__poo
     for (int64_t i = 0; i < d->oh; i++)
         for (int64_t j = 0; j < d->ow; j += NAME(ROW)) {
             const int64_t n = WB__MIN(d->ow - j, NAME(ROW)), out = i * d->ow + j;
-            if (d->stride[1] == 2)
-                NAME(pool_row)(d, kind, i, j, n, 2, x, dy + out, v, dx, y + out);
+            if (d->stride[1] == 2) NAME(pool_row)(d, kind, i, j, n, 2, x, dy + out, v, dx, y + out);
             else
                 NAME(pool_row)(d, kind, i, j, n, d->stride[1], x, dy + out, v, dx, y + out);
         }

@@ -63,8 +63,7 @@ static bool strips_of(const strips_job *j, int64_t n, int64_t r, float *strips)
                          .as1 = 1,
                          .a_outer = -d->ow * d->k,
                          .bs0 = p->packed,
-                         .b_outer = stride * d->k * p->packed,
-                         .cs0 = p->strips.stride };
+                         .b_outer = stride * d->k * p->packed, .cs0 = p->strips.stride };
     const float *dy = j->dy + (n * d->oh + (at - first) / stride) * d->ow * d->k,
                 *w = (const float *)j->workspace + first * d->k * p->packed;
     for (int64_t q = 0; q < d->ow; q += p->kernel->mr)

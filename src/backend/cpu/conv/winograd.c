@@ -76,7 +76,7 @@ static const float *input_tile(const winograd *p, const float *x, int64_t tile,
     return x + ((n * p->h + i) * p->w + j) * p->c;
 }
 
-/* Describes the 4x4 outputs of a tile, likewise. */
+/* Describes the 4x4 outputs of a tile in *t and returns the address of the first one. */
 static const float *output_tile(const winograd *p, const float *y, int64_t tile,
                                 wb__winograd_tile *t)
 {
@@ -143,7 +143,7 @@ static void winograd_forward_task(void *ctx, int64_t task)
 /* ---- the gradient of the weights ------------------------------------------------------------- */
 
 /* Transforms a task's tiles of the block, both of x and of dy. */
-static void both_task(void *ctx, int64_t task)
+static void winograd_both_task(void *ctx, int64_t task)
 {
     const winograd_job *j = ctx;
     const winograd *p = j->p;
@@ -159,7 +159,7 @@ static void both_task(void *ctx, int64_t task)
 
 /* Adds the block's products at one position: sums[c, k] += v[tile, c] * g[tile, k].  The products
  * of p->run tiles are added up first, so that rounding errors grow slowly with the batch. */
-static void sums_task(void *ctx, int64_t at)
+static void winograd_sums_task(void *ctx, int64_t at)
 {
     const winograd_job *j = ctx;
     const winograd *p = j->p;
@@ -180,7 +180,7 @@ static void sums_task(void *ctx, int64_t at)
 }
 
 /* Transforms the sums of a vector of output channels to dw. */
-static void back_task(void *ctx, int64_t vector)
+static void winograd_back_task(void *ctx, int64_t vector)
 {
     const winograd_job *j = ctx;
     const winograd *p = j->p;
@@ -191,6 +191,7 @@ static void back_task(void *ctx, int64_t vector)
                            (float *)j->w + (k * p->c + c) * 9);
 }
 
+/* Writes the prepared form of the weights: their transforms. */
 static int transform_weights(const wb__cpu_op *op, const void *from, void *form)
 {
     const winograd *p = (const winograd *)op;
@@ -219,10 +220,10 @@ static void winograd_run(const wb__cpu_op *op, void *const *buffers, void *works
                            .workspace = workspace };
         for (; j.first < p->tiles; j.first += p->block) {
             j.count = WB__MIN(p->block, p->tiles - j.first);
-            wb__parallel(p->tasks, both_task, &j);
-            wb__parallel(POSITIONS, sums_task, &j);
+            wb__parallel(p->tasks, winograd_both_task, &j);
+            wb__parallel(POSITIONS, winograd_sums_task, &j);
         }
-        wb__parallel(p->kp / p->product->lanes, back_task, &j);
+        wb__parallel(p->kp / p->product->lanes, winograd_back_task, &j);
         return;
     }
     transform_weights(op, buffers[1], workspace);

@@ -95,8 +95,7 @@ static inline __attribute__((always_inline)) void NAME(load_tile)(
 #pragma GCC unroll 6
         for (int i = 0; i < size; i++)
 #pragma GCC unroll 6
-            for (int j = 0; j < size; j++)
-                d[6 * i + j] = load(x + i * t->line + j * t->channels);
+            for (int j = 0; j < size; j++) d[6 * i + j] = load(x + i * t->line + j * t->channels);
         return;
     }
     for (int p = 0; p < 36; p++) d[p] = spread(0);

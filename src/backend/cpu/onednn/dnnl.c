@@ -58,7 +58,7 @@ typedef struct {
 static dnnl_engine_t dnnl_engine;
 static wb__once dnnl_once = WB__ONCE_INIT;
 static wb__mutex dnnl_creating = WB__MUTEX_INIT; /* around oneDNN's own locks, for fork */
-static int (*omp_threads)(void);        /* of the OpenMP that oneDNN was linked with, or NULL */
+static int (*omp_threads)(void);        /* functions of oneDNN's OpenMP; NULL: it has none */
 static void (*omp_set_threads)(int n);
 
 static void make_engine(void)
@@ -95,10 +95,7 @@ static int use_one_thread(void)
     return before;
 }
 
-static void use_threads(int n)
-{
-    if (n != 1) omp_set_threads(n);
-}
+static void restore_threads(int n) { if (n != 1) omp_set_threads(n); }
 
 static void dnnl_drop_set(run_set *s)
 {
@@ -128,6 +125,7 @@ static run_set *dnnl_make_set(const dnnl_op *p)
     return wb__fail_null(WB_ERROR_MEMORY, "oneDNN: out of memory for a run of %s", p->impl);
 }
 
+/* Takes an idle run_set of p, or makes one; NULL: out of memory. */
 static run_set *dnnl_take_set(dnnl_op *p)
 {
     for (int k = 0; k < 2 * SETS; k++) {        /* twice: another run may have given a set back */
@@ -139,6 +137,7 @@ static run_set *dnnl_take_set(dnnl_op *p)
     return dnnl_make_set(p);            /* all sets are used by concurrent runs */
 }
 
+/* Gives a run_set back to p's idle sets, or drops it if they are full. */
 static void dnnl_give_set(dnnl_op *p, run_set *s)
 {
     for (int i = 0; i < SETS; i++) {
@@ -188,7 +187,8 @@ static void dnnl_one_part(void *ctx, int64_t part)
     }
 }
 
-static void row_behind(const dnnl_op *p, void *at)
+/* Applies the epilogue p->row to the result at `at`. */
+static void apply_row_after(const dnnl_op *p, void *at)
 {
     enum { SERIAL = 1 << 15 };
     const int64_t size = p->rows * p->columns;
@@ -224,9 +224,9 @@ static void dnnl_run_form(const wb__cpu_op *op, void *const *buffers, const void
         bad = dnnl_primitive_execute(p->reorder, s->stream, 2, s->reorder_args);
     if (!bad) bad = dnnl_stream_wait(s->stream);
     if (bad) wb__fail(WB_ERROR_INTERNAL, "oneDNN: %s failed with status %d", p->impl, (int)bad);
-    use_threads(before);
+    restore_threads(before);
     dnnl_give_set(p, s);
-    if (p->row && !bad) row_behind(p, buffers[2]);
+    if (p->row && !bad) apply_row_after(p, buffers[2]);
 }
 
 static void dnnl_run(const wb__cpu_op *op, void *const *buffers, void *workspace)
@@ -245,7 +245,7 @@ static int dnnl_make_form(const wb__cpu_op *op, const void *from, void *form)
     set_address(s, p->to, form);
     const dnnl_status_t bad = dnnl_primitive_execute(p->reorder, s->stream, 2, s->reorder_args)
                            || dnnl_stream_wait(s->stream);
-    use_threads(before);
+    restore_threads(before);
     dnnl_give_set(p, s);
     return bad ? wb__fail(WB_ERROR_INTERNAL, "oneDNN: reordering for %s failed", p->impl) : 0;
 }
@@ -359,7 +359,7 @@ static int dnnl_finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const c
                      || (p->reorder_pd && dnnl_primitive_create(&p->reorder, p->reorder_pd))))
         refusal = "oneDNN could not make the primitive";
     wb__mutex_unlock(&dnnl_creating);
-    use_threads(p->threads_before);
+    restore_threads(p->threads_before);
     if (!refusal) {
         if (wb__dnnl_piece_reserve(&p->op, 1)) {
             dnnl_destroy(&p->op);
@@ -404,8 +404,7 @@ static const char *matmul_lacks(const wb__matmul_desc *d, dnnl_data_type_t type,
     return d->batch[0] * d->batch[1] > 1 && !stride[2] ? "C is broadcast" : NULL;
 }
 
-/* Creates the memory descriptors of A, B, C and the bias, and the primitive descriptor; false: not
- * supported. */
+/* Creates the descriptors of A, B, C, bias and the primitive; false: not supported. */
 static bool matmul_pd(dnnl_op *p, const wb__matmul_desc *d, dnnl_data_type_t type,
                       const int64_t stride[3], dnnl_primitive_attr_t attr)
 {
@@ -499,8 +498,7 @@ static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, wb__con
     return pd;
 }
 
-/* Creates the descriptors of images and weights, and the primitive descriptor; false: not
- * supported. */
+/* Creates the descriptors of images, weights and the primitive; false: not supported. */
 static bool dnnl_describe_conv(dnnl_op *p, const wb__conv_desc *d, dnnl_data_type_t type,
                                dnnl_data_type_t w_type)
 {

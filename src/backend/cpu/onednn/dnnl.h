@@ -1,7 +1,6 @@
 /* Functions that prepare an operation for oneDNN.  Each function returns 0 with the operation in
  * *op, 0 with *op NULL if oneDNN cannot be used, or an error code.  *reason becomes the reason why
- * oneDNN cannot be used: oneDNN is not compiled in, is disabled (WEBER_ONEDNN=0), or lacks the
- * operation. */
+ * not: oneDNN is not compiled in, is disabled (WEBER_ONEDNN=0), or lacks the operation. */
 #ifndef WB__DNNL_H
 #define WB__DNNL_H
 

@@ -99,9 +99,8 @@ static inline dnnl_status_t wb__matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine
 static inline dnnl_status_t wb__conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
                                         wb__conv_kind kind, wb__md_ref x, wb__md_ref w,
                                         wb__md_ref bias, wb__md_ref y, const dnnl_dims_t strides,
-                                        const dnnl_dims_t dilates,
-                                        const dnnl_dims_t low, const dnnl_dims_t high,
-                                        dnnl_primitive_desc_t hint,
+                                        const dnnl_dims_t dilates, const dnnl_dims_t low,
+                                        const dnnl_dims_t high, dnnl_primitive_desc_t hint,
                                         const_dnnl_primitive_attr_t attr)
 {
     const dnnl_alg_kind_t direct = dnnl_convolution_direct;

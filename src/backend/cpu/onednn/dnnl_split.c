@@ -31,7 +31,7 @@ typedef struct {
     wb__cpu_op op;
     int count, buffers;                 /* pieces; buffers of the operation */
     size_t size;                        /* bytes of an element */
-    size_t each;                        /* bytes of the workspace of a piece */
+    size_t each;                        /* bytes of the workspace of each piece */
     int64_t sums;                       /* elements of the gradient of the weights, else 0 */
     wb_dtype dtype;
     dnnl_split_piece piece[];
@@ -115,8 +115,7 @@ static int dnnl_split_make_form(const wb__cpu_op *op, const void *from, void *fo
     return first->make_form(first, from, form);
 }
 
-/* Lets the operation read the prepared form of its pieces, if all pieces read the same form of all
- * weights. */
+/* Lets the operation read a prepared form if all pieces read the same form of all weights. */
 static void share_form(dnnl_split *s)
 {
     const wb__cpu_op *first = s->piece[0].op;
@@ -269,8 +268,7 @@ int wb__dnnl_matmul(const wb__matmul_desc *d, wb__cpu_op **op, const char **reas
 
 /* ---- convolutions ---------------------------------------------------------------------------- */
 
-/* Restricts a convolution to the rows [from, to) of y, and returns the first row of x that they
- * need. */
+/* Restricts d to the rows [from, to) of y, and returns the first row of x that these rows need. */
 static int64_t restrict_rows(wb__conv_desc *d, int64_t from, int64_t to)
 {
     const int64_t begin = from * d->stride[0] - d->pad[0],

@@ -16,8 +16,7 @@ enum { LANES = 16, MR = 8, NV = 3, NR = NV * LANES, KC = 640, NC = 10 * NR };
 
 BF16_INLINE __mmask16 first(int64_t n) { return n >= LANES ? 0xffff : (__mmask16)((1u << n) - 1); }
 
-/* Returns bf16 numbers in the low halves of 32 bits; rounds like to_bf16, and keeps subnormal
- * numbers. */
+/* Rounds like to_bf16, also subnormal numbers; the results are in the low halves of 32 bits. */
 BF16_INLINE __m512i round_16(__m512 x)
 {
     const __m512i u = _mm512_castps_si512(x), high = _mm512_srli_epi32(u, 16);
@@ -301,8 +300,7 @@ static void bf16_block(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, in
                 t.bias = (const char *)g->bias + (g->bias_rows ? i : j) * bias_size;
             if (!direct && t.add) bf16_exchange(g, i, j, mr, nr, part, false);
             bf16_tiles[mr - 1][(nr - 1) / LANES](&t);
-            for (int r = 0; row && r < mr; r++)
-                row(part + r * NR, part + r * NR, NULL, NULL, nr);
+            for (int r = 0; row && r < mr; r++) row(part + r * NR, part + r * NR, NULL, NULL, nr);
             if (!direct) bf16_exchange(g, i, j, mr, nr, part, true);
         }
     }

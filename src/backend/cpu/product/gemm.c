@@ -37,14 +37,15 @@ static const wb__gemm_kernel *gemm_kernel_for(const wb__gemm *g)
 
 static wb_dtype computed_type(wb_dtype t) { return t == WB_F64 ? WB_F64 : WB_F32; }
 static int64_t round_up(int64_t a, int64_t b) { return wb__quotient_up(a, b) * b; }
-/* The length of a piece if k is divided into about equal pieces of at most the kernel's kc. */
+/* Returns the length of a piece if k is divided into about equal pieces of at most the kernel's
+ * kc. */
 static int64_t gemm_inner_piece(const wb__gemm_kernel *kernel, int64_t k)
 {
     int64_t pieces = WB__MAX(wb__quotient_up(k, kernel->kc), 1);
     return WB__MAX(round_up(wb__quotient_up(k, pieces), 16), 16);
 }
 
-/* The bytes of `columns` packed columns of B with k inner indices. */
+/* Returns the bytes of `columns` packed columns of B with k inner indices. */
 static size_t gemm_packed_bytes(const wb__gemm_kernel *kernel, wb_dtype t, int64_t k,
                                 int64_t columns)
 {
@@ -63,7 +64,7 @@ static bool reads_in_place(const wb__gemm *g, const wb__gemm_kernel *kernel)
  * its packed form, or packed by this thread. */
 typedef struct {
     const wb__gemm_kernel *kernel;
-    int64_t kc;
+    int64_t kc;                         /* inner indices of a piece, at most */
     bool in_place, ready;               /* ready: the panels of the only piece are in `scratch` */
     const char *packed;                 /* the packed form of all of B, or NULL */
     int64_t columns, from;      /* columns of this form; its first column that the product needs */
@@ -133,8 +134,8 @@ typedef struct {
     int64_t batch[2], a_b[2], b_b[2], c_b[2], count;            /* count: products of the batch */
     /* A product is divided into parts of so many rows and columns at most.  A task computes some
      * parts one after the other, with scratch memory of its own. */
-    int64_t rows, columns, row_parts, column_parts, parts, tasks;  /* parts: of all products; tasks:
-                                                                      of a run */
+    int64_t rows, columns, row_parts, column_parts;
+    int64_t parts, tasks;               /* parts of all products; tasks of a run */
     bool one_piece;                     /* a part has all inner indices and columns in a piece */
     bool wide;                          /* C is kept in f32 between the pieces of k */
     size_t wide_at, each;               /* bytes: offset of this copy in a task's workspace, and
@@ -147,10 +148,10 @@ static const void *gemm_shift(const void *base, int64_t elements, size_t size)
     return (const char *)base + elements * (int64_t)size;
 }
 
-/* Sets g to a part.  Parts of neighbouring products and rows follow each other, since they may read
- * the same columns of B. */
-static void gemm_place(const gemm_product *p, void *const *buffers, int64_t part, wb__gemm *g,
-                       method *w)
+/* Sets *g and *w to part number `part`.  Parts of neighbouring products and rows follow each other,
+ * since they may read the same columns of B. */
+static void gemm_set_part(const gemm_product *p, void *const *buffers, int64_t part, wb__gemm *g,
+                          method *w)
 {
     const size_t size = wb__dtype_size(p->g.a_type);
     const int64_t rest = part / p->row_parts, b = rest % p->count;
@@ -203,7 +204,7 @@ static void gemm_run_parts(void *ctx, int64_t task)
     for (int64_t part = p->parts * task / p->tasks; part < end; part++) {
         wb__gemm g;
         method w;
-        gemm_place(p, r->buffers, part, &g, &w);
+        gemm_set_part(p, r->buffers, part, &g, &w);
         w.ready = p->one_piece && g.b == b;
         b = g.b;
         if (p->dots) p->method.kernel->dots(&g, 0, g.m);
@@ -402,8 +403,7 @@ static void gemm_enable_form(gemm_product *p, size_t bytes)
     p->op.run_form = run_prepared;
 }
 
-/* The bytes of the packed form of B that the product reads and that may be kept from run to run; 0:
- * none. */
+/* Returns the bytes of the packed form of B that may be kept from run to run; 0: there is none. */
 static int64_t gemm_kept_bytes(const wb__matmul_desc *d)
 {
     const bool one = d->batch[0] * d->batch[1] == 1;

@@ -11,6 +11,7 @@
 
 #define NR (NV * LANES)
 
+/* Stores a tile's sums in C, with the bias, the old C and relu of t. */
 static inline __attribute__((always_inline)) void NAME(finish)(
     const int mr, const int nv, const int some, V acc[MR][NV], T *c, const wb__tile *t)
 {
@@ -70,7 +71,7 @@ static inline __attribute__((always_inline)) void NAME(tile)(
     NAME(finish)(mr, nv, some, acc, c, t);
 }
 
-/* Like `tile`, but A is a packed panel, with MR consecutive elements for each inner index. */
+/* Computes a tile as `tile` does, from a packed panel of A: MR elements for each inner index. */
 static inline __attribute__((always_inline)) void NAME(tile_packed)(
     const int mr, const int nv, const int some, const int read_some, const T *a, const T *b, T *c,
     const wb__tile *t)

@@ -120,8 +120,8 @@ WB__INLINE void int8_multiply_rest(const int rows, const Q *const *q, const int8
     int8_step(rows, q, at, weight, sum);
 }
 
-/* As int8_multiply for one row, but column by column, so that the weights are read in the order of
- * their addresses: reading them takes most of the time. */
+/* Adds the products of one row, column by column, so that the weights, whose reading takes most of
+ * the time, are read in the order of their addresses. */
 WB__INLINE void int8_multiply_row(const Q *q, const int8_t *const *w, int64_t steps,
                                   V sum[ROWS + 1][COLUMNS])
 {

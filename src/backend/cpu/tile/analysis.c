@@ -4,6 +4,7 @@
 
 /* ---- levels, phases -------------------------------------------------------------------------- */
 
+/* Sets the level of each instruction. */
 static void find_levels(tile_compiler *c)
 {
     const tile_segment *s = c->s;
@@ -144,7 +145,8 @@ bool tile_would_overwrite(const tile_compiler *c, int s, int now)
     return false;
 }
 
-static void put_off_stores(tile_compiler *c)
+/* Marks the stores that must wait until the end, since they overwrite what is loaded later. */
+static void find_late_stores(tile_compiler *c)
 {
     for (bool changed = true; changed;) {
         changed = false;
@@ -171,7 +173,7 @@ void tile_analyse(tile_compiler *c)
     find_levels(c);
     tile_analysis_find_phases(c);
     find_pairs(c);
-    put_off_stores(c);
+    find_late_stores(c);
     tile_analysis_find_phases(c);
     for (int i = 0; i < c->n; i++)
         if (c->into[i] >= 0 && c->when[i] != c->when[c->into[i]]) c->into[i] = -1;

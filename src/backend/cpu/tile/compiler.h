@@ -1,5 +1,4 @@
-/* What tile_compile knows of each instruction before it emits calls.  Private to plan.c and
- * analysis.c. */
+/* What tile_compile knows of each instruction.  Private to plan.c and analysis.c. */
 #ifndef WB__CPU_TILE_COMPILER_H
 #define WB__CPU_TILE_COMPILER_H
 

@@ -154,8 +154,7 @@ static void gaussian_f32(void *d_, int64_t n, uint64_t key, uint64_t counter, in
             continue;
         }
         draw_words(key, counter + (uint64_t)(e / 4), (skip + m + 3) / 4, words);
-        for (int64_t j = 0; j < skip + m; j += 2)
-            normals(words[j], words[j + 1], &z[j], &z[j + 1]);
+        for (int64_t j = 0; j < skip + m; j += 2) normals(words[j], words[j + 1], &z[j], &z[j + 1]);
         for (int64_t j = 0; j < m; j++) d[i + j] = z[skip + j];
         i += m;
     }

@@ -16,14 +16,14 @@ static tile_number tile_gather_identity(int op, int reg)
 {
     if (tile_gather_is_float(reg))
         return (tile_number){.f = op == TILE_GATHER_SUM   ? 0
-                                  : op == TILE_GATHER_MIN ? INFINITY
-                                                          : -INFINITY};
+                                  : op == TILE_GATHER_MIN ? INFINITY : -INFINITY};
     const int64_t low = reg == WB__REG_I32 ? INT32_MIN : INT64_MIN;
     const int64_t high = reg == WB__REG_I32 ? INT32_MAX : INT64_MAX;
     return (tile_number){.i = op == TILE_GATHER_SUM ? 0 : op == TILE_GATHER_MIN ? high : low};
 }
 
-/* Floats are combined as double, integers as int64_t. */
+/* Return the type in which partial results are combined: double for floats, int64_t for
+ * integers. */
 static wb_dtype wide_dtype(int reg) { return tile_gather_is_float(reg) ? WB_F64 : WB_I64; }
 static int wide_reg(int reg) { return tile_gather_is_float(reg) ? WB__REG_F64 : WB__REG_I64; }
 
@@ -57,8 +57,8 @@ static void tile_gather_merge(const tile_kernel *k, const tile_reduction *f, til
             merge_argmax(tile_gather_is_float(f->reg), &to[i], &place[i], v[i], at[i]);
 }
 
-/* The register kind of the accumulators.  Sums of i32 have accumulators of 64 bits; reductions
- * along columns have accumulators of the partial results' type. */
+/* Returns the register kind of the accumulators.  Sums of i32 have accumulators of 64 bits;
+ * reductions along columns have accumulators of the partial results' type. */
 static int acc_reg(const tile_reduction *f)
 {
     return f->kind == REDUCE_COLUMNS || (f->op == TILE_GATHER_SUM && f->reg == WB__REG_I32)
@@ -257,8 +257,7 @@ void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t
 
 /* ---- combining the tasks --------------------------------------------------------------------- */
 
-/* The reduction whose partial results tile_gather_join_block combines, one block of columns per
- * call. */
+/* A reduction; tile_gather_join_block combines its partial results, a block of columns a call. */
 typedef struct {
     const tile_kernel *k;
     const tile_segment *s;
@@ -289,7 +288,7 @@ static void tile_gather_join_block(void *ctx, int64_t block)
     tile_gather_store_results(j->k, s, f, j->base, outer, c0, n, v, at);
 }
 
-void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
+void tile_combine_partials(const tile_kernel *k, void *const *buffers, char *workspace)
 {
     enum { MANY = 64 * 1024 };
     for (int i = 0; i < k->n_segments; i++) {
@@ -314,7 +313,7 @@ void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
 
 /* ---- reductions along columns, in chunks ----------------------------------------------------- */
 
-void tile_reduction_chunk(const tile_run *r, const tile_call *call)
+void tile_merge_chunk(const tile_run *r, const tile_call *call)
 {
     enum { SOME = 64 };
     const tile_reduction *f = &r->p->reductions[call->arg];
@@ -337,7 +336,7 @@ void tile_reduction_chunk(const tile_run *r, const tile_call *call)
     }
 }
 
-void tile_reduction_done(const tile_run *r, const tile_call *call)
+void tile_finish_chunks(const tile_run *r, const tile_call *call)
 {
     const tile_reduction *f = &r->p->reductions[call->arg];
     write_results(r->k, f, r->value[call->value[0]], call->reg, r->rows,

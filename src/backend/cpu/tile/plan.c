@@ -12,8 +12,7 @@
  * columns.  From LIST_PHASES on, each phase has two lists: the first runs once for the rows of a
  * tile, the second for each chunk of these rows.  The last list runs after all phases. */
 enum { LIST_ONCE, LIST_HOIST, LIST_PHASES };
-/* In tiles with fewer columns than this, an operand with one value per row is spread over the tile
- * (CALL_SPLAT). */
+/* In tiles with fewer columns, an operand with one value per row is spread (CALL_SPLAT). */
 enum { SHORT_ROW = 48 };
 
 static int reg_size(int reg) { return wb__reg_size(reg); }
@@ -36,7 +35,8 @@ static tile_call *tile_plan_emit(tile_compiler *c, int list, tile_call_kind kind
     return call;
 }
 
-static void tile_plan_put(tile_call *call, int k, int value, int reg, int level)
+/* Sets operand k of a call. */
+static void tile_plan_set(tile_call *call, int k, int value, int reg, int level)
 {
     call->value[k] = (int16_t)value;
     call->size[k] = (uint8_t)reg_size(reg);
@@ -70,13 +70,13 @@ static int tile_plan_new_value(tile_compiler *c) { return c->p->n_values++; }
 static int tile_plan_value_of(tile_compiler *c, int i, int level);
 
 /* Emits a call that converts value `from` to in->dtype, as storing and loading it would. */
-static void tile_plan_narrow(tile_compiler *c, int list, const wb__instr *in, int to, int from,
-                             int level)
+static void tile_plan_emit_narrow(tile_compiler *c, int list, const wb__instr *in, int to, int from,
+                                  int level)
 {
     tile_call *call = tile_plan_emit(c, list, CALL_PLAIN);
     call->row_fn = c->t->cast[WB__REG_I32][in->dtype];
-    tile_plan_put(call, 0, to, in->reg, level);
-    tile_plan_put(call, 1, from, in->reg, level);
+    tile_plan_set(call, 0, to, in->reg, level);
+    tile_plan_set(call, 1, from, in->reg, level);
 }
 
 /* Emits a load, or another value that depends on the position only. */
@@ -102,10 +102,10 @@ static void emit_source(tile_compiler *c, int i)
         call->numbers = in->arg;
     }
     call->arg = (int)(v - c->s->views);
-    tile_plan_put(call, 0, d, in->reg, level);
+    tile_plan_set(call, 0, d, in->reg, level);
     c->value[i] = narrows ? tile_plan_new_value(c) : d;
     c->value_phase[i] = c->phase;
-    if (narrows) tile_plan_narrow(c, list, in, c->value[i], d, level);
+    if (narrows) tile_plan_emit_narrow(c, list, in, c->value[i], d, level);
 }
 
 static void emit_number(tile_compiler *c, int i)
@@ -113,11 +113,11 @@ static void emit_number(tile_compiler *c, int i)
     const wb__instr *in = instr(c, i);
     const int d = tile_plan_new_value(c);
     tile_call *call = tile_plan_emit(c, LIST_ONCE, CALL_NUMBER);
-    tile_plan_put(call, 0, d, in->reg, LEVEL_ONE);
+    tile_plan_set(call, 0, d, in->reg, LEVEL_ONE);
     call->arg = in->arg;
     call->half = wb__is_half(in->dtype);
     c->value[i] = wb__is_narrow(in) ? tile_plan_new_value(c) : d;
-    if (wb__is_narrow(in)) tile_plan_narrow(c, LIST_ONCE, in, c->value[i], d, LEVEL_ONE);
+    if (wb__is_narrow(in)) tile_plan_emit_narrow(c, LIST_ONCE, in, c->value[i], d, LEVEL_ONE);
 }
 
 /* Returns the value of instruction i at this level, and emits calls for it if necessary. */
@@ -144,8 +144,8 @@ static int tile_plan_value_of(tile_compiler *c, int i, int level)
         call->splat = c->t->splat[in->reg];
     }
     const int d = tile_plan_new_value(c);
-    tile_plan_put(call, 0, d, in->reg, level);
-    tile_plan_put(call, 1, c->value[i], in->reg, own);
+    tile_plan_set(call, 0, d, in->reg, level);
+    tile_plan_set(call, 1, c->value[i], in->reg, own);
     if (level == LEVEL_FULL) c->spread[i] = d, c->spread_phase[i] = c->phase;
     return d;
 }
@@ -227,16 +227,16 @@ static void emit_row(tile_compiler *c, int i)
     const int d = tile_plan_new_value(c), result = narrows ? tile_plan_new_value(c) : d;
     if (store >= 0) {
         tile_call *bind = tile_plan_emit(c, list, CALL_BIND);
-        tile_plan_put(bind, 0, result, in->reg, LEVEL_FULL);
+        tile_plan_set(bind, 0, result, in->reg, LEVEL_FULL);
         bind->arg = instr(c, store)->arg;
         c->done[store] = true;
     }
     tile_call *call = tile_plan_emit(c, list, by_row ? CALL_BY_ROW : CALL_PLAIN);
     call->row_fn = fn;
-    tile_plan_put(call, 0, d, in->reg, c->level[i]);
+    tile_plan_set(call, 0, d, in->reg, c->level[i]);
     for (int k = 1; k < 4; k++)
-        if (operand[k] >= 0) tile_plan_put(call, k, value[k], instr(c, operand[k])->reg, level[k]);
-    if (narrows) tile_plan_narrow(c, list, in, result, d, c->level[i]);
+        if (operand[k] >= 0) tile_plan_set(call, k, value[k], instr(c, operand[k])->reg, level[k]);
+    if (narrows) tile_plan_emit_narrow(c, list, in, result, d, c->level[i]);
     c->value[i] = result;
     c->value_phase[i] = c->phase;
 }
@@ -259,15 +259,15 @@ static void emit_pair(tile_compiler *c, int k, int i)
               d = tile_plan_new_value(c);
     if (store >= 0) {
         tile_call *bind = tile_plan_emit(c, list, CALL_BIND);
-        tile_plan_put(bind, 0, d, second->reg, LEVEL_FULL);
+        tile_plan_set(bind, 0, d, second->reg, LEVEL_FULL);
         bind->arg = instr(c, store)->arg;
         c->done[store] = true;
     }
     tile_call *call = tile_plan_emit(c, list, CALL_PLAIN);
     call->row_fn =
         c->t->pair[pair_number(first)][reversed ? WB__PAIR_RSUB : pair_number(second)][form];
-    tile_plan_put(call, 0, d, second->reg, LEVEL_FULL);
-    for (int j = 1; j < 4; j++) tile_plan_put(call, j, value[j], WB__REG_F32, level[j]);
+    tile_plan_set(call, 0, d, second->reg, LEVEL_FULL);
+    for (int j = 1; j < 4; j++) tile_plan_set(call, j, value[j], WB__REG_F32, level[j]);
     c->value[i] = d;
     c->value_phase[i] = c->phase;
 }
@@ -287,8 +287,8 @@ static void emit_reduce_columns(tile_compiler *c, int i)
         tile_call *cast = tile_plan_emit(c, tile_plan_list_of(c, LEVEL_FULL), CALL_PLAIN);
         const int d = tile_plan_new_value(c);
         cast->row_fn = c->t->cast[reg][tile_dtype(in->reg)];
-        tile_plan_put(cast, 0, d, in->reg, LEVEL_FULL);
-        tile_plan_put(cast, 1, a, reg, LEVEL_FULL);
+        tile_plan_set(cast, 0, d, in->reg, LEVEL_FULL);
+        tile_plan_set(cast, 1, a, reg, LEVEL_FULL);
         a = d;
         reg = in->reg;
     }
@@ -298,8 +298,8 @@ static void emit_reduce_columns(tile_compiler *c, int i)
     tile_call *call = tile_plan_emit(c, tile_plan_list_of(c, LEVEL_FULL),
                                      c->chunked ? CALL_REDUCE_CHUNK : CALL_REDUCE);
     call->reduction = c->t->reduction[op][reg];
-    if (!c->chunked) tile_plan_put(call, 0, d, in->reg, LEVEL_PER_ROW);
-    tile_plan_put(call, 1, a, reg, LEVEL_FULL);
+    if (!c->chunked) tile_plan_set(call, 0, d, in->reg, LEVEL_PER_ROW);
+    tile_plan_set(call, 1, a, reg, LEVEL_FULL);
     call->row = 0;
     if (c->chunked) {
         call->arg = p->n_reductions;
@@ -307,10 +307,10 @@ static void emit_reduce_columns(tile_compiler *c, int i)
             .op = (uint8_t)op, .reg = (uint8_t)reg, .kind = REDUCE_COLUMNS, .view = -1};
         call = tile_plan_emit(c, done, CALL_REDUCE_DONE);
         call->arg = p->n_reductions++;
-        tile_plan_put(call, 0, d, in->reg, LEVEL_PER_ROW);
+        tile_plan_set(call, 0, d, in->reg, LEVEL_PER_ROW);
     }
     c->value[i] = narrows ? tile_plan_new_value(c) : d;
-    if (narrows) tile_plan_narrow(c, done, in, c->value[i], d, LEVEL_PER_ROW);
+    if (narrows) tile_plan_emit_narrow(c, done, in, c->value[i], d, LEVEL_PER_ROW);
 }
 
 static void emit_gather(tile_compiler *c, int i)
@@ -326,7 +326,7 @@ static void emit_gather(tile_compiler *c, int i)
     tile_call *call = tile_plan_emit(c, tile_plan_list_of(c, LEVEL_FULL), CALL_GATHER);
     call->gather = c->t->gather[reduction->op][reg];
     call->arg = c->p->n_reductions++;
-    tile_plan_put(call, 1, a, reg, LEVEL_FULL);
+    tile_plan_set(call, 1, a, reg, LEVEL_FULL);
 }
 
 /* Emits a store, after a cast if the register's dtype differs from the view's. */
@@ -342,15 +342,15 @@ static void emit_store(tile_compiler *c, int i)
         tile_call *call = tile_plan_emit(c, list, CALL_PLAIN);
         const int d = tile_plan_new_value(c), to = wb__reg_of(v->dtype);
         call->row_fn = c->t->cast[reg][v->dtype];
-        tile_plan_put(call, 0, d, to, level);
-        tile_plan_put(call, 1, a, reg, level);
+        tile_plan_set(call, 0, d, to, level);
+        tile_plan_set(call, 1, a, reg, level);
         a = d;
         reg = to;
     }
     tile_call *call = tile_plan_emit(c, list, CALL_STORE);
     call->store = c->t->store[v->dtype];
     call->arg = in->arg;
-    tile_plan_put(call, 1, a, reg, level);
+    tile_plan_set(call, 1, a, reg, level);
     call->row = row;
 }
 

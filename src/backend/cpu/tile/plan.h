@@ -17,7 +17,7 @@ typedef struct {
     int buffer, size;                           /* size: bytes of an element */
     wb_dtype dtype;
     int64_t offset;
-    /* at: index, in dim and stride, of a loop's first dimension; n: number of its dimensions */
+    /* of each loop: index, in dim and stride, of its first dimension; number of its dimensions */
     int at[GROUPS], n[GROUPS];
     int64_t dim[MAX_STEPS], stride[MAX_STEPS];
     bool varies[GROUPS];                /* whether the view changes along the loop */
@@ -48,7 +48,7 @@ typedef struct {
 void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *const *views,
                      int count, const bool *is_target, tile_needs needs);
 
-/* The element offset of point i of a loop. */
+/* Returns the offset, in elements, of point i of a loop. */
 static inline int64_t tile_offset(const tile_view *v, int group, int64_t i)
 {
     const int at = v->at[group], n = v->n[group];
@@ -73,7 +73,7 @@ static inline wb_dtype tile_dtype(int reg)
     return of[reg];
 }
 
-/* A call works on the whole tile, or (if `row`) only on its first column, which holds PER_ROW
+/* The kinds of calls; a call is for a whole tile, or (`row`) for its first column: PER_ROW
  * values. */
 typedef enum {
     CALL_PLAIN,             /* row_fn on all elements at once */
@@ -137,7 +137,7 @@ typedef struct {
 typedef struct { int rows_from, from, to; } tile_phase;
 
 typedef struct {
-    int n_values, n_calls, n_phases, n_reductions;
+    int n_values, n_calls, n_phases, n_reductions;      /* numbers of elements of the arrays */
     /* calls [0, once_to) run once per task; calls [once_to, hoist_to) run once for all tiles of a
      * task that have the same columns */
     int once_to, hoist_to;
@@ -180,7 +180,7 @@ typedef struct {
     tile_task *tasks;
     const wb__tile_table *table;
     bool large;                     /* the operands are too large for a core's caches */
-    bool reductions;                     /* partial results are combined after all tasks */
+    bool reductions;                /* partial results are combined after all tasks */
     int64_t scratch;                /* bytes per worker */
     int64_t scratch_from;           /* workspace offset of the workers' scratch; -1: on the stack */
     char impl[64];
@@ -207,9 +207,9 @@ void tile_start_reductions(tile_run *r, tile_reduction_kind kind);
 void tile_flush_reductions(tile_run *r, tile_reduction_kind kind);
 void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t rows, int64_t c0,
                        int64_t c1);
-void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace);
-void tile_reduction_chunk(const tile_run *r, const tile_call *call);
-void tile_reduction_done(const tile_run *r, const tile_call *call);
+void tile_combine_partials(const tile_kernel *k, void *const *buffers, char *workspace);
+void tile_merge_chunk(const tile_run *r, const tile_call *call);
+void tile_finish_chunks(const tile_run *r, const tile_call *call);
 void tile_store(const tile_view *v, wb__store_fn *store, void *base, int64_t outer, int64_t r0,
                 int64_t rows, int64_t c0, int64_t cols, const void *from, int size);
 

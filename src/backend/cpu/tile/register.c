@@ -14,18 +14,18 @@ typedef struct {
     int n_free;
 } tile_register_allocator;
 
-static int64_t tile_register_take_bytes(tile_register_allocator *w, int64_t bytes)
+static int64_t tile_reserve_bytes(tile_register_allocator *w, int64_t bytes)
 {
     const int64_t at = w->end;
     w->end += (bytes + 63) / 64 * 64;
     return at;
 }
 
-static int64_t tile_register_take(tile_register_allocator *w)
+static int64_t tile_register_allocate(tile_register_allocator *w)
 {
     if (w->n_free) return w->free_registers[--w->n_free];
     w->p->n_registers++;
-    return tile_register_take_bytes(w, w->register_bytes);
+    return tile_reserve_bytes(w, w->register_bytes);
 }
 
 static bool tile_register_is_value(const tile_call *call, int k) { return call->value[k] >= 0; }
@@ -57,17 +57,16 @@ static void allocate_phase(tile_register_allocator *w, const tile_phase *phase, 
                                    0) && call->kind != CALL_BIND && p->at[call->value[0]] < 0) {
             const int d = call->value[0];
             if (call->level[0] == LEVEL_PER_ROW) {
-                p->at[d] = tile_register_take_bytes(w, w->s->tile_rows * 8);
+                p->at[d] = tile_reserve_bytes(w, w->s->tile_rows * 8);
             } else if (w->last[d] >= phase->to) {
-                p->at[d] = tile_register_take_bytes(w, w->s->tile_rows * w->s->n[COLS] *
-                                                           call->size[0]);
+                p->at[d] = tile_reserve_bytes(w, w->s->tile_rows * w->s->n[COLS] * call->size[0]);
                 p->wide[d] = call->size[0];
                 p->wides = true;
             } else if (w->last[d] > k) {
-                p->at[d] = tile_register_take(w);
+                p->at[d] = tile_register_allocate(w);
                 in_register[d] = true;
             } else {
-                p->at[d] = tile_register_take(w);           /* the value is never read */
+                p->at[d] = tile_register_allocate(w);           /* the value is never read */
                 w->free_registers[w->n_free++] = p->at[d];
             }
         }
@@ -75,6 +74,7 @@ static void allocate_phase(tile_register_allocator *w, const tile_phase *phase, 
     }
 }
 
+/* Assigns offsets to the accumulators of the reductions. */
 static void place_reductions(tile_register_allocator *w)
 {
     tile_program *p = w->p;
@@ -85,9 +85,9 @@ static void place_reductions(tile_register_allocator *w)
         const bool wide = cols || (sum && f->reg == WB__REG_I32);
         f->length = s->tile_rows;
         if (!cols) f->length *= p->chunked && f->kind == REDUCE_ROWS ? s->n[COLS] : s->tile_cols;
-        f->acc = tile_register_take_bytes(w, f->length * (wide ? 8 : wb__reg_size(f->reg)));
+        f->acc = tile_reserve_bytes(w, f->length * (wide ? 8 : wb__reg_size(f->reg)));
         if (f->op == 3 || (sum && f->reg == WB__REG_F32))
-            f->more = tile_register_take_bytes(w, f->length * 8);
+            f->more = tile_reserve_bytes(w, f->length * 8);
     }
 }
 
@@ -113,10 +113,10 @@ int tile_allocate_values(tile_program *p, const tile_segment *s, int64_t registe
             const tile_call *call = &p->calls[k];
             if (!tile_register_is_value(call, 0) || call->kind == CALL_BIND) continue;
             int64_t *at = &p->at[call->value[0]];
-            if (k < p->once_to) *at = tile_register_take_bytes(&w, 16);
-            else if (k < p->hoist_to) *at = tile_register_take_bytes(&w, register_bytes);
+            if (k < p->once_to) *at = tile_reserve_bytes(&w, 16);
+            else if (k < p->hoist_to) *at = tile_reserve_bytes(&w, register_bytes);
             else if (call->row || call->level[0] == LEVEL_PER_ROW)
-                *at = tile_register_take_bytes(&w, s->tile_rows * 8);
+                *at = tile_reserve_bytes(&w, s->tile_rows * 8);
         }
         for (int i = 0; i < p->n_phases; i++) allocate_phase(&w, &p->phases[i], in_register);
         place_reductions(&w);

@@ -15,9 +15,10 @@ static int64_t tile_run_offset_of(const tile_run *r, const tile_view *v, int64_t
     return at;
 }
 
-/* A part of a tile in which a view has one row stride and one column stride. */
+/* A patch: a part of a tile in which a view has one row stride and one column stride. */
 typedef struct { int64_t r, c, rows, cols, offset; } patch;
 
+/* Moves p to the next patch of a tile; false: there is none. */
 static bool next_patch(const tile_view *v, patch *p, int64_t outer, int64_t r0, int64_t rows,
                        int64_t c0, int64_t cols)
 {
@@ -87,8 +88,8 @@ void tile_store(const tile_view *v, wb__store_fn *store, void *base, int64_t out
 }
 
 /* Computes values that depend on the position only: iota and draws. */
-static void number_positions(const tile_run *r, const tile_call *call, int64_t rows, int64_t cols,
-                             int64_t c0)
+static void tile_run_positions(const tile_run *r, const tile_call *call, int64_t rows, int64_t cols,
+                               int64_t c0)
 {
     const tile_view *v = &r->s->views[call->arg];
     const int64_t row_step = tile_run_inner(v, ROWS), col_step = tile_run_inner(v, COLS);
@@ -105,6 +106,7 @@ static void number_positions(const tile_run *r, const tile_call *call, int64_t r
     }
 }
 
+/* Sets a value to a number of the plan. */
 static void tile_run_number(const tile_run *r, const tile_call *call)
 {
     const double f = r->numbers[call->arg].f;
@@ -176,7 +178,7 @@ static void run_calls(const tile_run *r, int from, int to)
                        cols, tile_run_operand(r, call, 1), call->size[1]);
             break;
         }
-        case CALL_IOTA: case CALL_DRAW: number_positions(r, call, r->rows, cols, c0); break;
+        case CALL_IOTA: case CALL_DRAW: tile_run_positions(r, call, r->rows, cols, c0); break;
         case CALL_SPLAT:
             call->splat(tile_run_operand(r, call, 0), tile_run_operand(r, call, 1), r->rows, cols);
             break;
@@ -188,8 +190,8 @@ static void run_calls(const tile_run *r, int from, int to)
             call->reduction(tile_run_operand(r, call, 0), tile_run_operand(r, call, 1), r->rows,
                             r->cols);
             break;
-        case CALL_REDUCE_CHUNK: tile_reduction_chunk(r, call); break;
-        case CALL_REDUCE_DONE: tile_reduction_done(r, call); break;
+        case CALL_REDUCE_CHUNK: tile_merge_chunk(r, call); break;
+        case CALL_REDUCE_DONE: tile_finish_chunks(r, call); break;
         case CALL_GATHER: tile_run_gather(r, call); break;
         }
     }
@@ -197,8 +199,8 @@ static void run_calls(const tile_run *r, int from, int to)
 
 /* ---- tiles of a task ------------------------------------------------------------------------- */
 
-/* The end of the chunk of columns that begins at c0.  If a run (plan.h) is longer than a chunk, no
- * chunk goes beyond the end of its run. */
+/* Returns the end of the chunk of columns that begins at c0, which is at most the end of its run
+ * (plan.h) if runs are longer than chunks. */
 static int64_t tile_run_chunk_end(const tile_segment *s, int64_t c0, int64_t c1)
 {
     int64_t end = WB__MIN(c0 + s->tile_cols, c1);
@@ -273,6 +275,7 @@ static void tile_run_rows(tile_run *r, int64_t c0, int64_t c1)
     }
 }
 
+/* Runs the tiles of a task, in sequence. */
 static void tile_run_task(tile_run *r)
 {
     const tile_program *p = r->p;
@@ -317,7 +320,7 @@ typedef struct {
     void *const *buffers;
     const wb__number *numbers;
     char *workspace;
-    atomic_int next;
+    atomic_int next;                    /* the next task that a worker takes */
 } tile_run_launch;
 
 static void tile_run_work(tile_run_launch *l, char *scratch)
@@ -355,6 +358,6 @@ int tile_launch(const wb__cpu_kernel *kernel, void *const *buffers, void *worksp
     tile_run_launch l = {.k = k, .buffers = buffers, .numbers = numbers, .workspace = workspace};
     if (k->workers == 1) tile_run_worker(&l, 0);
     else wb__parallel(k->workers, tile_run_worker, &l);
-    if (k->reductions) tile_combine(k, buffers, workspace);
+    if (k->reductions) tile_combine_partials(k, buffers, workspace);
     return 0;
 }

@@ -20,8 +20,7 @@ static void tile_space_append(tile_space_loop *to, const tile_space_loop *from)
     }
 }
 
-/* Sorts the dimensions by the guide's strides, largest outermost, so that the guide is accessed in
- * memory order. */
+/* Sorts the dimensions by the guide's strides, largest outermost: its order in memory. */
 static void tile_space_sort(tile_space_loop *l, const wb__view *guide)
 {
     for (int i = 1; i < l->n; i++) {
@@ -79,8 +78,7 @@ void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *co
     const int outer_dims = space->ndim - space->row_dims - space->col_dims;
     for (int i = 0; i < space->ndim; i++) {
         tile_space_loop *l = &loops[i < outer_dims                     ? OUTER
-                                    : i < outer_dims + space->row_dims ? ROWS
-                                                                       : COLS];
+                                    : i < outer_dims + space->row_dims ? ROWS : COLS];
         if (space->dims[i] == 1) continue;
         l->dim[l->n] = space->dims[i];
         l->index[l->n++] = i;

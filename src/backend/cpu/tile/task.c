@@ -118,6 +118,7 @@ static int make_views(const program_facts *a, tile_segment *s, int segment)
 
 /* ---- tile sizes ------------------------------------------------------------------------------ */
 
+/* Whether some view is contiguous along the rows, and not along the columns. */
 static bool tile_task_transposed(const tile_segment *s, int count)
 {
     if (s->n[ROWS] < 8 || s->n[COLS] < 8) return false;

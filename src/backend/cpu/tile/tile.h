@@ -74,7 +74,7 @@ extern const wb__tile_table wb__tile_portable;
 extern const wb__tile_table wb__tile_avx2, wb__tile_avx512;
 #endif
 
-/* The table for the level of wb__isa_here(). */
+/* Returns the table for the instruction set of wb__isa_here(). */
 const wb__tile_table *wb__tile_table_here(void);
 
 /* Returns the function of a unary operation, for arguments of any magnitude. */

@@ -5,7 +5,7 @@
 
 typedef struct wb__gpu_aside {
     wb__mutex lock;                     /* held from a launch to its finish */
-    void *before, *after;               /* events before and after the routine */
+    void *before, *after;               /* events of the queues before and after the routine */
     void *const *buffers;               /* buffers of the launch that is not finished yet */
 } wb__gpu_aside;
 
@@ -35,7 +35,7 @@ static int aside_fail(wb__gpu_device *d, const wb__gpu_kernel *k, int code)
     return wb__gpu_fail(d->driver, d, code, "%s (%s)", k->what, k->base.impl);
 }
 
-int wb__gpu_fork(wb__gpu_device *d, const wb__gpu_kernel *k, const wb__gpu_addresses *at)
+int wb__gpu_aside_fork(wb__gpu_device *d, const wb__gpu_kernel *k, const wb__gpu_addresses *at)
 {
     int code = d->driver->record(d, WB__GPU_COMPUTE, &k->aside->before);
     if (!code) code = d->driver->wait_event(d, WB__GPU_ASIDE, k->aside->before);
@@ -46,7 +46,7 @@ int wb__gpu_fork(wb__gpu_device *d, const wb__gpu_kernel *k, const wb__gpu_addre
     return code ? aside_fail(d, k, code) : 0;
 }
 
-int wb__gpu_join(wb__gpu_device *d, const wb__gpu_kernel *k)
+int wb__gpu_aside_join(wb__gpu_device *d, const wb__gpu_kernel *k)
 {
     const int code = d->driver->wait_event(d, WB__GPU_COMPUTE, k->aside->after);
     return code ? aside_fail(d, k, code) : 0;
@@ -60,14 +60,14 @@ void wb__gpu_aside_begins(const wb__gpu_kernel *k, void *const *buffers)
 
 void wb__gpu_aside_ends(const wb__gpu_kernel *k) { wb__mutex_unlock(&k->aside->lock); }
 
-/* The join is the last use of the routine's memory. */
+/* Ends a launch: joins the queues, which is the last use of the routine's memory. */
 int wb__gpu_aside_finish(wb__gpu_device *d, const wb__gpu_kernel *k)
 {
     int status = wb__gpu_enter(d);
     if (!status) {
         wb__mutex_lock(&d->lock);
-        status = wb__gpu_join(d, k);
-        wb__gpu_issued(d, NULL);
+        status = wb__gpu_aside_join(d, k);
+        wb__gpu_count_command(d, NULL);
         for (int i = 0; i < k->n_used; i++)
             ((wb__gpu_memory *)k->aside->buffers[k->used[i]])->used = d->issued;
         wb__mutex_unlock(&d->lock);

@@ -51,7 +51,7 @@ static int gpu_collective_prepare(wb__gpu_device *d, wb__gpu_collective *a, cons
     a->x = s->views[0];
     a->y = s->views[1];
     a->operation = wb__collective_of(s, &a->from_bytes, &a->to_bytes);
-    a->direct = !d->driver->objects && wb__collective_takes(s->communicator, &d->base);
+    a->direct = !d->driver->objects && wb__collective_takes_addresses_of(s->communicator, &d->base);
     a->pinned = !d->driver->objects && d->staged;
     a->result = s->collective == WB__COLLECT_ALLREDUCE ? &a->from : &a->to;
     if (a->direct) {
@@ -97,7 +97,7 @@ const char *wb__gpu_collective_impl(const wb__gpu_collective *a)
 
 /* ---- on the device's memory ------------------------------------------------------------------ */
 
-int wb__gpu_collect(const wb_device *base, const wb__collective *c)
+int wb__gpu_perform_collective(const wb_device *base, const wb__collective *c)
 {
     wb__gpu_device *d = base->state;
     int status = wb__gpu_enter(d);
@@ -110,10 +110,11 @@ int wb__gpu_collect(const wb_device *base, const wb__collective *c)
 }
 
 /* With the lock held: records `ready` after all commands so far and the uploads of x and y. */
-static int put_ready(wb__gpu_device *d, wb__gpu_collective *a, wb__gpu_memory *x, wb__gpu_memory *y)
+static int record_ready(wb__gpu_device *d, wb__gpu_collective *a, wb__gpu_memory *x,
+                        wb__gpu_memory *y)
 {
-    int status = wb__gpu_uses(d, x);
-    if (!status) status = wb__gpu_uses(d, y);
+    int status = wb__gpu_command_uses(d, x);
+    if (!status) status = wb__gpu_command_uses(d, y);
     if (status) return status;
     const int code = d->driver->record(d, WB__GPU_COMPUTE, &a->ready);
     x->used = y->used = d->issued;
@@ -127,7 +128,7 @@ static int launch_direct(wb__gpu_device *d, wb__gpu_collective *a, void *const *
     int status = wb__gpu_enter(d);
     if (status) return status;
     wb__mutex_lock(&d->lock);
-    status = put_ready(d, a, x, y);
+    status = record_ready(d, a, x, y);
     wb__mutex_unlock(&d->lock);
     wb__gpu_leave(d);
     a->operation.from = (void *)(uintptr_t)(x->at + gpu_collective_offset_of(&a->x, offsets));

@@ -13,7 +13,7 @@ _Thread_local const char *wb__gpu_call = "";
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-void wb__gpu_lose(wb__gpu_device *d, int code, const char *what)
+void wb__gpu_mark_lost(wb__gpu_device *d, int code, const char *what)
 {
     wb__mutex_lock(&d->losing);
     if (!d->lost)
@@ -23,7 +23,7 @@ void wb__gpu_lose(wb__gpu_device *d, int code, const char *what)
     wb__mutex_unlock(&d->losing);
 }
 
-void wb__gpu_lose_because(wb__gpu_device *d, const char *why)
+void wb__gpu_mark_lost_because(wb__gpu_device *d, const char *why)
 {
     wb__mutex_lock(&d->losing);
     if (!d->lost) snprintf(d->lost_because, sizeof d->lost_because, "%.430s", why);
@@ -60,7 +60,7 @@ int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const cha
     va_end(arguments);
     const int kind = v->error_kind(code);
     const bool lost = d && kind & WB__GPU_ERROR_LOST;
-    if (lost) wb__gpu_lose(d, code, what);
+    if (lost) wb__gpu_mark_lost(d, code, what);
     v->error_text(d, code, message, sizeof message);
     return wb__fail(kind & WB__GPU_ERROR_MEMORY ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
                     "%s: %s: %s (%d): %s%s%s%s", who, wb__gpu_call, v->error_name(code), code, what,
@@ -81,8 +81,8 @@ static void gpu_device_in_child(void)
     for (int i = 0; i < n_guarded; i++) gpu_device_guarded[i]->child = true;
 }
 
-/* Called when the driver's library is open: from then on, a forked child gets an error. */
-static void gpu_device_guard(wb__gpu_state *s)
+/* Makes each use of the backend in a forked child an error, from now on; the driver is open. */
+static void gpu_device_guard_forks(wb__gpu_state *s)
 {
     static wb__mutex one = WB__MUTEX_INIT;
     static wb__fork_handler child = {.f = gpu_device_in_child};
@@ -106,7 +106,7 @@ int wb__gpu_check_fork(const wb__gpu_driver *v)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Initialises the device's locks if `made` is true, else destroys them. */
+/* Initialises (made) or destroys (!made) the device's locks. */
 static void set_locks(wb__gpu_device *d, bool made)
 {
     wb__mutex *const locks[] = {&d->opening, &d->losing, &d->lock, &d->programs.lock,
@@ -116,16 +116,13 @@ static void set_locks(wb__gpu_device *d, bool made)
         else wb__mutex_destroy(locks[i]);
 }
 
-static int gpu_device_push(wb__gpu_device *d)
+static int gpu_device_make_current(wb__gpu_device *d)
 {
     const int code = d->driver->enter ? d->driver->enter(d) : 0;
     return wb__likely(!code) ? 0 : wb__gpu_fail(d->driver, d, code, "%s", d->name);
 }
 
-void wb__gpu_leave(wb__gpu_device *d)
-{
-    if (d->driver->leave) d->driver->leave();
-}
+void wb__gpu_leave(wb__gpu_device *d) { if (d->driver->leave) d->driver->leave(); }
 
 /* The device's events: two for each staging buffer, those of the rings `mark` and `upload`, one for
  * each small read, and those that graph.c makes. */
@@ -167,7 +164,7 @@ static int gpu_device_open(wb__gpu_device *d)
 {
     int status = d->driver->open(d);
     if (status) return status;
-    if (!(status = gpu_device_push(d))) {
+    if (!(status = gpu_device_make_current(d))) {
         status = make_events(d);
         if (status) drop_events(d);
         wb__gpu_leave(d);
@@ -189,7 +186,7 @@ int wb__gpu_enter(wb__gpu_device *d)
         wb__mutex_unlock(&d->opening);
         if (status) return status;
     }
-    return wb__unlikely(d->lost) ? report_lost(d) : gpu_device_push(d);
+    return wb__unlikely(d->lost) ? report_lost(d) : gpu_device_make_current(d);
 }
 
 bool wb__gpu_enter_to_release(wb__gpu_device *d)
@@ -272,6 +269,7 @@ static int gpu_device_choose(const wb__gpu_driver *v, const char *word, gpu_devi
     return 0;
 }
 
+/* Restricts *all to the devices that the driver's variable selects, if the variable is set. */
 static int gpu_device_choose_all(const wb__gpu_driver *v, gpu_device_list *all)
 {
     const char *text = v->choosing ? wb__environment_text(v->choosing) : NULL;
@@ -323,7 +321,7 @@ int wb__gpu_start(const wb__gpu_driver *v)
     wb__mutex_lock(&s->starting);
     if (!s->started) status = v->load();
     if (!s->started && !status) {
-        gpu_device_guard(s);
+        gpu_device_guard_forks(s);
         status = gpu_device_find(v);
     }
     if (!status) s->started = true;

@@ -1,5 +1,4 @@
-/* The files of vendors' libraries.  They are opened at run time and never closed by the functions
- * that open them. */
+/* The files of vendors' libraries, which are opened at run time and not closed here. */
 #include "backend/gpu/runtime/files.h"
 
 #include "base/environment.h"
@@ -77,13 +76,11 @@ void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int 
         const char *folder = folders[*from / n],
                    *name = files[gpu_files_order_of(s, files, *from % n)].name;
         if (!folder) continue;
-        const int length =
-            snprintf(file, sizeof file, "%s%s%s", folder, *folder ? "/" : "", name);
+        const int length = snprintf(file, sizeof file, "%s%s%s", folder, *folder ? "/" : "", name);
         if (length < 0 || (size_t)length >= sizeof file) continue;
         void *library = wb__os_library_open(file, WB__OS_FOR_HANDLE);
         const char *message = library ? "opened" : wb__os_library_reason();
-        if (wb__debug("load"))
-            wb__log(WB_LOG_INFO, "%s: %s: %s", s->tag, file, message);
+        if (wb__debug("load")) wb__log(WB_LOG_INFO, "%s: %s: %s", s->tag, file, message);
         /* the reason of a file that exists precedes that of the first name */
         const bool there = !library && *folder && wb__os_is_there(file);
         if (!library && (there ? !named : !*folder && !*reason))
@@ -111,7 +108,8 @@ void *wb__gpu_find_library(const wb__gpu_search *s, void *file, const wb__gpu_fi
     return file;
 }
 
-bool wb__gpu_shares(void *function, const char *name, void *ours, char *reason, size_t capacity)
+bool wb__gpu_shares_driver(void *function, const char *name, void *ours, char *reason,
+                           size_t capacity)
 {
     const char *path = wb__os_library_file(function);
     void *file = wb__os_library_of(function);

@@ -42,7 +42,8 @@ void *wb__gpu_find_library(const wb__gpu_search *s, void *file, const wb__gpu_fi
 /* Whether the library of `function` and the driver use the same driver library: the function
  * `name`, which is `ours` in the driver's table, is the same for that library.  Otherwise streams
  * and addresses of the driver mean nothing to the library; then writes `reason`. */
-bool wb__gpu_shares(void *function, const char *name, void *ours, char *reason, size_t capacity);
+bool wb__gpu_shares_driver(void *function, const char *name, void *ours, char *reason,
+                           size_t capacity);
 /* Whether an environment variable is 0, which disables what it is named after.  NULL: false. */
 bool wb__gpu_is_off(const char *variable);
 

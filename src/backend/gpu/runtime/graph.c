@@ -36,6 +36,7 @@ enum {
 /* Kernels first to last - 1 of the sequence, or one routine beside the compute queue. */
 typedef struct { int first, last; bool aside; } gpu_graph_segment;
 
+/* A recording of the sequence for one set of addresses. */
 typedef struct {
     bool recorded;
     void **exec;                /* the graph of each segment; NULL: none */
@@ -87,7 +88,7 @@ static int list_used(wb__graph *g)
     return 0;
 }
 
-/* The number of kernels that must be complete before the kernel i. */
+/* Returns the number of kernels that must be complete before kernel i. */
 static int gpu_graph_awaited(const wb__sequence *s, int i)
 {
     return s->waits ? s->waits[i].waits_for + 1 - s->first : 0;
@@ -112,7 +113,8 @@ static int list_segments(wb__graph *g)
     return g->execs ? 0 : WB_ERROR_MEMORY;
 }
 
-/* Opens what the recording of branches needs.  false: this fails, and graphs are one chain. */
+/* Opens the queue and events that a recording with two branches needs.  false: this fails, and the
+ * graphs then have one branch. */
 static bool open_branch(wb__gpu_device *d, const wb__sequence *s)
 {
     if (!s->after || s->waits || !d->driver->open_queue) return false;
@@ -132,7 +134,7 @@ static bool open_branch(wb__gpu_device *d, const wb__sequence *s)
     return false;
 }
 
-static int gpu_graph_make(wb__gpu_device *d, const wb__sequence *s, wb__graph **graph)
+static int gpu_graph_new(wb__gpu_device *d, const wb__sequence *s, wb__graph **graph)
 {
     const size_t n = (size_t)s->n_buffers + 1;
     wb__graph *g = wb__alloc_zero(1, sizeof *g);
@@ -155,20 +157,20 @@ static int gpu_graph_make(wb__gpu_device *d, const wb__sequence *s, wb__graph **
     return status ? status : make_blocks(d, g);
 }
 
-bool wb__gpu_branches(const wb_device *base)
+bool wb__gpu_runs_branches(const wb_device *base)
 {
     const wb__gpu_device *d = base->state;
     return d->graphs && d->driver->open_queue && !wb__gpu_is_off("WEBER_GPU_BRANCHES");
 }
 
-int wb__gpu_graph(const wb_device *base, const wb__sequence *s, wb__graph **graph)
+int wb__gpu_record_graph(const wb_device *base, const wb__sequence *s, wb__graph **graph)
 {
     wb__gpu_device *d = base->state;
     wb__graph *g = NULL;
     *graph = NULL;
     if (!d->graphs || d->debug_sync) return WB_ERROR_UNSUPPORTED;
     if (wb__gpu_enter(d)) return wb_error_code();
-    const int status = gpu_graph_make(d, s, &g);
+    const int status = gpu_graph_new(d, s, &g);
     wb__gpu_leave(d);
     if (g) d->holders++;
     if (status) wb__gpu_graph_free(base, g);
@@ -176,7 +178,7 @@ int wb__gpu_graph(const wb_device *base, const wb__sequence *s, wb__graph **grap
     return status;
 }
 
-static void gpu_graph_drop(wb__gpu_device *d, const wb__graph *g, instance *in)
+static void gpu_graph_drop_instance(wb__gpu_device *d, const wb__graph *g, instance *in)
 {
     for (int i = 0; i < g->n_segments && in->exec; i++) {
         if (in->exec[i]) d->driver->drop_graph(in->exec[i]);
@@ -192,7 +194,7 @@ void wb__gpu_graph_free(const wb_device *base, wb__graph *g)
     const bool entered = wb__gpu_enter_to_release(d);
     d->holders--;
     for (int i = 0; i <= INSTANCES; i++) {
-        gpu_graph_drop(d, g, &g->one[i]);
+        gpu_graph_drop_instance(d, g, &g->one[i]);
         wb__gpu_release(base, g->one[i].block, g->tables.bytes);
     }
     for (int i = 0; i < g->s->n_buffers && g->own; i++)
@@ -210,6 +212,7 @@ void wb__gpu_graph_free(const wb_device *base, wb__graph *g)
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
+/* Whether launch `index` of kernel k is a row of the table. */
 static bool gpu_graph_is_row(const wb__gpu_table *t, const wb__gpu_kernel *k, int index)
 {
     for (int r = 0; t->kernel == k && r < t->n; r++)
@@ -236,7 +239,7 @@ static int gpu_graph_fail(wb__gpu_device *d, const wb__graph *g, int code)
     return wb__gpu_fail(d->driver, d, code, "a plan of %d kernels", g->s->n_kernels);
 }
 
-/* The queue on which kernel i is recorded. */
+/* Returns the queue on which kernel i is recorded. */
 static wb__gpu_queue gpu_graph_queue_of(const wb__graph *g, int i)
 {
     return g->branches && g->s->kernels[i]->in_branch ? WB__GPU_BRANCH : WB__GPU_RECORDING;
@@ -250,7 +253,7 @@ static void **event_after(wb__gpu_device *d, const wb__graph *g, int i)
     return &d->branch_events[first + i % WB__GPU_MARKS];
 }
 
-/* Records kernel i, behind the kernel of the other branch that must be complete. */
+/* Records kernel i, after a wait for the kernel of the other branch that must be complete. */
 static int gpu_graph_record_kernel(wb__gpu_device *d, const wb__graph *g, int i, uint64_t block,
                                    const wb__gpu_addresses *common)
 {
@@ -279,8 +282,9 @@ static int link_queues(wb__gpu_device *d, wb__gpu_queue from, wb__gpu_queue to)
 /* With the device's lock held: records the kernels of a segment.  block: address of the tables.
  * The other branch begins where the segment does, and joins at its end, also after a failure, so
  * that the recording ends. */
-static int gpu_graph_record(wb__gpu_device *d, const wb__graph *g, const gpu_graph_segment *p,
-                            uint64_t block, const wb__gpu_addresses *at, void **recorded)
+static int gpu_graph_record_segment(wb__gpu_device *d, const wb__graph *g,
+                                    const gpu_graph_segment *p, uint64_t block,
+                                    const wb__gpu_addresses *at, void **recorded)
 {
     int code = d->driver->record_begin(d);
     if (code) return gpu_graph_fail(d, g, code);
@@ -304,7 +308,7 @@ static int make_exec(wb__gpu_device *d, const wb__graph *g, const gpu_graph_segm
     void *recorded = NULL;
     if (p->aside) return 0;
     wb__mutex_lock(&d->lock);
-    int status = gpu_graph_record(d, g, p, block, at, &recorded);
+    int status = gpu_graph_record_segment(d, g, p, block, at, &recorded);
     wb__mutex_unlock(&d->lock);
     if (!status) {
         const int code = d->driver->instantiate(recorded, exec);
@@ -332,12 +336,11 @@ static int gpu_graph_fill_block(wb__gpu_device *d, wb__graph *g, instance *in,
 static int make_instance(wb__gpu_device *d, wb__graph *g, instance *in, wb__gpu_addresses at)
 {
     at.workspace = g->arena < 0 ? 0 : g->now[g->arena];
-    gpu_graph_drop(d, g, in);
+    gpu_graph_drop_instance(d, g, in);
     g->created++;
     int status = gpu_graph_fill_block(d, g, in, &at);
     for (int i = 0; i < g->n_segments && !status; i++)
-        status = make_exec(d, g, &g->segments[i], in->block ? in->block->at : 0, &at,
-                           &in->exec[i]);
+        status = make_exec(d, g, &g->segments[i], in->block ? in->block->at : 0, &at, &in->exec[i]);
     in->recorded = !status;
     memcpy(in->address, g->now, (size_t)g->s->n_buffers * sizeof *g->now);
     return status;
@@ -345,6 +348,7 @@ static int make_instance(wb__gpu_device *d, wb__graph *g, instance *in, wb__gpu_
 
 /* ---- choosing an instance -------------------------------------------------------------------- */
 
+/* Whether the instance was recorded with the addresses of this run. */
 static bool gpu_graph_fits(const wb__graph *g, const instance *in)
 {
     return in->recorded && !memcmp(in->address, g->now, (size_t)g->s->n_buffers * sizeof *g->now);
@@ -409,18 +413,20 @@ static bool use_own_memory(wb__gpu_device *d, wb__graph *g)
     return true;
 }
 
-/* The address of buffer i in this run; 0: the buffer has no memory, or no kernel uses it. */
+/* Returns the address of buffer i in this run; 0: it has no memory, or no kernel uses it. */
 static uint64_t gpu_graph_address_of(const wb__graph *g, const wb__gpu_addresses *at, int i)
 {
     const wb__gpu_memory *m = g->used[i] ? at->buffers[i] : NULL;
     return m ? m->at + (at->offsets ? at->offsets[i] : 0) : 0;
 }
 
-static void gpu_graph_locate(wb__graph *g, const wb__gpu_addresses *at)
+/* Sets g->now to the addresses of the buffers in this run. */
+static void gpu_graph_set_addresses(wb__graph *g, const wb__gpu_addresses *at)
 {
     for (int i = 0; i < g->s->n_buffers; i++) g->now[i] = gpu_graph_address_of(g, at, i);
 }
 
+/* Whether the graph may record once more: FREELY times, then once in SELDOM runs. */
 static bool gpu_graph_may_record(const wb__graph *g)
 {
     return g->created < FREELY || g->created * SELDOM < g->runs;
@@ -428,10 +434,10 @@ static bool gpu_graph_may_record(const wb__graph *g)
 
 /* Chooses the instance for this run, and records it if necessary.  *in NULL: there is no instance,
  * and the kernels are launched one by one.  Returns 0, or an error. */
-static int gpu_graph_choose(wb__gpu_device *d, wb__graph *g, const wb__gpu_addresses *at,
-                            instance **in)
+static int gpu_graph_choose_instance(wb__gpu_device *d, wb__graph *g, const wb__gpu_addresses *at,
+                                     instance **in)
 {
-    gpu_graph_locate(g, at);
+    gpu_graph_set_addresses(g, at);
     for (int i = 0; i < INSTANCES; i++) {
         *in = &g->one[i];
         if (gpu_graph_fits(g, *in)) return 0;
@@ -442,7 +448,7 @@ static int gpu_graph_choose(wb__gpu_device *d, wb__graph *g, const wb__gpu_addre
         *in = &g->one[COPYING];
         if (gpu_graph_fits(g, *in)) return 0;
     } else if (!*in) {
-        gpu_graph_locate(g, at);
+        gpu_graph_set_addresses(g, at);
         *in = least_recently_used(g, true);
     }
     if (gpu_graph_may_record(g)) return make_instance(d, g, *in, *at);
@@ -452,8 +458,7 @@ static int gpu_graph_choose(wb__gpu_device *d, wb__graph *g, const wb__gpu_addre
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* With the device's lock held: copies buffers of this kind, inputs to the graph's own memory, or
- * results from it. */
+/* With the device's lock held: copies inputs to the graph's own memory, or results from there. */
 static int gpu_graph_copy_own(wb__gpu_device *d, const wb__graph *g, const wb__gpu_addresses *at,
                               wb__buffer_kind kind)
 {
@@ -472,12 +477,13 @@ static int gpu_graph_copy_own(wb__gpu_device *d, const wb__graph *g, const wb__g
 
 /* With the device's lock held: makes the compute queue wait for those of the kernels *complete to
  * last - 1 that are routines beside it; *complete becomes `last`. */
-static int gpu_graph_join(wb__gpu_device *d, const wb__sequence *s, int *complete, int last)
+static int gpu_graph_join_routines(wb__gpu_device *d, const wb__sequence *s, int *complete,
+                                   int last)
 {
     int status = 0;
     for (; *complete < last; ++*complete) {
         if (!s->waits || !s->waits[*complete].begins) continue;
-        const int code = wb__gpu_join(d, (const wb__gpu_kernel *)s->kernels[*complete]);
+        const int code = wb__gpu_aside_join(d, (const wb__gpu_kernel *)s->kernels[*complete]);
         if (!status) status = code;
     }
     return status;
@@ -490,7 +496,7 @@ static int launch_segments(wb__gpu_device *d, const wb__graph *g, const instance
     at.workspace = g->arena < 0 ? 0 : g->now[g->arena];
     for (int i = 0; i < g->n_segments && !status; i++) {
         const gpu_graph_segment *p = &g->segments[i];
-        status = gpu_graph_join(d, g->s, &complete, gpu_graph_awaited(g->s, p->first));
+        status = gpu_graph_join_routines(d, g->s, &complete, gpu_graph_awaited(g->s, p->first));
         if (status) break;
         if (p->aside) {
             status = wb__gpu_launch_routine(d, (const wb__gpu_kernel *)g->s->kernels[p->first],
@@ -501,19 +507,19 @@ static int launch_segments(wb__gpu_device *d, const wb__graph *g, const instance
         }
         if (!status) begun = p->last;
     }
-    const int last = gpu_graph_join(d, g->s, &complete, begun);
+    const int last = gpu_graph_join_routines(d, g->s, &complete, begun);
     return status ? status : last;
 }
 
 /* With the device's lock held: launches the graphs and routines of an instance. */
-static int gpu_graph_launch(wb__gpu_device *d, wb__graph *g, instance *in,
-                            const wb__gpu_addresses *at)
+static int gpu_graph_launch_instance(wb__gpu_device *d, wb__graph *g, instance *in,
+                                     const wb__gpu_addresses *at)
 {
     const bool copying = in == &g->one[COPYING];
-    int status = in->block ? wb__gpu_uses(d, in->block) : 0;
+    int status = in->block ? wb__gpu_command_uses(d, in->block) : 0;
     for (int i = 0; i < g->s->n_buffers && !status; i++) {
-        if (g->used[i] && at->buffers[i]) status = wb__gpu_uses(d, at->buffers[i]);
-        if (!status && copying && g->own[i]) status = wb__gpu_uses(d, g->own[i]);
+        if (g->used[i] && at->buffers[i]) status = wb__gpu_command_uses(d, at->buffers[i]);
+        if (!status && copying && g->own[i]) status = wb__gpu_command_uses(d, g->own[i]);
     }
     if (!status && copying) status = gpu_graph_copy_own(d, g, at, WB__BUFFER_INPUT);
     if (!status && in->block)
@@ -521,14 +527,15 @@ static int gpu_graph_launch(wb__gpu_device *d, wb__graph *g, instance *in,
     if (!status) status = launch_segments(d, g, in, *at);
     if (status) return status;
     if (copying) status = gpu_graph_copy_own(d, g, at, WB__BUFFER_RESULT);
-    wb__gpu_issued(d, NULL);
+    wb__gpu_count_command(d, NULL);
     if (!wb__gpu_mark_now(d)) wb_clear_error();  /* on failure, uploads wait for a later mark */
     in->last = ++g->clock;
     return status;
 }
 
 /* Finishes the kernels *complete to last - 1, and sets *complete to `last`. */
-static int gpu_graph_finish(const wb_device *base, const wb__sequence *s, int *complete, int last)
+static int gpu_graph_finish_kernels(const wb_device *base, const wb__sequence *s, int *complete,
+                                    int last)
 {
     int status = 0;
     for (; *complete < last; ++*complete) {
@@ -539,19 +546,19 @@ static int gpu_graph_finish(const wb_device *base, const wb__sequence *s, int *c
     return status;
 }
 
-static int gpu_graph_launch_each(const wb_device *base, const wb__graph *g,
-                                 const wb__gpu_addresses *at)
+static int gpu_graph_launch_kernels(const wb_device *base, const wb__graph *g,
+                                    const wb__gpu_addresses *at)
 {
     void *workspace = g->arena < 0 ? NULL : at->buffers[g->arena];
     int status = 0, complete = 0, i = 0;
     while (i < g->s->n_kernels && !status) {
-        status = gpu_graph_finish(base, g->s, &complete, gpu_graph_awaited(g->s, i));
+        status = gpu_graph_finish_kernels(base, g->s, &complete, gpu_graph_awaited(g->s, i));
         if (status) break;
         status = wb__gpu_launch_kernel(base, g->s->kernels[i], at->buffers, at->offsets, workspace,
                                        at->workspace_at, at->numbers);
         if (!status) i++;
     }
-    const int last = gpu_graph_finish(base, g->s, &complete, i);
+    const int last = gpu_graph_finish_kernels(base, g->s, &complete, i);
     return status ? status : last;
 }
 
@@ -567,18 +574,18 @@ int wb__gpu_graph_run(const wb_device *base, wb__graph *g, void *const *buffers,
     wb__mutex_lock(&g->lock);
     instance *in = NULL;
     g->runs++;
-    if (!g->broken && gpu_graph_choose(d, g, &at, &in)) {
+    if (!g->broken && gpu_graph_choose_instance(d, g, &at, &in)) {
         wb__log(WB_LOG_WARN, "%s:%d: a plan of %d kernels runs without a graph: %s",
                 d->driver->backend->tag, base->ordinal, g->s->n_kernels, wb_error());
         wb_clear_error();
         g->broken = true;
     } else if (in) {
         wb__mutex_lock(&d->lock);
-        status = gpu_graph_launch(d, g, in, &at);
+        status = gpu_graph_launch_instance(d, g, in, &at);
         wb__mutex_unlock(&d->lock);
     }
     const bool each = g->broken || !in;
     wb__mutex_unlock(&g->lock);
     wb__gpu_leave(d);
-    return each ? gpu_graph_launch_each(base, g, &at) : status;
+    return each ? gpu_graph_launch_kernels(base, g, &at) : status;
 }

@@ -42,6 +42,7 @@ static void gpu_kernel_describe(const wb__step *step, char *text, size_t capacit
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
+/* Returns an error if a launch exceeds a limit of the device. */
 static int gpu_kernel_check_sizes(wb__gpu_device *d, const wb__gpu_launch *l)
 {
     const wb__gpu_target *t = &d->target;
@@ -56,6 +57,7 @@ static int gpu_kernel_check_sizes(wb__gpu_device *d, const wb__gpu_launch *l)
                     l->n_buffers, bytes);
 }
 
+/* Binds an argument of a launch: the address of a buffer, or the argument struct. */
 static int gpu_kernel_bind(wb__gpu_device *d, wb__gpu_bound_launch *p, int argument, size_t bytes,
                            const void *value)
 {
@@ -91,7 +93,7 @@ static int gpu_kernel_prepare_launch(wb__gpu_device *d, wb__gpu_bound_launch *p,
 
 /* ---- libraries ------------------------------------------------------------------------------- */
 
-/* The library for a kind of step; NULL: none. */
+/* Returns the driver's library for this kind of step; NULL: none. */
 static const wb__gpu_hook *gpu_kernel_library_for(const wb__gpu_device *d, const wb__step *step)
 {
     const wb__gpu_hook *const *all = d->driver->libraries;
@@ -147,7 +149,8 @@ static int gpu_kernel_prepare_split(wb__gpu_device *d, const wb__step *step, wb_
     wb__step bare;
     wb__gpu_rest rest;
     const char *other = NULL;
-    if (!library || !wb__gpu_split(step, library->bare, &bare, &rest)) return WB_ERROR_UNSUPPORTED;
+    if (!library || !wb__gpu_split_epilogue(step, library->bare, &bare,
+                                            &rest)) return WB_ERROR_UNSUPPORTED;
     int status = prepare_routine(d, &bare, r, library->bare ? reason : &other);
     if (status) return status;
     status = wb__gpu_step(&d->target, &rest.step, work);
@@ -160,7 +163,7 @@ static int gpu_kernel_prepare_split(wb__gpu_device *d, const wb__step *step, wb_
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 /* Adds a buffer of the plan to those that the kernel uses. */
-static void use_buffer(wb__gpu_kernel *k, int buffer)
+static void add_used_buffer(wb__gpu_kernel *k, int buffer)
 {
     if (buffer < 0) return;
     for (int i = 0; i < k->n_used; i++)
@@ -177,18 +180,18 @@ static int list_buffers(wb__gpu_kernel *k, const wb__step *step)
     if (!k->used) return WB_ERROR_MEMORY;
     for (int i = 0; i < k->n; i++) {
         const wb__gpu_launch *l = &k->work->launch[i];
-        for (int j = 0; j < l->n_buffers; j++) use_buffer(k, l->buffer[j]);
+        for (int j = 0; j < l->n_buffers; j++) add_used_buffer(k, l->buffer[j]);
     }
     if (k->routine) {
-        for (int i = 0; i < step->n_views; i++) use_buffer(k, step->views[i].buffer);
-        if (step->aux_kind) use_buffer(k, step->aux.buffer);
-        if (step->sums_of) use_buffer(k, step->sums.buffer);
+        for (int i = 0; i < step->n_views; i++) add_used_buffer(k, step->views[i].buffer);
+        if (step->aux_kind) add_used_buffer(k, step->aux.buffer);
+        if (step->sums_of) add_used_buffer(k, step->sums.buffer);
     }
     k->address = wb__alloc_zero((size_t)k->n_buffers + 1, sizeof *k->address);
     return k->address ? 0 : WB_ERROR_MEMORY;
 }
 
-/* What a kernel is made of, or NULL.  reason: why no library executes all of the step. */
+/* What a kernel is made of; NULL: not of this.  reason: why no library executes all of the step. */
 typedef struct {
     wb__gpu_routine *routine;
     wb__gpu_work *work;
@@ -198,8 +201,8 @@ typedef struct {
 
 /* Creates a kernel of these parts, which it owns from then on, also on failure.  On failure, the
  * caller destroys *kernel, which may be incomplete, or NULL. */
-static int gpu_kernel_make(wb__gpu_device *d, const wb__step *step, const parts *of,
-                           wb__gpu_kernel **kernel)
+static int gpu_kernel_of_parts(wb__gpu_device *d, const wb__step *step, const parts *of,
+                               wb__gpu_kernel **kernel)
 {
     wb__gpu_routine *routine = of->routine;
     wb__gpu_work *work = of->work;
@@ -236,7 +239,7 @@ int wb__gpu_kernel_of(wb__gpu_device *d, const wb__step *step, wb__gpu_work *wor
                       wb__gpu_kernel **kernel)
 {
     const parts of = {.work = work};
-    return gpu_kernel_make(d, step, &of, kernel);
+    return gpu_kernel_of_parts(d, step, &of, kernel);
 }
 
 /* Prepares a step by a vendor library, by a library and our kernels, or by our kernels.  On
@@ -256,7 +259,7 @@ static int gpu_kernel_prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_k
                      : wb__gpu_step(&d->target, step, &of.work);
     if (status) return status;
     if (of.work && !of.routine) wb__gpu_choose_tile(d, step, &of.work);
-    return gpu_kernel_make(d, step, &of, kernel);
+    return gpu_kernel_of_parts(d, step, &of, kernel);
 }
 
 /* Logs the launches of our own kernels for a step, unless a vendor's library executes all of it. */
@@ -296,7 +299,7 @@ void wb__gpu_kernel_free(wb__gpu_device *d, wb__gpu_kernel *k)
     for (int i = 0; i < k->n; i++) {
         wb__gpu_bound_launch *p = &k->launches[i];
         if (p->function && d->driver->drop_function) d->driver->drop_function(p->function);
-        wb__gpu_program_put(d, p->program);
+        wb__gpu_program_release(d, p->program);
         wb__free(p->args);
         wb__free(p->address);
         wb__free(p->argument);
@@ -324,7 +327,7 @@ void wb__gpu_destroy(const wb_device *base, wb__kernel *kernel)
 
 /* Asks a vendor library about a step, with the device entered and the device's lock held.  Returns
  * false if the library lacks this function, or the library or the device is not usable. */
-static bool call_locked(const wb_device *base, const wb__gpu_hook *library, const wb__step *step,
+static bool ask_library(const wb_device *base, const wb__gpu_hook *library, const wb__step *step,
                         bool (*function)(wb__gpu_device *, const wb__step *))
 {
     wb__gpu_device *d = base->state;
@@ -344,14 +347,14 @@ bool wb__gpu_supports_step(const wb_device *base, const wb__step *step)
 {
     const wb__gpu_device *d = base->state;
     const wb__gpu_hook *library = gpu_kernel_library_for(d, step);
-    if (library && call_locked(base, library, step, library->supports)) return true;
+    if (library && ask_library(base, library, step, library->supports)) return true;
     return wb__gpu_supports(&d->target, step);
 }
 
 bool wb__gpu_prefers_channels_last(const wb_device *base, const wb__step *conv)
 {
     const wb__gpu_hook *library = gpu_kernel_library_for(base->state, conv);
-    return library && call_locked(base, library, conv, library->prefers_channels_last);
+    return library && ask_library(base, library, conv, library->prefers_channels_last);
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
@@ -377,7 +380,7 @@ static int bind_arguments(wb__gpu_device *d, wb__gpu_bound_launch *p, const wb__
         p->address[i] = m->serial;
     }
     if (p->set && !p->changes) return 0;
-    wb__gpu_fill(l, at->numbers, at->offsets, at->workspace_at, p->next);
+    wb__gpu_fill_args(l, at->numbers, at->offsets, at->workspace_at, p->next);
     if (p->set && !memcmp(p->next, p->args, l->args_bytes)) return 0;
     const int status = gpu_kernel_bind(d, p, l->n_buffers, l->args_bytes, p->next);
     if (status) return status;
@@ -397,13 +400,13 @@ int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_la
         for (int i = 0; i < l->n_buffers; i++)
             p->address[i] =
                 l->buffer[i] == WB__GPU_WORKSPACE ? at->workspace : at->address[l->buffer[i]];
-        if (p->changes) wb__gpu_fill(l, at->numbers, NULL, at->workspace_at, p->args);
+        if (p->changes) wb__gpu_fill_args(l, at->numbers, NULL, at->workspace_at, p->args);
     }
     void **event = q == WB__GPU_COMPUTE ? wb__gpu_next_event(d) : NULL;
     int code =
         d->driver->launch(d, q, p->function, l->groups, l->items, l->local, p->argument, event);
     if (code) return gpu_kernel_launch_failed(d, k, l, code);
-    if (q == WB__GPU_COMPUTE) wb__gpu_issued(d, event);
+    if (q == WB__GPU_COMPUTE) wb__gpu_count_command(d, event);
     if (!d->debug_sync) return 0;
     code = d->driver->sync(d, q);
     return code ? gpu_kernel_launch_failed(d, k, l, code) : 0;
@@ -412,7 +415,7 @@ int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_la
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
                            const wb__gpu_addresses *at)
 {
-    const int status = k->aside ? wb__gpu_fork(d, k, at)
+    const int status = k->aside ? wb__gpu_aside_fork(d, k, at)
                                 : k->routine->library->launch(d, k->routine, q, at);
     if (status || !d->debug_sync) return status;
     const int code = d->driver->sync(d, k->aside ? WB__GPU_ASIDE : q);
@@ -422,12 +425,12 @@ int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_q
 /* With the lock held: puts the launches of a kernel, or its routine, on the compute queue. */
 static int gpu_kernel_launch(wb__gpu_device *d, wb__gpu_kernel *k, const wb__gpu_addresses *at)
 {
-    int status = at->memory ? wb__gpu_uses(d, at->memory) : 0;
+    int status = at->memory ? wb__gpu_command_uses(d, at->memory) : 0;
     for (int i = 0; i < k->n_used && !status; i++) {
         const int b = k->used[i];
         wb__gpu_memory *m = at->buffers[b];
         k->address[b] = m->at + (at->offsets ? at->offsets[b] : 0);
-        status = wb__gpu_uses(d, m);
+        status = wb__gpu_command_uses(d, m);
     }
     if (!status && k->routine) status = wb__gpu_launch_routine(d, k, WB__GPU_COMPUTE, at);
     for (int i = 0; i < k->n && !status; i++)

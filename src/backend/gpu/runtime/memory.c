@@ -106,7 +106,7 @@ static void *out_of_memory(wb__gpu_device *d, size_t bytes, int code)
  * The driver frees a block after the commands of the compute queue that use it. */
 static void gpu_memory_free_block(wb__gpu_device *d, wb__gpu_memory *m)
 {
-    if (wb__gpu_uses(d, m)) wb_clear_error();
+    if (wb__gpu_command_uses(d, m)) wb_clear_error();
     d->driver->release(d, m->at);
     wb__free(m);
 }
@@ -143,9 +143,10 @@ void wb__gpu_trim(const wb_device *base)
     if (entered) wb__gpu_leave(d);
 }
 
-/* By default, the block released last is reused first, so that a program that repeats its steps
- * gets the same addresses, which graphs contain.  With oldest_first, the block released first is
- * reused, whose last use has most likely ended, so that an upload into it need not wait. */
+/* Puts a block into the list of free blocks of its size class.  By default, the block released last
+ * is reused first, so that a program that repeats its steps gets the same addresses, which graphs
+ * contain.  With oldest_first, the block released first is reused, whose last use has most likely
+ * ended, so that an upload into it need not wait. */
 void wb__gpu_release(const wb_device *base, void *memory, size_t size)
 {
     wb__gpu_device *d = base->state;
@@ -209,7 +210,7 @@ static wb__gpu_memory *gpu_memory_new_block(wb__gpu_device *d, size_t bytes, int
     if (!made) c->used -= (int64_t)bytes;
     else c->peak = WB__MAX(c->peak, c->used);
     if (made && d->allocates_in_order) {
-        wb__gpu_issued(d, NULL);
+        wb__gpu_count_command(d, NULL);
         m->used = d->issued;
     }
     wb__mutex_unlock(&d->lock);
@@ -257,8 +258,8 @@ void *wb__gpu_allocate(const wb_device *base, size_t size)
     return m;
 }
 
-/* If the device is not open or the driver does not report the free memory, only this process's
- * memory counts as used. */
+/* Sets *m to the device's memory and how much of it is used.  If the device is not open or the
+ * driver does not report the free memory, only this process's memory counts as used. */
 int wb__gpu_memory_of(const wb_device *base, wb_device_memory *m)
 {
     wb__gpu_device *d = base->state;

@@ -37,7 +37,7 @@ static int gpu_program_make_with(wb__gpu_device *d, const char *whole, const cha
     char *key = d->keeps_images ? wb__printf("%s\n%s\n%s", d->maker, options, whole) : NULL;
     if (d->keeps_images && !key) return WB_ERROR_MEMORY;
     if (key) key_bytes = strlen(key);
-    void *image = key ? wb__kernel_cache_get(v->backend->tag, key, key_bytes, &bytes) : NULL;
+    void *image = key ? wb__kernel_cache_read(v->backend->tag, key, key_bytes, &bytes) : NULL;
     int status = 0;
     if (image && v->load_image(d, image, bytes, options, program)) *program = NULL;
     wb__free(image);
@@ -45,7 +45,7 @@ static int gpu_program_make_with(wb__gpu_device *d, const char *whole, const cha
     if (!*program) {
         status = v->compile(d, whole, options, program, &image, &bytes);
         if (!status && key && image)
-            wb__kernel_cache_put(v->backend->tag, key, key_bytes, image, bytes);
+            wb__kernel_cache_write(v->backend->tag, key, key_bytes, image, bytes);
         wb__free(image);
     }
     wb__free(key);
@@ -91,6 +91,7 @@ static void gpu_program_drop(wb__gpu_device *d, wb__gpu_program *p)
     wb__free(p);
 }
 
+/* Unloads the least recently used program without users. */
 static void gpu_program_drop_oldest(wb__gpu_device *d)
 {
     wb__gpu_programs *all = &d->programs;
@@ -134,7 +135,7 @@ wb__gpu_program *wb__gpu_program_get(wb__gpu_device *d, const char *text, int fl
     return p;
 }
 
-void wb__gpu_program_put(wb__gpu_device *d, wb__gpu_program *p)
+void wb__gpu_program_release(wb__gpu_device *d, wb__gpu_program *p)
 {
     wb__gpu_programs *all = &d->programs;
     if (!p) return;

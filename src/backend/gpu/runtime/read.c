@@ -16,8 +16,8 @@ static unsigned char *gpu_read_pinned(const wb__gpu_device *d, const wb__gpu_rea
     return d->from.at + 2 * WB__GPU_HALF + 8 * (r - d->read);
 }
 
-/* With the lock held. */
-static int gpu_read_begin(wb__gpu_device *d, wb__gpu_read *r, const wb__gpu_memory *m, size_t at)
+/* With the lock held: enqueues the download of a read, or the event that it waits for. */
+static int gpu_read_enqueue(wb__gpu_device *d, wb__gpu_read *r, const wb__gpu_memory *m, size_t at)
 {
     if (!d->staged) {
         r->from = m->at;
@@ -59,7 +59,7 @@ int wb__gpu_begin_read(const wb_device *base, const void *memory, size_t at, siz
     else if (!status) {
         r->bytes = bytes;
         r->count = d->issued;
-        status = gpu_read_begin(d, r, m, at);
+        status = gpu_read_enqueue(d, r, m, at);
         r->busy = !status;
     }
     wb__mutex_unlock(&d->lock);
@@ -69,7 +69,7 @@ int wb__gpu_begin_read(const wb_device *base, const void *memory, size_t at, siz
 }
 
 /* Copies the number of a read whose event is reached.  Returns a code. */
-static int gpu_read_get(wb__gpu_device *d, const wb__gpu_read *r, void *to)
+static int gpu_read_copy_number(wb__gpu_device *d, const wb__gpu_read *r, void *to)
 {
     if (d->staged) {
         memcpy(to, gpu_read_pinned(d, r), r->bytes);
@@ -93,12 +93,12 @@ int wb__gpu_end_read(const wb_device *base, void *read, void *to)
                         d->driver->backend->tag, d->base.ordinal);
     }
     int code = d->driver->sync_event(r->event);
-    if (!code && to) code = gpu_read_get(d, r, to);
+    if (!code && to) code = gpu_read_copy_number(d, r, to);
     if (code) {
         status = gpu_read_fail(d, code);
         if (d->staged) d->driver->sync(d, WB__GPU_DOWN);
     }
-    if (!status) status = wb__gpu_ended(d, r->count);
+    if (!status) status = wb__gpu_commands_ended(d, r->count);
     wb__mutex_lock(&d->lock);
     r->busy = false;
     wb__mutex_unlock(&d->lock);

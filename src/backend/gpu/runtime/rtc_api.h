@@ -36,8 +36,7 @@ static int rtc_compile_failed(const wb__gpu_device *d, const RTC_TABLE *f, RTC_P
     return status;
 }
 
-/* Sets *image to the output of the compiler, which the caller frees.  Returns 0 or an error
- * code. */
+/* Sets *image to the compiler's output, which the caller frees.  Returns 0 or an error code. */
 static int rtc_image(const wb__gpu_device *d, const RTC_TABLE *f, RTC_PROGRAM program, void **image,
                      size_t *bytes)
 {
@@ -74,8 +73,8 @@ static int rtc_compile(const wb__gpu_device *d, const RTC_TABLE *f, const char *
 }
 
 /* The function `compile` of wb__gpu_driver. */
-static int rtc_make(wb__gpu_device *d, const RTC_TABLE *f, const char *text, const char *options,
-                    void **program, void **image, size_t *bytes)
+static int rtc_make_program(wb__gpu_device *d, const RTC_TABLE *f, const char *text,
+                            const char *options, void **program, void **image, size_t *bytes)
 {
     const int status = rtc_compile(d, f, text, options, image, bytes);
     const int code = status ? 0 : d->driver->load_image(d, *image, *bytes, options, program);

@@ -44,8 +44,7 @@ typedef struct wb__gpu_memory {
     struct wb__gpu_memory *next;        /* in the list of free blocks of its size class */
 } wb__gpu_memory;
 
-/* Block sizes are rounded up to size classes, eight per power of two.  Each class has a list of
- * released blocks. */
+/* Released blocks, in a list for each size class: sizes are rounded up, eight per power of two. */
 enum { WB__GPU_SIZE_CLASSES = 320 };
 typedef struct {
     struct { wb__gpu_memory *first, *last; } free[WB__GPU_SIZE_CLASSES];
@@ -71,8 +70,8 @@ enum { WB__GPU_READS = 4 };
 typedef struct {
     void *event;    /* reached when the download has ended; without staging, when it can begin */
     uint64_t count;             /* number of the last command before the download */
-    uint64_t from;              /* without staging: wb__gpu_memory.at, and the byte in it */
-    size_t at, bytes;
+    uint64_t from;              /* without staging: wb__gpu_memory.at of the source */
+    size_t at, bytes;           /* place of the first byte in the source; bytes to read */
     bool busy;                  /* a read is going on */
 } wb__gpu_read;
 
@@ -86,16 +85,15 @@ typedef enum {
     WB__GPU_QUEUES
 } wb__gpu_queue;
 
-/* An event.  count: number of the last command (in wb__gpu_device.upload: upload) before it. */
+/* An event, and the number of the last command before it, or upload in wb__gpu_device.upload. */
 typedef struct { void *event; uint64_t count; } wb__gpu_mark;
 
 enum { WB__GPU_MAX_DEVICES = 64, WB__GPU_MARKS = 16 };
 
 typedef struct wb__gpu_program {
     struct wb__gpu_program *next;
-    /* last: the clock of wb__gpu_programs when a user last released the program */
-    uint64_t hash, last;        /* users: launches that use it; flags: wb__gpu_flags */
-    int users, flags;
+    uint64_t hash, last;        /* last: wb__gpu_programs.clock when a user last released it */
+    int users, flags;           /* users: number of launches that use it; flags: wb__gpu_flags */
     void *object;               /* the driver's program */
     char text[];
 } wb__gpu_program;
@@ -131,7 +129,7 @@ struct wb__gpu_device {
     bool graphs;                /* the driver can record commands */
     bool allocates_in_order;    /* allocating a block is a command of the compute queue */
 
-    bool debug_sync, recording;         /* wait for each launch; a graph is being recorded */
+    bool debug_sync, recording;         /* each launch is waited for; a graph is being recorded */
     wb__mutex opening;          /* held while the device is opened or closed */
     _Atomic bool open;
     _Atomic int holders;        /* kernels, graphs and adopted memory that are not freed yet */
@@ -210,8 +208,8 @@ struct wb__gpu_driver {
     /* Writes the driver's own error message, if it has one; d may be NULL. */
     void (*error_text)(wb__gpu_device *d, int code, char *text, size_t capacity);
 
-    int (*allocate)(wb__gpu_device *d, size_t bytes, uint64_t *at);     /* code; only timing.c
-                                                                           holds the lock */
+    /* Returns a code.  timing.c alone calls it with the device's lock held. */
+    int (*allocate)(wb__gpu_device *d, size_t bytes, uint64_t *at);
     void (*release)(wb__gpu_device *d, uint64_t at);                    /* lock held */
     void (*trim)(wb__gpu_device *d);            /* called after releases; or NULL */
     int (*memory_left)(wb__gpu_device *d, size_t *bytes);               /* code; or NULL */
@@ -301,13 +299,13 @@ struct wb__gpu_hook {
     bool aside;                 /* its routines run beside the compute queue (aside.c) */
     /* the runtime opens the library before it calls a function; NULL: `prepare` opens it */
     wb__gpu_vendor *vendor;
-    /* As `supports` of wb__backend, for this library; may be NULL. */
+    /* Whether the library accepts an optional step (`supports` of wb__backend); NULL: none. */
     bool (*supports)(wb__gpu_device *d, const wb__step *step);
     /* Prepares a step.  Returns 0, or an error code.  WB_ERROR_UNSUPPORTED: the library does not
      * support the step; *reason then is a short reason, and no error message is set. */
     int (*prepare)(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
                    const char **reason);
-    /* Returns a status.  Enqueues the step, and calls wb__gpu_issued for each compute command. */
+    /* Returns a status.  Enqueues the step, and calls wb__gpu_count_command for each command. */
     int (*launch)(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
                   const wb__gpu_addresses *at);
     /* Frees what the routine allocated, but not the routine; or NULL. */
@@ -315,14 +313,14 @@ struct wb__gpu_hook {
     bool (*prefers_channels_last)(wb__gpu_device *d, const wb__step *conv);  /* or NULL */
 };
 
-/* The memory of a launch.  The arrays are indexed by the plan's buffer index.  The workspace begins
- * at byte workspace_at of its memory. */
+/* The memory and numbers of a launch.  The arrays are indexed by the plan's buffer index.  The
+ * workspace begins at byte workspace_at of its memory. */
 struct wb__gpu_addresses {
     const uint64_t *address;  /* address of each buffer, unless `objects` of the driver is true */
     void *const *buffers;               /* the memory handle of each buffer */
     const size_t *offsets;  /* byte offset of each buffer in its memory; NULL: all are 0 */
     wb__gpu_memory *memory;             /* handle of the workspace's memory, or NULL */
-    uint64_t workspace;                 /* byte offset */
+    uint64_t workspace;                 /* address of this memory (wb__gpu_memory.at) */
     size_t workspace_at, branch_at;     /* branch_at: as in wb__sequence */
     const wb__number *numbers;
 };
@@ -351,7 +349,7 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
     .begin_read = wb__gpu_begin_read, .end_read = wb__gpu_end_read, .is_lost = wb__gpu_is_lost,    \
     .prepare = wb__gpu_prepare, .destroy = wb__gpu_destroy, .launch = wb__gpu_launch_kernel,       \
     .finish = wb__gpu_finish, .wait = wb__gpu_wait, .share = wb__gpu_share,                        \
-    .collect = wb__gpu_collect,                                                                    \
+    .collect = wb__gpu_perform_collective,                                                         \
     .prefers_channels_last = wb__gpu_prefers_channels_last
 
 /* Reports a driver's error as an error of Weber: "tag:0: function: ERROR_NAME (700): the request;
@@ -361,9 +359,9 @@ int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const cha
     WB__PRINTF(4, 5);
 bool wb__gpu_is_lost(const wb_device *base);
 /* Marks d as lost: from now on each use is an error with this reason. */
-void wb__gpu_lose(wb__gpu_device *d, int code, const char *what);
+void wb__gpu_mark_lost(wb__gpu_device *d, int code, const char *what);
 /* Marks the device as lost for a reason `why` that is no error of the driver. */
-void wb__gpu_lose_because(wb__gpu_device *d, const char *why);
+void wb__gpu_mark_lost_because(wb__gpu_device *d, const char *why);
 
 /* Returns an error in a forked child, which must not call the driver; else 0. */
 int wb__gpu_check_fork(const wb__gpu_driver *v);
@@ -404,9 +402,10 @@ int wb__gpu_copy(const wb_device *base, void *to, size_t to_at, const wb_device 
 int wb__gpu_queue_after(wb__gpu_device *d, wb__gpu_queue q, uint64_t count, const char *what);
 /* Records that all commands up to `count` are completed.  Returns 0, or the error of one of them
  * that has not been reported yet. */
-int wb__gpu_ended(wb__gpu_device *d, uint64_t count);
+int wb__gpu_commands_ended(wb__gpu_device *d, uint64_t count);
 int wb__gpu_make_staging(wb__gpu_device *d, wb__gpu_staging *s);
-/* Transfers with the caller's pinned memory s.  Event 0 of s follows an upload that goes on. */
+/* Copy between device memory and the caller's pinned memory s.  An upload may go on when the
+ * function returns; event 0 of s is then reached at its end. */
 int wb__gpu_upload_pinned(const wb_device *base, void *to, size_t at, wb__gpu_staging *s,
                           size_t bytes);
 int wb__gpu_download_pinned(const wb_device *base, wb__gpu_staging *s, const void *from, size_t at,
@@ -414,24 +413,25 @@ int wb__gpu_download_pinned(const wb_device *base, wb__gpu_staging *s, const voi
 int wb__gpu_wait(const wb_device *base);
 void wb__gpu_free_staging(wb__gpu_device *d, wb__gpu_staging *s);
 
-/* Called with the device's lock held.  wb__gpu_uses: records that the compute queue's next command
- * uses m, and makes the queue wait for the last upload into m.  wb__gpu_next_event: where to store
- * the next command's event; NULL: it needs none.  wb__gpu_issued: counts a command just put on the
- * compute queue.  wb__gpu_mark_now: puts an event after all commands; NULL: the error is set. */
-int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m);
+/* Called with the device's lock held.  wb__gpu_command_uses: records that the compute queue's next
+ * command uses m, and makes the queue wait for the last upload into m.  wb__gpu_next_event: where
+ * to store the next command's event; NULL: it needs none.  wb__gpu_count_command: counts a command
+ * just put on the compute queue.  wb__gpu_mark_now: puts an event after all commands; NULL: the
+ * error is set. */
+int wb__gpu_command_uses(wb__gpu_device *d, wb__gpu_memory *m);
 void **wb__gpu_next_event(wb__gpu_device *d);
-void wb__gpu_issued(wb__gpu_device *d, void **event);
+void wb__gpu_count_command(wb__gpu_device *d, void **event);
 wb__gpu_mark *wb__gpu_mark_now(wb__gpu_device *d);
 
 /* ---- program.c ------------------------------------------------------------------------------- */
 
-/* Macros that are defined before the prelude; APART: the program shares its counters with none. */
+/* Flags of a program: macros before the prelude.  APART: no other kernel uses its counters. */
 typedef enum { WB__GPU_PLAIN, WB__GPU_F64 = 1, WB__GPU_TABLE = 2, WB__GPU_APART = 4 } wb__gpu_flags;
 
 /* Returns the program of a text, from memory, from disk or newly compiled; NULL: the error is set.
- * The caller releases it with wb__gpu_program_put, which accepts NULL. */
+ * The caller releases it with wb__gpu_program_release, which accepts NULL. */
 wb__gpu_program *wb__gpu_program_get(wb__gpu_device *d, const char *text, int flags);
-void wb__gpu_program_put(wb__gpu_device *d, wb__gpu_program *p);
+void wb__gpu_program_release(wb__gpu_device *d, wb__gpu_program *p);
 void wb__gpu_programs_free(wb__gpu_device *d);
 /* Finds the kernel `entry` of a program, for groups of `items` and launches that ask for `local`
  * bytes of local memory.  Returns 0, or an error. */
@@ -446,7 +446,7 @@ void wb__gpu_log_build(const wb__gpu_device *d, const char *text, const char *me
 typedef struct {
     const wb__gpu_launch *launch;
     wb__gpu_program *program;
-    void *function;
+    void *function;             /* the driver's kernel */
     bool changes;               /* the argument struct may differ from launch to launch */
     bool set;                   /* the argument struct has been bound once */
     unsigned char *args, *next; /* the struct of the last launch; room for the next one */
@@ -458,13 +458,13 @@ typedef struct {
     wb__kernel base;
     wb__gpu_routine *routine;   /* runs before the launches; NULL: none */
     struct wb__gpu_aside *aside;        /* of a routine beside the compute queue; else NULL */
-    int n_buffers;              /* highest index of the step's buffers, plus one */
+    int n_buffers;              /* highest index, in the plan, of the step's buffers, plus one */
     int n_used, *used;          /* the indices, in the plan, of the step's buffers */
     uint64_t *address;          /* address of each buffer, at the launch */
     wb__gpu_work *work;         /* NULL: the routine does everything */
     char what[160];             /* describes the step in errors */
     struct wb__gpu_collective *collective;  /* performs the step; NULL: another step */
-    int n;
+    int n;                      /* number of launches */
     wb__gpu_bound_launch launches[];
 } wb__gpu_kernel;
 
@@ -477,8 +477,8 @@ int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void 
 bool wb__gpu_supports_step(const wb_device *base, const wb__step *step);
 bool wb__gpu_prefers_channels_last(const wb_device *base, const wb__step *conv);
 
-/* With the device entered.  wb__gpu_kernel_of creates a kernel of the launches `work`, which it
- * owns, also on failure: then the caller frees *kernel, which may be incomplete or NULL. */
+/* With the device entered: creates a kernel of the launches `work`, which the kernel owns, also on
+ * failure.  After a failure the caller frees *kernel, which may be incomplete or NULL. */
 int wb__gpu_kernel_of(wb__gpu_device *d, const wb__step *step, wb__gpu_work *work,
                       wb__gpu_kernel **kernel);
 void wb__gpu_kernel_free(wb__gpu_device *d, wb__gpu_kernel *k);
@@ -489,7 +489,7 @@ int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_la
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
                            const wb__gpu_addresses *at);
 
-int wb__gpu_collect(const wb_device *base, const struct wb__collective *c);  /* collective.c */
+int wb__gpu_perform_collective(const wb_device *base, const struct wb__collective *c);
 
 /* ---- tiles.c --------------------------------------------------------------------------------- */
 
@@ -499,32 +499,33 @@ void wb__gpu_choose_tile(wb__gpu_device *d, const wb__step *step, wb__gpu_work *
 
 /* ---- split.c --------------------------------------------------------------------------------- */
 
-/* A fused step, with the arrays to which its pointers point. */
+/* A fused step in place of an epilogue, with the arrays to which the step's pointers point. */
 typedef struct {
     wb__step step;
     wb__instr instr[5];
     wb__view views[2];
-    wb__space space;
+    wb__space space;                    /* the dimensions that the fused step runs over */
 } wb__gpu_rest;
 /* Splits a step into `bare`, without the epilogue, and `rest`, which applies the epilogue in place.
  * If bare_of_bias is true or the step is a convolution's input gradient, `rest` also adds the bias.
  * false: the step is not split. */
-bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__gpu_rest *rest);
+bool wb__gpu_split_epilogue(const wb__step *step, bool bare_of_bias, wb__step *bare,
+                            wb__gpu_rest *rest);
 
 /* Whether a view of a picture is dense, as NCHW or with the channels last, as NHWC.  Dimensions of
  * size 1 may have any stride. */
 bool wb__gpu_is_dense(const wb__view *v, bool channels_last);
 /* Whether the last two dimensions of a view are a matrix with contiguous rows, possibly transposed;
  * *row: elements from one row to the next. */
-bool wb__gpu_matrix(const wb__view *v, bool *transposed, int64_t *row);
+bool wb__gpu_is_matrix(const wb__view *v, bool *transposed, int64_t *row);
 /* Whether the batch dimensions of a product's three views can be merged into one of size *batch.
  * step[i]: stride of the merged dimension in view i, in elements; not set if *batch is 1. */
-bool wb__gpu_batch(const wb__view *v, int64_t *step, int64_t *batch);
+bool wb__gpu_merge_batch(const wb__view *v, int64_t *step, int64_t *batch);
 
 /* ---- graph.c, table.c ------------------------------------------------------------------------ */
 
-bool wb__gpu_branches(const wb_device *base);
-int wb__gpu_graph(const wb_device *base, const wb__sequence *s, wb__graph **graph);
+bool wb__gpu_runs_branches(const wb_device *base);
+int wb__gpu_record_graph(const wb_device *base, const wb__sequence *s, wb__graph **graph);
 void wb__gpu_graph_free(const wb_device *base, wb__graph *graph);
 int wb__gpu_graph_run(const wb_device *base, wb__graph *graph, void *const *buffers,
                       const size_t *offsets, const wb__number *numbers);
@@ -535,9 +536,9 @@ typedef struct {
     const wb__gpu_kernel *kernel;
     int n, *row_launch;         /* number of rows; index in kernel->launches of each row */
     wb__gpu_program *program;
-    void *function;
-    size_t at, row_bytes;       /* offset in the block; size of a row */
-    uint32_t groups;
+    void *function;             /* the driver's kernel, which finds its row by its group index */
+    size_t at, row_bytes;       /* offset in the block of tables; size of a row; in bytes */
+    uint32_t groups;            /* groups of the combined launch */
 } wb__gpu_table;
 
 /* A word of the tables that is written before each run.  at: index of this word in the block; word:
@@ -548,11 +549,11 @@ typedef struct { uint32_t at, word; } wb__gpu_table_word;
  * tables are numbers of the plan, which a small kernel writes before each run.  The block ends with
  * a list of wb__gpu_table_word, the places of these words. */
 typedef struct {
-    int n, capacity, n_targets;
+    int n, capacity, n_targets; /* elements of `table`, in use and in all; elements of `target` */
     wb__gpu_table *table;
     wb__gpu_table_word *target; /* sorted by word */
     size_t list_at, bytes;      /* byte offset of the list in the block; bytes of the block */
-    wb__gpu_launch words;       /* never launched; wb__gpu_fill converts the numbers with it */
+    wb__gpu_launch words;       /* never launched; wb__gpu_fill_args converts the numbers with it */
     wb__gpu_program *program;   /* the program that writes the words */
     void *function;
     unsigned char *args;        /* the argument struct of this program */

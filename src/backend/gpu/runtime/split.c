@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-/* Copies `from` to to[0] without dimensions of size 1, sorted by stride, the smallest last, so that
- * adjacent elements stay adjacent.  Copies `beside`, which is broadcast to `from`, to to[1] with
- * the dimensions in the same order. */
+/* Sets to[0] to `from` without dimensions of size 1, the others sorted by stride, the smallest
+ * last, so that adjacent elements stay adjacent.  Sets to[1] to `beside`, which is broadcast to
+ * `from`, with the dimensions in the same order. */
 static void gpu_split_sort_dims(const wb__view *from, const wb__view *beside, wb__view to[2])
 {
     to[0] = *from;
@@ -43,7 +43,8 @@ static wb__instr gpu_split_instruction(wb_dtype t, wb__instr_kind kind, wb__op o
                        .a = a, .b = b, .c = -1, .arg = arg};
 }
 
-bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__gpu_rest *rest)
+bool wb__gpu_split_epilogue(const wb__step *step, bool bare_of_bias, wb__step *bare,
+                            wb__gpu_rest *rest)
 {
     const bool data = step->kind == WB__STEP_CONV && step->variant == WB__CONV_GRAD_INPUT;
     const wb__view *c = &step->views[data ? 0 : 2], *bias = NULL;
@@ -98,7 +99,7 @@ bool wb__gpu_is_dense(const wb__view *v, bool channels_last)
     return true;
 }
 
-bool wb__gpu_matrix(const wb__view *v, bool *transposed, int64_t *row)
+bool wb__gpu_is_matrix(const wb__view *v, bool *transposed, int64_t *row)
 {
     const int64_t *dims = v->dims + v->ndim - 2, *strides = v->strides + v->ndim - 2;
     for (int turned = 0; turned < 2; turned++) {
@@ -112,7 +113,7 @@ bool wb__gpu_matrix(const wb__view *v, bool *transposed, int64_t *row)
     return false;
 }
 
-bool wb__gpu_batch(const wb__view *v, int64_t *step, int64_t *batch)
+bool wb__gpu_merge_batch(const wb__view *v, int64_t *step, int64_t *batch)
 {
     *batch = 1;
     for (int i = v[2].ndim - 3; i >= 0; i--) {

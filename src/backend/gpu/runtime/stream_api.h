@@ -123,7 +123,7 @@ static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, siz
 
 /* Enables direct access from `d` to the memory of `source`, if the hardware supports it.  Without
  * direct access the driver copies through the host. */
-static int reach(API_DEVICE *d, const API_DEVICE *source)
+static int enable_access(API_DEVICE *d, const API_DEVICE *source)
 {
     int can = 0;
     const uint64_t bit = (uint64_t)1 << source->gpu.base.ordinal;
@@ -142,7 +142,7 @@ static int copy(wb__gpu_device *base, uint64_t to, size_t to_at, wb__gpu_device 
     (void)event;
     if (d == source)
         return CALL(MemcpyDtoDAsync, API_AT(to + to_at), API_AT(from + from_at), bytes, stream);
-    const int code = reach(d, source);
+    const int code = enable_access(d, source);
     return code ? code : CALL(MemcpyPeerAsync, API_AT(to + to_at), API_PEER(d),
                               API_AT(from + from_at), API_PEER(source), bytes, stream);
 }

@@ -29,8 +29,7 @@ static size_t gpu_table_row_bytes(const wb__gpu_launch *l)
     return (gpu_table_first_at(l) + 4 + 7) / 8 * 8;
 }
 
-/* Returns a text with the kernel of a launch and the table's kernel, which calls it.  The caller
- * frees the text. */
+/* Returns a text, to be freed, with the kernel of a launch and the table's kernel that calls it. */
 static char *gpu_table_text(const wb__gpu_launch *l)
 {
     enum { PLACE = 40 };
@@ -59,7 +58,7 @@ static char *gpu_table_text(const wb__gpu_launch *l)
 
 /* The kernel that writes words into the rows.  `list` has pairs: the index of a word in `block`,
  * and the index of its value.  `words` has the values from index `word` on. */
-static const char gpu_table_put_text[] =
+static const char gpu_table_writer_text[] =
     "typedef struct { uint n, from, word, unused; uint words[%d]; } wb_put_args;\n"
     "KERNEL wb_put(OUT(uint, block, 0), IN(uint, list, 1), ARGS(wb_put_args, 2))\n"
     "{\n"
@@ -88,8 +87,8 @@ static bool uses_workspace(const wb__gpu_launch *l)
     return false;
 }
 
-/* Sets single[i] for launches of fused kernels without workspace that are the only launch of their
- * segment.  They are independent of all other launches. */
+/* Sets single[i] to true if launch i is that of a fused kernel without workspace, and the only one
+ * of its segment: such a launch is independent of all others. */
 static void find_single(const wb__gpu_kernel *k, bool *single)
 {
     for (int i = 0; i < k->n; i++) {
@@ -100,6 +99,7 @@ static void find_single(const wb__gpu_kernel *k, bool *single)
     }
 }
 
+/* Whether two launches differ only in buffers and arguments, so that one table can have both. */
 static bool are_alike(const wb__gpu_launch *a, const wb__gpu_launch *b)
 {
     return a->n_buffers == b->n_buffers && a->args_bytes == b->args_bytes && a->f64 == b->f64 &&
@@ -110,8 +110,8 @@ static bool are_alike(const wb__gpu_launch *a, const wb__gpu_launch *b)
 
 /* Lists in `rows` the launches that form a table with launch `first`, and marks them as taken.
  * Returns their number; 0: launch `first` needs no table. */
-static int gpu_table_gather(const wb__gpu_kernel *k, int first, const bool *single, bool *taken,
-                            int *rows)
+static int gpu_table_list_rows(const wb__gpu_kernel *k, int first, const bool *single, bool *taken,
+                               int *rows)
 {
     const wb__gpu_launch *l = k->launches[first].launch;
     uint64_t groups = l->groups[0];
@@ -133,7 +133,7 @@ static int gpu_table_gather(const wb__gpu_kernel *k, int first, const bool *sing
 
 /* Launches the table's kernel once, without rows.  Drivers load a kernel at its first launch, and
  * loading is not allowed during recording. */
-static int load_now(wb__gpu_device *d, const wb__gpu_table *t, const wb__gpu_launch *l)
+static int load_table_kernel(wb__gpu_device *d, const wb__gpu_table *t, const wb__gpu_launch *l)
 {
     uint64_t rows = 0;
     uint32_t n = 0;
@@ -142,7 +142,7 @@ static int load_now(wb__gpu_device *d, const wb__gpu_table *t, const wb__gpu_lau
     static const uint32_t one[3] = {1, 1, 1};
     const int code = d->driver->launch(d, WB__GPU_COMPUTE, t->function, one, l->items, l->local,
                                        arguments, NULL);
-    if (!code) wb__gpu_issued(d, NULL);
+    if (!code) wb__gpu_count_command(d, NULL);
     wb__mutex_unlock(&d->lock);
     return code ? wb__gpu_fail(d->driver, d, code, "a table without rows") : 0;
 }
@@ -170,7 +170,7 @@ static int gpu_table_add(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_ker
     if (!table->program) return wb_error_code();
     const int status =
         wb__gpu_function_of(d, table->program, "wb_table", l->items, l->local, &table->function);
-    return status ? status : load_now(d, table, l);
+    return status ? status : load_table_kernel(d, table, l);
 }
 
 static int tables_of(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel *k)
@@ -183,7 +183,7 @@ static int tables_of(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel 
         const wb__gpu_launch *l = k->launches[i].launch;
         if (taken[i]) continue;
         if (l->n_numbers && !l->args_type) status = WB_ERROR_UNSUPPORTED;
-        const int found = status ? 0 : gpu_table_gather(k, i, single, taken, rows);
+        const int found = status ? 0 : gpu_table_list_rows(k, i, single, taken, rows);
         if (found) status = gpu_table_add(d, t, k, rows, found);
     }
     wb__free(taken);
@@ -212,6 +212,7 @@ static int gpu_table_by_word(const void *a, const void *b)
     return (x->word > y->word) - (x->word < y->word);
 }
 
+/* Lists in t->target the words of the tables that are numbers of the plan. */
 static int list_targets(wb__gpu_tables *t)
 {
     int capacity = 0;
@@ -241,15 +242,16 @@ static int list_targets(wb__gpu_tables *t)
     return 0;
 }
 
+/* Compiles the kernel that writes the words, and allocates its arguments. */
 static int make_writer(wb__gpu_device *d, wb__gpu_tables *t)
 {
     const uint32_t most = words_at_once(t);
     t->words.args_bytes = 8 * (size_t)t->words.n_numbers;
     t->words.workspace_at = -1;
-    /* first half: zeros, the input of wb__gpu_fill; second half: its output, the current values */
+    /* zeros, the input of wb__gpu_fill_args, and behind them its output, the current values */
     t->words.args = wb__alloc_zero(2 * t->words.args_bytes, 1);
     t->args = wb__alloc_zero(PUT_HEAD + 4 * most, 1);
-    char *text = wb__printf(gpu_table_put_text, (int)most);
+    char *text = wb__printf(gpu_table_writer_text, (int)most);
     if (!t->words.args || !t->args || !text) {
         wb__free(text);
         return WB_ERROR_MEMORY;
@@ -279,10 +281,10 @@ int wb__gpu_tables_make(wb__gpu_device *d, const wb__sequence *s, wb__gpu_tables
 void wb__gpu_tables_free(wb__gpu_device *d, wb__gpu_tables *t)
 {
     for (int i = 0; i < t->n; i++) {
-        wb__gpu_program_put(d, t->table[i].program);
+        wb__gpu_program_release(d, t->table[i].program);
         wb__free(t->table[i].row_launch);
     }
-    wb__gpu_program_put(d, t->program);
+    wb__gpu_program_release(d, t->program);
     wb__free(t->table);
     wb__free(t->target);
     wb__free(t->words.numbers);
@@ -308,7 +310,7 @@ void wb__gpu_tables_fill(const wb__gpu_tables *t, const wb__gpu_addresses *at, u
                 const uint64_t p = workspace ? at->workspace : at->address[l->buffer[b]];
                 memcpy(row + 8 * b, &p, sizeof p);
             }
-            wb__gpu_fill(l, at->numbers, NULL, workspace_at, row + struct_at(l));
+            wb__gpu_fill_args(l, at->numbers, NULL, workspace_at, row + struct_at(l));
             memcpy(row + gpu_table_first_at(l), &first, sizeof first);
             first += l->groups[0];
         }
@@ -325,7 +327,7 @@ int wb__gpu_tables_write(wb__gpu_device *d, wb__gpu_tables *t, uint64_t block,
     void *arguments[] = {&block, &list, t->args};
     const uint32_t most = words_at_once(t), all = 2 * (uint32_t)t->words.n_numbers;
     if (!t->n_targets) return 0;
-    wb__gpu_fill(&t->words, numbers, NULL, 0, words);
+    wb__gpu_fill_args(&t->words, numbers, NULL, 0, words);
     for (uint32_t word = 0, from = 0, end; word < all; word += most, from = end) {
         for (end = from; end < (uint32_t)t->n_targets && t->target[end].word < word + most;) end++;
         const uint32_t head[4] = {end - from, from, word, 0};

@@ -27,7 +27,8 @@ static size_t gpu_tiles_bytes_of(const wb__view *v)
     return (size_t)(last + 1) * wb__dtype_size(v->dtype);
 }
 
-/* Whether timing repays.  Views 0 to 2 are A, B and C, or a convolution's x, weight and y. */
+/* Whether the step takes long enough to time its tiles.  Views 0 to 2 are A, B and C, or a
+ * convolution's x, weight and y. */
 static bool gpu_tiles_is_worth_timing(const wb__gpu_device *d, const wb__step *s)
 {
     const wb__view *a = &s->views[0], *b = &s->views[1], *c = &s->views[2];
@@ -86,7 +87,7 @@ static bool gpu_tiles_compile(gpu_tiles_trial *t)
     return good;
 }
 
-static int gpu_tiles_try_one(void *ctx, int i)
+static int gpu_tiles_run_candidate(void *ctx, int i)
 {
     gpu_tiles_trial *t = ctx;
     wb__gpu_kernel *k = t->kernel[i];
@@ -102,7 +103,7 @@ static int gpu_tiles_choose(gpu_tiles_trial *t)
 {
     wb__gpu_device *d = t->d;
     wb__mutex_lock(&d->lock);
-    const uint64_t kept = wb__gpu_kept(d, &t->c);
+    const uint64_t kept = wb__gpu_kept_fingerprint(d, &t->c);
     const bool may = wb__gpu_may_time(d);
     wb__mutex_unlock(&d->lock);
     for (int i = 0; i < t->c.n; i++)
@@ -121,7 +122,7 @@ static int best_of(wb__gpu_device *d, const wb__step *step, int n)
     if (!t) return 0;
     t->d = d;
     t->step = *step;
-    t->c = (wb__gpu_candidates){.library = "Weber", .run = gpu_tiles_try_one, .ctx = t};
+    t->c = (wb__gpu_candidates){.library = "Weber", .run = gpu_tiles_run_candidate, .ctx = t};
     for (int i = 0; i < step->n_views; i++) {
         t->step.views[i].buffer = i;
         t->step.views[i].offset %= 64;      /* the offset in scratch memory keeps the alignment */

@@ -22,7 +22,7 @@
 enum { REPEATS = 3 };
 static const double MOST_SECONDS = 2;
 static const float MOST_MS = 100;               /* longest run that is repeated, in milliseconds */
-static const double BYTES_A_SECOND = 2e10;      /* that one processor moves, by estimate */
+static const double BYTES_A_SECOND = 2e10;      /* bytes that one processor moves, by estimate */
 
 /* The time in seconds from which on a problem is timed. */
 static double timing_bound(void)
@@ -66,23 +66,24 @@ static char *timing_key_of(const wb__gpu_device *d, const wb__gpu_candidates *c,
     return key;
 }
 
-uint64_t wb__gpu_kept(const wb__gpu_device *d, const wb__gpu_candidates *c)
+uint64_t wb__gpu_kept_fingerprint(const wb__gpu_device *d, const wb__gpu_candidates *c)
 {
     size_t key_bytes = 0, bytes = 0;
     uint64_t fingerprint = 0;
     char *key = timing_key_of(d, c, &key_bytes);
-    void *kept = key ? wb__kernel_cache_get(timing_kind, key, key_bytes, &bytes) : NULL;
+    void *kept = key ? wb__kernel_cache_read(timing_kind, key, key_bytes, &bytes) : NULL;
     if (kept && bytes == sizeof fingerprint) memcpy(&fingerprint, kept, sizeof fingerprint);
     wb__free(kept);
     wb__free(key);
     return fingerprint;
 }
 
-static void timing_keep(const wb__gpu_device *d, const wb__gpu_candidates *c, uint64_t fingerprint)
+static void timing_keep_choice(const wb__gpu_device *d, const wb__gpu_candidates *c,
+                               uint64_t fingerprint)
 {
     size_t bytes = 0;
     char *key = timing_key_of(d, c, &bytes);
-    if (key) wb__kernel_cache_put(timing_kind, key, bytes, &fingerprint, sizeof fingerprint);
+    if (key) wb__kernel_cache_write(timing_kind, key, bytes, &fingerprint, sizeof fingerprint);
     wb__free(key);
 }
 
@@ -90,7 +91,7 @@ static void timing_keep(const wb__gpu_device *d, const wb__gpu_candidates *c, ui
 
 typedef struct { const wb__gpu_candidates *c; int i, repeats; } timed;
 
-static int timing_run(void *ctx)
+static int timing_run_candidate(void *ctx)
 {
     const timed *t = ctx;
     int code = 0;
@@ -104,10 +105,10 @@ static float time_of(wb__gpu_device *d, const wb__gpu_candidates *c, int i)
 {
     timed t = {c, i, 1};
     float ms = 0;
-    int code = d->driver->elapsed(d, timing_run, &t, &ms);
+    int code = d->driver->elapsed(d, timing_run_candidate, &t, &ms);
     if (!code && ms < MOST_MS) {
         t.repeats = REPEATS;
-        code = d->driver->elapsed(d, timing_run, &t, &ms);
+        code = d->driver->elapsed(d, timing_run_candidate, &t, &ms);
     }
     return code ? INFINITY : ms / (float)t.repeats;
 }
@@ -126,7 +127,7 @@ static int time_all(wb__gpu_device *d, const wb__gpu_candidates *c)
         if (ms < least) least = ms, best = i;
     }
     if (i < 2 || isinf(least)) return 0;
-    timing_keep(d, c, c->fingerprint[best]);
+    timing_keep_choice(d, c, c->fingerprint[best]);
     if (wb__debug("dispatch"))
         wb__log(WB_LOG_INFO, "%s:%d: %s: algorithm %d of %d takes %.1f us, the first %.1f us",
                 d->driver->backend->tag, d->base.ordinal, c->library, best + 1, c->n, 1e3 * least,
@@ -155,7 +156,7 @@ static uint64_t timing_reserve(wb__gpu_device *d, wb__gpu_candidates *c)
 
 int wb__gpu_fastest(wb__gpu_device *d, wb__gpu_candidates *c)
 {
-    const uint64_t kept = c->n > 1 ? wb__gpu_kept(d, c) : 0;
+    const uint64_t kept = c->n > 1 ? wb__gpu_kept_fingerprint(d, c) : 0;
     for (int i = 0; i < c->n; i++)
         if (c->fingerprint[i] == kept) return i;
     const uint64_t scratch = c->n > 1 && wb__gpu_may_time(d) ? timing_reserve(d, c) : 0;

@@ -59,7 +59,7 @@ void **wb__gpu_next_event(wb__gpu_device *d)
     return &mark->event;
 }
 
-void wb__gpu_issued(wb__gpu_device *d, void **wanted)
+void wb__gpu_count_command(wb__gpu_device *d, void **wanted)
 {
     d->issued++;
     if (!d->driver->flush) return;
@@ -85,7 +85,7 @@ wb__gpu_mark *wb__gpu_mark_now(wb__gpu_device *d)
 
 /* With the lock held: records that all commands up to `count` are completed.  If one has failed,
  * d->failed receives its error code. */
-static void done_up_to(wb__gpu_device *d, uint64_t count)
+static void set_completed(wb__gpu_device *d, uint64_t count)
 {
     int ended = 0;
     d->completed = WB__MAX(d->completed, count);
@@ -103,13 +103,13 @@ static void update_progress(wb__gpu_device *d)
     while (d->driver->done && d->marks_reached < d->marks) {
         const wb__gpu_mark *mark = &d->mark[d->marks_reached % WB__GPU_MARKS];
         if (!d->driver->done(mark->event, &ended)) return;
-        done_up_to(d, mark->count);
+        set_completed(d, mark->count);
     }
 }
 
 /* Returns the number of the last command so far.  A blocking transfer passes this number to
- * wb__gpu_ended when it has ended. */
-static uint64_t transfer_begin(wb__gpu_device *d)
+ * wb__gpu_commands_ended when it has ended. */
+static uint64_t transfer_last_command(wb__gpu_device *d)
 {
     wb__mutex_lock(&d->lock);
     const uint64_t count = d->issued;
@@ -117,25 +117,25 @@ static uint64_t transfer_begin(wb__gpu_device *d)
     return count;
 }
 
-int wb__gpu_ended(wb__gpu_device *d, uint64_t count)
+int wb__gpu_commands_ended(wb__gpu_device *d, uint64_t count)
 {
     wb__mutex_lock(&d->lock);
-    done_up_to(d, count);
+    set_completed(d, count);
     const int failed = d->failed;
     d->failed = 0;
     if (d->issued == count) d->waiting = 0, d->flush_interval = 1;
     wb__mutex_unlock(&d->lock);
     if (!failed) return 0;
     static const char what[] = "a command that was enqueued earlier failed";
-    wb__gpu_lose(d, failed, what);      /* the results of the failed command are missing */
+    wb__gpu_mark_lost(d, failed, what);      /* the results of the failed command are missing */
     return transfer_fail(d, failed, what);
 }
 
 /* ---- dependencies between queues ------------------------------------------------------------- */
 
-/* The compute queue waits for the event of the last upload into m.  If this event is no longer in
- * the ring, the queue waits for the oldest event there, which comes after the upload. */
-int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m)
+/* Makes the compute queue wait for the event of the last upload into m.  If this event is no longer
+ * in the ring, the queue waits for the oldest event there, which comes after the upload. */
+int wb__gpu_command_uses(wb__gpu_device *d, wb__gpu_memory *m)
 {
     m->used = d->issued + 1;
     if (wb__likely(m->uploaded <= d->awaited)) return 0;
@@ -169,7 +169,7 @@ static int upload_after_uses(wb__gpu_device *d, const wb__gpu_memory *m)
 
 /* With the lock held: counts the commands just put on the upload queue as one upload into this
  * memory, and puts an event after them. */
-static int transfer_uploaded(wb__gpu_device *d, wb__gpu_memory *m)
+static int transfer_count_upload(wb__gpu_device *d, wb__gpu_memory *m)
 {
     wb__gpu_mark *mark = &d->upload[(d->uploads + 1) % WB__GPU_MARKS];
     const int code = d->driver->record(d, WB__GPU_UP, &mark->event);
@@ -184,11 +184,11 @@ int wb__gpu_wait(const wb_device *base)
     if (!d->open) return wb__gpu_check_fork(d->driver);
     int status = wb__gpu_enter(d);
     if (status) return status;
-    const uint64_t count = transfer_begin(d);
+    const uint64_t count = transfer_last_command(d);
     int code = d->staged ? d->driver->sync(d, WB__GPU_UP) : 0;
     if (!code) code = d->driver->sync(d, WB__GPU_COMPUTE);
     status = code ? transfer_fail(d, code, "waiting for all that was launched")
-                  : wb__gpu_ended(d, count);
+                  : wb__gpu_commands_ended(d, count);
     wb__gpu_leave(d);
     return status;
 }
@@ -227,8 +227,8 @@ static int wait_half(wb__gpu_device *d, wb__gpu_staging *s, int half)
 /* ---- uploads --------------------------------------------------------------------------------- */
 
 /* With the lock held: uploads one chunk from pinned memory, followed by an event. */
-static int transfer_put_piece(wb__gpu_device *d, wb__gpu_staging *s, int half,
-                              const wb__gpu_memory *m, size_t at, size_t bytes)
+static int transfer_upload_chunk(wb__gpu_device *d, wb__gpu_staging *s, int half,
+                                 const wb__gpu_memory *m, size_t at, size_t bytes)
 {
     int code = d->driver->up(d, WB__GPU_UP, m->at, at, s->at + (size_t)half * WB__GPU_HALF, bytes,
                              false);
@@ -252,16 +252,16 @@ static int upload_large(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const u
         memcpy(s->at + (size_t)half * WB__GPU_HALF, from + done, n);
         wb__mutex_lock(&d->lock);
         if (!done) status = upload_after_uses(d, m);
-        if (!status) status = transfer_put_piece(d, s, half, m, at + done, n);
-        if (!status && done + n == bytes) status = transfer_uploaded(d, m);
+        if (!status) status = transfer_upload_chunk(d, s, half, m, at + done, n);
+        if (!status && done + n == bytes) status = transfer_count_upload(d, m);
         wb__mutex_unlock(&d->lock);
         s->next = !half;
     }
     return status;
 }
 
-/* Each entry of the ring d->upload has a small pinned buffer, which is free when the event of the
- * entry is reached. */
+/* Uploads by a small pinned buffer: each entry of the ring d->upload has one, which is free when
+ * the event of the entry is reached. */
 static int upload_small(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const void *from,
                         size_t bytes)
 {
@@ -274,7 +274,7 @@ static int upload_small(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const v
     int status = upload_after_uses(d, m);
     if (!status && (code = d->driver->up(d, WB__GPU_UP, m->at, at, piece, bytes, false)))
         status = transfer_fail_bytes(d, code, bytes);
-    if (!status) status = transfer_uploaded(d, m);
+    if (!status) status = transfer_count_upload(d, m);
     wb__mutex_unlock(&d->lock);
     return status;
 }
@@ -303,7 +303,7 @@ static int upload_direct(wb__gpu_device *d, const wb__gpu_memory *m, size_t at, 
     wb__mutex_unlock(&d->lock);
     const int code = d->driver->up(d, queue, m->at, at, from, bytes, true);
     if (code) return transfer_fail_bytes(d, code, bytes);
-    return queue == WB__GPU_COMPUTE ? wb__gpu_ended(d, count) : 0;
+    return queue == WB__GPU_COMPUTE ? wb__gpu_commands_ended(d, count) : 0;
 }
 
 static int transfer_check_place(wb__gpu_device *d, const wb__gpu_memory *m, size_t at, size_t bytes)
@@ -334,9 +334,9 @@ static int download_queue(wb__gpu_device *d, wb__gpu_memory *m, size_t bytes, wb
 {
     *queue = bytes <= WB__GPU_SMALL ? WB__GPU_COMPUTE : WB__GPU_DOWN;
     wb__mutex_lock(&d->lock);
-    int status = wb__gpu_uses(d, m);
+    int status = wb__gpu_command_uses(d, m);
     if (!status && *queue == WB__GPU_COMPUTE) {
-        wb__gpu_issued(d, NULL);
+        wb__gpu_count_command(d, NULL);
     } else if (!status) {
         const wb__gpu_mark *mark = wb__gpu_mark_now(d);
         const int code = mark ? d->driver->wait_event(d, WB__GPU_DOWN, mark->event) : 0;
@@ -346,8 +346,9 @@ static int download_queue(wb__gpu_device *d, wb__gpu_memory *m, size_t bytes, wb
     return status;
 }
 
-static int get_piece(wb__gpu_device *d, wb__gpu_staging *s, int half, const wb__gpu_memory *m,
-                     size_t at, size_t bytes, wb__gpu_queue queue)
+static int transfer_download_chunk(wb__gpu_device *d, wb__gpu_staging *s, int half,
+                                   const wb__gpu_memory *m, size_t at, size_t bytes,
+                                   wb__gpu_queue queue)
 {
     int code = d->driver->down(d, queue, s->at + (size_t)half * WB__GPU_HALF, m->at, at, bytes,
                                false);
@@ -376,8 +377,8 @@ static int download_staged(wb__gpu_device *d, unsigned char *to, wb__gpu_memory 
     for (size_t i = 0; i <= pieces && !status; i++) {
         if (i < pieces) {
             const size_t begins = i * WB__GPU_HALF;
-            status = get_piece(d, s, i & 1, m, at + begins,
-                               WB__MIN(bytes - begins, (size_t)WB__GPU_HALF), queue);
+            status = transfer_download_chunk(d, s, i & 1, m, at + begins,
+                                             WB__MIN(bytes - begins, (size_t)WB__GPU_HALF), queue);
             if (status) break;
         }
         if (!i) continue;
@@ -398,7 +399,7 @@ int wb__gpu_download(const wb_device *base, void *to, const void *from, size_t a
     if (!bytes) return 0;
     if (transfer_check_place(d, m, at, bytes)) return WB_ERROR_INTERNAL;
     if ((status = wb__gpu_enter(d))) return status;
-    const uint64_t count = transfer_begin(d);
+    const uint64_t count = transfer_last_command(d);
     if (d->staged) {
         wb__mutex_lock(&d->from.lock);
         status = download_staged(d, to, m, at, bytes);
@@ -406,7 +407,7 @@ int wb__gpu_download(const wb_device *base, void *to, const void *from, size_t a
     } else if ((code = d->driver->down(d, WB__GPU_COMPUTE, to, m->at, at, bytes, true))) {
         status = transfer_fail_bytes(d, code, bytes);
     }
-    if (!status) status = wb__gpu_ended(d, count);
+    if (!status) status = wb__gpu_commands_ended(d, count);
     wb__gpu_leave(d);
     return status;
 }
@@ -423,8 +424,8 @@ int wb__gpu_upload_pinned(const wb_device *base, void *to, size_t at, wb__gpu_st
     if (status) return status;
     wb__mutex_lock(&d->lock);
     status = upload_after_uses(d, to);
-    if (!status) status = transfer_put_piece(d, s, 0, to, at, bytes);
-    if (!status) status = transfer_uploaded(d, to);
+    if (!status) status = transfer_upload_chunk(d, s, 0, to, at, bytes);
+    if (!status) status = transfer_count_upload(d, to);
     wb__mutex_unlock(&d->lock);
     if (status) d->driver->sync(d, WB__GPU_UP);
     wb__gpu_leave(d);
@@ -441,12 +442,12 @@ int wb__gpu_download_pinned(const wb_device *base, wb__gpu_staging *s, const voi
     if (transfer_check_place(d, m, at, bytes)) return WB_ERROR_INTERNAL;
     int status = wb__gpu_enter(d);
     if (status) return status;
-    const uint64_t count = transfer_begin(d);
+    const uint64_t count = transfer_last_command(d);
     status = wait_half(d, s, 0);
     if (!status) status = download_queue(d, m, bytes, &queue);
     const int code = status ? 0 : d->driver->down(d, queue, s->at, m->at, at, bytes, true);
     if (code) status = transfer_fail_bytes(d, code, bytes);
-    if (!status) status = wb__gpu_ended(d, count);
+    if (!status) status = wb__gpu_commands_ended(d, count);
     wb__gpu_leave(d);
     return status;
 }
@@ -458,9 +459,9 @@ int wb__gpu_map(const wb_device *base, const void *memory, const void **at)
     if (!d->driver->contents || d->staged) return WB_ERROR_UNSUPPORTED;
     int status = wb__gpu_enter(d);
     if (status) return status;
-    const uint64_t count = transfer_begin(d);
+    const uint64_t count = transfer_last_command(d);
     const int code = d->driver->sync(d, WB__GPU_COMPUTE);
-    status = code ? transfer_fail(d, code, "before reading") : wb__gpu_ended(d, count);
+    status = code ? transfer_fail(d, code, "before reading") : wb__gpu_commands_ended(d, count);
     *at = status ? NULL : d->driver->contents(m->at);
     wb__gpu_leave(d);
     return status;
@@ -474,13 +475,13 @@ static int copy_within(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
     int status = wb__gpu_enter(d);
     if (status) return status;
     wb__mutex_lock(&d->lock);
-    status = wb__gpu_uses(d, from);
-    if (!status) status = wb__gpu_uses(d, to);
+    status = wb__gpu_command_uses(d, from);
+    if (!status) status = wb__gpu_command_uses(d, to);
     if (!status) {
         void **event = wb__gpu_next_event(d);
         const int code = d->driver->copy(d, to->at, to_at, d, from->at, from_at, bytes, event);
         if (code) status = transfer_fail_bytes(d, code, bytes);
-        else wb__gpu_issued(d, event);
+        else wb__gpu_count_command(d, event);
     }
     wb__mutex_unlock(&d->lock);
     wb__gpu_leave(d);
@@ -489,14 +490,14 @@ static int copy_within(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
 
 /* With the lock held: creates an event after all commands of the compute queue so far.  The caller
  * drops *event if it is not NULL, also on failure. */
-static int event_of(wb__gpu_device *d, void **event)
+static int new_event_after_all(wb__gpu_device *d, void **event)
 {
     int code = d->driver->new_event ? d->driver->new_event(event) : 0;
     if (!code) code = d->driver->record(d, WB__GPU_COMPUTE, event);
     return code ? transfer_fail(d, code, "behind what was launched") : 0;
 }
 
-static int await_other(wb__gpu_device *d, const wb__gpu_device *other, void *event)
+static int wait_for_other_device(wb__gpu_device *d, const wb__gpu_device *other, void *event)
 {
     const int code = d->driver->wait_event(d, WB__GPU_COMPUTE, event);
     return code ? wb__gpu_fail(d->driver, d, code, "for %s:%d", d->driver->backend->tag,
@@ -505,19 +506,19 @@ static int await_other(wb__gpu_device *d, const wb__gpu_device *other, void *eve
 
 /* With the lock held: enqueues a copy, which waits for the event `ready`.  *copied receives an
  * event after the copy; the caller drops this event. */
-static int copy_behind(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__gpu_device *source,
-                       const wb__gpu_memory *from, size_t from_at, size_t bytes,
-                       void *const ready, void **copied)
+static int enqueue_copy_after(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at,
+                              wb__gpu_device *source, const wb__gpu_memory *from, size_t from_at,
+                              size_t bytes, void *const ready, void **copied)
 {
-    int status = wb__gpu_uses(d, to);
-    if (!status) status = await_other(d, source, ready);
+    int status = wb__gpu_command_uses(d, to);
+    if (!status) status = wait_for_other_device(d, source, ready);
     if (status) return status;
     const int code = d->driver->copy(d, to->at, to_at, source, from->at, from_at, bytes, NULL);
     if (code)
         return wb__gpu_fail(d->driver, d, code, "%zu bytes from %s:%d", bytes,
                             d->driver->backend->tag, source->base.ordinal);
-    wb__gpu_issued(d, NULL);
-    return event_of(d, copied);
+    wb__gpu_count_command(d, NULL);
+    return new_event_after_all(d, copied);
 }
 
 /* Copies from another device, the source, on d's compute queue.  The copy waits for the last use of
@@ -530,20 +531,20 @@ static int copy_across(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
     int status = wb__gpu_enter(source);
     if (status) return status;
     wb__mutex_lock(&source->lock);
-    status = wb__gpu_uses(source, from);
-    if (!status) status = event_of(source, &ready);
+    status = wb__gpu_command_uses(source, from);
+    if (!status) status = new_event_after_all(source, &ready);
     wb__mutex_unlock(&source->lock);
     wb__gpu_leave(source);
     if (!status && !(status = wb__gpu_enter(d))) {
         wb__mutex_lock(&d->lock);
-        status = copy_behind(d, to, to_at, source, from, from_at, bytes, ready, &copied);
+        status = enqueue_copy_after(d, to, to_at, source, from, from_at, bytes, ready, &copied);
         wb__mutex_unlock(&d->lock);
         wb__gpu_leave(d);
     }
     if (!status && !(status = wb__gpu_enter(source))) {
         wb__mutex_lock(&source->lock);
-        status = await_other(source, d, copied);
-        wb__gpu_issued(source, NULL);
+        status = wait_for_other_device(source, d, copied);
+        wb__gpu_count_command(source, NULL);
         from->used = source->issued;
         wb__mutex_unlock(&source->lock);
         wb__gpu_leave(source);

@@ -40,16 +40,14 @@ bool wb__gpu_vendor_works(wb__gpu_vendor *l)
     if (!l->searched) l->works = vendor_open_next(l);
     l->searched = true;
     wb__mutex_unlock(&l->lock);
-    if (!l->works)
-        wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s: %s", l->search->tag, l->name, l->reason);
+    if (!l->works) wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s: %s", l->search->tag, l->name, l->reason);
     return l->works;
 }
 
 bool wb__gpu_vendor_usable(wb__gpu_vendor *l)
 {
     if (wb__gpu_vendor_works(l)) return true;
-    if (!wb__gpu_is_off(l->variable) &&
-        !atomic_exchange(&l->missing_logged, true))
+    if (!wb__gpu_is_off(l->variable) && !atomic_exchange(&l->missing_logged, true))
         wb__log(WB_LOG_WARN, "%s: %s is not used, our own kernels are: %s", l->search->tag, l->name,
                 l->reason);
     wb_clear_error();
@@ -68,8 +66,8 @@ int wb__gpu_vendor_fail(const wb__gpu_device *d, const wb__gpu_vendor *l, int st
                     l->status_name(status), status, *message ? ": " : "", message);
 }
 
-void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
-                          const char *call)
+void wb__gpu_vendor_log_failure(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
+                                 const char *call)
 {
     if (wb__debug("dispatch"))
         wb__log(WB_LOG_INFO, "%s:%d: %s: %s (%d)", l->search->tag, d->base.ordinal, call,
@@ -92,8 +90,8 @@ static int vendor_create(wb__gpu_vendor *l, void **handle)
     return status ? first : 0;
 }
 
-/* The device's handle and entries of the library, created at the first use.  If no handle can be
- * created, this is remembered, and logged once.  NULL: out of memory. */
+/* Returns the device's state of the library, its handle and entries, created at the first use.  If
+ * no handle can be created, the state has none, and this is logged once.  NULL: out of memory. */
 static wb__gpu_vendor_state *vendor_state_of(wb__gpu_device *d, wb__gpu_vendor *l)
 {
     wb__gpu_vendor_state *s = d->vendor_states;
@@ -119,7 +117,8 @@ void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l)
     return s ? s->handle : NULL;
 }
 
-static void vendor_drop(wb__gpu_vendor_state *s, wb__gpu_entry **at)
+/* Unlinks and frees the entry *at. */
+static void vendor_drop_entry(wb__gpu_vendor_state *s, wb__gpu_entry **at)
 {
     wb__gpu_entry *e = *at;
     *at = e->next;
@@ -133,7 +132,7 @@ void wb__gpu_vendors_close(wb__gpu_device *d)
     while (d->vendor_states) {
         wb__gpu_vendor_state *s = d->vendor_states;
         d->vendor_states = s->next;
-        while (s->first) vendor_drop(s, &s->first);
+        while (s->first) vendor_drop_entry(s, &s->first);
         if (s->handle && s->library->destroy) s->library->destroy(s->handle);
         wb__free(s);
     }
@@ -143,16 +142,18 @@ void wb__gpu_vendors_close(wb__gpu_device *d)
 
 enum { MAX_ENTRIES = 512 };
 
-/* If the list is full, frees the oldest entry that has no users and was not refused. */
+/* Frees the oldest entry that has no holders and was not refused, if the list is full. */
 static void vendor_drop_oldest(wb__gpu_vendor_state *s)
 {
     wb__gpu_entry **oldest = NULL;
     for (wb__gpu_entry **at = &s->first; *at && s->n >= MAX_ENTRIES; at = &(*at)->next)
         if (!(*at)->holders && !(*at)->refused) oldest = at;
-    if (oldest) vendor_drop(s, oldest);
+    if (oldest) vendor_drop_entry(s, oldest);
 }
 
-static wb__gpu_entry *vendor_find(wb__gpu_device *d, wb__gpu_vendor_state *s, const void *problem)
+/* Returns the entry for a problem, which the library fills if it is new; NULL: failed. */
+static wb__gpu_entry *vendor_find_entry(wb__gpu_device *d, wb__gpu_vendor_state *s,
+                                        const void *problem)
 {
     const wb__gpu_vendor *l = s->library;
     for (wb__gpu_entry *e = s->first; e; e = e->next)
@@ -174,7 +175,7 @@ wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void
                                 const char **reason, int *error)
 {
     wb__gpu_vendor_state *s = vendor_state_of(d, l);
-    wb__gpu_entry *e = s && s->handle ? vendor_find(d, s, problem) : NULL;
+    wb__gpu_entry *e = s && s->handle ? vendor_find_entry(d, s, problem) : NULL;
     *error = WB_ERROR_UNSUPPORTED;
     if (e && e->found && !e->refused) *error = 0;
     else if (e) *reason = l->reasons[e->refused ? WB__GPU_REFUSED : WB__GPU_NOTHING];
@@ -183,8 +184,8 @@ wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void
     return *error ? NULL : e;
 }
 
-int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e, int status,
-                          const char *call)
+int wb__gpu_refuse_entry(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e, int status,
+                         const char *call)
 {
     char message[600];
     bool *refusal_logged = &vendor_state_of(d, l)->refusal_logged;

@@ -4,10 +4,10 @@
 
 /* ---- vendor.c -------------------------------------------------------------------------------- */
 
-/* What a library has found for one problem, such as an algorithm for some shapes and dtypes.  The
- * entry is the first member of the library's own struct, and the problem is the second. */
+/* What a library has found, such as an algorithm, for one problem: the shapes, strides and dtypes
+ * of a step.  The entry is the first member of the library's own struct, the problem the second. */
 typedef struct wb__gpu_entry {
-    struct wb__gpu_entry *next;
+    struct wb__gpu_entry *next; /* next entry of the same device and library */
     int holders;                /* number of routines that use the entry */
     bool found;                 /* false: the library has no solution */
     bool refused;               /* the solution failed at a launch, and is never tried again */
@@ -30,19 +30,19 @@ struct wb__gpu_vendor {
      * first function that `table` lacks, or NULL. */
     bool (*suits)(const void *table, const char *missing, char *reason, size_t capacity);
 
-    /* Fields for libraries with cached entries.  find fills the entry e for the problem that
-     * follows e, and returns 0 or an error.  drop frees the contents of an entry; or NULL. */
+    /* Fields of a library with cached entries (wb__gpu_entry), each with the problem that it is
+     * for.  `find` fills the entry e, whose problem is set, and returns 0 or an error.  `drop`
+     * frees what e refers to; NULL: nothing. */
     const char *creating;                   /* the name of the call that creates a handle */
     int (*create)(void **handle);           /* the library's status, 0 for success */
     void (*destroy)(void *handle);          /* may be NULL */
     const char *(*status_name)(int status);
-    bool (*is_memory)(int status);
-    /* the library's own message about the last error; or NULL */
-    void (*last_message)(char *text, size_t capacity);
-    size_t entry_bytes, problem_bytes;
+    bool (*is_memory)(int status);          /* whether the status means that memory is exhausted */
+    void (*last_message)(char *text, size_t capacity);  /* writes the last error's text; or NULL */
+    size_t entry_bytes, problem_bytes;      /* sizes of the library's structs of both */
     int (*find)(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *e);
     void (*drop)(wb__gpu_entry *e);
-    const char *reasons[WB__GPU_REASONS];
+    const char *reasons[WB__GPU_REASONS];   /* texts of the reasons above */
 
     wb__mutex lock;                         /* guards the fields below, which the runtime sets */
     bool searched, works, version_fixed;    /* version_fixed: some device has a handle */
@@ -62,32 +62,33 @@ struct wb__gpu_vendor_state {
 };
 
 bool wb__gpu_vendor_works(wb__gpu_vendor *l);   /* opens l at the first call; false: error set */
-/* As wb__gpu_vendor_works, but logs one warning instead of an error, and none if l is disabled. */
+/* Whether l works; if not, logs one warning instead of setting an error, none if l is disabled. */
 bool wb__gpu_vendor_usable(wb__gpu_vendor *l);
 void wb__gpu_vendors_close(wb__gpu_device *d);
-/* For usable libraries, with the device's lock held.  NULL: failed; wb__gpu_vendor_handle leaves no
- * error, and wb__gpu_entry_of sets *error and, for WB_ERROR_UNSUPPORTED, *reason. */
+/* Return the device's handle of a usable library, and the entry of a problem; each is created at
+ * the first use.  The device's lock is held.  NULL: failed; wb__gpu_vendor_handle leaves no error,
+ * and wb__gpu_entry_of sets *error and, for WB_ERROR_UNSUPPORTED, *reason. */
 void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l);
 wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void *problem,
                                 const char **reason, int *error);
 /* These functions report a failed call of the library.  wb__gpu_vendor_fail sets an error and
- * returns its code.  wb__gpu_vendor_note sets no error, and logs the call with
+ * returns its code.  wb__gpu_vendor_log_failure sets no error, and logs the call with
  * WEBER_DEBUG=dispatch. */
 int wb__gpu_vendor_fail(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
                          const char *call);
-void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
-                          const char *call);
+void wb__gpu_vendor_log_failure(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
+                                 const char *call);
 /* Reports a call that failed at a launch.  If the device has failed too, returns the device's
  * error.  Otherwise returns WB_ERROR_UNSUPPORTED, and the entry is not used again.  The first
  * refusal is logged as a warning. */
-int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e, int status,
-                          const char *call);
+int wb__gpu_refuse_entry(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e, int status,
+                         const char *call);
 
 /* ---- timing.c -------------------------------------------------------------------------------- */
 
 /* Whether a step is worth timing: whether it takes long by its arithmetic (`flop`, floating-point
- * operations) or by the bytes that it moves.  size: of an element of its operands, in bytes;
- * rounded: f32 is rounded for the products, which makes them faster. */
+ * operations) or by the bytes that it moves.  size: bytes of an element of its operands.  rounded:
+ * f32 operands are rounded before they are multiplied, which makes products faster. */
 bool wb__gpu_worth_timing(const wb__gpu_device *d, size_t size, bool rounded, double flop,
                           double bytes);
 /* Whether this process may still time candidates on the device: it has not timed for MOST_SECONDS
@@ -101,20 +102,20 @@ enum { WB__GPU_CANDIDATES = 8, WB__GPU_SCRATCH = 10 };
  * 0 or a code; ctx is its first argument. */
 typedef struct {
     const char *library;
-    uint64_t version;
-    const void *problem;
+    uint64_t version;                   /* version of the library */
+    const void *problem;                /* the problem's bytes */
     size_t problem_bytes;
-    int n;
+    int n;                              /* number of candidates */
     uint64_t fingerprint[WB__GPU_CANDIDATES];
     int (*run)(void *ctx, int i);
     void *ctx;
     size_t bytes[WB__GPU_SCRATCH];       /* of the buffers in scratch memory */
     uint64_t at[WB__GPU_SCRATCH];       /* addresses of these buffers, which wb__gpu_fastest sets */
 } wb__gpu_candidates;
-/* With the lock held.  wb__gpu_kept returns the fingerprint that the disk names; 0: none.
- * wb__gpu_fastest returns the candidate with that fingerprint, or else the fastest, which the disk
- * names from then on; 0, the first, if none can be timed. */
-uint64_t wb__gpu_kept(const wb__gpu_device *d, const wb__gpu_candidates *c);
+/* With the lock held.  wb__gpu_kept_fingerprint returns the fingerprint that was kept on disk for
+ * the problem; 0: none.  wb__gpu_fastest returns the index of the candidate with that fingerprint,
+ * or else of the fastest, whose fingerprint is then kept; 0, the first, if none can be timed. */
+uint64_t wb__gpu_kept_fingerprint(const wb__gpu_device *d, const wb__gpu_candidates *c);
 int wb__gpu_fastest(wb__gpu_device *d, wb__gpu_candidates *c);
 
 #endif
