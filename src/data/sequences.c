@@ -196,7 +196,7 @@ wb_tensor *wb_word_classes(int64_t n, const char *const *words, int64_t n_labels
     return found;
 }
 
-/* Replaces n numbers by their classes.  Returns 0 or an error code. */
+/* Sets class[i] to the class of number x[i], for n numbers.  Returns 0 or an error code. */
 static int sequences_find_numbers(int64_t n, const double *x, int64_t n_labels,
                                   const double *labels, int64_t other, int32_t *class)
 {

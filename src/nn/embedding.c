@@ -9,7 +9,7 @@
     X(wb_Embedding_options, init, INITIALISER, 1) X(wb_Embedding_options, dtype, DTYPE, 1)
 static const wb__option embedding_table[] = {EMBEDDING_OPTIONS(WB__OPTION_ROW)};
 
-/* Returns the index of the padding row; -1 if there is none.  The options count it from n. */
+/* Returns the index of the padding row; -1 if there is none.  A negative option counts from n. */
 static int64_t padding_of(const wb_Embedding_options *o)
 {
     return o->padding_index == INT64_MIN ? -1 : o->padding_index + o->n;
@@ -106,23 +106,23 @@ wb_layer *wb_Embedding_with(const wb_Embedding_options *given)
     X(wb_EmbeddingBag_options, dtype, DTYPE, 1)
 static const wb__option bag_table[] = {BAG_OPTIONS(WB__OPTION_ROW)};
 
-/* Returns the rows of `to`, a matrix with `n` rows, to which the rows of `values` are added:
- * row index[i] of the result is the sum of the rows i of `values`. */
-static wb_tensor *embedding_sums(wb_tensor *index, wb_tensor *values, int64_t n)
+/* Returns a matrix with `n` rows: row r is the sum of the rows i of `values` with index[i] = r. */
+static wb_tensor *embedding_sum_rows(wb_tensor *index, wb_tensor *values, int64_t n)
 {
     if (!index || !values) return NULL;
     return wb__node(WB__OP_scatter_add, (wb_dtype)values->dtype, 2,
                     (int64_t[]){n, values->dims[1]}, 2, (wb_tensor *[]){index, values}, 0, NULL);
 }
 
-/* Reduces `rows`, [indices, dim], in bags that begin at the indices `offsets`. */
+/* Returns the means, sums or maxima of `rows`, [indices, dim], over bags; a bag begins at each
+ * index in `offsets`. */
 static wb_tensor *reduce_bags(const wb_EmbeddingBag_options *o, wb_tensor *rows, wb_tensor *offsets)
 {
     const int64_t n = rows->dims[0], bags = offsets->dims[0];
     const wb_dtype dtype = (wb_dtype)rows->dtype, wide = wb__computed_in(dtype);
     /* The bag of index i is the number of offsets that are at most i, minus 1. */
     const int64_t starts[2] = {bags, 1};
-    wb_tensor *begun = embedding_sums(offsets, wb_full_array(1, WB_F32, 2, starts), n);
+    wb_tensor *begun = embedding_sum_rows(offsets, wb_full_array(1, WB_F32, 2, starts), n);
     wb_tensor *bag = wb_reshape_array(
         wb_sub(wb_cumsum(wb_astype(begun, WB_I32), 0), wb_scalar_int(1)), 1, &n);
     if (o->mode == WB_BAG_MAX) {
@@ -132,10 +132,10 @@ static wb_tensor *reduce_bags(const wb_EmbeddingBag_options *o, wb_tensor *rows,
         wb_tensor *most = wb__reduce(WB__OP_max, own, 2, false);
         return wb_where(wb_gt(any, wb_scalar_int(0)), most, wb_scalar(0));
     }
-    wb_tensor *sum = embedding_sums(bag, wb__wide(rows), bags);
+    wb_tensor *sum = embedding_sum_rows(bag, wb__wide(rows), bags);
     if (o->mode == WB_BAG_SUM) return wb__as(sum, dtype);
     const int64_t each[2] = {n, 1};
-    wb_tensor *count = embedding_sums(bag, wb_full_array(1, WB_F32, 2, each), bags);
+    wb_tensor *count = embedding_sum_rows(bag, wb_full_array(1, WB_F32, 2, each), bags);
     return wb__as(wb_div(sum, wb__as(wb_maximum(count, wb_scalar(1)), wide)), dtype);
 }
 

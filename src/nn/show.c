@@ -22,14 +22,14 @@ void wb__print_layer(const wb_layer *l, wb__text *t)
 
 typedef struct {
     int arrays, other_arrays;           /* trained tensors, and others such as running statistics */
-    int64_t elements, others, bytes;    /* elements of both; bytes of both together */
-    bool all_zero, some_nan, some_inf;  /* of the values, if they are looked at */
+    int64_t elements, others, bytes;    /* elements of both kinds; bytes of all tensors */
+    bool all_zero, some_nan, some_inf;  /* whether the values are so, if they are looked at */
     bool failed;
 } nn_show_sums;
 
 typedef struct { nn_show_sums sums; bool values; wb_dtype dtype; } nn_show_count;
 
-static int scan_values(const void *data, int64_t size, void *ctx)
+static int nn_show_scan_values(const void *data, int64_t size, void *ctx)
 {
     enum { BLOCK = 512 };
     double block[BLOCK];
@@ -62,7 +62,7 @@ static int nn_show_add_leaf(const wb__leaf *leaf, void *ctx)
     c->sums.elements += x->size;
     if (!c->values || !x->size) return 0;
     c->dtype = (wb_dtype)x->dtype;
-    if (wb__read_in_parts(leaf->x, scan_values, c)) c->sums.failed = true;
+    if (wb__read_in_parts(leaf->x, nn_show_scan_values, c)) c->sums.failed = true;
     return 0;
 }
 
@@ -76,7 +76,7 @@ static nn_show_sums nn_show_sum_up(const wb_layer *l, bool values)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-static void show_plain(wb__text *t, const wb_layer *l, int indent, const char *name)
+static void show_one_line(wb__text *t, const wb_layer *l, int indent, const char *name)
 {
     wb__text line = {0};
     if (name) wb__text_add(&line, "%s = ", name);
@@ -134,7 +134,7 @@ static bool has_layers(const wb_layer *l)
     return false;
 }
 
-/* Shows a struct of the program that has layers: a line for each tensor, tree and number, and the
+/* Prints a struct of the program that has layers: a line for each tensor, tree and number, and the
  * lines of each layer. */
 static void show_struct(wb__text *t, const wb_layer *l, int indent)
 {
@@ -161,7 +161,7 @@ static void nn_show(wb__text *t, const wb_layer *l, int indent, const char *name
     l = wb__layer_unnamed((wb_layer *)(uintptr_t)l, NULL);
     const bool is_struct = wb__own_struct(l->type) && has_layers(l);
     if (l->type->one_row || (!l->type->assemble && !is_struct)) {
-        show_plain(t, l, indent, name);
+        show_one_line(t, l, indent, name);
         return;
     }
     wb__child *layers;
