@@ -146,8 +146,6 @@ static void print_variables(void)
     }
 }
 
-/* ---- the processor --------------------------------------------------------------------------- */
-
 /* Writes the rest of a file's first line that begins with `word`, behind its ':', to `to`. */
 static void doctor_read_line(const char *path, const char *word, char *to, size_t n)
 {

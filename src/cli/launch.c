@@ -76,7 +76,8 @@ static void launch_write_line(launch_process *p, int rank, launch_stream *s)
     s->length = 0;
 }
 
-static void add_output(launch_process *p, int rank, launch_stream *s, const char *bytes, size_t n)
+static void launch_add_output(launch_process *p, int rank, launch_stream *s, const char *bytes,
+                              size_t n)
 {
     while (n) {
         const char *end = memchr(bytes, '\n', n);
@@ -116,7 +117,7 @@ static void launch_read_stream(launch_process *p, int rank, launch_stream *s)
         launch_close_stream(p, rank, s);
         return;
     }
-    add_output(p, rank, s, bytes, (size_t)got);
+    launch_add_output(p, rank, s, bytes, (size_t)got);
     launch_flush(s->to);
 }
 
@@ -310,8 +311,6 @@ static void launch_reap(launch_job *l)
         }
     }
 }
-
-/* ---- the command ----------------------------------------------------------------------------- */
 
 static int launch_report_failure(const launch_job *l)
 {

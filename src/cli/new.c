@@ -99,7 +99,8 @@ static void new_find_installation(new_program *p, const char *self)
 }
 
 /* Writes a file of the folder from the template `text`, with the words such as @NAME@ replaced. */
-static int new_put(const char *folder, const char *file, const char *text, const new_program *p)
+static int new_write_template(const char *folder, const char *file, const char *text,
+                              const new_program *p)
 {
     wb__text out = {0};
     while (*text) {
@@ -123,11 +124,12 @@ static int new_put(const char *folder, const char *file, const char *text, const
 
 static int new_write_files(const char *folder, const new_program *p)
 {
-    int status = p->cxx ? new_put(folder, "main.cpp", wb__cli_new_main_cpp, p)
-                        : new_put(folder, "main.c", wb__cli_new_main_c, p);
-    if (!status) status = new_put(folder, "CMakeLists.txt", wb__cli_new_CMakeLists_txt, p);
-    if (!status) status = new_put(folder, "Makefile", wb__cli_new_Makefile, p);
-    return status ? status : new_put(folder, "README.md", wb__cli_new_README_md, p);
+    int status = p->cxx ? new_write_template(folder, "main.cpp", wb__cli_new_main_cpp, p)
+                        : new_write_template(folder, "main.c", wb__cli_new_main_c, p);
+    if (!status)
+        status = new_write_template(folder, "CMakeLists.txt", wb__cli_new_CMakeLists_txt, p);
+    if (!status) status = new_write_template(folder, "Makefile", wb__cli_new_Makefile, p);
+    return status ? status : new_write_template(folder, "README.md", wb__cli_new_README_md, p);
 }
 
 int wb__cli_new(int n, char **words, const char *self)

@@ -91,8 +91,6 @@ static int check_outside(const wb_loader *l, const char *what)
                     "which is preparing one of its batches", what);
 }
 
-/* ---- creation -------------------------------------------------------------------------------- */
-
 /* Returns the greatest number of observations that a batch can have. */
 static int64_t loader_batch_limit(const wb_dataloader_options *o, const wb_dataset *d)
 {

@@ -200,8 +200,6 @@ static bool mha_position_and_mask(const wb_layer *l, wb__attended *x, bool self,
     return x->mask != NULL;
 }
 
-/* ---- the layer ------------------------------------------------------------------------------- */
-
 static int mha_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
     const mha_options *o = l->options;

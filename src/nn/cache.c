@@ -30,8 +30,6 @@ int64_t wb__cache_length(void)
     return keys && keys->node.n ? ((const wb_tensor *)kv_cache_part(keys, 0))->dims[2] : 0;
 }
 
-/* ---- creation -------------------------------------------------------------------------------- */
-
 /* Calls f for each causal attention layer in `object`, in the order of the children.  Stops if f
  * returns false. */
 static bool kv_cache_each_attention(void *object, bool (*f)(const wb_layer *l, void *ctx),
@@ -125,8 +123,6 @@ wb_tree *wb_attention_cache(wb_layer *model, int64_t batch, int64_t length)
                                      (void *[]){position, p.keys, p.values})
                     : NULL;
 }
-
-/* ---- use ------------------------------------------------------------------------------------- */
 
 wb_tensor *wb_positions(int64_t n)
 {

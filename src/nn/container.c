@@ -6,8 +6,6 @@
 
 extern const wb__layer_type wb__chain_type, wb__parallel_type, wb__fusion_type;
 
-/* ---- names ----------------------------------------------------------------------------------- */
-
 static int container_named_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
     return wb__call_layer(wb__layer_child(l, 0), n, inputs, outputs);

@@ -10,7 +10,7 @@
 static const wb__option embedding_table[] = {EMBEDDING_OPTIONS(WB__OPTION_ROW)};
 
 /* Returns the index of the padding row; -1 if there is none.  A negative option counts from n. */
-static int64_t padding_of(const wb_Embedding_options *o)
+static int64_t embedding_padding_of(const wb_Embedding_options *o)
 {
     return o->padding_index == INT64_MIN ? -1 : o->padding_index + o->n;
 }
@@ -38,7 +38,7 @@ wb_tensor *wb__embedding_rows(wb_layer *l, wb_tensor *x)
 
 wb_tensor *wb__without_padding(const wb_layer *l, wb_tensor *x, wb_tensor *y)
 {
-    const int64_t index = padding_of(l->options);
+    const int64_t index = embedding_padding_of(l->options);
     if (!y || index < 0) return y;
     wb_tensor *padding = wb_unsqueeze(wb_eq(x, wb_scalar_int(index)), -1);
     return wb_where(padding, wb_stop_gradient(y), y);
@@ -54,8 +54,8 @@ static void embedding_print(const wb_layer *l, wb__text *t)
 {
     const wb_Embedding_options *o = l->options;
     wb__text_add(t, "Embedding(%lld => %lld", (long long)o->n, (long long)o->dim);
-    if (padding_of(o) >= 0)
-        wb__text_add(t, "; padding_index=%lld", (long long)padding_of(o));
+    if (embedding_padding_of(o) >= 0)
+        wb__text_add(t, "; padding_index=%lld", (long long)embedding_padding_of(o));
     wb__text_add(t, ")");
 }
 
@@ -93,7 +93,8 @@ wb_layer *wb_Embedding_with(const wb_Embedding_options *given)
     wb_initializer init = o.init ? o.init : wb_init_normal;
     const int64_t dims[2] = {o.n, o.dim};
     if (!wb__layer_put_parameter(l, 0, "weight", true, init, o.dtype, 2, dims)) return NULL;
-    if (index == INT64_MIN || init == wb__init_empty || clear_row(l, padding_of(&o))) return l;
+    if (index == INT64_MIN || init == wb__init_empty ||
+        clear_row(l, embedding_padding_of(&o))) return l;
     wb_object_free(l);
     return NULL;
 }
@@ -116,7 +117,8 @@ static wb_tensor *embedding_sum_rows(wb_tensor *index, wb_tensor *values, int64_
 
 /* Returns the means, sums or maxima of `rows`, [indices, dim], over bags; a bag begins at each
  * index in `offsets`. */
-static wb_tensor *reduce_bags(const wb_EmbeddingBag_options *o, wb_tensor *rows, wb_tensor *offsets)
+static wb_tensor *embedding_reduce_bags(const wb_EmbeddingBag_options *o, wb_tensor *rows,
+                                        wb_tensor *offsets)
 {
     const int64_t n = rows->dims[0], bags = offsets->dims[0];
     const wb_dtype dtype = (wb_dtype)rows->dtype, wide = wb__computed_in(dtype);
@@ -159,7 +161,7 @@ static wb_tensor *bag_call(wb_layer *l, int n, wb_tensor *const *inputs)
         const int64_t dims[2] = {offsets->dims[0], o->dim};
         return wb_full_array(0, (wb_dtype)rows->dtype, 2, dims);
     }
-    if (offsets) return reduce_bags(o, rows, offsets);
+    if (offsets) return embedding_reduce_bags(o, rows, offsets);
     if (!x->dims[1])
         return wb__fail_null(WB_ERROR_SHAPE, "EmbeddingBag: bags without indices: %s",
                              wb_describe(x));

@@ -78,8 +78,6 @@ void wb__blobs_unref(const wb__layer_type *type, const void *options)
     for (int i = 0; i < type->n_options; i++) wb__blob_unref(layer_blob_of(type, options, i));
 }
 
-/* ---- creation -------------------------------------------------------------------------------- */
-
 static void layer_destroy(void *object)
 {
     wb_layer *l = object;
@@ -234,8 +232,6 @@ wb_tensor *wb__statistic(const char *what, const char *name, wb_initializer init
     if (v) v->flags |= WB__FROZEN;
     return v;
 }
-
-/* ---- calling --------------------------------------------------------------------------------- */
 
 /* Calls the function of the layer's type. */
 static int layer_call_type(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor **outputs)

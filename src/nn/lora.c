@@ -59,8 +59,6 @@ static bool lora_supports(const wb_layer *l)
     return is_dense(l) || lora_is_embedding(l) || lora_is_conv(l);
 }
 
-/* ---- calling --------------------------------------------------------------------------------- */
-
 static wb_tensor *lora_times_scale(const lora_options *o, wb_tensor *x)
 {
     return x ? wb_mul(x, wb__literal(o->alpha / (double)o->rank, (wb_dtype)x->dtype)) : NULL;
@@ -124,8 +122,6 @@ static void lora_print(const wb_layer *l, wb__text *t)
     if (o->dropout > 0) wb__text_add(t, ", dropout=%g", o->dropout);
     wb__text_add(t, ")");
 }
-
-/* ---- creation -------------------------------------------------------------------------------- */
 
 static int lora_freeze_leaf(const wb__leaf *leaf, void *ctx)
 {

@@ -210,7 +210,7 @@ wb_tensor *wb__aggregated(wb_agg agg, wb_tensor *x)
     return agg == WB_AGG_SUM ? loss_sum_of_all(x) : wb__mean(x, loss_all_axes(x), false);
 }
 
-static wb_tensor *sum_over_classes(const loss_state *l, wb_tensor *x)
+static wb_tensor *loss_sum_over_classes(const loss_state *l, wb_tensor *x)
 {
     return x ? wb__reduce(WB__OP_sum, x, 1u << l->axis, false) : NULL;
 }
@@ -227,7 +227,7 @@ static wb_tensor *loss_over_rows(const loss_state *l, wb_tensor *terms, double s
 {
     if (!terms) return NULL;
     if (l->w.weight) {
-        wb_tensor *rows = sum_over_classes(l, terms);
+        wb_tensor *rows = loss_sum_over_classes(l, terms);
         return loss_of_elements(l, sign < 0 ? wb_neg(rows) : rows);
     }
     if (l->o.agg == WB_AGG_MEAN) {
@@ -235,7 +235,8 @@ static wb_tensor *loss_over_rows(const loss_state *l, wb_tensor *terms, double s
         for (int i = 0; i < terms->ndim; i++) rows *= i == l->axis ? 1 : (double)terms->dims[i];
         return wb_mul(loss_sum_of_all(terms), wb_scalar(sign / rows));
     }
-    wb_tensor *sum = l->o.agg == WB_AGG_SUM ? loss_sum_of_all(terms) : sum_over_classes(l, terms);
+    wb_tensor *sum = l->o.agg == WB_AGG_SUM ? loss_sum_of_all(terms)
+                                            : loss_sum_over_classes(l, terms);
     return sign < 0 ? wb_neg(sum) : sum;
 }
 
@@ -352,7 +353,7 @@ static wb_tensor *siamese_contrastive_loss(loss_state *l)
 /* ---- losses of sets -------------------------------------------------------------------------- */
 
 /* Returns the sum of the terms, after the weights have multiplied them. */
-static wb_tensor *sum_of_terms(const loss_state *l, wb_tensor *terms)
+static wb_tensor *loss_sum_of_terms(const loss_state *l, wb_tensor *terms)
 {
     return loss_sum_of_all(l->w.weight ? wb_mul(terms, l->w.weight) : terms);
 }
@@ -360,8 +361,9 @@ static wb_tensor *sum_of_terms(const loss_state *l, wb_tensor *terms)
 static wb_tensor *dice_coeff_loss(loss_state *l)
 {
     wb_tensor *smooth = wb_scalar(l->o.smooth);
-    wb_tensor *both = wb_mul(sum_of_terms(l, wb_mul(l->y, l->yhat)), wb_scalar(2));
-    wb_tensor *each = wb_add(sum_of_terms(l, wb_square(l->y)), sum_of_terms(l, wb_square(l->yhat)));
+    wb_tensor *both = wb_mul(loss_sum_of_terms(l, wb_mul(l->y, l->yhat)), wb_scalar(2));
+    wb_tensor *each = wb_add(loss_sum_of_terms(l, wb_square(l->y)),
+                             loss_sum_of_terms(l, wb_square(l->yhat)));
     return one_minus(wb_div(wb_add(both, smooth), wb_add(each, smooth)));
 }
 
@@ -372,8 +374,8 @@ static wb_tensor *tversky_loss(loss_state *l)
     wb_tensor *one = wb_scalar(1), *beta = wb_scalar(l->o.beta), *both = wb_mul(l->y, l->yhat);
     wb_tensor *wrong = wb_mul(beta, wb_sub(l->yhat, both)),
               *missed = wb_mul(wb_scalar(1 - l->o.beta), wb_sub(l->y, both));
-    wb_tensor *all = sum_of_terms(l, wb_add(both, wb_add(wrong, missed)));
-    return one_minus(wb_div(wb_add(sum_of_terms(l, both), one), wb_add(all, one)));
+    wb_tensor *all = loss_sum_of_terms(l, wb_add(both, wb_add(wrong, missed)));
+    return one_minus(wb_div(wb_add(loss_sum_of_terms(l, both), one), wb_add(all, one)));
 }
 
 /* ---- losses of classes ----------------------------------------------------------------------- */
@@ -391,8 +393,8 @@ static wb_tensor *loss_entropy_of_labels(const loss_state *l, wb_tensor *logp)
     if (w) terms = wb_mul(terms, w);
     wb_tensor *valid = wb_and(wb_ge(l->y, wb_scalar_int(0)),
                               wb_lt(l->y, wb_scalar_int(l->yhat->dims[l->axis])));
-    wb_tensor *rows = wb_where(valid, wb_neg(sum_over_classes(l, terms)), wb_scalar(NAN));
-    wb_tensor *counts = w ? sum_over_classes(l, wb_where(l->hot, w, zero)) : NULL;
+    wb_tensor *rows = wb_where(valid, wb_neg(loss_sum_over_classes(l, terms)), wb_scalar(NAN));
+    wb_tensor *counts = w ? loss_sum_over_classes(l, wb_where(l->hot, w, zero)) : NULL;
     if (ignores) {
         wb_tensor *kept = wb_ne(l->y, wb_scalar_int(l->o.ignore_index));
         rows = wb_where(kept, rows, zero);
@@ -450,8 +452,6 @@ static wb_tensor *focal_loss(loss_state *l)
     wb_tensor *weight = wb_mul(l->y, loss_power(one_minus(p), l->o.gamma));
     return loss_over_rows(l, wb_mul(weight, loss_safe_log(l->yhat, l->o.eps, l->y)), -1);
 }
-
-/* ---- public functions ------------------------------------------------------------------------ */
 
 static bool loss_read_weights(loss_state *l, const wb__given *g)
 {

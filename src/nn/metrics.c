@@ -241,8 +241,6 @@ static wb_tensor *roc_auc(wb_tensor *yhat, wb_tensor *y, const wb_roc_auc_option
     return classes ? metrics_mean_area(yhat, axis, y, kept) : wb_full_array(NAN, WB_F32, 0, NULL);
 }
 
-/* ---- public functions ------------------------------------------------------------------------ */
-
 #define METRIC(name, options, call)                                                             \
     wb_tensor *wb_##name##_with(wb_tensor *yhat, wb_tensor *y, const options *o)                \
     {                                                                                           \

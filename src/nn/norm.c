@@ -39,7 +39,7 @@ static wb_tensor *norm_scaled(wb_tensor *x, wb_tensor *scale, wb_tensor *bias)
 
 /* Moves `running` towards `value`: assigns (1 - momentum)·running + momentum·factor·value.  For the
  * variance, `factor` is Bessel's correction. */
-static int norm_move(wb_tensor *running, wb_tensor *value, double momentum, double factor)
+static int norm_move_running(wb_tensor *running, wb_tensor *value, double momentum, double factor)
 {
     const wb_dtype dtype = (wb_dtype)running->dtype;
     wb_tensor *moved = wb_add(wb_mul(wb__as(running, (wb_dtype)value->dtype),
@@ -101,8 +101,9 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
     wb_tensor *var = wb__mean(wb_square(wb_sub(still, mean)), axes, false);
     mean = wb_reshape_array(mean, 1, &x->dims[1]);
     if (!mean || !var) return NULL;
-    if (norm_move(wb__layer_child(l, NORM_MEAN), mean, momentum, 1) ||
-        norm_move(wb__layer_child(l, VAR), var, momentum, (double)each / (double)(each - 1)))
+    if (norm_move_running(wb__layer_child(l, NORM_MEAN), mean, momentum, 1) ||
+        norm_move_running(wb__layer_child(l, VAR), var, momentum,
+                          (double)each / (double)(each - 1)))
         return NULL;
     return y;
 }
@@ -124,7 +125,7 @@ static wb_tensor *norm_by_statistics(wb_layer *l, wb_tensor *x, double eps)
 
 /* Whether x is f16 or bf16 and the layer has no scale and bias.  Then x keeps its dtype and is not
  * converted to the dtype of the running statistics. */
-static bool only_statistics(const wb_BatchNorm_options *o, const wb_tensor *x)
+static bool norm_has_only_statistics(const wb_BatchNorm_options *o, const wb_tensor *x)
 {
     return !o->affine && wb__computed_in((wb_dtype)x->dtype) != (wb_dtype)x->dtype;
 }
@@ -135,7 +136,8 @@ static wb_tensor *batch_call(wb_layer *l, int n, wb_tensor *const *inputs)
     wb_tensor *x = inputs[0], *parameter = wb__layer_child(l, o->affine ? NORM_SCALE : NORM_MEAN);
     if (!wb__one_input(l, n)) return NULL;
     if (!norm_has_channels("BatchNorm", x, o->channels)) return NULL;
-    if (!wb_is_none(parameter) && !only_statistics(o, x)) x = wb__layer_input(l, x, parameter);
+    if (!wb_is_none(parameter) && !norm_has_only_statistics(o, x))
+        x = wb__layer_input(l, x, parameter);
     if (!x) return NULL;
     unsigned axes = ((1u << x->ndim) - 1) & ~2u;
     bool automatic, train = wb__train_mode(l, &automatic);
@@ -203,8 +205,9 @@ static bool norm_track(wb_layer *l, wb_tensor *x, unsigned axes, int64_t each)
     wb_tensor *centred = wb_sub(still, wb__mean(still, axes, true));
     wb_tensor *mean = wb__mean(still, axes | 1u, false);
     wb_tensor *var = wb__mean(wb_square(centred), axes | 1u, false);
-    return mean && var && !norm_move(wb__layer_child(l, NORM_MEAN), mean, momentum, 1) &&
-           !norm_move(wb__layer_child(l, VAR), var, momentum, (double)each / (double)(each - 1));
+    return mean && var && !norm_move_running(wb__layer_child(l, NORM_MEAN), mean, momentum, 1) &&
+           !norm_move_running(wb__layer_child(l, VAR), var, momentum,
+                              (double)each / (double)(each - 1));
 }
 
 static wb_tensor *instance_call(wb_layer *l, int n, wb_tensor *const *inputs)

@@ -24,8 +24,6 @@ static wb__mutex own_layer_lock = WB__MUTEX_INIT;
 /* The layer of a struct that this thread is calling, the innermost one; NULL: none. */
 static _Thread_local wb_layer *own_layer_calling;
 
-/* ---- calls ----------------------------------------------------------------------------------- */
-
 static void *own_layer_object_in(const void *value, const wb_field *field)
 {
     void *object;
@@ -239,8 +237,6 @@ const wb_struct_type *wb__own_struct(const wb__layer_type *type)
 {
     return type->call_many == own_layer_call ? ((const own_type *)type->detail)->of : NULL;
 }
-
-/* ---- creation -------------------------------------------------------------------------------- */
 
 /* Returns `object` as a child of a layer: a tensor that is not a variable becomes a variable that
  * is not trained.  NULL with the error set. */

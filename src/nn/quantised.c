@@ -38,8 +38,6 @@ static void quantised_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-/* ---- creation -------------------------------------------------------------------------------- */
-
 static bool quantised_supports(const wb_layer *l)
 {
     return l->type == &wb__dense_type || l->type == &wb__embedding_type;

@@ -325,8 +325,6 @@ bool wb__first_states(wb_layer *l, int64_t batch, int n_states, wb_tensor **stat
     return true;
 }
 
-/* ---- cells ----------------------------------------------------------------------------------- */
-
 static bool cell_checks(const wb_layer *l, const wb_tensor *x, int n, wb_tensor *const *states)
 {
     const wb_Recurrent_options *o = l->options;

@@ -74,8 +74,6 @@ static nn_show_sums nn_show_sum_up(const wb_layer *l, bool values)
     return c.sums;
 }
 
-/* ---- lines ----------------------------------------------------------------------------------- */
-
 static void show_one_line(wb__text *t, const wb_layer *l, int indent, const char *name)
 {
     wb__text line = {0};

@@ -123,8 +123,6 @@ static int summary_observe(summary *o, wb_layer *layer, int n, wb_tensor *const 
     return status ? status : closed;
 }
 
-/* ---- the table ------------------------------------------------------------------------------- */
-
 typedef struct { const wb_layer *layer; char *path; } summary_finding;
 
 static int summary_find_path(wb_layer *layer, const char *path, void *ctx)

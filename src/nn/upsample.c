@@ -145,8 +145,6 @@ wb_tensor *wb_upsample_with(wb_tensor *x, const wb_upsample_options *given)
     return wb__frame_end(f, upsample_to_sizes(x, out, &o));
 }
 
-/* ---- the layer ------------------------------------------------------------------------------- */
-
 #define UPSAMPLE_OPTIONS(X)                                                                     \
     X(wb_Upsample_options, scale, INTS, 0) X(wb_Upsample_options, sizes, INTS, 0)               \
     X(wb_Upsample_options, mode, INT, 1) X(wb_Upsample_options, align_corners, BOOL, 1)

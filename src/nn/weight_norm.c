@@ -127,8 +127,6 @@ static void weight_norm_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-/* ---- creation -------------------------------------------------------------------------------- */
-
 /* Whether the base of `layer` has a tensor that o normalises.  Otherwise sets the error. */
 static bool weight_norm_check(const wb_layer *layer, const norm_options *o)
 {

@@ -260,8 +260,6 @@ wb_rule *wb__rule_copy(const wb_rule *rule)
     return r;
 }
 
-/* ---- printing -------------------------------------------------------------------------------- */
-
 static void rules_print_part(const wb__rule_part *p, wb__text *t)
 {
     const char *comma = "";

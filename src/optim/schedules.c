@@ -101,8 +101,6 @@ static const schedule_kind
     KIND_OF(Shortened, 1, 1, NULL), KIND_OF(Composed, 0, 0, NULL),
     Function = {"schedule_from_function", 0, 0, NULL};
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
 static bool schedule_check(const schedule_kind *k, const double *number)
 {
     for (int i = 0; i < k->n; i++)
@@ -186,8 +184,6 @@ double wb_schedule_at(wb_schedule *s, double t)
              isnan(y) ? (double)NAN : y);
     return NAN;
 }
-
-/* ---- the object ------------------------------------------------------------------------------ */
 
 static void schedule_destroy(void *object)
 {

@@ -46,8 +46,6 @@ wb__opt_counts *wb__opt_counts_new(int n, const wb__opt_counts *from)
     return c;
 }
 
-/* ---- creation -------------------------------------------------------------------------------- */
-
 typedef struct {
     wb_opt_state *state;
     wb__pointer_map seen;
@@ -200,8 +198,6 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
     wb_object_free(s);
     return NULL;
 }
-
-/* ---- printing -------------------------------------------------------------------------------- */
 
 /* Adds to the text the slot's own numbers, which wb_adjust_at has set, and its schedule. */
 static void opt_state_print_own(const wb_opt_state *s, const wb__slot *slot, wb__text *t)

@@ -369,7 +369,7 @@ static int checkpoint_read_about(const restoring *r, wb__checkpoint_about *about
     return 0;
 }
 
-/* Sets *w, whose first three fields the program has set, from a note that put_watch wrote. */
+/* Sets *w, whose first three fields the program has set, from a note of note_write_watch. */
 static int checkpoint_read_watch(const restoring *r, const char *key, wb_watch *w)
 {
     const wb__json *number, *list = wb__json_get(r->note, key);

@@ -117,7 +117,8 @@ static void keep_free_list(keep_state *k)
 
 /* Whether checkpoint a is better than checkpoint b.  A checkpoint without a metric, or with the
  * metric NaN, is never better.  If the metrics are equal, the older checkpoint is better. */
-static bool keep_better(const wb__checkpoint_about *a, const wb__checkpoint_about *b, bool higher)
+static bool keep_is_better(const wb__checkpoint_about *a, const wb__checkpoint_about *b,
+                           bool higher)
 {
     if (!a->has_metric || isnan(a->metric)) return false;
     if (!b->has_metric || isnan(b->metric)) return true;
@@ -140,7 +141,7 @@ static void remove_others(const keep_state *k, const wb_keep_checkpoint_options 
 {
     int best = 0;
     for (int i = 1; i < k->n; i++)
-        if (keep_better(&k->files[i].about, &k->files[best].about, o->higher)) best = i;
+        if (keep_is_better(&k->files[i].about, &k->files[best].about, o->higher)) best = i;
     for (int i = o->last; i < k->n; i++)
         if ((i != best || !o->best) && wb__file_remove(k->files[i].path)) {
             wb__log(WB_LOG_WARN, "an old checkpoint stays: %s", wb_error());
@@ -172,7 +173,8 @@ static int keep_prepare(keep_state *k, const wb_checkpoint *c, wb__checkpoint_ab
     return status;
 }
 
-static int keep_best(keep_state *k, const wb_checkpoint *c, const wb_keep_checkpoint_options *o)
+static int keep_new_checkpoint(keep_state *k, const wb_checkpoint *c,
+                               const wb_keep_checkpoint_options *o)
 {
     wb__checkpoint_about about;
     char *path;
@@ -210,7 +212,7 @@ int wb_keep_checkpoint_with(const char *folder, const wb_checkpoint *c,
     if (o.best && !c->has_metric)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "keep_checkpoint: .best needs a metric; the checkpoint has none");
-    status = keep_best(&k, c, &o);
+    status = keep_new_checkpoint(&k, c, &o);
     keep_free_list(&k);
     return status;
 }
@@ -239,13 +241,14 @@ static int keep_load_first(keep_state *k, wb_checkpoint *c, bool *found)
 
 static int by_lowest(const void *a, const void *b)
 {
-    return keep_better(&((const keep_file *)a)->about, &((const keep_file *)b)->about, false) ? -1
+    return keep_is_better(&((const keep_file *)a)->about, &((const keep_file *)b)->about,
+                          false) ? -1
                                                                                               : 1;
 }
 
 static int by_highest(const void *a, const void *b)
 {
-    return keep_better(&((const keep_file *)a)->about, &((const keep_file *)b)->about, true) ? -1
+    return keep_is_better(&((const keep_file *)a)->about, &((const keep_file *)b)->about, true) ? -1
                                                                                              : 1;
 }
 

@@ -107,8 +107,6 @@ void wb__event_scalar(wb__wire_out *o, double wall_time, int64_t step, const cha
     logger_end_record(o, begun);
 }
 
-/* ---- lines ----------------------------------------------------------------------------------- */
-
 /* Writes the shortest text of 15 to 17 digits that has this value, with a point in every locale. */
 static void logger_write_number(FILE *f, double value)
 {
@@ -139,7 +137,8 @@ static void logger_write_field(FILE *f, const char *text)
     fputc('"', f);
 }
 
-static void logger_put_line(FILE *f, double wall_time, int64_t step, const char *tag, double value)
+static void logger_write_line(FILE *f, double wall_time, int64_t step, const char *tag,
+                              double value)
 {
     fprintf(f, "%lld.%06d,%lld,", (long long)wall_time,
             (int)((wall_time - (double)(long long)wall_time) * 1e6), (long long)step);
@@ -208,8 +207,6 @@ static void logger_remove_from_list(const wb_logger *l)
     if (*at) *at = l->next;
     wb__mutex_unlock(&logs_mutex);
 }
-
-/* ---- logs, continued ------------------------------------------------------------------------- */
 
 static void logger_close_files(wb_logger *l)
 {
@@ -340,7 +337,7 @@ int wb_log_scalar(wb_logger *log, const char *tag, double value, int64_t step)
     if (!status && fwrite(record.data, 1, record.n, log->events) != record.n)
         logger_set_failure(log, log->events_path);
     wb__wire_free(&record);
-    if (!status) logger_put_line(log->csv, at, step, tag, value);
+    if (!status) logger_write_line(log->csv, at, step, tag, value);
     if (!status && wb__now() - log->flushed > flush_after) logger_flush(log);
     if (!status) status = logger_report(log);
     wb__mutex_unlock(&log->mutex);

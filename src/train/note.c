@@ -9,8 +9,8 @@
  *
  * A slot with numbers of its own has them under "rule"; one that is not frozen has no "frozen".
  * With "average" the file has the tensors of an average.  "stop" and "reduce" are a count and
- * a score (put_watch).  Version 1 has no name, metric, serial or best.  Files before 0.5 have no
- * updates. */
+ * a score (note_write_watch).  Version 1 has no name, metric, serial or best.  Files before 0.5
+ * have no updates. */
 #include "train/checkpoint.h"
 
 #include "base/numbers/philox.h"
@@ -84,7 +84,7 @@ static void note_write_slots(wb__json_out *out, const wb_opt_state *s)
 }
 
 /* Writes the count of a watched number and its score, if there is one: "stop": ["2", "0.0125"]. */
-static void put_watch(wb__json_out *out, const char *key, const wb_watch *w)
+static void note_write_watch(wb__json_out *out, const char *key, const wb_watch *w)
 {
     char count[24], score[40];
     if (!w) return;
@@ -120,8 +120,8 @@ char *wb__checkpoint_note(const wb_checkpoint *c, int64_t serial, const char *be
         wb__json_put_key(&out, "average");
         wb__json_put_bool(&out, true);
     }
-    put_watch(&out, "stop", c->stop);
-    put_watch(&out, "reduce", c->reduce);
+    note_write_watch(&out, "stop", c->stop);
+    note_write_watch(&out, "reduce", c->reduce);
     if (c->state) {
         if (c->state->mixed) wb__json_put_pair(&out, "mixed", wb_dtype_name(c->state->mixed));
         note_write_rule(&out, c->state->rule, NULL);

@@ -91,8 +91,6 @@ int wb__walk(const char *what, void *object, void *other, unsigned which, wb__le
     return status;
 }
 
-/* ---- public functions ------------------------------------------------------------------------ */
-
 typedef struct { int (*f)(wb_tensor *x, const char *path, void *ctx); void *ctx; } public_visit;
 
 WB__PROGRAM_CALL(tensor_call, tensor_run, int,

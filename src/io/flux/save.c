@@ -23,8 +23,8 @@ wb__julia wb__flux_refuse(wb__flux_saver *s, const char *format, ...)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Writes a tensor.  If the tensor occurs several times, "_backrefs" has its array, and each
- * occurrence is a reference to that array. */
+/* Returns a tensor of the document.  If the tensor occurs several times, "_backrefs" has its array,
+ * and each occurrence is a reference to that array. */
 static wb__julia flux_save_tensor(wb__flux_saver *s, wb_tensor *x, wb__doc_order order)
 {
     wb__doc_arena *r = &s->arena;

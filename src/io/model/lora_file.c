@@ -122,7 +122,7 @@ typedef struct {
     wb__pointer_map trained;            /* tensors of the model that the file has by their paths */
 } loading;
 
-/* Reads rank, alpha and dropout of a layer, the last two into `number`.  False, with the error set,
+/* Sets *rank to the rank of a layer, and `number` to alpha and dropout.  False, with the error set,
  * if they are wrong. */
 static bool lora_file_read_numbers(const loading *t, const char *layer, const wb__json *at,
                                    int64_t *rank, double *number)

@@ -95,8 +95,6 @@ static int onnx_attr_check_type(onnx_attr_reading *x)
     return 0;
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
 /* The lists, each with memory for x->n elements; `at` is the index of the next element. */
 typedef struct { int64_t *ints; float *floats; const char **strings; int64_t at; } onnx_attr_lists;
 

@@ -6,8 +6,6 @@
 
 enum { ONNX_GRAPH_TEXT = 500 };
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
 /* Adds a value and returns its index; if the graph has a value of this name, sets *is_new to false.
  * -1: out of memory. */
 static int onnx_graph_define(wb__onnx_building *b, wb__span name, bool *is_new)

@@ -26,8 +26,6 @@ static wb__onnx_state *onnx_layer_state_of(const wb_layer *l)
     return ((const onnx_options *)l->options)->graph->made;
 }
 
-/* ---- the state ------------------------------------------------------------------------------- */
-
 static void onnx_layer_state_free(void *made)
 {
     wb__onnx_state *s = made;
@@ -130,8 +128,6 @@ static int onnx_layer_make_state(wb__blob *graph, const char *file)
     graph->made = s;
     return 0;
 }
-
-/* ---- creation -------------------------------------------------------------------------------- */
 
 /* Makes the layer, with parameters whose values are not set.  NULL with the error set. */
 static wb_layer *onnx_layer_make(const void *options)
@@ -322,8 +318,6 @@ static bool onnx_layer_check_inputs(const wb__onnx_state *s, int n, wb_tensor *c
     wb__free(all.list);
     return ok;
 }
-
-/* ---- the type -------------------------------------------------------------------------------- */
 
 static int onnx_layer_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {

@@ -115,8 +115,6 @@ void wb__onnx_free(wb__onnx_model *m)
     wb__free(m);
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
-
 /* Returns the place of a text in the table.  The hash depends on the set's address, so that no file
  * can have names that all collide. */
 static int onnx_model_place_of(const wb__name_set *s, wb__span text)

@@ -112,8 +112,6 @@ static wb_tensor *joined(const wb__onnx_call *c, wb__op op)
     return y;
 }
 
-/* ---- calls ----------------------------------------------------------------------------------- */
-
 bool wb__onnx_operation(wb__onnx_call *c)
 {
     const wb__onnx_operator *o = c->node->operator;
@@ -154,8 +152,6 @@ static bool call_formula(wb__onnx_call *c)
     wb_tensor *y = o->formula(c, x, wb__onnx_in(c, 1), wb__onnx_in(c, 2), n[0], n[1]);
     return wb__onnx_give(c, kind == WB__ONNX_OF_WIDE ? wb__as(y, (wb_dtype)c->in[0]->dtype) : y);
 }
-
-/* ---- the table ------------------------------------------------------------------------------- */
 
 #define ONNX_OP(name, function, ...)
 #define ONNX_IS(name, op, ...)

@@ -147,8 +147,6 @@ static bool read_mask(const wb__onnx_call *c, onnx_attn_attention *a)
     return a->bias;
 }
 
-/* ---- the operator ---------------------------------------------------------------------------- */
-
 /* Returns x with -inf where a key is masked. */
 static wb_tensor *onnx_attn_masked(const onnx_attn_attention *a, wb_tensor *x)
 {

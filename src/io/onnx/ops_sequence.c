@@ -90,8 +90,6 @@ static wb_tensor *onnx_rnn_activated(const onnx_rnn_activation *f, wb_tensor *x)
     return f->f(x, f->a, f->b);
 }
 
-/* ---- cells ----------------------------------------------------------------------------------- */
-
 static wb_tensor *onnx_rnn_gate(const onnx_rnn_pass *p, wb_tensor *z, int from, int to)
 {
     return z ? wb_slice(z, -1, from * p->hidden, to * p->hidden) : NULL;

@@ -106,8 +106,6 @@ int wb__onnx_axis(const wb__onnx_call *c, int64_t axis, int ndim)
     return -1;
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
 /* Returns value v of the innermost graph in this call, and sets *value to it in its own graph. */
 static wb__onnx_call_value *onnx_run_call_value(const wb__onnx_run *r, int v,
                                                 const wb__onnx_value **value)

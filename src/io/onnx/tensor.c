@@ -226,8 +226,6 @@ static int onnx_tensor_take_numbers(onnx_tensor_reading *x)
     return onnx_tensor_copy_numbers(x, (int)(wb__onnx_tensor_bytes(t) / n));
 }
 
-/* ---- a tensor -------------------------------------------------------------------------------- */
-
 static void onnx_tensor_count_values(onnx_tensor_reading *x, wb__wire *in, const wb__wire_field *f)
 {
     wb__wire list;

@@ -116,8 +116,6 @@ static int onnx_write_set_inputs(wb__exporter *w, int n, wb_tensor *const *x, co
     return 0;
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
-
 static int onnx_write_add_parameter(const wb__leaf *leaf, void *ctx)
 {
     wb__exporter *w = ctx;
@@ -212,8 +210,6 @@ static int write_nodes(wb__exporter *w)
     if (!w->status && w->nodes.failed) w->status = WB_ERROR_MEMORY;
     return w->status;
 }
-
-/* ---- the file -------------------------------------------------------------------------------- */
 
 static void put_port(wb__wire_out *o, uint32_t field, const wb__export_port *p)
 {
@@ -323,8 +319,6 @@ static int write_model(wb__exporter *w, const char *name)
     wb__free(ends);
     return status;
 }
-
-/* ---- all ------------------------------------------------------------------------------------- */
 
 static void writer_free(wb__exporter *w)
 {

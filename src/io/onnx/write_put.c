@@ -38,8 +38,6 @@ const char *wb__export_cannot(wb__exporter *w, const char *format, ...)
     return "";
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
-
 /* Adds a text of wb__alloc to the texts that the writer owns. */
 static const char *onnx_writer_keep(wb__exporter *w, char *name)
 {

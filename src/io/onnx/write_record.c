@@ -342,8 +342,6 @@ static int name_layers(wb__exporter *w, wb_layer *model, const graph *g)
     return status;
 }
 
-/* ---- all ------------------------------------------------------------------------------------- */
-
 static int set_outputs(wb__exporter *w, const graph *g)
 {
     w->n_outputs = g->n_out;

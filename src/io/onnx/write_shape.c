@@ -297,8 +297,6 @@ const char *wb__export_iota(wb__exporter *w, int step)
     return more ? wb__export_filled(w, x, n, dims) : x;
 }
 
-/* ---- all ------------------------------------------------------------------------------------- */
-
 const char *wb__export_write_move(wb__exporter *w, int step)
 {
     const wb_tensor *x = wb__export_x(w, step);

@@ -188,8 +188,6 @@ wb__json *wb__hub_json(const char *folder, const char *name)
     return root;
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
 /* A configuration while it is read.  `wrong` has a line for each setting that is refused. */
 typedef struct {
     wb__hub_config *c;
@@ -311,8 +309,6 @@ static void config_read_settings(config_reading *r, const setting *own)
             config_refuse(r, key, v, "no such setting is known: remove it if it changes nothing");
     }
 }
-
-/* ---- the file -------------------------------------------------------------------------------- */
 
 /* Sets c->family and c->head by "model_type" and "architectures".  False with the error set. */
 static bool read_family(const char *folder, const wb__json *root, wb__hub_config *c)

@@ -91,8 +91,6 @@ static wb_layer *pretrained_make(const wb__hub_config *c, wb_dtype dtype)
     return model;
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
 /* Writes the values of the file to the parameter.  Returns 0 or an error code. */
 static int pretrained_put_values(wb_layer *model, const wb__hub_parameter *p)
 {

@@ -121,8 +121,6 @@ static bool safetensors_another(scanner *s)
     return true;
 }
 
-/* ---- a tensor -------------------------------------------------------------------------------- */
-
 typedef struct { int64_t shape; bool overflow; uint64_t elements; } safetensors_measures;
 
 static int safetensors_read_shape(scanner *s, wb__entry *t, safetensors_measures *z)
@@ -224,8 +222,6 @@ static int safetensors_read_tensor(scanner *s, wb__entry *t)
     s->at = begin;
     return BAD(s, "tensor \"%.200s\": needs dtype, shape and data_offsets", t->name);
 }
-
-/* ---- the whole header ------------------------------------------------------------------------ */
 
 static int safetensors_by_key(const void *a, const void *b)
 {

@@ -310,8 +310,6 @@ static void text_json_read_model(wb__part_reader *r, const wb__json *p)
     else if (!r->status) read_wordpiece(r, p);
 }
 
-/* ---- the file -------------------------------------------------------------------------------- */
-
 static void read_added(wb__part_reader *r, const wb__json *list, bool enter)
 {
     const wb__json *a;

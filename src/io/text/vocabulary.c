@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the object ------------------------------------------------------------------------------ */
-
 wb__text_step *wb__steps_add(wb__text_steps *s, wb__text_step_kind kind, int first, int second)
 {
     if (!wb__reserve(&s->at, &s->capacity, s->n + 1, sizeof *s->at)) return NULL;

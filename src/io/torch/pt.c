@@ -268,8 +268,6 @@ static int pt_walk(pt_archive *a, const char *path, int number, int depth)
     return 0;
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
 static int by_storage(const void *a, const void *b)
 {
     const view *x = a, *y = b;
@@ -354,8 +352,6 @@ static int pt_read_values(pt_archive *a)
     }
     return status;
 }
-
-/* ---- the archive ----------------------------------------------------------------------------- */
 
 /* Sets a->folder by the name of the first member. */
 static int pt_read_folder(pt_archive *a)
