@@ -237,7 +237,7 @@ static bool shapes_fit(const wb__onnx_call *c, const recurrent *r)
 
 static bool read_recurrent(wb__onnx_call *c, const onnx_rnn_cell_kind *kind, recurrent *r)
 {
-    const int direction = wb__onnx_word(c, "direction");
+    const int direction = wb__onnx_word_index(c, "direction");
     *r = (recurrent){.kind = kind, .backwards = direction == 1,
                      .directions = direction == 2 ? 2 : 1};
     if (!onnx_rnn_refuse_options(c)) return false;

@@ -266,7 +266,7 @@ static wb_tensor *onnx_shape_rearranged(wb_tensor *x, const int64_t six[6], cons
 
 bool wb__onnx_depth_to_space(wb__onnx_call *c)
 {
-    const bool channels_first = wb__onnx_word(c, "mode") == 1;
+    const bool channels_first = wb__onnx_word_index(c, "mode") == 1;
     const int64_t b = onnx_shape_block_size(c, false);
     if (!b) return false;
     const int64_t *d = c->in[0]->dims, n = d[1] / (b * b);
@@ -281,7 +281,7 @@ bool wb__onnx_depth_to_space(wb__onnx_call *c)
 
 bool wb__onnx_space_to_depth(wb__onnx_call *c)
 {
-    const bool channels_first = wb__onnx_word(c, "mode") == 1;
+    const bool channels_first = wb__onnx_word_index(c, "mode") == 1;
     const int64_t b = onnx_shape_block_size(c, true);
     if (!b) return false;
     const int64_t *d = c->in[0]->dims, h = d[2] / b, w = d[3] / b;

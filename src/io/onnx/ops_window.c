@@ -54,7 +54,7 @@ static bool onnx_window_read_pads(const wb__onnx_call *c, wb__onnx_windows *s,
                                   onnx_window_padding_mode *mode)
 {
     int64_t pads[6], sum = 0;
-    *mode = (onnx_window_padding_mode)wb__onnx_word(c, "auto_pad");
+    *mode = (onnx_window_padding_mode)wb__onnx_word_index(c, "auto_pad");
     if (!onnx_window_read_list(c, "pads", 2 * s->axes, 0, 0, pads)) return false;
     for (int a = 0; a < s->axes; a++) {
         s->before[a] = pads[a];

@@ -78,7 +78,7 @@ const char *wb__onnx_text(const wb__onnx_call *c, const char *name)
     return a ? a->s : "";
 }
 
-int wb__onnx_word(const wb__onnx_call *c, const char *name)
+int wb__onnx_word_index(const wb__onnx_call *c, const char *name)
 {
     const wb__onnx_attr *a = wb__onnx_attribute(c, name);
     return a ? wb__onnx_word_in(row_of(c, name)->words, a->s) : 0;
@@ -86,7 +86,7 @@ int wb__onnx_word(const wb__onnx_call *c, const char *name)
 
 double wb__onnx_number_of(const wb__onnx_call *c, const wb__onnx_attr_row *row)
 {
-    if (row->type == WB__ONNX_IS_STRING) return wb__onnx_word(c, row->name);
+    if (row->type == WB__ONNX_IS_STRING) return wb__onnx_word_index(c, row->name);
     return row->type == WB__ONNX_IS_INT ? (double)wb__onnx_int(c, row->name)
                                         : wb__onnx_real(c, row->name);
 }

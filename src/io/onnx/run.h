@@ -76,11 +76,11 @@ static inline wb_tensor *wb__onnx_in(const wb__onnx_call *c, int i)
 /* Returns an attribute of the node, or NULL if the node does not give it. */
 const wb__onnx_attr *wb__onnx_attribute(const wb__onnx_call *c, const char *name);
 /* Return the value of an attribute, of the node or else the default in the operator's row; 0 or ""
- * if there is none.  wb__onnx_word returns the index of the text in the row's words. */
+ * if there is none.  wb__onnx_word_index returns the index of the text in the row's words. */
 int64_t wb__onnx_int(const wb__onnx_call *c, const char *name);
 double wb__onnx_real(const wb__onnx_call *c, const char *name);
 const char *wb__onnx_text(const wb__onnx_call *c, const char *name);
-int wb__onnx_word(const wb__onnx_call *c, const char *name);
+int wb__onnx_word_index(const wb__onnx_call *c, const char *name);
 /* Returns the INT, FLOAT or word that an attribute of a row has in the node. */
 double wb__onnx_number_of(const wb__onnx_call *c, const wb__onnx_attr_row *row);
 /* Returns the integer that the node gives, or `otherwise`. */
