@@ -238,7 +238,7 @@ static void config_read_number(config_reading *r, const setting *s, const wb__js
                                         : "it is a probability, from 0 and below 1");
 }
 
-static void read_activation(config_reading *r, const setting *s, const wb__json *v)
+static void config_read_activation(config_reading *r, const setting *s, const wb__json *v)
 {
     static const struct { const char *name; wb_function f; } known[] = {
         {"gelu", wb_gelu_erf}, {"gelu_new", wb_gelu}, {"gelu_pytorch_tanh", wb_gelu},
@@ -276,7 +276,7 @@ static void config_read_setting(config_reading *r, const setting *s, const wb__j
     switch (s->kind) {
     case SIZE: case SIZE_OR_NULL: config_read_size(r, s, v); break;
     case CONFIG_NUMBER: config_read_number(r, s, v); break;
-    case CONFIG_ACTIVATION: read_activation(r, s, v); break;
+    case CONFIG_ACTIVATION: config_read_activation(r, s, v); break;
     case FIXED: config_read_fixed(r, s, v); break;
     case FLAG_OFF: {
         const bool off = wb__json_is(v, WB__JSON_FALSE);
@@ -311,7 +311,7 @@ static void config_read_settings(config_reading *r, const setting *own)
 }
 
 /* Sets c->family and c->head by "model_type" and "architectures".  False with the error set. */
-static bool read_family(const char *folder, const wb__json *root, wb__hub_config *c)
+static bool config_read_family(const char *folder, const wb__json *root, wb__hub_config *c)
 {
     const wb__json *names = wb__json_get(root, "architectures");
     const char *type = wb__json_text(wb__json_get(root, "model_type"));
@@ -355,7 +355,7 @@ int wb__hub_config_read(const char *folder, wb__hub_config *c)
     wb__json *root = wb__hub_json(folder, "config.json");
     if (!root) return wb_error_code();
     config_reading r = {.c = c, .root = root};
-    if (!read_family(folder, root, c)) return wb__free(root), wb_error_code();
+    if (!config_read_family(folder, root, c)) return wb__free(root), wb_error_code();
     config_read_settings(&r, c->family == &bert   ? bert_settings
                              : c->family == &gpt2 ? gpt2_settings
                                                   : distilbert_settings);
