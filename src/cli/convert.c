@@ -16,8 +16,6 @@ typedef struct {
     wb_save_options save;
 } conversion;
 
-/* ---- arguments ------------------------------------------------------------------------------- */
-
 static int convert_read_arguments(conversion *c, int n, char **words)
 {
     for (int i = 0; i < n; i++) {
@@ -83,8 +81,6 @@ static int convert_model(const conversion *c)
     printf("%s: a model\n", c->out);
     return 0;
 }
-
-/* ---- tensors --------------------------------------------------------------------------------- */
 
 /* Returns a tensor of the values of an entry.  The tensor borrows the memory of the mapped file if
  * the values are aligned there and need no decoding, else it has a copy.  The table must outlive

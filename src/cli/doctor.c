@@ -90,8 +90,6 @@ static void doctor_print_libraries(const char *self)
     doctor_problems += wb__cli_check_programs(self);
 }
 
-/* ---- settings -------------------------------------------------------------------------------- */
-
 static void print_preferences(void)
 {
     wb__registry_lock();

@@ -211,8 +211,6 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
     return l;
 }
 
-/* ---- moving ---------------------------------------------------------------------------------- */
-
 /* Returns the target of the loader that wb_to(l, d) makes.  `requested` is 0, WB_DTYPE_KEEP or a
  * dtype.  A dtype replaces the dtype of l's target; the two others keep it.  With 0 a move to a GPU
  * also sets `narrow`, so that f64 becomes f32. */
@@ -260,8 +258,6 @@ static void *loader_to(void *object, const wb_device *d, wb_dtype requested)
     made->position = l->position;
     return made;
 }
-
-/* ---- epochs ---------------------------------------------------------------------------------- */
 
 /* Closes the scope of the current batch, if one is open, which evaluates pending assignments. */
 static int loader_close_batch(wb_loader *l)

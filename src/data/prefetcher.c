@@ -74,8 +74,6 @@ static slot *prefetcher_slot_of(const wb__prefetcher *f, int64_t index)
     return &f->slot[index % f->capacity];
 }
 
-/* ---- one batch ------------------------------------------------------------------------------- */
-
 /* Sets `index` to the indices of the observations of a batch. */
 static void prefetcher_fill_index(const wb__prefetcher *f, int64_t batch, int64_t n, int64_t *index)
 {

@@ -90,8 +90,6 @@ int wb_unstack(wb_tensor *x, int axis, int most, wb_tensor **parts)
     return (int)size;
 }
 
-/* ---- classes --------------------------------------------------------------------------------- */
-
 /* A label and its class, its index in the program's list.  Equal labels are sorted by class. */
 typedef struct { const char *word; int64_t class; } word_label;
 typedef struct { double number; int64_t class; } number_label;

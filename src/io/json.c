@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- texts ---------------------------------------------------------------------------------- */
-
 static const char json_no_memory[] = "memory ran out";  /* a reason, compared by its address */
 
 /* Returns the value of four hexadecimal digits at *at and moves *at behind them; -1 if there are
@@ -91,8 +89,6 @@ const char *wb__repeated(int64_t n, const char **texts)
         if (!strcmp(texts[i - 1], texts[i])) return texts[i];
     return NULL;
 }
-
-/* ---- reading -------------------------------------------------------------------------------- */
 
 enum { JSON_ROOT = -1 };
 
@@ -371,8 +367,6 @@ const wb__json *wb__json_get(const wb__json *object, const char *key)
         if (!strcmp(wb__json_key(member), key)) return member;
     return NULL;
 }
-
-/* ---- writing -------------------------------------------------------------------------------- */
 
 static void json_separate(wb__json_out *out)
 {

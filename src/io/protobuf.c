@@ -6,8 +6,6 @@
 
 enum { VARINT_MOST = 10, NUMBER_MOST = (1 << 29) - 1 };
 
-/* ---- reading --------------------------------------------------------------------------------- */
-
 int wb__wire_fail(wb__wire *w, const uint8_t *at, const char *format, ...)
 {
     char reason[512];
@@ -165,8 +163,6 @@ int64_t wb__wire_count(const wb__wire *list, wb__wire_kind kind)
     for (int64_t i = 0; i < n; i++) count += !(list->at[i] & 0x80);
     return count + (n && list->at[n - 1] & 0x80);       /* one that does not end */
 }
-
-/* ---- writing --------------------------------------------------------------------------------- */
 
 /* Returns the address of n more bytes, which it reserves; NULL after a failure. */
 static uint8_t *protobuf_reserve(wb__wire_out *o, size_t n)

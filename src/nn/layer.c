@@ -396,8 +396,6 @@ wb_layer *wb_trainmode(wb_layer *layer) { return layer_in_mode("trainmode", laye
 wb_layer *wb_testmode(wb_layer *layer) { return layer_in_mode("testmode", layer, WB__MODE_TEST); }
 wb_layer *wb_automode(wb_layer *layer) { return layer_in_mode("automode", layer, WB__MODE_AUTO); }
 
-/* ---- paths ----------------------------------------------------------------------------------- */
-
 bool wb__path_matches(const char *patterns, const char *path)
 {
     while (*patterns) {
@@ -430,8 +428,6 @@ bool wb__each_matches(const char *option, const char *patterns, void *model)
     }
     return true;
 }
-
-/* ---- inner layers ---------------------------------------------------------------------------- */
 
 wb_layer *wb_layer_at(void *object, const char *path)
 {

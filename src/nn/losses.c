@@ -18,8 +18,6 @@ typedef struct {
     wb__loss_weights w;
 } loss_state;
 
-/* ---- options --------------------------------------------------------------------------------- */
-
 /* The default of eps is the machine epsilon of yhat's dtype. */
 #define EPSILON (-1)
 static const struct {
@@ -96,8 +94,6 @@ static bool loss_read_options(const char *what, const char *used, wb_dtype dtype
            (o->ignore_index == INT64_MIN || loss_uses(what, used, "ignore_index")) &&
            (!o->weight || loss_uses(what, used, "weight"));
 }
-
-/* ---- operands -------------------------------------------------------------------------------- */
 
 bool wb__loss_match(const char *what, wb_tensor **yhat, wb_tensor **y)
 {

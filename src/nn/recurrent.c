@@ -163,8 +163,6 @@ static bool recurrent_first_states(const recurrent_pass *p, int ndim, wb_tensor 
     return true;
 }
 
-/* ---- sequences ------------------------------------------------------------------------------- */
-
 static wb_tensor *recurrent_input_product(const recurrent_pass *p, wb_tensor *x)
 {
     wb_tensor *weight = recurrent_child(p, RECURRENT_INPUT);

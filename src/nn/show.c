@@ -18,8 +18,6 @@ void wb__print_layer(const wb_layer *l, wb__text *t)
     else wb__text_add(t, "%s()", l->type->name);
 }
 
-/* ---- totals ---------------------------------------------------------------------------------- */
-
 typedef struct {
     int arrays, other_arrays;           /* trained tensors, and others such as running statistics */
     int64_t elements, others, bytes;    /* elements of both kinds; bytes of all tensors */

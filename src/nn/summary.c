@@ -24,8 +24,6 @@ typedef struct {
 
 _Thread_local wb__observer *wb__layer_observer;
 
-/* ---- operations ------------------------------------------------------------------------------ */
-
 static double summary_flops_of(const wb_tensor *x)
 {
     const double size = (double)x->size;

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-/* ---- copies ---------------------------------------------------------------------------------- */
-
 static wb_tensor *tools_copied(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path, (void)ctx;
@@ -98,8 +96,6 @@ void *wb_object_restructure(void *model, wb_tensor *flat)
     }
     return made;
 }
-
-/* ---- layers ---------------------------------------------------------------------------------- */
 
 typedef struct {
     int (*f)(wb_layer *layer, const char *path, void *ctx);

@@ -10,8 +10,6 @@
 extern const wb__layer_type wb__transformer_type, wb__transformer_block_type, wb__token_pool_type,
     wb__embedding_type;
 
-/* ---- inner layers ---------------------------------------------------------------------------- */
-
 /* Returns the inner layer of this name; NULL: there is none. */
 static wb_layer *transformer_inner(const wb_layer *l, const char *name)
 {
@@ -85,8 +83,6 @@ static void transformer_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-/* ---- blocks ---------------------------------------------------------------------------------- */
-
 typedef struct { size_t size; bool norm_first; } block_options;
 #define BLOCK_OPTIONS(X) X(block_options, norm_first, BOOL, 1)
 static const wb__option transformer_block_table[] = {BLOCK_OPTIONS(WB__OPTION_ROW)};
@@ -130,8 +126,6 @@ wb_layer *wb__transformer_block(bool norm_first, int n, wb_layer *const *layers)
 {
     return block_assemble(&(block_options){sizeof(block_options), norm_first}, n, NULL, layers);
 }
-
-/* ---- pooling --------------------------------------------------------------------------------- */
 
 typedef struct { size_t size; int64_t kind; bool normalise; } pool_options;
 #define POOL_OPTIONS(X) X(pool_options, kind, INT, 1) X(pool_options, normalise, BOOL, 1)

@@ -12,8 +12,6 @@ static int adjust_is_state(const char *what, const wb_opt_state *s)
     return wb__expect(what, s, &wb__opt_state_class) ? 0 : no_object();
 }
 
-/* ---- paths ----------------------------------------------------------------------------------- */
-
 /* Returns an array [s->n]: whether the slot's parameter has a path at or below `path`.  NULL, with
  * the error set, if no slot has one. */
 static bool *slots_below(const char *what, const wb_opt_state *s, const char *path)
@@ -42,8 +40,6 @@ static int set_frozen(const char *what, wb_opt_state *s, const char *path, bool 
 
 int wb_freeze(wb_opt_state *s, const char *path) { return set_frozen("freeze", s, path, true); }
 int wb_thaw(wb_opt_state *s, const char *path) { return set_frozen("thaw", s, path, false); }
-
-/* ---- numbers --------------------------------------------------------------------------------- */
 
 /* Sets those numbers *o of a part of the rule that the program gives. */
 static void adjust_set_given(const wb__rule_part *part, const wb_Rule_options *given,

@@ -378,8 +378,6 @@ static bool formula_scale(wb__rule_step *s, wb_tensor *const *number)
     return (s->g = wb_mul(s->g, factor)) != NULL;
 }
 
-/* ---- the rules ------------------------------------------------------------------------------- */
-
 /* The columns of RULES: identifier, name, moments, start, numbers, apply, counted, all_together,
  * defaults.  RMSPROP has the two kinds of wb_RMSProp. */
 /* clang-format off */

@@ -109,8 +109,6 @@ static int update_visit_leaf(const wb__leaf *leaf, void *ctx)
     return status ? status : update_add_gradient(u, leaf, slot, w);
 }
 
-/* ---- the rule -------------------------------------------------------------------------------- */
-
 /* What replays of an update do to the step count of a slot.  STEPPED and STEPPED_ALIKE increment
  * the count; STEPPED_ALIKE means that while the update was recorded, the previous slot with an
  * increment had the same count. */

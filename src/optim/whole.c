@@ -216,8 +216,6 @@ static bool muon(wb__rule_step *s, wb_tensor *const *number)
     return (s->g = wb_add(u, wb_mul(s->x, number[4]))) != NULL;
 }
 
-/* ---- the rules ------------------------------------------------------------------------------- */
-
 static const wb__rule_kind
     lamb_kind = {.name = "LAMB", .moments = 2, .numbers = lamb_numbers, .apply = lamb,
                  .counted = lamb_counted, .whole = true,

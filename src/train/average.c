@@ -18,8 +18,6 @@ static bool average_set_target(void *model)
     return known;
 }
 
-/* ---- copies ---------------------------------------------------------------------------------- */
-
 /* An assignment of a copy.  All assignments are made after all leaves were checked. */
 typedef struct { wb_tensor *to, *value; } assignment;
 typedef struct {

@@ -35,8 +35,6 @@ int wb__checkpoint_name(const char *what, const char *name)
                     "_ - . (the last not in front)", what, name, CHECKPOINT_NAME_MOST);
 }
 
-/* ---- saving ---------------------------------------------------------------------------------- */
-
 /* A moment k of a slot in a divided state.  Files have the whole moment. */
 typedef struct { const wb_opt_state *state; int slot, k; } divided;
 

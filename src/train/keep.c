@@ -217,8 +217,6 @@ int wb_keep_checkpoint_with(const char *folder, const wb_checkpoint *c,
     return status;
 }
 
-/* ---- loading --------------------------------------------------------------------------------- */
-
 /* Loads the first undamaged file of the list and sets *found to true.  If all files are damaged,
  * sets *found to false and returns 0.  Returns an error code if the undamaged file does not fit the
  * objects in *c, or if memory is short. */

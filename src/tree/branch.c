@@ -88,8 +88,6 @@ bool wb__branch_check_depth(const wb__branch *node, const char *what)
     return false;
 }
 
-/* ---- trees ----------------------------------------------------------------------------------- */
-
 static wb__branch *tree_like(wb__branch *of);
 static const wb__branch_kind tree_kind = {.layer = false, .like = tree_like};
 
@@ -194,8 +192,6 @@ wb_tree *wb_named_tuple(int n, const char *const *names, void *const *objects)
     if (n > 0 && !names) return wb__fail_null(WB_ERROR_ARGUMENT, "named_tuple: no names");
     return branch_tree_of("named_tuple", n, names, objects);
 }
-
-/* ---- paths ----------------------------------------------------------------------------------- */
 
 static void *branch_no_child(const char *what, const wb__branch *node, const char *path,
                              size_t n_done, const char *name, size_t n)

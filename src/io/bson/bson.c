@@ -35,8 +35,6 @@ bool wb__bson_spend(wb__bson_file *f, int64_t n)
     return false;
 }
 
-/* ---- walking --------------------------------------------------------------------------------- */
-
 wb__bson_walk wb__bson_walk_of(wb__bson doc)
 {
     return (wb__bson_walk){.of = doc, .next = 4};
@@ -167,8 +165,6 @@ void wb__bson_text(wb__bson v, char *out, size_t size)
         if ((uint8_t)out[i] < ' ' || out[i] == 0x7f || (!whole && (uint8_t)out[i] >= 0x80))
             out[i] = '?';
 }
-
-/* ---- files ----------------------------------------------------------------------------------- */
 
 #ifdef WB_HAVE_BSON
 

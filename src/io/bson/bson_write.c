@@ -171,8 +171,6 @@ void wb__doc_push(wb__doc_arena *r, wb__doc *list, wb__doc *value)
 int64_t wb__doc_size(const wb__doc *value) { return value->size; }
 int64_t wb__doc_count(const wb__doc *list) { return list ? list->n : 0; }
 
-/* ---- writing --------------------------------------------------------------------------------- */
-
 typedef struct { wb__writer *w; size_t each; } bson_putting;
 
 static int bson_write_part(const void *part, int64_t n, void *ctx)

@@ -128,8 +128,6 @@ wb__julia wb__julia_named_tuple(wb__doc_arena *r, int n, const char *const *name
     return wb__julia_struct(r, wb__julia_type(r, "Core.NamedTuple", 2, both), n, values);
 }
 
-/* ---- structs --------------------------------------------------------------------------------- */
-
 wb__julia wb__julia_struct(wb__doc_arena *r, wb__doc *type, int n, const wb__julia *fields)
 {
     wb__julia v = {type, julia_tagged(r, "struct")};
@@ -142,8 +140,6 @@ wb__julia wb__julia_singleton(wb__doc_arena *r, const char *path)
 {
     return wb__julia_struct(r, julia_core(r, path), 0, NULL);
 }
-
-/* ---- arrays ---------------------------------------------------------------------------------- */
 
 const char *wb__julia_dtype(wb_dtype dtype)
 {

@@ -34,8 +34,6 @@ static int columns_file_kind_of(const wb__column *k)
     return !k->words ? COLUMNS_FILE_NUMBERS : k->words->one_hot ? ONE_HOT : NUMBERED;
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
-
 static void columns_file_add_cell(wb__text *t, const char *text)
 {
     wb__text_raw(t, "\"", 1);
@@ -83,8 +81,6 @@ int wb_save_columns(const char *path, const wb_columns *c)
     wb__free(text);
     return status;
 }
-
-/* ---- reading --------------------------------------------------------------------------------- */
 
 typedef struct {
     wb__cells cells;

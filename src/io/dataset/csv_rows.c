@@ -5,8 +5,6 @@
 
 enum { MOST_ONE_HOT = 1000, MOST_WORDS = 1 << 24 };     /* numbers of words are exact in f32 */
 
-/* ---- messages -------------------------------------------------------------------------------- */
-
 static const char *csv_rows_name_of(char c)
 {
     return c == ';' ? "';'" : c == '|' ? "'|'" : c == '\t' ? "'\\t'" : "','";
@@ -233,8 +231,6 @@ static int csv_rows_read_cell(wb__csv *t, int64_t column, wb__column *k, wb__cel
     const int status = k->words ? 0 : csv_rows_begin_words(t, column, k, f);
     return status ? status : csv_rows_read_word(t, column, k, f, &to->word);
 }
-
-/* ---- rows ------------------------------------------------------------------------------------ */
 
 static bool csv_rows_reserve(wb__csv *t)
 {

@@ -128,8 +128,6 @@ static int csv_values_finish_columns(const wb__csv *t)
     return 0;
 }
 
-/* ---- tensors --------------------------------------------------------------------------------- */
-
 /* Writes one value of a row, and returns where the next one belongs. */
 static float *csv_values_put_value(const wb__column *k, wb__csv_value from, float *to)
 {

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-/* ---- structs --------------------------------------------------------------------------------- */
-
 #define STRUCT(type, layer, since, before, parameters, ...)                                \
     {type, layer, since, before, parameters,                                               \
      (int)(sizeof(wb__flux_field[]){__VA_ARGS__} / sizeof(wb__flux_field)), {__VA_ARGS__}},
@@ -285,8 +283,6 @@ const wb__flux_name *wb__flux_name_julia(const wb__flux_name *row, const char *j
     while (row->path && strcmp(strchr(row->path, '#') + 1, julia)) row++;
     return row->path ? row : NULL;
 }
-
-/* ---- values of options ----------------------------------------------------------------------- */
 
 const wb__flux_value_name wb__flux_pad_modes[] = {
     {"zeros", WB_PAD_CONSTANT}, {"reflect", WB_PAD_REFLECT}, {"repeat", WB_PAD_REPLICATE},

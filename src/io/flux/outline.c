@@ -30,8 +30,6 @@ static int64_t outline_bytes_in(wb__bson_file *f, const wb__jl *v, int depth)
     return sum;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------ */
-
 static int outline_add_value(outline_text *t, const wb__jl *v, int depth, const char *name);
 
 static const char *outline_value_text(const wb__jl *v, char *out, size_t size)

@@ -9,8 +9,6 @@
 
 enum { FLUX_READ_MOST_LAYERS = 4096, MOST_LISTED = 40, MOST_NUMBERS = 64, MOST_NAMED = 8 };
 
-/* ---- paths ----------------------------------------------------------------------------------- */
-
 bool wb__flux_enter(wb__flux_reader *r, const char *name, size_t *back)
 {
     *back = r->path_length;
@@ -319,8 +317,6 @@ static wb_layer *flux_read_skip(wb__flux_reader *r, const wb__jl *v)
     return l ? flux_read_made(r, wb_SkipConnection(l, connection)) : NULL;
 }
 
-/* ---- layers ---------------------------------------------------------------------------------- */
-
 static wb_layer *flux_read_function_layer(wb__flux_reader *r, const wb__jl *v)
 {
     wb_function f = wb__flux_function(v);
@@ -363,8 +359,6 @@ wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
     if (seen && l && (seen = wb__pointer_map_at(&r->layers, v->at))) *seen = l;
     return l;
 }
-
-/* ---- files ----------------------------------------------------------------------------------- */
 
 /* Returns the model of a file that wb_save wrote without .structs, with the structure of the
  * model. */

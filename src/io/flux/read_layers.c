@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- arrays ---------------------------------------------------------------------------------- */
-
 static void *flux_layer_option(wb__flux_reading *x, const char *name)
 {
     return wb__layer_option(x->type, &x->o, name);
@@ -147,8 +145,6 @@ static wb_layer *flux_layer_filled(wb__flux_reader *r, wb_layer *l, int n, const
     }
     return l;
 }
-
-/* ---- options --------------------------------------------------------------------------------- */
 
 static double flux_layer_number(wb__flux_reader *r, const wb__jl *v, const char *field,
                                 double by_default)
@@ -309,8 +305,6 @@ static bool flux_layer_read_option(wb__flux_reading *x, const wb__flux_field *f)
     default: return true;
     }
 }
-
-/* ---- layers ---------------------------------------------------------------------------------- */
 
 /* Sets the options that many kinds of layers share, and returns the layer with its arrays. */
 static wb_layer *flux_layer_new(wb__flux_reading *x, const wb__flux_kind *kind)

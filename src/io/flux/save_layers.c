@@ -222,8 +222,6 @@ static wb__julia flux_put_cell(const flux_put_record *r)
     return struct_of(r->s, r->l, newest->layer, r->options);
 }
 
-/* ---- options --------------------------------------------------------------------------------- */
-
 static wb__julia flux_put_padding(const flux_put_record *r)
 {
     int64_t p[6], sides[6];
@@ -340,8 +338,6 @@ static wb__julia flux_put_value_of(const flux_put_record *r, const wb__flux_fiel
     default: return flux_put_option_of(r, f);
     }
 }
-
-/* ---- structs --------------------------------------------------------------------------------- */
 
 /* Returns the number of a layer's axes of space, or of the axes that a LayerNorm normalises. */
 static int flux_put_axes_of(const flux_put_record *r)

@@ -119,8 +119,6 @@ static int flux_table_add_gates(filling *x, const wb__jl *of, const wb__jl *v, c
     return r->f.status;
 }
 
-/* ---- walking --------------------------------------------------------------------------------- */
-
 static int flux_table_visit(filling *x, const wb__jl *v, const wb__flux_field *field);
 
 static int flux_table_visit_part(filling *x, const wb__jl *v, const wb__flux_field *field,

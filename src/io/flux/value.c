@@ -344,8 +344,6 @@ int wb__jl_integers(wb__bson_file *f, const wb__jl *v, int most, int64_t *out)
     return f->status ? -1 : n;
 }
 
-/* ---- arrays ---------------------------------------------------------------------------------- */
-
 /* Writes the short name of an element type and returns its row; NULL if it is not in the table. */
 static const flux_value_element *element_type(wb__bson_file *f, wb__bson type, char *name,
                                               size_t size)

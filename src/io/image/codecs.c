@@ -81,8 +81,6 @@ static int codecs_open_library(const char *what, codecs_library *l)
 int wb__png_open(const char *what) { return codecs_open_library(what, &libpng); }
 int wb__jpeg_open(const char *what) { return codecs_open_library(what, &turbojpeg); }
 
-/* ---- reading --------------------------------------------------------------------------------- */
-
 /* Allocates the pixels of *image.  Fails if the sizes in the file are too large, or if no
  * compression could bring so many pixels into a file of this size. */
 static int codecs_make_pixels(const wb__mapping *m, int64_t height, int64_t width, int channels,
@@ -177,8 +175,6 @@ int wb__image_read(const char *what, const wb__mapping *m, wb__pixels *image)
     if (m->bytes >= 3 && !memcmp(m->data, "\xff\xd8\xff", 3)) return jpeg_read(what, m, image);
     return wb__map_fail(m, 0, "neither a PNG nor a JPEG file");
 }
-
-/* ---- writing --------------------------------------------------------------------------------- */
 
 void *wb__png_write(const char *what, const wb__pixels *image, int64_t *bytes)
 {

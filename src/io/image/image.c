@@ -80,8 +80,6 @@ wb_tensor *wb_load_image_with(const char *path, const wb_load_image_options *giv
     return x;
 }
 
-/* ---- saving ---------------------------------------------------------------------------------- */
-
 /* Returns a number from 0 to 1 as a byte; numbers outside and NaN become 0 or 255. */
 static uint8_t byte_of(float x)
 {

@@ -79,8 +79,6 @@ static void jld2_leave(jld2_reading *r, size_t back)
     r->depth--;
 }
 
-/* ---- arrays ---------------------------------------------------------------------------------- */
-
 /* Whether the first two members of a type are named a and b. */
 static bool jld2_has_names(const wb__hdf5 *h, int64_t type, const char *a, const char *b)
 {
@@ -244,8 +242,6 @@ static int jld2_add(jld2_reading *r, wb__jl_array *a, void *block, const wb__flu
         e->flip = kind == WB__FIELD_KERNEL ? WB__FLIP_NO : WB__FLIP_YES;
     return 0;
 }
-
-/* ---- structs --------------------------------------------------------------------------------- */
 
 static int jld2_visit_object(jld2_reading *r, int64_t object, const wb__flux_field *field);
 

@@ -194,8 +194,6 @@ static void load_state_report_unexpected(load_state_matching *m, void *model)
     }
 }
 
-/* ---- matching -------------------------------------------------------------------------------- */
-
 static bool load_state_same_shape(const wb__name_row *l, const wb__entry *e)
 {
     const wb_tensor *x = l->x;

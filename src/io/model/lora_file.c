@@ -17,8 +17,6 @@
 enum { LORA_FILE_VERSION = 1 };
 static const char lora_file_note_name[] = "weber_lora";
 
-/* ---- saving ---------------------------------------------------------------------------------- */
-
 /* A file while it is made. */
 typedef struct {
     void *model;
@@ -110,8 +108,6 @@ int wb_save_lora(const char *path, void *model)
                         path);
     return lora_file_save(path, model);
 }
-
-/* ---- loading --------------------------------------------------------------------------------- */
 
 typedef struct {
     const char *path;

@@ -9,8 +9,6 @@
 
 #include <string.h>
 
-/* ---- saving ---------------------------------------------------------------------------------- */
-
 /* The context of model_file_add_leaf. */
 typedef struct {
     const char *prefix;

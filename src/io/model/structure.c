@@ -18,8 +18,6 @@ enum { TIED_MOST = 32, STRUCTURE_LEAST = 1 << 20 };
 
 static const char *const structure_modes[] = {"auto", "train", "test"};
 
-/* ---- options --------------------------------------------------------------------------------- */
-
 /* A structure while it is written.  `nameless` lists the functions without names, for the error
  * message. */
 typedef struct { wb__json_out out; wb__text path, nameless; } structure_writing;

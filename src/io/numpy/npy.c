@@ -267,8 +267,6 @@ int wb__npy_header(wb__npy_source *s, bool any, wb__npy *h)
     return good ? 0 : (int)wb_error_code();
 }
 
-/* ---- elements -------------------------------------------------------------------------------- */
-
 /* Returns a new block with exactly n bytes of the source; NULL with the error set. */
 static void *npy_read_block(wb__npy_source *s, int64_t n)
 {

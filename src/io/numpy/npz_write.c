@@ -49,8 +49,6 @@ static void add_32(npz_write_record *r, uint64_t value) {
     npz_write_add(r, npz_write_large(value) ? UINT32_MAX : value, 4);
 }
 
-/* ---- members --------------------------------------------------------------------------------- */
-
 static int npz_write_add_to_sum(void *ctx, const void *data, int64_t bytes)
 {
     npz_write_member *f = ctx;
@@ -108,8 +106,6 @@ static int npz_write_put_member(wb__writer *w, npz_write_member *f)
     int status = wb__writer_put(w, extra.bytes, extra.n);
     return status ? status : wb__npy_write(f->x, npz_write_to_writer, w);
 }
-
-/* ---- the directory --------------------------------------------------------------------------- */
 
 static int npz_write_entry(wb__writer *w, const npz_write_member *f)
 {

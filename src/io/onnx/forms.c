@@ -42,8 +42,6 @@ int wb__onnx_word_in(const char *words, const char *text)
     return -1;
 }
 
-/* ---- messages -------------------------------------------------------------------------------- */
-
 /* Sets the error "FILE: node 3 (Clip): " and the reason, and returns its code.  `since` is the
  * first opset whose operator has what the node's opset lacks, or 0. */
 static int onnx_form_fail(const wb__onnx_model *m, const wb__onnx_node *n, int since,
@@ -103,8 +101,6 @@ static int onnx_form_check_least(const wb__onnx_model *m, const wb__onnx_node *n
                                   is_in ? "input" : "output", i, n->op, (long long)n->opset);
     return 0;
 }
-
-/* ---- attributes ------------------------------------------------------------------------------ */
 
 static const wb__onnx_attr *onnx_form_attribute(const wb__onnx_node *n, const char *name)
 {

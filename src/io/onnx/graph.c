@@ -201,8 +201,6 @@ static int onnx_graph_read_value_type(wb__onnx_building *b, wb__wire in)
     return i < 0 ? status : onnx_graph_compare_type(b, type, &b->g->values[i]);
 }
 
-/* ---- nodes ----------------------------------------------------------------------------------- */
-
 int wb__onnx_read_head(wb__wire in, wb__node_head *h)
 {
     wb__wire_field f;
@@ -370,8 +368,6 @@ static int onnx_graph_read_node(wb__onnx_building *b, int index)
     if (!status) status = onnx_graph_set_ports(b, in, raw->scope, node, list);
     return status ? status : onnx_graph_read_attrs(b, in, raw->scope, node, attrs);
 }
-
-/* ---- the graph ------------------------------------------------------------------------------- */
 
 typedef struct { int nodes, initializers, inputs, outputs; } counts;
 

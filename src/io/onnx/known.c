@@ -12,8 +12,6 @@ bool wb__onnx_state_init(wb__onnx_state *s)
     return false;
 }
 
-/* ---- constants ------------------------------------------------------------------------------- */
-
 /* Returns the map of the constants on d, at first empty; NULL: there are too many devices. */
 static wb__pointer_map *onnx_known_constants(wb__onnx_state *s, const wb_device *d)
 {

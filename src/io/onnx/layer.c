@@ -210,8 +210,6 @@ wb_layer *wb__onnx_load(const wb__mapping *file, const wb_load_options *o)
     return l;
 }
 
-/* ---- inputs ---------------------------------------------------------------------------------- */
-
 /* Adds an input or output as the file declares it: "x [batch,3,224,224] f32". */
 static void onnx_layer_add_port(wb__text *t, const wb__onnx_value *v)
 {

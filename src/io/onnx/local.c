@@ -37,8 +37,6 @@ static int onnx_local_add_attr(wb__onnx_reader *r, wb__name_set *s, wb__span **l
                          (int)WB__MIN(name.n, 100), name.at);
 }
 
-/* ---- the functions --------------------------------------------------------------------------- */
-
 /* Returns the key of a function, a text that the caller frees; NULL: out of memory. */
 static char *onnx_local_key_of(wb__span domain, wb__span name, wb__span overload)
 {
@@ -123,8 +121,6 @@ int wb__onnx_called(wb__onnx_reader *r, const wb__node_head *h, const wb__local 
                          h->name.at, (int)WB__MIN(h->overload.n, 100), h->overload.at,
                          (int)WB__MIN(h->op.n, 100), h->op.at);
 }
-
-/* ---- a call ---------------------------------------------------------------------------------- */
 
 int wb__onnx_count_expanded(wb__onnx_reader *r, size_t bytes)
 {

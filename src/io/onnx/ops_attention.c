@@ -18,8 +18,6 @@ typedef struct {
     bool packed;                        /* inputs and result are [N, T, H d] */
 } onnx_attn_inputs;
 
-/* ---- inputs ---------------------------------------------------------------------------------- */
-
 /* Returns x [N, T, heads d] as [N, heads, T, d]; x itself if it has four axes. */
 static wb_tensor *onnx_attn_split_heads(const wb__onnx_call *c, wb_tensor *x, const char *name)
 {

@@ -220,8 +220,6 @@ bool wb__onnx_loop(wb__onnx_call *c)
     return ok;
 }
 
-/* ---- constants ------------------------------------------------------------------------------- */
-
 /* Returns the constant of an attribute other than `value`. */
 static wb_tensor *onnx_control_list_of(wb__onnx_call *c, const wb__onnx_attr *a)
 {

@@ -22,8 +22,6 @@ typedef struct {
     wb_tensor *floor[3], *rest[3];      /* of positions, along each axis, [N, ...] */
 } sampler;
 
-/* ---- positions ------------------------------------------------------------------------------- */
-
 static wb_tensor *onnx_grid_plus(wb_tensor *x, double v) { return wb_add(x, wb__number_of(v)); }
 static wb_tensor *onnx_grid_times(wb_tensor *x, double v) { return wb_mul(x, wb__number_of(v)); }
 
@@ -64,8 +62,6 @@ static bool onnx_grid_find_positions(sampler *s, wb_tensor *grid, int i)
     s->rest[i] = wb_sub(p, s->floor[i]);
     return s->rest[i];
 }
-
-/* ---- elements -------------------------------------------------------------------------------- */
 
 /* Returns the weight of the element at floor + t, where the position is at floor + rest. */
 static wb_tensor *onnx_grid_weight(const sampler *s, int i, int t)

@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- attributes ------------------------------------------------------------------------------ */
-
 /* Returns the numbers of a list or of a tensor, [n], as a constant.  NULL with the error set. */
 static wb_tensor *onnx_ml_numbers_in(const wb__onnx_call *c, const wb__onnx_attr *a)
 {

@@ -149,8 +149,6 @@ bool wb__onnx_dynamic_quantize_linear(wb__onnx_call *c)
     return wb__onnx_give(c, y);
 }
 
-/* ---- products -------------------------------------------------------------------------------- */
-
 /* Returns x - zero as t.  A zero point of several numbers has one for each index along `axis`. */
 static wb_tensor *onnx_quantise_subtract_zero(wb_tensor *x, wb_tensor *zero, int axis, wb_dtype t)
 {

@@ -28,8 +28,6 @@ typedef struct {
     int64_t out[WB_MAX_DIMS];
 } resize;
 
-/* ---- attributes ------------------------------------------------------------------------------ */
-
 static bool onnx_resize_read_attributes(const wb__onnx_call *c, resize *r)
 {
     r->mode = (onnx_resize_interpolation)wb__onnx_word_index(c, "mode");
@@ -120,8 +118,6 @@ static bool onnx_resize_read_roi(wb__onnx_call *c, resize *r)
     return true;
 }
 
-/* ---- positions ------------------------------------------------------------------------------- */
-
 /* Returns the position among the `in` elements of an axis that element i of the result has. */
 static double onnx_resize_position(const resize *r, int k, int64_t in, int64_t i)
 {
@@ -196,8 +192,6 @@ static wb_tensor *onnx_resize_nearest(wb__onnx_call *c, wb_tensor *x, const resi
     }
     return wb_take(x, wb__onnx_doubles(x, at, WB_I32, 1, &out), r->axis[k]);
 }
-
-/* ---- weighted sums --------------------------------------------------------------------------- */
 
 enum { FEW_TAPS = 8 };                  /* each is a node of the graph */
 

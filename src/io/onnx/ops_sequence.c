@@ -160,8 +160,6 @@ static const onnx_rnn_cell_kind onnx_rnn_lstm_kind = {4, 2, 3, {"Sigmoid", "Tanh
 static const onnx_rnn_cell_kind onnx_rnn_gru_kind = {3, 1, 2, {"Sigmoid", "Tanh"},
                                                      onnx_rnn_gru_step};
 
-/* ---- a node ---------------------------------------------------------------------------------- */
-
 /* A node: its inputs after X, W, R, B and sequence_lens; X has the steps first. */
 typedef struct {
     const onnx_rnn_cell_kind *kind;

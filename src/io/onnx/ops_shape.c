@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-/* ---- shapes ---------------------------------------------------------------------------------- */
-
 /* Computes Reshape.  A size 0 is that of x along the same axis, unless allowzero is set; -1 is what
  * remains. */
 bool wb__onnx_reshape(wb__onnx_call *c)
@@ -242,8 +240,6 @@ bool wb__onnx_slice(wb__onnx_call *c)
     }
     return wb__onnx_give(c, cut ? wb__slice_at(x, from, count, step) : wb__unchanged(x));
 }
-
-/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* Returns the attribute blocksize if it fits x [N, C, H, W]; 0 with the error set. */
 static int64_t onnx_shape_block_size(wb__onnx_call *c, bool of_space)

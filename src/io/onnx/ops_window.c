@@ -24,8 +24,6 @@ wb_tensor *wb__onnx_along(const wb_tensor *x, double *values, wb_dtype dtype, in
     return wb__onnx_doubles(x, values, dtype, x->ndim, dims);
 }
 
-/* ---- attributes ------------------------------------------------------------------------------ */
-
 enum { ONNX_WINDOW_MOST = 1 << 30 };    /* the greatest number, so that sums of products fit in 64
                                            bits */
 

@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- messages -------------------------------------------------------------------------------- */
-
 /* The beginning of this thread's messages, which is not added to a message twice. */
 static const char onnx_run_prefix[] = "onnx: ";
 
@@ -43,8 +41,6 @@ static bool onnx_run_fail_in(const wb__onnx_call *c)
     return code ? wb__onnx_refuse(c, (wb_status)code, "%s", wb_error())
                 : wb__onnx_refuse(c, WB_ERROR_INTERNAL, "failed, and gave no reason");
 }
-
-/* ---- attributes ------------------------------------------------------------------------------ */
 
 const wb__onnx_attr *wb__onnx_attribute(const wb__onnx_call *c, const char *name)
 {
@@ -190,8 +186,6 @@ static wb_tensor *onnx_run_as_data(wb__onnx_run *r, const wb__onnx_value *value,
     return s->data = x ? wb__onnx_data(r, value, x, s->known) : NULL;
 }
 
-/* ---- numbers --------------------------------------------------------------------------------- */
-
 /* Writes "its input 1, 'shape'," to `to`, n bytes, and returns it. */
 static const char *onnx_run_input_text(const wb__onnx_call *c, int i, char *to, size_t n)
 {
@@ -326,8 +320,6 @@ wb__onnx_known wb__onnx_known_of(const wb__onnx_call *c, int i)
                              : WB__ONNX_BY_FILE;
 }
 
-/* ---- nodes ----------------------------------------------------------------------------------- */
-
 /* Returns what the results of a node depend on, except for If and Loop. */
 static wb__onnx_known onnx_run_known_result(const wb__onnx_run *r, const wb__onnx_node *n)
 {
@@ -435,8 +427,6 @@ static bool onnx_run_call_node(wb__onnx_run *r, const wb__onnx_node *n)
     wb__free(known);
     return ok;
 }
-
-/* ---- graphs ---------------------------------------------------------------------------------- */
 
 /* Makes the graph the innermost one (r->frame).  False with the error set. */
 static bool onnx_run_open_frame(wb__onnx_run *r, wb__onnx_frame *f, const wb__onnx_graph *g)

@@ -9,8 +9,6 @@
 
 enum { IR_VERSION = 8 };
 
-/* ---- options --------------------------------------------------------------------------------- */
-
 const char *wb__onnx_option(const wb_save_options *o, const wb__given *given)
 {
     if (o->inputs[0] || wb__numbers_given(given, "inputs") >= 0) return "inputs";
@@ -193,8 +191,6 @@ static int onnx_write_set_prefix(wb__exporter *w)
     return wb__fail(WB_ERROR_ARGUMENT, "save: %s: names of tensors begin with 1 to 8 slashes",
                     w->path);
 }
-
-/* ---- the graph ------------------------------------------------------------------------------- */
 
 /* Writes all needed steps and the outputs.  Returns 0 or an error code. */
 static int onnx_write_nodes(wb__exporter *w)

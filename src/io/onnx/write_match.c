@@ -89,8 +89,6 @@ static int onnx_match_along_channels(const wb__exporter *w, int i, int ndim)
     return vector;
 }
 
-/* ---- groups ---------------------------------------------------------------------------------- */
-
 static bool find_gemm(const wb__exporter *w, int i, wb__export_group *g)
 {
     int product, bias;

@@ -80,8 +80,6 @@ static const char *onnx_put_unary(wb__exporter *w, wb__op op, const char *x, wb_
     }
 }
 
-/* ---- operands -------------------------------------------------------------------------------- */
-
 /* Returns the dtype in which operations are computed: i32 for 8-bit integers, for which runtimes
  * have all operators; the results wrap around when they are cast back. */
 static wb_dtype onnx_put_computed(wb_dtype t) { return t == WB_I8 || t == WB_U8 ? WB_I32 : t; }
@@ -142,8 +140,6 @@ const char *wb__export_write_elementwise(wb__exporter *w, int step)
     else if (!(y = onnx_put_same_operator(w, op, n, in))) y = onnx_put_unary(w, op, in[0], t);
     return y ? wb__export_cast(w, y, result == WB_BOOL ? WB_BOOL : t, result) : NULL;
 }
-
-/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Whether a file has the operation's first operand in place of the operation. */
 static bool onnx_put_is_identity(wb__op op)

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-/* ---- products -------------------------------------------------------------------------------- */
-
 static const char *onnx_put_gemm(wb__exporter *w, int a, int b, const char *bias,
                                  const int64_t *turned)
 {
@@ -116,8 +114,6 @@ static const char *onnx_put_pool(wb__exporter *w, int step)
     return wb__export_end(w);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------ */
-
 static const char *onnx_put_over_last(wb__exporter *w, const char *op, const char *x)
 {
     wb__export_begin(w, op, 1, &x);
@@ -189,8 +185,6 @@ static const char *onnx_put_attention(wb__exporter *w, int step)
     if (mask) y = WB__PUT(w, "Where", mask, y, wb__export_number(w, t, 0));
     return WB__PUT(w, "MatMul", y, wb__export_value(w, s->in[2]));
 }
-
-/* ---- groups ---------------------------------------------------------------------------------- */
 
 static const char *onnx_put_optional(wb__exporter *w, int step)
 {

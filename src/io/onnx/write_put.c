@@ -56,8 +56,6 @@ static const char *onnx_writer_new_name(wb__exporter *w, const char *op)
                                           w->n_written));
 }
 
-/* ---- nodes ----------------------------------------------------------------------------------- */
-
 void wb__export_second_result(wb__exporter *w) { w->second = true; }
 
 void wb__export_call_it(wb__exporter *w, const char *name) { w->result = name; }
@@ -129,8 +127,6 @@ const char *wb__export_put(wb__exporter *w, const char *op, int n, const char *c
     wb__export_begin(w, op, n, in);
     return wb__export_end(w);
 }
-
-/* ---- constants ------------------------------------------------------------------------------- */
 
 /* Returns the name of an equal constant that was written before, or NULL. */
 static const char *onnx_writer_find_kept(const wb__exporter *w, const wb__export_kept *k)

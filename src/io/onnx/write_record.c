@@ -6,8 +6,6 @@
 #include <limits.h>
 #include <string.h>
 
-/* ---- one call -------------------------------------------------------------------------------- */
-
 typedef struct { wb__observer base; wb__exporter *w; } listener;
 
 /* Adds a call of a layer, with the tensors that the layer made, to the exporter's calls. */
@@ -82,8 +80,6 @@ static int onnx_record_call(wb__exporter *w, wb_layer *model, int r, wb_tensor *
     return n;
 }
 
-/* ---- one graph ------------------------------------------------------------------------------- */
-
 /* The tensors of a call; inputs come before their readers. */
 typedef struct {
     int n, capacity, n_out;
@@ -148,8 +144,6 @@ static void onnx_record_graph_free(graph *g)
     wb__free(g->node);
     wb__pointer_map_free(&g->index);
 }
-
-/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Sets *size to the size with these values in the recordings; false: it is no k · batch + c. */
 static bool onnx_record_find_size(const wb__exporter *w, const int64_t *v, wb__export_size *size)
@@ -277,8 +271,6 @@ static int onnx_record_make_steps(wb__exporter *w, const graph *g)
     }
     return 0;
 }
-
-/* ---- layers ---------------------------------------------------------------------------------- */
 
 enum { FOUND = -1 };
 typedef struct { wb__exporter *w; const wb_layer *layer; const char *path; } onnx_record_finding;

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- shapes ---------------------------------------------------------------------------------- */
-
 /* Writes a reshape.  A single size that depends on the batch is -1; several are computed. */
 const char *wb__export_reshaped(wb__exporter *w, const char *x, int n, const wb__export_size *dims)
 {

@@ -173,8 +173,6 @@ static const char *const config_harmless[] = {
     "typical_p", "use_bfloat16", "use_cache"};
 /* clang-format on */
 
-/* ---- files ----------------------------------------------------------------------------------- */
-
 bool wb__hub_is_plain(const char *name)
 {
     return name && *name && *name != '.' && !strchr(name, '/') && !strchr(name, '\\');

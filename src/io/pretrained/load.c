@@ -109,8 +109,6 @@ static int pretrained_set_values(wb_layer *model, const wb__hub_parameter *p)
     return status;
 }
 
-/* ---- the folder ------------------------------------------------------------------------------ */
-
 /* Sets the head and the pooling of c for the requested output.  Returns 0 or an error code. */
 static int pretrained_set_output(const char *folder, int64_t output, wb__hub_config *c)
 {

@@ -16,8 +16,6 @@ enum { WEIGHTS_NAME_MOST = 160 }; /* bytes; more than a parameter's name with a 
 #define ONE_FILE "model.safetensors"
 #define INDEX "model.safetensors.index.json"
 
-/* ---- files ----------------------------------------------------------------------------------- */
-
 void wb__hub_weights_free(wb__hub_weights *w)
 {
     for (int i = 0; i < w->n_files; i++) wb__table_free(&w->files[i]);
@@ -199,8 +197,6 @@ static bool weights_list_parameters(const wb__hub_config *c, wb__hub_parameters 
     }
     return true;
 }
-
-/* ---- matching -------------------------------------------------------------------------------- */
 
 typedef struct { wb__text list; int n_wrong, n_listed; } findings;
 

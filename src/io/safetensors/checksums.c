@@ -15,8 +15,6 @@ enum { DIGITS = 8, CHECKSUMS_CHUNK = 4 << 20, AHEAD = 8 };
 
 static const char checksums_front[] = "{\"__metadata__\":{\"" WB__SUMS_KEY "\":\"";
 
-/* ---- writing --------------------------------------------------------------------------------- */
-
 char *wb__sums_blank(int n)
 {
     size_t digits = ((size_t)n + 1) * DIGITS;
@@ -63,8 +61,6 @@ void wb__sums_fill(char *header, size_t length, int n, const uint32_t *sums)
     for (int i = 0; i < n; i++)
         checksums_write_digits(header + at + (size_t)(i + 1) * DIGITS, sums[i]);
 }
-
-/* ---- reading --------------------------------------------------------------------------------- */
 
 static bool checksums_read_digits(const char *from, uint32_t *sum)
 {

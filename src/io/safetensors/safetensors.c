@@ -11,8 +11,6 @@ enum { HEADER_MOST = 100000000 };
 
 #define METADATA "__metadata__"
 
-/* ---- reading --------------------------------------------------------------------------------- */
-
 static uint64_t safetensors_header_length(const wb__mapping *m)
 {
     uint64_t n = 0;
@@ -103,8 +101,6 @@ int wb__st_load(const char *path, bool values, wb__table *out)
     if (status) wb__unmap(m);
     return status;
 }
-
-/* ---- writing --------------------------------------------------------------------------------- */
 
 /* Compares tensors: wider dtypes come first, which aligns all values; equal widths by name. */
 static int safetensors_by_width(const void *a, const void *b)

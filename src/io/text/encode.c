@@ -73,8 +73,6 @@ bool wb__find_added(const wb_tokenizer *t, const wb__finder *f, const wb__letter
     return done >= l->n || wb__pieces_add(pieces, done, l->n, -1);
 }
 
-/* ---- the text -------------------------------------------------------------------------------- */
-
 /* Adds a part of the raw text, normalised, to w->text, and divides it into w->pieces. */
 static bool encode_add_piece(const wb_tokenizer *t, wb__text_work *w, wb__piece s)
 {

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- members --------------------------------------------------------------------------------- */
-
 static int text_parts_fail(wb__part_reader *r, int code, const char *format, va_list arguments)
 {
     wb__text raw = {0}, message = {0};
@@ -138,8 +136,6 @@ static const char *text_parts_pattern(wb__part_reader *r, const wb__json *o, con
 /* Sets an error if a part has members other than its type. */
 static void text_parts_check_no_members(wb__part_reader *r,
                                         const wb__json *p) { wb__part_keys(r, p, "type"); }
-
-/* ---- sequences ------------------------------------------------------------------------------- */
 
 typedef struct { const char *type; void (*read)(wb__part_reader *r,
                                                 const wb__json *p); } text_parts_reader;

@@ -240,8 +240,6 @@ static bool text_split_change(const wb__text_step *step, const wb__letter *at, w
     return true;
 }
 
-/* ---- all steps ------------------------------------------------------------------------------- */
-
 static bool text_split_changes(wb__text_step_kind k)
 {
     return k == WB__PREFIX || k == WB__PREFIX_FIRST || k == WB__REPLACE_CHARACTER ||

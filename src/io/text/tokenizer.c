@@ -30,8 +30,6 @@ const char *wb_token_text(const wb_tokenizer *t, int64_t id)
     return t->texts + e->text;
 }
 
-/* ---- one row --------------------------------------------------------------------------------- */
-
 /* The tokens of one text, or of two, and where the second one begins. */
 typedef struct { wb__tokens tokens; int second; bool pair; } tokenizer_row;
 
@@ -112,8 +110,6 @@ static bool tokenizer_add_row(const wb_tokenizer *t, const tokenizer_row *r, boo
     return true;
 }
 
-/* ---- tensors --------------------------------------------------------------------------------- */
-
 typedef enum { IDS, MASK, TOKENIZER_TYPES, OFFSETS } field;
 
 static int32_t tokenizer_value_of(const wb__token *x, field f, int k)
@@ -151,8 +147,6 @@ static wb_tensor *tokenizer_tensor_of(const wb_tokenizer *t, const tokenizer_row
     wb__free(values);
     return made;
 }
-
-/* ---- encoding -------------------------------------------------------------------------------- */
 
 wb_tensor *wb_encode_with(const wb_tokenizer *t, const char *text, const wb_encode_options *given)
 {
@@ -261,8 +255,6 @@ wb_encoded wb_encode_batch_with(const wb_tokenizer *t, int64_t n, const char *co
     wb__frame_end_many(f, 4, (void *const *)x);
     return (wb_encoded){x[IDS], x[MASK], x[TOKENIZER_TYPES], x[OFFSETS]};
 }
-
-/* ---- decoding -------------------------------------------------------------------------------- */
 
 struct wb_decoder {
     wb__object object;

@@ -16,8 +16,6 @@ bool wb__unicode_normal(const wb__letters *in, bool compose, bool compatibility,
 #include <string.h>
 #include <utf8proc.h>
 
-/* ---- classes --------------------------------------------------------------------------------- */
-
 static const uint8_t of_category[] = {
     [UTF8PROC_CATEGORY_LU] = WB__IS_LETTER | WB__IS_WORD,
     [UTF8PROC_CATEGORY_LL] = WB__IS_LETTER | WB__IS_WORD,

@@ -68,8 +68,6 @@ typedef struct {
     int64_t visits, names;              /* parts of the pickle met so far; bytes of their names */
 } pt_archive;
 
-/* ---- members --------------------------------------------------------------------------------- */
-
 /* Reads a member of the folder into a block of wb__alloc_aligned.  NULL: failed. */
 static char *pt_read_member(pt_archive *a, const char *name, int length, int64_t *bytes)
 {
@@ -101,8 +99,6 @@ static char *pt_read_member(pt_archive *a, const char *name, int length, int64_t
     zip_fclose(file);
     return block;
 }
-
-/* ---- tensors --------------------------------------------------------------------------------- */
 
 /* PyTorch's dtypes: the class of their storages, and their names. */
 static const struct { const char *class,
