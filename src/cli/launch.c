@@ -210,6 +210,7 @@ static void launch_kill_rank(launch_process *p)
     p->until = wb__now() + CLOSING;
 }
 
+/* Starts to end the processes of all ranks. */
 static void launch_end_all(launch_job *l)
 {
     for (int i = 0; i < l->n; i++) launch_end_rank(&l->ranks[i]);
@@ -334,6 +335,7 @@ static int launch_report_failure(const launch_job *l)
     return p->end.signal ? STATUS_SIGNAL + p->end.signal : p->end.status;
 }
 
+/* Starts the ranks and waits for their ends.  Returns the exit status. */
 static int launch_run(launch_job *l)
 {
     int status = 0;

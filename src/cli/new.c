@@ -31,6 +31,7 @@ static const char *const new_targets[] = {
 /* Names of files and folders that the builds make beside the program. */
 static const char *const new_files[] = {"build", "CMakeFiles", "GNUmakefile", "Makefile"};
 
+/* Prints why the command fails at the path, and returns 1. */
 static int new_fail(const char *path, const char *reason)
 {
     fprintf(stderr, "weber new: %s: %s\n", path, reason);

@@ -83,6 +83,7 @@ WB__PROGRAM_CALL(get_call, get_run, int, const wb_dataset *d; int64_t i; void *c
                  , c->d->get_all ? c->d->get_all(c->i, c->at, c->d->ctx)
                                  : c->d->get(c->i, c->at[FETCH_X], c->at[FETCH_Y], c->d->ctx))
 
+/* Calls the source's function for observation i of the batch, unless a call has failed. */
 static void fetch_call_one(void *ctx, int64_t i)
 {
     fetch_calls *c = ctx;
@@ -108,6 +109,7 @@ static void fetch_call_one(void *ctx, int64_t i)
     wb__mutex_unlock(&fetch_failing);
 }
 
+/* Calls the source's function for all observations of a batch.  Returns 0 or an error code. */
 static int fetch_call_all(const wb_dataset *root, int64_t n, const int64_t *index, void *const *to,
                           bool parallel)
 {

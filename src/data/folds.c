@@ -12,6 +12,7 @@
  * keeps the block.  `data` is NULL after a failure. */
 typedef struct { int64_t n; uint32_t *data; } folds_list;
 
+/* Sets *l to an empty list with memory for `size` indices.  False: out of memory. */
 static bool folds_list_begin(folds_list *l, int64_t size)
 {
     *l = (folds_list){0, wb__alloc((size_t)size * sizeof *l->data + 1)};
@@ -24,6 +25,8 @@ static int folds_by_number(const void *a, const void *b)
     return p < q ? -1 : p > q;
 }
 
+/* Returns a view of the list's observations, sorted if `ascending`; the view takes over the
+ * list. */
 static wb_dataset *folds_list_view(wb_dataset *d, folds_list *l, bool ascending)
 {
     if (l->data && ascending) qsort(l->data, (size_t)l->n, sizeof *l->data, folds_by_number);
@@ -113,6 +116,7 @@ static void folds_mix_group(int64_t *index, int64_t n)
     }
 }
 
+/* Changes the list to a random order. */
 static void folds_mix_list(folds_list *l)
 {
     wb__draws draws = wb__draws_begin(l->n);

@@ -278,6 +278,7 @@ static void loader_keep_share(uint32_t *order, const wb_dataset *share)
     order[last] = at_last;
 }
 
+/* Starts an epoch: shuffles, and lets the prefetcher prepare.  Returns 0 or an error code. */
 static int loader_begin(wb_loader *l)
 {
     const wb_dataset *shuffled = l->share ? l->share->below : l->dataset;
@@ -328,6 +329,7 @@ static int loader_open_batch(wb_loader *l, wb_batch *batch, bool *ended)
     return status;
 }
 
+/* Closes the current batch and opens the next one.  False: the epoch has ended, or failed. */
 static bool loader_advance(wb_loader *l, wb_batch *batch)
 {
     bool ended = false;
@@ -360,6 +362,7 @@ bool wb_loader_next(wb_loader *l, wb_batch *batch)
     return more;
 }
 
+/* Ends the epoch.  `report_later`: the next wb_loader_next reports a failure, too. */
 static int loader_stop(wb_loader *l, bool report_later)
 {
     wb__ref(l);

@@ -262,6 +262,7 @@ static int64_t prefetcher_find_work(const wb__prefetcher *f)
     return -1;
 }
 
+/* Runs a worker: prepares batches until f->quit. */
 static void *prefetcher_run(void *given)
 {
     const prefetcher_worker *w = given;

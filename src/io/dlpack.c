@@ -34,6 +34,7 @@ typedef struct {
     int64_t shape[WB_MAX_DIMS], strides[WB_MAX_DIMS];
 } lent;
 
+/* Releases the storage that was lent, when the consumer is done. */
 static void dlpack_take_back(lent *l)
 {
     atomic_fetch_sub_explicit(&l->storage->lent, 1, memory_order_relaxed);
@@ -44,6 +45,7 @@ static void dlpack_take_back(lent *l)
 static void delete_versioned(struct DLManagedTensorVersioned *self) { dlpack_take_back(self->ctx); }
 static void delete_unversioned(struct DLManagedTensor *self) { dlpack_take_back(self->ctx); }
 
+/* Returns where the storage's byte `at` is, as DLPack names places. */
 static wb__shared dlpack_shared(const wb__storage *s, size_t at)
 {
     wb__shared place = {.kind = WB__DL_CPU, .data = (char *)s->data + at};
@@ -52,6 +54,7 @@ static wb__shared dlpack_shared(const wb__storage *s, size_t at)
     return place;
 }
 
+/* Sets *out to the description of x. */
 static void dlpack_describe(lent *l, const wb_tensor *x, wb__dl_tensor *out)
 {
     const wb__shared place = dlpack_shared(x->storage, (size_t)x->offset);

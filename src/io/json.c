@@ -101,12 +101,14 @@ typedef struct {
     char *texts;                        /* where the next text is written */
 } parser;
 
+/* Sets the reason for which the text is no JSON.  Returns false. */
 static bool json_bad(parser *p, const char *reason)
 {
     p->reason = reason;
     return false;
 }
 
+/* Skips blanks and returns the next character, which stays; 0 at the end. */
 static char json_next(parser *p)
 {
     while (p->at < p->end && (*p->at == ' ' || *p->at == '\t' || *p->at == '\r' || *p->at == '\n'))
@@ -368,6 +370,7 @@ const wb__json *wb__json_get(const wb__json *object, const char *key)
     return NULL;
 }
 
+/* Adds a comma if a value comes before the next one. */
 static void json_separate(wb__json_out *out)
 {
     if (out->follows) wb__text_raw(&out->text, ",", 1);

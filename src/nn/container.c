@@ -119,6 +119,7 @@ static int chain_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **
     return n;
 }
 
+/* Prints the inner layers with their names; `comma`: each after a comma. */
 static void print_layers(const wb_layer *l, wb__text *t, bool comma)
 {
     wb__child *layers;

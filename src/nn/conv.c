@@ -45,6 +45,7 @@ int wb__padding(const wb__layer_type *type, const void *options, int64_t *pad)
 
 typedef wb_tensor *operation(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_options *s);
 
+/* Returns the output of a Conv by the operation f, before the activation. */
 static wb_tensor *conv_layer_call_with(wb_layer *l, int n, wb_tensor *const *inputs, operation *f)
 {
     const wb_Conv_options *o = l->options;

@@ -47,6 +47,7 @@ static functions_registry functions_connections = {"connection", own_connections
                                                    0};
 static wb__mutex functions_lock = WB__MUTEX_INIT;
 
+/* Returns the entry with this name or, if `name` is NULL, with this function; NULL: none. */
 static const functions_entry *functions_find(const functions_registry *r, const char *name, any f)
 {
     for (int i = 0; i < r->n_own + r->n_added; i++) {
@@ -56,6 +57,7 @@ static const functions_entry *functions_find(const functions_registry *r, const 
     return NULL;
 }
 
+/* Returns the result of functions_find, under the lock. */
 static const functions_entry *look_up(const functions_registry *r, const char *name, any f)
 {
     wb__mutex_lock(&functions_lock);

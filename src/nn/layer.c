@@ -385,6 +385,7 @@ static void layer_set_mode(void *object, uint32_t mode)
     for (int i = 0; i < node->n; i++) layer_set_mode(node->children[i].object, mode);
 }
 
+/* Sets the mode of the layer and of all layers inside, and returns the layer. */
 static wb_layer *layer_in_mode(const char *what, wb_layer *layer, uint32_t mode)
 {
     if (wb__is_model(what, layer)) layer_set_mode(layer, mode);

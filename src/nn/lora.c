@@ -54,11 +54,13 @@ static bool lora_is_conv(const wb_layer *l)
     return l->type == &wb__conv_type || l->type == &wb__conv1d_type ||
            l->type == &wb__conv_transpose_type || l->type == &wb__conv_transpose1d_type;
 }
+/* Whether the layer is of a kind that LoRA supports. */
 static bool lora_supports(const wb_layer *l)
 {
     return is_dense(l) || lora_is_embedding(l) || lora_is_conv(l);
 }
 
+/* Returns x times alpha / rank. */
 static wb_tensor *lora_times_scale(const lora_options *o, wb_tensor *x)
 {
     return x ? wb_mul(x, wb__literal(o->alpha / (double)o->rank, (wb_dtype)x->dtype)) : NULL;

@@ -86,6 +86,7 @@ static bool norm_put_statistics(wb_layer *l, bool has, wb_dtype dtype, int64_t c
                          has ? wb__statistic(what, "var", wb_init_ones, dtype, channels) : WB_NONE);
 }
 
+/* Returns x normalised with its own statistics, and moves the running statistics. */
 static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
 {
     const wb_BatchNorm_options *o = l->options;

@@ -24,6 +24,7 @@ static wb__mutex own_layer_lock = WB__MUTEX_INIT;
 /* The layer of a struct that this thread is calling, the innermost one; NULL: none. */
 static _Thread_local wb_layer *own_layer_calling;
 
+/* Returns the object in a field of the struct `value`. */
 static void *own_layer_object_in(const void *value, const wb_field *field)
 {
     void *object;

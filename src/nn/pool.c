@@ -99,6 +99,7 @@ static const wb__option pool_layer_table[] = {POOL_LAYER_OPTIONS(WB__OPTION_ROW)
 
 typedef wb_tensor *(*pool_layer_pool)(wb_tensor *, const wb_pool_options *);
 
+/* Returns the output of a pool layer by the function f. */
 static wb_tensor *pool_layer_call_with(wb_layer *l, int n, wb_tensor *x, pool_layer_pool f)
 {
     const wb_Pool_options *o = l->options;

@@ -40,16 +40,19 @@ typedef struct {
     bool (*step)(const recurrent_pass *p, wb_tensor *x, wb_tensor **states);
 } recurrent_cell_kind;
 
+/* Returns the number of children of a pass. */
 static int children_of_pass(const recurrent_cell_kind *kind, const wb_Recurrent_options *o)
 {
     return MORE + o->hidden_bias + (o->initial_state ? kind->states : 0);
 }
 
+/* Returns the number of passes: one for each layer and direction. */
 static int recurrent_pass_count(const wb_Recurrent_options *o)
 {
     return (int)o->layers * (o->bidirectional ? 2 : 1);
 }
 
+/* Returns pass `number` of l, in the order of the children. */
 static recurrent_pass recurrent_pass_of(wb_layer *l, int number)
 {
     return (recurrent_pass){l, l->options, number * children_of_pass(l->type->detail, l->options)};

@@ -64,6 +64,7 @@ static int nn_show_add_leaf(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
+/* Returns the totals of the tensors of a layer; `values`: also of what their values are. */
 static nn_show_sums nn_show_sum_up(const wb_layer *l, bool values)
 {
     nn_show_count c = {.sums = {.all_zero = true}, .values = values};
@@ -152,6 +153,7 @@ static void show_struct(wb__text *t, const wb_layer *l, int indent)
     }
 }
 
+/* Adds the lines of a layer and of its inner layers to the text. */
 static void nn_show(wb__text *t, const wb_layer *l, int indent, const char *name)
 {
     l = wb__layer_unnamed((wb_layer *)(uintptr_t)l, NULL);

@@ -19,6 +19,7 @@ static bool optim_move_is_there(const wb_opt_state *s, const wb__slot *slot, con
     return x ? x->device == d : d == &wb__cpu;
 }
 
+/* Returns a new variable on d with the value of m, as `dtype`; the caller owns a reference. */
 static wb_tensor *move_moment(wb_tensor *m, const wb_device *d, wb_dtype dtype)
 {
     wb_scope *s = wb_scope_open();
@@ -31,6 +32,7 @@ static wb_tensor *move_moment(wb_tensor *m, const wb_device *d, wb_dtype dtype)
     return NULL;
 }
 
+/* Sets *to to a copy of the slot on d, whose parameter has `dtype` there.  False: failed. */
 static bool move_slot(const wb_opt_state *s, const wb__slot *from, wb__slot *to, const wb_device *d,
                       wb_dtype dtype)
 {
@@ -51,6 +53,7 @@ static bool move_slot(const wb_opt_state *s, const wb__slot *from, wb__slot *to,
     return !from->sum || (to->sum = move_moment(from->sum, d, wb__moment_dtype(dtype)));
 }
 
+/* Sets the fields of *to that are no slots to those of *from.  False: out of memory. */
 static bool copy_rule_and_counts(wb_opt_state *to, const wb_opt_state *from)
 {
     wb_rule *rule = wb__rule_copy(from->rule);

@@ -29,6 +29,7 @@ typedef struct {
     wb_tensor *first;                   /* the result of the first exchange */
 } bucket;
 
+/* Sets *b to an empty bucket with memory for all slots and the loss.  False: out of memory. */
 static bool bucket_init(bucket *b, const wb_opt_state *s, bool gathers, wb_tensor *before)
 {
     const size_t n = (size_t)s->n + 1;
@@ -150,6 +151,8 @@ static bool bucket_exchange(bucket *b)
     return true;
 }
 
+/* Adds *x to the bucket, after exchanging the bucket's tensors if it is full or of another
+ * dtype. */
 static bool bucket_add(bucket *b, const wb__slot *slot, wb_tensor **x)
 {
     wb_tensor *part = bucket_as_part(b, slot, *x);
@@ -192,6 +195,7 @@ static int bucket_run_collective(const wb__collective *c)
     return wb__collective_end(wb__collective_begin(c));
 }
 
+/* Whether the number at x, of this dtype, is a mark: a number that only meet_others sends. */
 static bool is_mark(const void *x, wb_dtype dtype, double mark)
 {
     return dtype == WB_F64 ? *(const double *)x == mark : *(const float *)x == (float)mark;

@@ -101,6 +101,7 @@ static const schedule_kind
     KIND_OF(Shortened, 1, 1, NULL), KIND_OF(Composed, 0, 0, NULL),
     Function = {"schedule_from_function", 0, 0, NULL};
 
+/* Whether the numbers are valid for the kind.  If not, sets the error. */
 static bool schedule_check(const schedule_kind *k, const double *number)
 {
     for (int i = 0; i < k->n; i++)

@@ -274,6 +274,7 @@ static int update_set_value(const update *u, update_work *w, const wb__slot *slo
     return w->value ? 0 : WB_ERROR_MEMORY;
 }
 
+/* Returns the loss of the gradients' tree. */
 static wb_tensor *update_loss_of(const wb_tree *grads)
 {
     wb_tensor *loss = wb__is(grads, &wb__tree_class) ? grads->loss : NULL;
@@ -298,6 +299,7 @@ static int update_accumulate(update *u, const wb_tree *grads)
     return status;
 }
 
+/* Divides *x by n.  False: failed. */
 static bool update_divide_by(wb_tensor **x, int64_t n)
 {
     return !*x || n == 1 || (*x = wb_mul(*x, wb_scalar(1.0 / (double)n)));

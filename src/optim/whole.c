@@ -59,6 +59,7 @@ wb_tensor *wb__norm_of(wb__squares s, bool inverse)
 
 static wb_tensor *whole_norm(wb_tensor *x) { return wb__norm_of(whole_squares_of(x), false); }
 
+/* Returns the root of the mean of the squares of x's elements. */
 static wb_tensor *whole_rms(wb_tensor *x)
 {
     return wb_sqrt(wb_mul(whole_sum(wb_square(x)), wb_scalar(1 / (double)WB__MAX(x->size, 1))));

@@ -198,6 +198,7 @@ static int average_warn_no_copy(void *average, void *model)
 
 typedef struct { double decay; int n, shared; } averaging;  /* n variables, `shared` of them tied */
 
+/* Assigns to a leaf of an average the next average of it and of the model's leaf. */
 static int average_leaf(const wb__leaf *leaf, void *ctx)
 {
     averaging *a = ctx;

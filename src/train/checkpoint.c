@@ -141,6 +141,7 @@ typedef struct {
     uint64_t random[2], loader[WB__LOADER_WORDS];
 } restoring;
 
+/* Sets the error that the file is a damaged checkpoint, with the reason; returns its code. */
 static int checkpoint_fail(const restoring *r, const char *what)
 {
     return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint's %s", r->path, what);

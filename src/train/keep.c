@@ -102,6 +102,7 @@ static int by_serial(const void *a, const void *b)
     return x->epoch != y->epoch ? (x->epoch > y->epoch ? -1 : 1) : 0;
 }
 
+/* Sets k->files to the checkpoints of the folder, the newest first.  Returns 0 or an error code. */
 static int keep_collect(keep_state *k)
 {
     int status = wb__folder_each(k->folder, keep_add_file, k);
@@ -128,6 +129,7 @@ static bool keep_is_better(const wb__checkpoint_about *a, const wb__checkpoint_a
 
 /* ---- keeping --------------------------------------------------------------------------------- */
 
+/* Sets *k to an empty list for the folder and the name of *c.  Returns 0 or an error code. */
 static int keep_init(const char *what, const char *folder, const wb_checkpoint *c, keep_state *k)
 {
     if (!folder || !c)

@@ -169,6 +169,7 @@ static int logger_report(const wb_logger *l)
                     : 0;
 }
 
+/* Writes what the buffers of both files have. */
 static void logger_flush(wb_logger *l)
 {
     l->flushed = wb__now();

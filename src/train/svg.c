@@ -49,11 +49,13 @@ static axis svg_axis_of(int n_series, const wb_series *series, bool vertical)
     return a;
 }
 
+/* Returns the horizontal position of the number v in the picture. */
 static double svg_x_of(axis a, double v)
 {
     return LEFT + (v - a.low) / (a.high - a.low) * (SVG_WIDTH - LEFT - RIGHT);
 }
 
+/* Returns the vertical position of the number v in the picture. */
 static double svg_y_of(axis a, double v)
 {
     return HEIGHT - BOTTOM - (v - a.low) / (a.high - a.low) * (HEIGHT - TOP - BOTTOM);

@@ -100,6 +100,7 @@ static void tree_destroy(void *object)
     wb__object_end(t, sizeof *t);
 }
 
+/* Adds a hold to each child. */
 static void tree_hold(void *object)
 {
     const wb_tree *t = object;
@@ -262,6 +263,7 @@ static void *branch_object_at(const char *what, void *object, const char *path)
     return child ? child->object : NULL;
 }
 
+/* Returns the object with a new reference, which the current scope owns. */
 static void *branch_referenced(void *object)
 {
     return wb_is_none(object) ? object : wb__scope_give(wb__ref(object));

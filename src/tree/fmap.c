@@ -23,6 +23,7 @@ wb_tensor *wb__variable_replacing(wb_tensor *x, const wb_tensor *of)
 
 static void *fmap_map(mapping *m, void *object, bool in_layer);
 
+/* Returns a new branch with the results for the children of `node`.  NULL: failed. */
 static void *fmap_map_node(mapping *m, wb__branch *node, bool in_layer)
 {
     wb__branch_used(node);
@@ -45,6 +46,7 @@ WB__PROGRAM_CALL(leaf_call, leaf_run, wb_tensor *,
                  wb_leaf_function f; wb_tensor *x; const char *path; void *ctx;,
                  c->f(c->x, c->path, c->ctx))
 
+/* Returns the result of the program's function for x.  NULL: failed. */
 static wb_tensor *fmap_map_tensor(mapping *m, wb_tensor *x, bool in_layer)
 {
     leaf_call c = {m->f, x, wb__path(&m->path), m->ctx, NULL};
@@ -56,6 +58,7 @@ static wb_tensor *fmap_map_tensor(mapping *m, wb_tensor *x, bool in_layer)
     return in_layer && !m->plain && x->op == WB__OP_variable ? wb__variable_replacing(y, x) : y;
 }
 
+/* Returns the result for an object of any kind, of the first visit if there was one. */
 static void *fmap_map(mapping *m, void *object, bool in_layer)
 {
     if (wb_is_none(object)) return object;
@@ -74,6 +77,7 @@ static void *fmap_map(mapping *m, void *object, bool in_layer)
     return *seen = made;
 }
 
+/* Returns the result for `object`, and frees the memory of m. */
 static void *fmap_map_all(mapping m, void *object)
 {
     void *made = fmap_map(&m, object, false);

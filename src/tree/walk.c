@@ -59,6 +59,7 @@ static int walk_other_child(const walk_state *w, const wb__branch *node, int i, 
                     w->what, wb__path(&w->path), w->path.length ? "." : "", name);
 }
 
+/* Visits the leaves of `object`, at any depth.  Returns 0 or the first nonzero result. */
 static int walk_descend(walk_state *w, void *object, void *other, bool in_layer)
 {
     if (!wb__is_branch(object)) return walk_visit(w, object, other, in_layer);

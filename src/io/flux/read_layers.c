@@ -329,6 +329,7 @@ static wb_layer *flux_layer_new(wb__flux_reading *x, const wb__flux_kind *kind)
     return l;
 }
 
+/* Returns the layer that the struct x->v describes.  NULL with a reason or status set. */
 static wb_layer *flux_layer_read(wb__flux_reading *x, const wb__flux_kind *kind)
 {
     const wb__flux_field *f = NULL;

@@ -154,6 +154,7 @@ static int flux_save_check(const char *path, const wb_save_options *o, wb__flux_
     return 0;
 }
 
+/* Returns the document of a file with the model under `key`.  NULL: out of memory. */
 static wb__doc *flux_save_document(wb__flux_saver *s, void *model, const char *key,
                                    const char *structure)
 {
@@ -165,6 +166,7 @@ static wb__doc *flux_save_document(wb__flux_saver *s, void *model, const char *k
     return r->failed ? NULL : d;
 }
 
+/* Writes a document to a file.  Returns 0 or an error code. */
 static int flux_save_write(const char *path, const wb__doc *d)
 {
     if (wb__doc_size(d) > WB__DOC_MAX)

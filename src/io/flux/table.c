@@ -62,6 +62,7 @@ static int flux_table_widen(wb__entry *e, const wb__jl_array *a)
     return wide ? 0 : WB_ERROR_MEMORY;
 }
 
+/* Adds the entry of an array, in the shape of Weber's child for the field. */
 static int flux_table_add(filling *x, const wb__jl_array *found, const wb__flux_field *field)
 {
     wb__flux_reader *r = x->r;

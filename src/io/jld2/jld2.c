@@ -300,6 +300,7 @@ static jld2_outline jld2_outline_of(const wb__hdf5 *h, int64_t type)
 /* The two weights of a GRUv3 that become one. */
 typedef struct { wb__jl_array a[2]; void *block[2]; bool has[2]; } jld2_gates;
 
+/* Visits the object of a reference; a weight of a GRUv3 is kept in *g instead. */
 static int jld2_follow(jld2_reading *r, const uint8_t *at, const wb__flux_field *field,
                        jld2_gates *g)
 {

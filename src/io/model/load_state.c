@@ -273,6 +273,7 @@ static int load_state_find_missing(load_state_matching *m)
     return 0;
 }
 
+/* Matches the tensors of the file with those of the model by the naming `how`. */
 static int load_state_match(load_state_matching *m, wb__table *file, void *model, naming how)
 {
     int status = how == WEBER ? wb__name_map_weber(model, &m->names)
@@ -502,6 +503,7 @@ static int load_state_check_ties(load_state_matching *m, void *model)
     return status;
 }
 
+/* Sets all tensors of the model that a row loads to their values. */
 static int load_state_all(load_state_matching *m)
 {
     int status = 0;

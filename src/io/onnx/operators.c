@@ -80,6 +80,7 @@ static wb_tensor *acosh_of(wb_tensor *x)
     return wb_log1p(wb_add(more, root));
 }
 
+/* Returns the odd function that is f for x >= 0. */
 static wb_tensor *odd(wb_tensor *x, wb_tensor *(*f)(wb_tensor *))
 {
     wb_tensor *sign = sign_of(x);
@@ -88,6 +89,7 @@ static wb_tensor *odd(wb_tensor *x, wb_tensor *(*f)(wb_tensor *))
 
 /* ---- other expressions ----------------------------------------------------------------------- */
 
+/* Returns whether each element is infinite with one of the signs asked for. */
 static wb_tensor *is_inf(wb_tensor *x, bool negative, bool positive)
 {
     if (!negative && !positive)

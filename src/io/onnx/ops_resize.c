@@ -139,6 +139,7 @@ static double onnx_resize_position(const resize *r, int k, int64_t in, int64_t i
     }
 }
 
+/* Returns a position rounded to an element by nearest_mode. */
 static double onnx_resize_rounded(const resize *r, double x)
 {
     const double down = floor(x), part = x - down;
@@ -205,6 +206,7 @@ typedef struct {
     double narrow, *at, *weight;
 } onnx_resize_weights;
 
+/* Returns the weight of an element at a distance from the position. */
 static double onnx_resize_filter(const resize *r, double distance)
 {
     const double d = fabs(distance), a = r->cubic_a;
@@ -361,6 +363,7 @@ static bool onnx_resize_has_result(const wb__onnx_call *c, const resize *r)
     return wb__check_dims("result", x->ndim, dims, &size);
 }
 
+/* Returns x resized along axis k of r. */
 static wb_tensor *onnx_resize_along(wb__onnx_call *c, wb_tensor *x, const resize *r, int k)
 {
     const int64_t in = x->dims[r->axis[k]];

@@ -364,6 +364,7 @@ static bool onnx_run_set_inputs(wb__onnx_run *r, wb__onnx_call *c, wb__onnx_know
     return true;
 }
 
+/* Calls the function of the node's operator; on the CPU if the results do not vary. */
 static bool onnx_run_call_function(wb__onnx_call *c, wb__onnx_known known)
 {
     wb__apart a;
@@ -392,6 +393,7 @@ static bool onnx_run_set_outputs(const wb__onnx_call *c, wb__onnx_known known, b
     return true;
 }
 
+/* Calls a node with memory for its inputs and outputs in `list`.  False with the error set. */
 static bool onnx_run_call_with_memory(wb__onnx_run *r, const wb__onnx_node *n, wb_tensor **list,
                                       wb__onnx_known *out_known)
 {

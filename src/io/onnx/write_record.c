@@ -104,6 +104,7 @@ typedef struct { onnx_record_visit *list; int n, capacity; } visits;
 
 enum { ONNX_RECORD_OPEN = INT_MAX };    /* in the map: the inputs of the tensor are being visited */
 
+/* Starts the visit of x, unless x has been visited. */
 static bool onnx_record_enter(graph *g, visits *v, wb_tensor *x)
 {
     if (wb__pointer_map_get(&g->index, x) >= 0) return true;
@@ -112,6 +113,7 @@ static bool onnx_record_enter(graph *g, visits *v, wb_tensor *x)
     return wb__pointer_map_put(&g->index, x, ONNX_RECORD_OPEN);
 }
 
+/* Ends the visit of the last tensor, which gets its place in g->node. */
 static bool onnx_record_leave(graph *g, visits *v)
 {
     wb_tensor *x = v->list[--v->n].x;

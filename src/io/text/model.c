@@ -165,6 +165,7 @@ static bool text_model_comes_before(const wb__list_head *x, const wb__list_head 
     return x->rank < y->rank || (x->rank == y->rank && x->at < y->at);
 }
 
+/* Moves head i towards the first one, to its place in the order of the heap. */
 static void text_model_sift_up(wb__list_head *heap, int i)
 {
     const wb__list_head x = heap[i];

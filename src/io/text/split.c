@@ -86,6 +86,7 @@ static bool text_split_before(const wb__letter *at, wb__piece s, uint32_t c, wb_
 typedef enum { LETTER, TEXT_SPLIT_NUMBER, TEXT_SPLIT_SPACE, TEXT_SPLIT_OTHER,
                TEXT_SPLIT_END } text_split_kind;
 
+/* Returns the kind of the character at i, or TEXT_SPLIT_END. */
 static text_split_kind text_split_kind_at(const wb__letter *at, int i, int end)
 {
     if (i >= end) return TEXT_SPLIT_END;
@@ -102,6 +103,7 @@ static text_split_kind text_split_kind_at(const wb__letter *at, int i, int end)
                                      : TEXT_SPLIT_OTHER;
 }
 
+/* Returns the end of the characters of kind k that begin at i. */
 static int text_split_run_of(const wb__letter *at, int i, int end, text_split_kind k)
 {
     while (text_split_kind_at(at, i, end) == k) i++;
@@ -246,6 +248,7 @@ static bool text_split_changes(wb__text_step_kind k)
            k == WB__BYTE_LEVEL;
 }
 
+/* Adds the pieces into which the step splits a piece to `out`. */
 static bool text_split_piece(const wb__text_step *step, const wb__letter *at, wb__piece s,
                              wb__pieces *out)
 {
@@ -257,6 +260,7 @@ static bool text_split_piece(const wb__text_step *step, const wb__letter *at, wb
     }
 }
 
+/* Splits all pieces of w by the step, except added tokens. */
 static bool text_split_all(const wb__text_step *step, wb__text_work *w)
 {
     w->more.n = 0;
@@ -272,6 +276,7 @@ static bool text_split_all(const wb__text_step *step, wb__text_work *w)
     return true;
 }
 
+/* Changes the letters of all pieces of w by the step, except added tokens. */
 static bool text_split_change_all(const wb__text_step *step, wb__text_work *w)
 {
     w->spare.n = 0;

@@ -319,6 +319,7 @@ static int pickle_tensor(pickle_reader *r, int arguments, bool third)
     return 0;
 }
 
+/* Calls the function on the stack: pushes the dict, tensor or parameter that it would return. */
 static int pickle_reduce(pickle_reader *r)
 {
     const int arguments = pickle_pop(r), function = arguments < 0 ? -1 : pickle_pop(r);
