@@ -12,7 +12,7 @@ typedef struct wb__batch_buffer {
     wb__buffer_pool *pool;
     void **data;                        /* the memory of each field; aligned to 64 bytes */
     int holders;                        /* number of tensors that use the buffer */
-    struct wb__batch_buffer *next;      /* in the list of unused buffers */
+    struct wb__batch_buffer *next;      /* the next unused buffer */
 } wb__batch_buffer;
 
 /* Makes an empty pool for buffers of n blocks, of bytes[0], ..., bytes[n - 1] bytes.  The pool

@@ -77,7 +77,7 @@ typedef struct {
     int code;                           /* its error, which has the message */
     char message[256];
 } fetch_calls;
-static wb__mutex fetch_failing = WB__MUTEX_INIT; /* of all calls: fork forbids locks on stacks */
+static wb__mutex fetch_failing = WB__MUTEX_INIT; /* global: fork forbids locks on stacks */
 
 WB__PROGRAM_CALL(get_call, get_run, int, const wb_dataset *d; int64_t i; void *const *at;
                  , c->d->get_all ? c->d->get_all(c->i, c->at, c->d->ctx)

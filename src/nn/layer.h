@@ -85,7 +85,7 @@ typedef struct {
 struct wb__layer_type {
     const char *name;                   /* "Dense" */
     size_t options_size;
-    const void *defaults;               /* of the options; NULL: the size, and zeros */
+    const void *defaults;               /* options by default; NULL: the size, and zeros */
     int n_options;
     const wb__option *options;
     /* A type sets one of the two functions.  `call` returns the layer's output for n inputs; NULL

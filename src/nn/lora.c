@@ -227,7 +227,7 @@ wb_layer *wb_LoRA_with(wb_layer *layer, const wb_LoRA_options *given)
 typedef struct {
     lora_options o;
     const char *layers, *train;         /* the options: patterns of paths, or NULL */
-    wb_initializer init;                /* of the factor A */
+    wb_initializer init;                /* initialiser of the factor A */
     int replaced;                       /* number of layers that got adapters */
     wb__pointer_map inside;             /* layers inside layers that must stay as they are */
     wb__pointer_map trained;            /* tensors that stay trained */

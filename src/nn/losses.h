@@ -43,7 +43,7 @@ typedef struct {
     int ndim;
     int64_t dims[WB_MAX_DIMS];
     wb_tensor *mask;                        /* bool */
-    wb_tensor *weight;                      /* of the dtype of the values, 0 behind the mask */
+    wb_tensor *weight;                      /* has the dtype of the values; 0 behind the mask */
 } wb__loss_weights;
 
 /* Reads the two options of a loss of yhat.  The values have the axes of yhat whose bits in

@@ -73,14 +73,14 @@ typedef struct {
     wb__setting frozen;
     /* numbers of the parts of the rule for this slot alone; NULL: those of the rule */
     wb_Rule_options *own;
-    wb_schedule *schedule;              /* of eta (reference), or NULL */
+    wb_schedule *schedule;              /* schedule of eta (reference), or NULL */
 } wb__slot;
 
 /* The counters of the updates.  They are an object of their own, to which the journal holds
  * references: pending updates are counted, and the journal undoes the counts of cancelled ones. */
 typedef struct {
     wb__object object;
-    size_t bytes;                       /* of this struct */
+    size_t bytes;                       /* size of this struct */
     int64_t updates;                    /* updates so far, which are the t of schedules */
     int64_t accumulated;                /* batches in the sums of gradients */
     struct {
@@ -125,7 +125,7 @@ struct wb_opt_state {
     int n;
     wb__slot *slots;
     int n_paths;
-    wb__parameter_path *paths;           /* in the order of wb__walk */
+    wb__parameter_path *paths;           /* paths of parameters, in the order of wb__walk */
 };
 
 /* A hyperparameter in wb_Rule_options.  Files and messages use `name`.  `option` is the name of the

@@ -27,7 +27,7 @@ static const double flush_after = 5;    /* seconds */
 
 struct wb_logger {
     wb__object object;
-    wb_logger *next;                    /* in the list of open logs, which `logs_mutex` guards */
+    wb_logger *next;                    /* the next open log; `logs_mutex` guards the list */
     wb__mutex mutex;                    /* guards the fields below */
     FILE *events, *csv;                 /* NULL: closed */
     char *events_path, *csv_path;

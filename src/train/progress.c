@@ -21,7 +21,7 @@ static const double redraw_after = 0.1, line_after = 10;        /* seconds */
 typedef struct {
     char name[24];
     wb_tensor *held;                /* latest tensor, not read yet (reference) */
-    double last, sum;               /* of the values read so far */
+    double last, sum;               /* the last value read; sum of all values read */
     int64_t n;                      /* number of values in `sum` */
 } progress_metric;
 

@@ -110,7 +110,7 @@ static inline int wb__cells_next(wb__cells *t, int64_t column, wb__cell *f)
     return 0;
 }
 
-bool wb__cell_long_number(wb__cell f, double *value);       /* by strtod */
+bool wb__cell_long_number(wb__cell f, double *value);       /* reads by strtod */
 
 /* Sets *value to the cell's number; false: the cell is none.  Up to 16 digits that fit in 53 bits
  * are divided by a power of ten, which gives a correctly rounded double.  strtod reads other

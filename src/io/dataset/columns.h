@@ -29,7 +29,7 @@ int wb__words_sort(wb__words *w, const int64_t *uses, int32_t *rank);
 void wb__words_clear(wb__words *w);                     /* frees what it holds */
 void wb__words_free(wb__words *w);                      /* accepts NULL */
 
-enum { WB__FEATURE, WB__LABEL, WB__LEFT_OUT };          /* of wb__column.role */
+enum { WB__FEATURE, WB__LABEL, WB__LEFT_OUT };          /* values of wb__column.role */
 /* A column of the file.  The struct is small, since a file may have a million columns. */
 typedef struct {
     char *name;                         /* NULL: the file has no heading; see `names` */

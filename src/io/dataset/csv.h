@@ -30,7 +30,7 @@ typedef struct {
     struct wb__csv_place { wb__column *column; int64_t at; } *places;
     int64_t features, labels;           /* values of a row in x and in y */
     wb__csv_value *x, *y;
-    int64_t rows, capacity;             /* of x and y, in rows */
+    int64_t rows, capacity;  /* number of rows of x and y; for how many there is memory */
     int64_t lines;                      /* rows that were read, also those that were left out */
     bool incomplete;                    /* the present row lacks a value */
     bool only_words;                    /* the first row has only words, and no heading before it */

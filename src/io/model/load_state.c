@@ -24,7 +24,7 @@ typedef struct {
     int n;
     load_state_source *sources;         /* sorted by name */
     wb__pointer_map found;              /* the row that loads each tensor; WB_NONE: no row fits */
-    wb__pointer_map convolutions;       /* for each kernel: the wb__flip of its convolution */
+    wb__pointer_map convolutions;       /* the wb__flip of each kernel's convolution */
     int lacking;                        /* number of the model's tensors that get no value */
     int absent;                         /* number of names that the file does not have */
     wb__text list;                      /* the lines of the error, one for each misfit */

@@ -88,7 +88,7 @@ struct wb__onnx_graph {
 };
 
 typedef struct {
-    const char *path;                   /* for messages */
+    const char *path;                   /* path of the file, for messages */
     int64_t ir_version, opset;          /* opset: the version of ONNX's own operators */
     const char *producer;
     wb__onnx_graph *graph;

@@ -19,7 +19,7 @@ typedef struct {
     bool corners;                       /* -1 and 1 are the centres of the outermost elements */
     wb_dtype index;
     wb_tensor *rows;                    /* [N S, C] */
-    wb_tensor *floor[3], *rest[3];      /* of positions, along each axis, [N, ...] */
+    wb_tensor *floor[3], *rest[3];      /* positions rounded down, and their rest */
 } sampler;
 
 static wb_tensor *onnx_grid_plus(wb_tensor *x, double v) { return wb_add(x, wb__number_of(v)); }

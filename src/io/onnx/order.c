@@ -9,7 +9,7 @@ typedef struct {
     const wb__onnx_graph *g;
     int *block;                         /* the memory of all lists */
     int *producer, *first, *reads;
-    int *state, *next, *path, *order;   /* for each node, during the sort */
+    int *state, *next, *path, *order;   /* lists with a number for each node */
 } sorting;
 
 enum { NEW, ONNX_ORDER_OPEN, ONNX_ORDER_DONE };

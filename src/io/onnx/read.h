@@ -18,7 +18,7 @@ enum { WB__ONNX_DEPTH = 64 };           /* levels of graphs in graphs, functions
 typedef struct {
     const char **list;                  /* the texts, ended by 0 */
     int n, capacity;
-    int *table, size;                   /* by hash: the number of a text plus 1, or 0 */
+    int *table, size;                   /* hash table: number of a text plus 1, or 0 */
 } wb__name_set;
 
 /* The field opset_import: the version of each domain. */
@@ -53,7 +53,7 @@ typedef struct wb__onnx_reader {
     wb__wire_file file;
     bool bare;                          /* initializers may lack values (wb__onnx_read) */
     wb__opsets opsets;
-    wb__name_set functions;             /* by wb__local_key; their definitions are `locals` */
+    wb__name_set functions;             /* their definitions are `locals` */
     wb__local *locals;
     int n_calls;  /* number of calls of functions so far; prefixes have this number */
     size_t expanded;                    /* bytes of the functions' messages, once for each call */

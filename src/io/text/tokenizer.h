@@ -88,7 +88,7 @@ struct wb_tokenizer {
     char *path;
     char *texts;                        /* texts of all tokens, each with a final 0 */
     int n_texts, texts_capacity;
-    wb__entry_of_vocabulary *tokens;    /* in ascending order of their ids */
+    wb__entry_of_vocabulary *tokens;    /* the vocabulary, sorted by id */
     int n_tokens, tokens_capacity;
     wb__trie vocabulary, others;        /* id of each text: of the model's tokens, and of added
                                            tokens that the model does not have */
