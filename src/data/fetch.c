@@ -69,7 +69,7 @@ static const wb_dataset *fetch_source_of(const wb_dataset *root, int64_t *i)
 typedef struct {
     const wb_dataset *root;             /* a source, or a joined dataset of sources */
     const int64_t *index;
-    void *const *to;
+    void *const *to;                    /* memory of the batch for each field */
     _Atomic bool failed;                /* whether a call failed; fetch_failing guards writes of the
                                            fields from here */
     int64_t first;                      /* position in the batch of the first failed observation */

@@ -147,7 +147,7 @@ static void dlpack_call_deleter(const owner *o)
 }
 
 typedef struct {
-    const wb__dl_tensor *t;
+    const wb__dl_tensor *t;             /* the producer's description */
     wb_dtype dtype;
     size_t each;                        /* bytes of one element */
     int64_t size;                       /* number of elements */

@@ -17,7 +17,7 @@ typedef enum {
 /* A node: a value, or the key of a member.  The nodes inside a list or object directly follow the
  * node of the list or object.  In an object each value follows its key. */
 typedef struct {
-    union { int64_t integer, count; double real; const char *text; } is;
+    union { int64_t integer, count; double real; const char *text; } is;  /* the value, by kind */
     uint32_t span;                      /* number of nodes: this node and all inside it */
     uint32_t kind;
 } wb__json;

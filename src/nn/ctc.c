@@ -12,7 +12,7 @@
 /* One call of the loss for n sequences, each of `steps` time steps with `classes` scores and at
  * most `labels` labels. */
 typedef struct {
-    wb_ctc_loss_options o;
+    wb_ctc_loss_options o;          /* options, with defaults filled in */
     wb_tensor *yhat, *y;            /* y: i32 or i64 */
     int64_t n, steps, labels, classes;
     wb_tensor *valid;               /* bool [N, 1]: labels and lengths are in range; NULL: all */

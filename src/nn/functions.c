@@ -21,7 +21,7 @@ enum { FUNCTIONS_NAME = 64, CAPACITY = 256 };
 typedef struct { char name[FUNCTIONS_NAME]; any f; } functions_entry;
 typedef struct {
     const char *kind;
-    const functions_entry *own;
+    const functions_entry *own;         /* the library's functions or connections */
     int n_own;
     functions_entry *added;
     int n_added;

@@ -225,7 +225,7 @@ wb_layer *wb_LoRA_with(wb_layer *layer, const wb_LoRA_options *given)
 
 /* The state of wb_add_lora while it visits a model. */
 typedef struct {
-    lora_options o;
+    lora_options o;                     /* options */
     const char *layers, *train;         /* the options: patterns of paths, or NULL */
     wb_initializer init;                /* initialiser of the factor A */
     int replaced;                       /* number of layers that got adapters */

@@ -15,7 +15,7 @@ typedef struct {
      * class of each label. */
     bool labels;
     wb_tensor *hot;
-    wb__loss_weights w;
+    wb__loss_weights w;                 /* .sample_weight and .mask */
 } loss_state;
 
 /* The default of eps is the machine epsilon of yhat's dtype. */

@@ -27,8 +27,8 @@ static const char *const initial_names[2] = {"initial_hidden", "initial_cell"};
 
 /* A pass: one direction of one of the .layers of l.  `first` is the index of its first child. */
 typedef struct {
-    wb_layer *l;
-    const wb_Recurrent_options *o;
+    wb_layer *l;                        /* the layer */
+    const wb_Recurrent_options *o;      /* its options */
     int first;
 } recurrent_pass;
 

@@ -6,7 +6,7 @@
 /* A picture x, [N, C, H, W], whose elements are the rows of a table, [N H W, C]. */
 typedef struct {
     wb_tensor *rows;
-    int64_t n, height, width;
+    int64_t n, height, width;           /* number of pictures; their size */
     wb_dtype index;                     /* the dtype of indices into the table */
 } picture;
 

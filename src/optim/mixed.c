@@ -38,7 +38,7 @@ wb_tensor *wb__mixed_value(wb_tensor *x, wb_tensor *master)
 
 typedef struct {
     wb_dtype dtype;
-    int n, n_narrow;
+    int n, n_narrow;                    /* number of elements of x; of narrow */
     wb_tensor **x;                      /* parameters */
     wb_tensor **narrow;                 /* x[0 .. n_narrow) converted to `dtype` */
 } narrowing;

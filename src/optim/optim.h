@@ -15,7 +15,7 @@ enum { WB__MOMENTS = 3, WB__RULE_NUMBERS = 12, WB__MAX_NUMBERS = 13 };
  * f32 instead of f16 and bf16. */
 typedef struct {
     const struct wb__rule_kind *kind;
-    wb_tensor *x, *g;
+    wb_tensor *x, *g;                   /* the parameter, its gradient */
     wb_tensor *moment[WB__MOMENTS];     /* before the update */
     wb_tensor *next[WB__MOMENTS];       /* after the update, to be assigned */
 } wb__rule_step;

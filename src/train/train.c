@@ -22,7 +22,7 @@ typedef struct {
     wb_layer *model;
     wb_loader *data;
     wb_opt_state *state;
-    wb_train_options o;
+    wb_train_options o;         /* options */
     wb_progress *bar;
     bool stop;                  /* .each or .stop ends the training */
     bool compares_stop;         /* the ranks train one model, and at least one has .each */

@@ -6,7 +6,7 @@
 
 /* The arguments and the state of a wb__fmap. */
 typedef struct {
-    wb_leaf_function f;
+    wb_leaf_function f;                     /* the program's function for a tensor */
     void *ctx;
     bool plain;                             /* results for variables need not be variables */
     void *(*replace)(void *branch, const char *path, void *ctx);    /* for branches, or NULL */

@@ -95,7 +95,7 @@ static inline void wb__branch_used(wb__branch *node) { wb__setting_counted(node,
 /* A leaf that wb__walk visits.  `other` is the object at the same path in the second tree, or NULL
  * without a second tree. */
 typedef struct {
-    wb_tensor *x;
+    wb_tensor *x;                           /* the leaf itself */
     void *other;
     const char *path;                       /* "layers.0.weight", valid during the call */
     bool trainable;

@@ -32,7 +32,7 @@ struct wb__doc {
         const void *bytes;
         struct { bson_element *first, *last; } elements;
     } as;
-    wb_tensor *x;
+    wb_tensor *x;                       /* the tensor whose elements are the bytes, or NULL */
 };
 
 void *wb__doc_memory(wb__doc_arena *r, size_t bytes)
@@ -182,7 +182,7 @@ static int bson_write_part(const void *part, int64_t n, void *ctx)
 /* The context of bson_write_reordered.  Values that come in several parts are collected in `copy`,
  * whose first `done` bytes are filled, and then reordered. */
 typedef struct {
-    wb__writer *w;
+    wb__writer *w;              /* the file */
     const wb__doc *value;
     size_t each;                /* bytes of an element */
     char *copy;

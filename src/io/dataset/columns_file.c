@@ -84,7 +84,7 @@ int wb_save_columns(const char *path, const wb_columns *c)
 
 typedef struct {
     wb__cells cells;
-    wb_columns *c;
+    wb_columns *c;                      /* the columns that are read */
     int capacity;                       /* size of the list of columns */
     wb__cell cell[3];                   /* the cells of the last line */
     char *value;                        /* the text of cell[1] */

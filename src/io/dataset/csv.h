@@ -18,7 +18,7 @@ typedef struct { wb__cell cell; int64_t line, column; } wb__csv_found;
 /* A CSV file while it is read. */
 typedef struct {
     wb__cells cells;
-    wb_columns *c;
+    wb_columns *c;                      /* the result, or the columns of .like */
     bool like;                          /* c comes from .like, and does not change */
     bool all_one_hot, all_numbered;     /* the option is "*": all columns with a word */
     bool asked_header;                  /* the program gives .header */

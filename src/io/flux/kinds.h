@@ -15,8 +15,8 @@ typedef struct {
 
 /* A struct while it is read. */
 typedef struct {
-    wb__flux_reader *r;
-    const wb__jl *v;
+    wb__flux_reader *r;                 /* the file */
+    const wb__jl *v;                    /* the struct */
     const wb__flux_struct *row;
     const wb__layer_type *type;         /* type of the layer */
     union {
@@ -38,10 +38,10 @@ typedef struct {
         wb_EmbeddingBag_options bag;
         wb_Recurrent_options recurrent;
         wb_MultiHeadAttention_options attention;
-    } o;
+    } o;                                /* the options of the layer, of `type` */
     /* n_typed: the first n_typed arrays of `s` determine the dtype; 0: all n do */
     int mode, n_typed, n;
-    wb__flux_child s[8];
+    wb__flux_child s[8];                /* the arrays */
 } wb__flux_reading;
 
 /* How a layer changes r->channels, which is 0 without images.  KEEPS: not.  ENDS: to 0.  STARTS: to

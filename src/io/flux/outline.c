@@ -6,7 +6,7 @@
 #include <string.h>
 
 typedef struct {
-    wb__flux_reader *r;
+    wb__flux_reader *r;         /* the file */
     int (*row)(const wb__flux_row *, void *ctx);
     void *ctx;
     int status;                 /* the last result of `row` */

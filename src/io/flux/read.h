@@ -9,8 +9,8 @@
 
 /* A file of Flux while it is read. */
 typedef struct {
-    wb__bson_file f;
-    const wb_load_options *o;
+    wb__bson_file f;                    /* the BSON document */
+    const wb_load_options *o;           /* the options of wb_load */
     /* maps from the address of a shared object in the file to its layer or tensor */
     wb__pointer_map layers, arrays;
     const char *variable;       /* the variable with the model: "model" */

@@ -23,8 +23,8 @@ enum {
 
 /* A layer while its struct is made. */
 typedef struct {
-    wb__flux_saver *s;
-    wb_layer *l;
+    wb__flux_saver *s;                  /* the file */
+    wb_layer *l;                        /* the layer */
     const wb__layer_type *type;
     const void *options;                /* the options of the layer, of `type` */
     const wb__flux_struct *row;

@@ -11,8 +11,8 @@
 
 /* A table while it is filled. */
 typedef struct {
-    wb__flux_reader *r;
-    wb__table *t;
+    wb__flux_reader *r;         /* the file */
+    wb__table *t;               /* the table */
     bool zeros;                 /* initial states of zeros are included */
     int64_t repeated;           /* bytes of arrays that were reached through a reference */
 } filling;

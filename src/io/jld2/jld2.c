@@ -29,8 +29,8 @@ static wb__mutex jld2_lock = WB__MUTEX_INIT;   /* guards all calls of libhdf5 */
 
 /* A file while it is read. */
 typedef struct {
-    const wb__hdf5 *h;
-    wb__mapping *m;
+    const wb__hdf5 *h;          /* the functions of libhdf5 */
+    wb__mapping *m;             /* the file */
     bool values;                /* the values are read, not only the sizes */
     wb__table *out;
     const char *variable;       /* name of the variable, if paths do not begin with it */

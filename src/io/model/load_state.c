@@ -19,7 +19,7 @@ typedef struct { char *name; wb__entry *entry; bool used; } load_state_source;
 
 /* An attempt to match the tensors of the file and of the model by one naming. */
 typedef struct {
-    const wb__state_load *o;
+    const wb__state_load *o;            /* the options of wb_load_state */
     wb__name_map names;
     int n;
     load_state_source *sources;         /* sorted by name */

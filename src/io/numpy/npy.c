@@ -30,8 +30,8 @@ static const struct { const char *name; uint8_t bytes; wb_dtype dtype; wb__narro
 
 /* A header while it is read. */
 typedef struct {
-    wb__npy_source *s;
-    wb__npy *h;
+    wb__npy_source *s;                  /* where the bytes come from */
+    wb__npy *h;                         /* the result */
     const char *text, *at;              /* ends with a zero byte */
     int64_t offset;                     /* the offset of `text` in the file */
     bool any, has_type, has_order, has_shape;   /* any: as in wb__npy_header */

@@ -29,13 +29,13 @@ enum { FIRST_BLOCK = 1 << 20 };
 
 /* An archive while it is read. */
 typedef struct {
-    wb__mapping *m;
+    wb__mapping *m;                         /* the file */
     zip_t *zip;
     int64_t decompressed;                   /* bytes decompressed so far, of all members together */
 } npz_archive;
 
 typedef struct {
-    npz_archive *a;
+    npz_archive *a;                     /* the archive with this member */
     const char *name;
     zip_file_t *file;
     int64_t offset, size;               /* bytes read so far; size in the archive's directory */

@@ -30,7 +30,7 @@ enum {
 /* A file of the archive. */
 typedef struct {
     const char *name;
-    wb_tensor *x;
+    wb_tensor *x;                       /* its array */
     uint32_t crc;
     uint64_t bytes, at;                 /* size of the NPY file; offset of its local header */
 } npz_write_member;

@@ -28,7 +28,7 @@ const char *wb__onnx_attr_type_name(int64_t type)
 
 /* An attribute while it is read. */
 typedef struct {
-    wb__onnx_building *b;
+    wb__onnx_building *b;               /* the graph whose node has the attribute */
     const wb__onnx_node *node;
     const wb__onnx_scope *scope;
     wb__wire in;                        /* the message from its beginning */

@@ -39,12 +39,12 @@ typedef struct wb__onnx_graph wb__onnx_graph;
 typedef struct {
     const char *name;
     wb__onnx_attr_type type;
-    int64_t i;
-    float f;
+    int64_t i;                          /* value of an INT */
+    float f;                            /* value of a FLOAT */
     const char *s;                      /* s_bytes bytes, and a final 0 */
     size_t s_bytes;
-    const wb__onnx_tensor *t;
-    wb__onnx_graph *g;
+    const wb__onnx_tensor *t;           /* value of a TENSOR */
+    wb__onnx_graph *g;                  /* value of a GRAPH */
     int n;                              /* number of elements of one of the lists below */
     const int64_t *ints;
     const float *floats;

@@ -200,8 +200,8 @@ enum { FEW_TAPS = 8 };                  /* each is a node of the graph */
  * of weight[t] x[at[t]].  The lists are of one element at a time, since a file of 200 bytes may
  * name any number of elements. */
 typedef struct {
-    const resize *r;
-    int k;
+    const resize *r;                    /* the node */
+    int k;                              /* index of the axis in r->axis */
     int64_t in, out, taps;
     double narrow, *at, *weight;
 } onnx_resize_weights;

@@ -5,8 +5,8 @@
 /* The lists of a sort.  The values that node i reads are reads[first[i]] to reads[first[i + 1] -
  * 1]; producer[v] is the node that computes value v, or -1. */
 typedef struct {
-    const wb__onnx_reader *r;
-    const wb__onnx_graph *g;
+    const wb__onnx_reader *r;           /* the file, for messages */
+    const wb__onnx_graph *g;            /* the graph */
     int *block;                         /* the memory of all lists */
     int *producer, *first, *reads;
     int *state, *next, *path, *order;   /* lists with a number for each node */

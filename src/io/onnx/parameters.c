@@ -100,7 +100,7 @@ int wb__onnx_find_parameters(const wb__onnx_model *m, wb__onnx_part *parts)
 
 /* A model while its kept bytes are written. */
 typedef struct {
-    wb__onnx_model *m;
+    wb__onnx_model *m;                  /* the model */
     const wb__onnx_part *parts;
     wb__wire_file file;
     wb__wire_out *out;

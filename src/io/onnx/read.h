@@ -49,7 +49,7 @@ typedef struct wb__onnx_scope {
 
 /* A file while it is read. */
 typedef struct wb__onnx_reader {
-    wb__onnx_model *m;
+    wb__onnx_model *m;                  /* the result */
     wb__wire_file file;
     bool bare;                          /* initializers may lack values (wb__onnx_read) */
     wb__opsets opsets;
@@ -65,14 +65,14 @@ typedef struct wb__onnx_reader {
 
 /* A node of the file that becomes a node of the graph. */
 typedef struct {
-    const uint8_t *at, *end;
+    const uint8_t *at, *end;            /* the message */
     const wb__onnx_scope *scope;
 } wb__raw_node;
 
 /* A graph while it is read. */
 typedef struct wb__onnx_building {
-    wb__onnx_reader *r;
-    wb__onnx_graph *g;
+    wb__onnx_reader *r;                 /* the file */
+    wb__onnx_graph *g;                  /* the result */
     struct wb__onnx_building *outer;
     const wb__onnx_scope *scope;
     int depth;

@@ -60,7 +60,7 @@ typedef struct wb__onnx_operator {
 struct wb__onnx_call {
     const wb__onnx_node *node;
     int n_in, n_out;
-    wb_tensor **in, **out;
+    wb_tensor **in, **out;              /* the inputs and outputs */
     struct wb__onnx_run *run;
 };
 

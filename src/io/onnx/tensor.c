@@ -72,7 +72,7 @@ int64_t wb__onnx_tensor_bytes(const wb__onnx_tensor *t)
 
 /* A tensor while it is read. */
 typedef struct {
-    wb__onnx_reader *r;
+    wb__onnx_reader *r;                 /* the file */
     wb__wire in;                        /* the message from its beginning */
     wb__onnx_tensor *t;
     wb__span raw, name;

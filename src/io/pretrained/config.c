@@ -188,7 +188,7 @@ wb__json *wb__hub_json(const char *folder, const char *name)
 
 /* A configuration while it is read.  `wrong` has a line for each setting that is refused. */
 typedef struct {
-    wb__hub_config *c;
+    wb__hub_config *c;                  /* the result */
     const wb__json *root;
     wb__text wrong;
 } config_reading;

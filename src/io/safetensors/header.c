@@ -52,9 +52,9 @@ const char *wb__st_dtype_name(wb_dtype dtype)
 
 /* A header while it is read. */
 typedef struct {
-    const wb__mapping *m;
+    const wb__mapping *m;               /* the file */
     const uint8_t *text;
-    int64_t n, at;
+    int64_t n, at;                      /* length of the header; offset of the next character */
     wb__text key, word;                 /* the key, and the text, that were read last */
 } scanner;
 

@@ -6,7 +6,7 @@
 
 /* A file while it is read.  `status` is 0 or the code of the first failure. */
 typedef struct {
-    wb_tokenizer *t;
+    wb_tokenizer *t;                    /* the tokenizer that is made */
     const char *what;                   /* the part that is read, such as "normalizer" */
     int status;
 } wb__part_reader;

@@ -11,7 +11,7 @@ typedef struct {
     const char *path;
     const uint8_t *data;
     int64_t bytes, at;
-    wb__pickle *p;
+    wb__pickle *p;                      /* the result */
     int *stack, *memo;                  /* indices of values */
     int n_stack, stack_capacity, n_memo, memo_capacity;
     /* 1 + the index of a value that never changes, and is therefore made once; 0: not yet made */

@@ -54,7 +54,7 @@ typedef struct {
 } view;
 
 typedef struct {
-    wb__mapping *m;
+    wb__mapping *m;                     /* the file */
     zip_t *zip;
     bool values;
     char folder[256];                   /* the folder of the members, with a slash at the end */
