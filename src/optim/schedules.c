@@ -12,7 +12,7 @@ enum { SCHEDULE_NUMBERS = 5, SCHEDULE_DEEPEST = 64 };
  * whose bit in `positive` is set must be positive, others finite. */
 typedef struct {
     const char *name;
-    int n, positive;                    /* count of numbers; bits */
+    int n, positive;                    /* count of the numbers; bits of those that are positive */
     double (*at)(const double *k, double t);
 } schedule_kind;
 
