@@ -240,7 +240,7 @@ FAULTS = [
      r"open_mpi)) return &open_mpi;\1place_weber)) return &place_weber;", "rendezvous"),
 
     # Another name, size or place
-    ("all launches have one token", "src/cli/launch.c", "set_token",
+    ("all launches have one token", "src/cli/launch.c", "launch_set_token",
      r"if \(!wb__os_random\(number, sizeof number\)\) return false;",
      "memset(number, 7, sizeof number);", "launch"),
     ("folders of kernels are for all users", "src/backend/kernel_cache.c",

@@ -16,9 +16,7 @@ typedef struct {
     wb_save_options save;
 } conversion;
 
-/* ---- arguments ------------------------------------------------------------------------------- */
-
-static int convert_parse(conversion *c, int n, char **words)
+static int convert_read_arguments(conversion *c, int n, char **words)
 {
     for (int i = 0; i < n; i++) {
         const char *word = words[i], *value = i + 1 < n ? words[i + 1] : NULL;
@@ -35,7 +33,7 @@ static int convert_parse(conversion *c, int n, char **words)
     return c->out ? 0 : -1;
 }
 
-static int find_formats(conversion *c)
+static int convert_find_formats(conversion *c)
 {
     wb__mapping *m = wb__map(c->in);
     if (!m) return wb__cli_print_error();
@@ -61,7 +59,7 @@ static bool has_models(wb__format f) { return wb__formats[f].flags & WB__HAS_MOD
 
 /* ---- a model --------------------------------------------------------------------------------- */
 
-static bool may_be_model(const conversion *c)
+static bool convert_may_be_model(const conversion *c)
 {
     if (c->tensor || !has_models(c->from)) return false;
     if (!has_models(c->to) && c->save.names != WB_NAMES_TORCH) return false;
@@ -84,9 +82,7 @@ static int convert_model(const conversion *c)
     return 0;
 }
 
-/* ---- tensors --------------------------------------------------------------------------------- */
-
-/* Makes a tensor of the values of an entry.  The tensor borrows the memory of the mapped file if
+/* Returns a tensor of the values of an entry.  The tensor borrows the memory of the mapped file if
  * the values are aligned there and need no decoding, else it has a copy.  The table must outlive
  * the tensor.  NULL with the error set. */
 static wb_tensor *convert_tensor_of(const wb__entry *e)
@@ -113,7 +109,7 @@ static wb_tree *convert_tree_of(const wb__table *t)
 }
 
 /* Saves one array: the tensor of --tensor, or the only tensor of the file. */
-static int save_one(const conversion *c, const wb__table *t)
+static int convert_save_one(const conversion *c, const wb__table *t)
 {
     const wb__entry *e = t->n == 1 ? t->entries : NULL;
     if (c->tensor) e = wb__table_find(t, c->tensor);
@@ -130,7 +126,7 @@ static int save_one(const conversion *c, const wb__table *t)
     return wb_save_npy(c->out, convert_tensor_of(e));
 }
 
-static int save_all(const conversion *c, const wb__table *t)
+static int convert_save_all(const conversion *c, const wb__table *t)
 {
     if (wb__table_check(c->in, t)) return -1;
     wb_tree *tree = convert_tree_of(t);
@@ -144,7 +140,7 @@ static int convert_tensors(const conversion *c)
     if (wb__table_load(c->in, key, true, &t)) return -1;
     const bool one = c->to == WB__FORMAT_NPY, layers = wb__cli_describes_layer(&t);
     const int n = one ? 1 : t.n;
-    const int status = one ? save_one(c, &t) : save_all(c, &t);
+    const int status = one ? convert_save_one(c, &t) : convert_save_all(c, &t);
     if (!status && layers && !has_models(c->to))
         fprintf(stderr, "weber: %s: only the tensors; %s files cannot hold layers\n", c->out,
                 wb__format_name(c->to));
@@ -157,13 +153,13 @@ static int convert_tensors(const conversion *c)
 int wb__cli_convert(int n, char **words)
 {
     conversion c = {.save = WB_OPTIONS_OF(wb_save_options)};
-    if (convert_parse(&c, n, words)) return -1;
-    if (find_formats(&c)) return 1;
+    if (convert_read_arguments(&c, n, words)) return -1;
+    if (convert_find_formats(&c)) return 1;
     /* --key names a top-level entry of a BSON file, both of IN and of OUT.  A key with a dot is a
      * path inside a top-level entry of IN, and OUT then gets the default name. */
     c.save.key = c.key && !strchr(c.key, '.') ? c.key : NULL;
     int status = 1;
-    if (may_be_model(&c)) {
+    if (convert_may_be_model(&c)) {
         if ((status = convert_model(&c)) < 0) return wb__cli_print_error();
         if (status > 0) {
             wb__cli_print_error();

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int devices_width_of(const wb__probe *p)
+static int devices_text_width(const wb__probe *p)
 {
     int width = 0;
     for (int i = 0; i < WB__ROWS; i++) width = WB__MAX(width, (int)strlen(p[i].state));
@@ -29,7 +29,7 @@ static void devices_print_lines(const char *text, const char *first, const char 
 
 static void devices_print_table(const wb__probe *p)
 {
-    const int width = devices_width_of(p);
+    const int width = devices_text_width(p);
     printf("%-7s  %-*s  devices\n", "backend", width, "state");
     for (int i = 0; i < WB__ROWS; i++) {
         char first[96], others[96];
@@ -43,7 +43,7 @@ static void devices_print_table(const wb__probe *p)
     }
 }
 
-static void print_cure(int row, const wb__probe *p)
+static void devices_print_cure(int row, const wb__probe *p)
 {
     if (!p->answered)
         printf("%s: the process that probed it failed, and so would any process that uses it.\n"
@@ -59,7 +59,7 @@ static void devices_print_libraries(const wb__row *row, const wb__probe *p)
     devices_print_lines(p->libraries, first, first);
 }
 
-static void print_preference(bool verbose)
+static void devices_print_preference(bool verbose)
 {
     wb__registry_lock();
     const wb__preference *p = wb__preference_read();
@@ -88,11 +88,11 @@ int wb__cli_devices(int n, char **arguments, const char *self)
     for (int i = 0; i < WB__ROWS; i++) trouble = trouble || !probes[i].works;
     if (trouble) printf("\n");
     for (int i = 0; i < WB__ROWS; i++)
-        if (!probes[i].works) print_cure(i, &probes[i]);
+        if (!probes[i].works) devices_print_cure(i, &probes[i]);
     printf("\n");
     for (int i = 0; i < WB__ROWS && verbose; i++) devices_print_libraries(&wb__rows[i], &probes[i]);
     wb__cli_print_ranks(self);
-    print_preference(verbose);
+    devices_print_preference(verbose);
     for (int i = 0; i < WB__ROWS; i++) wb__probe_free(&probes[i]);
     return 0;
 }

@@ -90,8 +90,6 @@ static void doctor_print_libraries(const char *self)
     doctor_problems += wb__cli_check_programs(self);
 }
 
-/* ---- settings -------------------------------------------------------------------------------- */
-
 static void print_preferences(void)
 {
     wb__registry_lock();
@@ -145,8 +143,6 @@ static void print_variables(void)
             PROBLEM("%s\n", why);
     }
 }
-
-/* ---- the processor --------------------------------------------------------------------------- */
 
 /* Writes the rest of a file's first line that begins with `word`, behind its ':', to `to`. */
 static void doctor_read_line(const char *path, const char *word, char *to, size_t n)

@@ -17,9 +17,10 @@ int wb__cli_open(const char *path)
     _Exit(fflush(stdout) != 0);         /* skips the functions of the library that run at exit */
 }
 
-/* Loads the library in another process, since this one has functions of the same names, and a
- * library may crash while it is loaded.  The process prints "+", or the dynamic linker's message.
- * With the results REFUSED and DOCTOR_LIBRARY_UNKNOWN `reason` has the cause. */
+/* Sets `reason` and returns the outcome of loading the library in another process, since this one
+ * has functions of the same names, and a library may crash while it is loaded.  The process prints
+ * "+", or the dynamic linker's message.  With REFUSED and DOCTOR_LIBRARY_UNKNOWN `reason` has the
+ * cause. */
 static doctor_library_outcome doctor_library_load(const char *self, const char *path, char *reason)
 {
     char program[WB__OS_PATH];

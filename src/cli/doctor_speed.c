@@ -19,7 +19,7 @@ static const struct { const char *name; double usual; } doctor_speed_levels[] = 
     [WB__ISA_AVX512] = {"AVX-512", 700},
 };
 static const double slower_than_usual = 2.5;
-/* More threads are slow if they take this many times one thread's time. */
+/* More threads are slow if they take this many times the time of one thread. */
 static const double slower_by_threads = 1.5;
 
 const char *wb__cli_isa_name(wb__isa_level level) { return doctor_speed_levels[level].name; }
@@ -28,7 +28,7 @@ typedef struct {
     wb_layer *model;
     wb_opt_state *state;
     wb_batch batches[BATCHES];
-    double loss;                        /* of the latest step */
+    double loss;                        /* loss of the latest step */
     int steps;
 } doctor_speed_training;
 

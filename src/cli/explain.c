@@ -26,8 +26,7 @@ static bool explain_has(const char *page, size_t n, const char *words)
     return false;
 }
 
-/* Prints the titles of the pages that contain the words, of all pages for "".  Returns their
- * number. */
+/* Prints the titles of the pages that contain the words; of all pages for "".  Returns how many. */
 static int explain_list(const char *words)
 {
     int found = 0;
@@ -49,8 +48,8 @@ static bool explain_is_number(const char *text)
     return text[strspn(text, "0123456789")] == 0;
 }
 
-/* Returns the number of a page that is the text, or that a message ends with, as in "... (W0201)".
- * -1 if there is none. */
+/* Returns the number of a page that is the text, or with which a message ends, as in "...
+ * (W0201)".  -1 if there is none. */
 static int explain_number_of(const char *text)
 {
     int number = -1, n = 0, found;
@@ -61,7 +60,7 @@ static int explain_number_of(const char *text)
     return *text && strlen(text) <= 4 ? atoi(text) : -1;
 }
 
-/* Prints a line without the addresses of its links: "[data](data.md)" is "data". */
+/* Prints a line in which links have no addresses: "[data](data.md)" is printed as "data". */
 static void explain_print_line(const char *at, const char *stop)
 {
     while (at < stop) {
@@ -76,7 +75,7 @@ static void explain_print_line(const char *at, const char *stop)
 }
 
 /* Prints a page up to the next heading.  Fenced code is indented instead. */
-static void print_page(const char *at)
+static void explain_print_page(const char *at)
 {
     bool code = false;
     const char *next = strstr(at, "\n##");
@@ -93,7 +92,7 @@ static void print_page(const char *at)
 
 /* ---- topics ---------------------------------------------------------------------------------- */
 
-static size_t word_length(const char *at)
+static size_t explain_word_length(const char *at)
 {
     size_t n = 0;
     while (isalnum((unsigned char)at[n]) || at[n] == '_') n++;
@@ -101,7 +100,7 @@ static size_t word_length(const char *at)
 }
 
 /* Whether the word is common in questions, such as "how", whatever their topic is. */
-static bool is_common(const char *word, size_t n)
+static bool explain_is_common(const char *word, size_t n)
 {
     static const char *const common[] = {
         "a", "an", "and", "another", "are", "as", "at", "be", "between", "by", "can", "do", "does",
@@ -128,24 +127,24 @@ static size_t explain_stem(const char *word, size_t n)
 }
 
 /* Whether a word of the text begins with the stem. */
-static bool has_stem(const char *text, const char *end, const char *word, size_t n)
+static bool explain_has_stem(const char *text, const char *end, const char *word, size_t n)
 {
     for (size_t length; text < end; text += length ? length : 1) {
-        length = word_length(text);
+        length = explain_word_length(text);
         if (length >= n && !strncasecmp(text, word, n)) return true;
     }
     return false;
 }
 
-/* Whether the text answers a question: it has all words of the question but the common ones, of
- * which there must be others.  All texts answer "". */
+/* Whether the text answers a question: whether it has all words of the question but the common ones
+ * (explain_is_common), at least one.  All texts answer "". */
 static bool explain_answers(const char *text, const char *end, const char *question)
 {
     int words = !*question;
     for (size_t n; *question; question += n ? n : 1) {
-        n = word_length(question);
-        if (!n || is_common(question, n)) continue;
-        if (!has_stem(text, end, question, explain_stem(question, n))) return false;
+        n = explain_word_length(question);
+        if (!n || explain_is_common(question, n)) continue;
+        if (!explain_has_stem(text, end, question, explain_stem(question, n))) return false;
         words++;
     }
     return words > 0;
@@ -165,7 +164,7 @@ static int explain_visit(const char *question, bool whole, explain_what shown)
         if (!explain_answers(title, end, question)) continue;
         if (shown == TITLES) printf("%.*s\n", (int)(explain_line_end(title) - title), title);
         if (shown == TEXTS && found) putchar('\n');
-        if (shown == TEXTS) print_page(title);
+        if (shown == TEXTS) explain_print_page(title);
         found++;
     }
     return found;
@@ -173,7 +172,7 @@ static int explain_visit(const char *question, bool whole, explain_what shown)
 
 /* Prints the topics that answer a question: the texts of one or two, only the titles of more.
  * Topics whose titles answer the question come first.  Returns their number. */
-static int find_topics(const char *question, bool behind_pages)
+static int explain_print_topics(const char *question, bool behind_pages)
 {
     enum { PRINTED = 2 };
     const bool whole = !explain_visit(question, false, COUNT);
@@ -183,19 +182,19 @@ static int find_topics(const char *question, bool behind_pages)
     return explain_visit(question, whole, n > PRINTED ? TITLES : TEXTS);
 }
 
-static int explain_one(const char *text)
+static int explain_print_one(const char *text)
 {
     char head[32];
     const int number = explain_number_of(text);
     snprintf(head, sizeof head, EXPLAIN_PAGE "%04d:", number);
     const char *page = number < 0 ? NULL : strstr(wb__cli_errors_md, head);
     if (page) {
-        print_page(page + strlen(EXPLAIN_PAGE) - 1);
+        explain_print_page(page + strlen(EXPLAIN_PAGE) - 1);
         return 0;
     }
     const bool is_text = number < 0 && !explain_is_number(text) && strlen(text) >= EXPLAIN_LEAST;
     const int pages = is_text ? explain_list(text) : 0;
-    if (is_text && find_topics(text, pages > 0) + pages > 0) return 0;
+    if (is_text && explain_print_topics(text, pages > 0) + pages > 0) return 0;
     fprintf(stderr, "weber explain: no page %s \"%s\"; `weber explain` lists all pages\n",
             is_text ? "contains" : "is named", text);
     return 1;
@@ -213,7 +212,7 @@ int wb__cli_explain(int n, char **words)
     /* a message without quotation marks arrives as many words */
     for (int i = 0; i < n; i++) wb__text_add(&t, i ? " %s" : "%s", words[i]);
     char *text = wb__text_take(&t);
-    const int status = text ? explain_one(text) : wb__cli_print_error();
+    const int status = text ? explain_print_one(text) : wb__cli_print_error();
     wb__free(text);
     return status;
 }

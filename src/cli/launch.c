@@ -21,7 +21,7 @@ enum {
 /* The standard output or the standard error of a rank. */
 typedef struct {
     int file;                   /* -1: closed */
-    FILE *to;                   /* the file of this command to which the lines are written */
+    FILE *to;                   /* the stream of this command to which the lines are written */
     char *text;                 /* the beginning of a line whose end has not arrived */
     int length, capacity;
 } launch_stream;
@@ -31,7 +31,7 @@ typedef enum { RUNS, HAS_SIGTERM, HAS_SIGKILL } stage;
 
 /* A rank. */
 typedef struct {
-    long pid;                   /* also the group; reaped last, so that the number stays unique */
+    long pid;  /* number of the process and of its group; reaped last, so that it stays unique */
     bool ended;
     wb__os_end end;             /* how the process has ended, if `ended` */
     stage stage;
@@ -54,12 +54,12 @@ typedef struct {
 
 static int output_error;                /* the error of writing to standard output; 0: none */
 
-static void note_error(FILE *to, bool failed)
+static void launch_set_output_error(FILE *to, bool failed)
 {
     if (failed && to == stdout && !output_error) output_error = wb__os_error();
 }
 
-static void launch_flush(FILE *to) { note_error(to, fflush(to) != 0); }
+static void launch_flush(FILE *to) { launch_set_output_error(to, fflush(to) != 0); }
 
 /* Writes the line s->text.  A line of standard error is also kept, cut, in p->last. */
 static void launch_write_line(launch_process *p, int rank, launch_stream *s)
@@ -67,7 +67,7 @@ static void launch_write_line(launch_process *p, int rank, launch_stream *s)
     fprintf(s->to, "[%d] ", rank);
     fwrite(s->text, 1, (size_t)s->length, s->to);
     fputc('\n', s->to);
-    note_error(s->to, ferror(s->to) != 0);
+    launch_set_output_error(s->to, ferror(s->to) != 0);
     if (s == &p->err && s->length) {
         const int n = WB__MIN(s->length, (int)sizeof p->last - 1);
         memcpy(p->last, s->text, (size_t)n);
@@ -76,7 +76,8 @@ static void launch_write_line(launch_process *p, int rank, launch_stream *s)
     s->length = 0;
 }
 
-static void add_output(launch_process *p, int rank, launch_stream *s, const char *bytes, size_t n)
+static void launch_add_output(launch_process *p, int rank, launch_stream *s, const char *bytes,
+                              size_t n)
 {
     while (n) {
         const char *end = memchr(bytes, '\n', n);
@@ -98,7 +99,7 @@ static void add_output(launch_process *p, int rank, launch_stream *s, const char
     }
 }
 
-static void close_stream(launch_process *p, int rank, launch_stream *s)
+static void launch_close_stream(launch_process *p, int rank, launch_stream *s)
 {
     if (s->file < 0) return;
     wb__os_close(s->file);
@@ -113,10 +114,10 @@ static void launch_read_stream(launch_process *p, int rank, launch_stream *s)
     static char bytes[1 << 16];
     const int64_t got = wb__os_read(s->file, bytes, sizeof bytes);
     if (got <= 0) {
-        close_stream(p, rank, s);
+        launch_close_stream(p, rank, s);
         return;
     }
-    add_output(p, rank, s, bytes, (size_t)got);
+    launch_add_output(p, rank, s, bytes, (size_t)got);
     launch_flush(s->to);
 }
 
@@ -136,7 +137,7 @@ static bool launch_is_set(const char *name)
 }
 
 /* Sets a token that other processes of this machine cannot guess. */
-static bool set_token(void)
+static bool launch_set_token(void)
 {
     unsigned char number[16];
     char text[2 * sizeof number + 1];
@@ -146,7 +147,7 @@ static bool set_token(void)
 }
 
 /* Sets the variables of the environment that are the same for all ranks. */
-static bool set_environment(int n)
+static bool launch_set_environment(int n)
 {
     if (!launch_is_set("WEBER_RENDEZVOUS")) {
         char address[32];
@@ -155,7 +156,7 @@ static bool set_environment(int n)
         snprintf(address, sizeof address, "127.0.0.1:%d", port);
         if (!wb__os_set_variable("WEBER_RENDEZVOUS", address)) return false;
     }
-    if (!launch_is_set("WEBER_RENDEZVOUS_TOKEN") && !set_token()) return false;
+    if (!launch_is_set("WEBER_RENDEZVOUS_TOKEN") && !launch_set_token()) return false;
     if (!launch_is_set("WEBER_NUM_THREADS") && !launch_is_set("OMP_NUM_THREADS") &&
         !launch_set_number("WEBER_NUM_THREADS", WB__MAX(1, wb__os_processors() / n)))
         return false;
@@ -192,8 +193,8 @@ static bool launch_start_rank(launch_job *l, int rank, bool *exec_failed)
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-/* Begins to end the processes of a rank: by SIGTERM, later by SIGKILL (launch_next_stages). */
-static void end_rank(launch_process *p)
+/* Starts to end the processes of a rank: by SIGTERM, later by SIGKILL (launch_next_stages). */
+static void launch_end_rank(launch_process *p)
 {
     if (p->stage != RUNS) return;
     if (p->pid) wb__os_end_group(p->pid);
@@ -201,7 +202,7 @@ static void end_rank(launch_process *p)
     p->until = wb__now() + LAUNCH_GRACE;
 }
 
-static void kill_rank(launch_process *p)
+static void launch_kill_rank(launch_process *p)
 {
     if (p->stage == HAS_SIGKILL) return;
     if (p->pid) wb__os_kill_group(p->pid);
@@ -209,30 +210,31 @@ static void kill_rank(launch_process *p)
     p->until = wb__now() + CLOSING;
 }
 
+/* Starts to end the processes of all ranks. */
 static void launch_end_all(launch_job *l)
 {
-    for (int i = 0; i < l->n; i++) end_rank(&l->ranks[i]);
+    for (int i = 0; i < l->n; i++) launch_end_rank(&l->ranks[i]);
 }
 
-/* Finds ranks that have ended, and ends the processes that they have left running. */
-static void find_ended(launch_job *l)
+/* Sets `ended` of ranks that have ended, and ends the processes that they have left running. */
+static void launch_find_ended(launch_job *l)
 {
     for (int i = 0; i < l->n; i++) {
         launch_process *p = &l->ranks[i];
         if (!p->pid || p->ended || !wb__os_has_ended(p->pid, &p->end)) continue;
         p->ended = true;
-        end_rank(p);
+        launch_end_rank(p);
         if (l->failed < 0 && !output_error && (p->end.status || p->end.signal)) l->failed = i;
     }
     if (l->failed >= 0) launch_end_all(l);
 }
 
-/* Passes signals that have arrived on to the ranks.  A second signal kills the ranks. */
-static void pass_signals(launch_job *l)
+/* Sends signals that have arrived to the ranks.  A second signal kills the ranks. */
+static void launch_send_signals(launch_job *l)
 {
     for (int number; (number = wb__os_next_signal());) {
         for (int i = 0; i < l->n; i++) {
-            if (l->passed) kill_rank(&l->ranks[i]);
+            if (l->passed) launch_kill_rank(&l->ranks[i]);
             else if (l->ranks[i].pid) wb__os_signal_group(l->ranks[i].pid, number);
         }
         if (!l->passed) l->passed = number;
@@ -244,7 +246,7 @@ static bool launch_is_over(const launch_process *p)
     return (p->ended || !p->pid) && p->out.file < 0 && p->err.file < 0;
 }
 
-/* Begins the next stages whose time has come.  Returns the seconds until the next one; -1: none. */
+/* Starts the next stages whose time has come.  Returns the seconds until the next one; -1: none. */
 static double launch_next_stages(launch_job *l)
 {
     double soonest = -1;
@@ -253,11 +255,11 @@ static double launch_next_stages(launch_job *l)
         if (p->stage == RUNS || launch_is_over(p)) continue;
         if (wb__now() >= p->until) {
             if (p->stage == HAS_SIGKILL && p->ended) {  /* another group's process holds them */
-                close_stream(p, i, &p->out);
-                close_stream(p, i, &p->err);
+                launch_close_stream(p, i, &p->out);
+                launch_close_stream(p, i, &p->err);
                 continue;
             }
-            if (p->stage == HAS_SIGTERM) kill_rank(p);
+            if (p->stage == HAS_SIGTERM) launch_kill_rank(p);
             else p->until = wb__now() + CLOSING;
         }
         if (soonest < 0 || p->until < soonest) soonest = p->until;
@@ -272,12 +274,12 @@ static bool launch_all_over(const launch_job *l)
     return true;
 }
 
-/* Passes output and signals on until all ranks have ended. */
+/* Copies the ranks' output and sends signals on until all ranks have ended. */
 static void launch_watch(launch_job *l)
 {
     const int n = l->started;           /* entries: poll refuses more than files may be open */
     for (;;) {
-        find_ended(l);
+        launch_find_ended(l);
         const double wait = launch_next_stages(l);
         if (launch_all_over(l)) return;
         for (int i = 0; i < n; i++) {
@@ -291,7 +293,7 @@ static void launch_watch(launch_job *l)
             if (l->polled[2 * i].ready) launch_read_stream(p, i, &p->out);
             if (l->polled[2 * i + 1].ready) launch_read_stream(p, i, &p->err);
         }
-        pass_signals(l);
+        launch_send_signals(l);
         if (output_error) launch_end_all(l);    /* main prints the error */
     }
 }
@@ -305,15 +307,13 @@ static void launch_reap(launch_job *l)
         wb__os_wait(p->pid, NULL);
         while (wb__os_group_runs(p->pid)) {
             if (wb__now() < p->until) wb__os_sleep(10 * 1000 * 1000);
-            else if (p->stage == HAS_SIGTERM) kill_rank(p);
+            else if (p->stage == HAS_SIGTERM) launch_kill_rank(p);
             else break;
         }
     }
 }
 
-/* ---- the command ----------------------------------------------------------------------------- */
-
-static int report_failure(const launch_job *l)
+static int launch_report_failure(const launch_job *l)
 {
     const launch_process *p = &l->ranks[l->failed];
     fputs("weber launch: ", stderr);
@@ -335,11 +335,12 @@ static int report_failure(const launch_job *l)
     return p->end.signal ? STATUS_SIGNAL + p->end.signal : p->end.status;
 }
 
+/* Starts the ranks and waits for their ends.  Returns the exit status. */
 static int launch_run(launch_job *l)
 {
     int status = 0;
     l->signals = wb__os_lead();
-    if (l->signals < 0 || !set_environment(l->n)) {
+    if (l->signals < 0 || !launch_set_environment(l->n)) {
         fprintf(stderr, "weber launch: %s\n", wb__os_reason());
         return 1;
     }
@@ -355,7 +356,7 @@ static int launch_run(launch_job *l)
     }
     launch_watch(l);
     launch_reap(l);
-    return status ? status : l->failed < 0 ? 0 : report_failure(l);
+    return status ? status : l->failed < 0 ? 0 : launch_report_failure(l);
 }
 
 static int launch_help(FILE *to, int status)
@@ -373,7 +374,7 @@ static int launch_help(FILE *to, int status)
     return status;
 }
 
-static int wrong_use(const char *text, const char *what)
+static int launch_fail_use(const char *text, const char *what)
 {
     fprintf(stderr, "weber launch: ");
     fprintf(stderr, text, what);
@@ -381,7 +382,7 @@ static int wrong_use(const char *text, const char *what)
     return STATUS_USE;
 }
 
-/* Reads the number of ranks; 0: the text is no such number. */
+/* Returns the number of ranks; 0: the text is no such number. */
 static int launch_read_number(const char *text)
 {
     char *end;
@@ -400,13 +401,13 @@ int wb__cli_launch(int n, char **words)
             i++;
             break;
         }
-        if (strcmp(words[i], "-np")) return wrong_use("unknown option %s", words[i]);
-        if (++i == n) return wrong_use("%s needs the number of processes", "-np");
+        if (strcmp(words[i], "-np")) return launch_fail_use("unknown option %s", words[i]);
+        if (++i == n) return launch_fail_use("%s needs the number of processes", "-np");
         l.n = launch_read_number(words[i]);
-        if (!l.n) return wrong_use("-np %s: it must be a number from 1 to 4096", words[i]);
+        if (!l.n) return launch_fail_use("-np %s: it must be a number from 1 to 4096", words[i]);
     }
-    if (!l.n) return wrong_use("%s is missing: the number of processes", "-np N");
-    if (i == n) return wrong_use("%s is missing", "the program");
+    if (!l.n) return launch_fail_use("%s is missing: the number of processes", "-np N");
+    if (i == n) return launch_fail_use("%s is missing", "the program");
     l.program = words + i;              /* main's argv ends with NULL */
     l.ranks = wb__alloc_zero((size_t)l.n, sizeof *l.ranks);
     l.polled = wb__alloc_zero(2 * (size_t)l.n + 1, sizeof *l.polled);

@@ -24,13 +24,14 @@ static const new_replacement new_replacements[] = {
     {"VERSION", NEW_VERSION, NEW_VERSION},
 };
 
-/* Names of targets that the CMake file or the Makefile have already. */
+/* Names of targets that the CMake file or the Makefile already have. */
 static const char *const new_targets[] = {
     "all", "ALL_BUILD", "clean", "edit_cache", "help", "install", "package", "package_source",
     "preinstall", "rebuild_cache", "RUN_TESTS", "test", "weber", "ZERO_CHECK"};
 /* Names of files and folders that the builds make beside the program. */
 static const char *const new_files[] = {"build", "CMakeFiles", "GNUmakefile", "Makefile"};
 
+/* Prints why the command fails at the path, and returns 1. */
 static int new_fail(const char *path, const char *reason)
 {
     fprintf(stderr, "weber new: %s: %s\n", path, reason);
@@ -38,7 +39,7 @@ static int new_fail(const char *path, const char *reason)
 }
 
 /* Returns the reason why `name` cannot be the name of a program, or NULL. */
-static const char *new_refuse(const char *name)
+static const char *new_reason_to_refuse(const char *name)
 {
     if (!isalpha((unsigned char)*name)) return "a name begins with a letter";
     if (strlen(name) > 64) return "a name has at most 64 characters";
@@ -77,8 +78,8 @@ static const char *new_value_of(const char *word, size_t n, const new_program *p
     return NULL;
 }
 
-/* Writes the folder of a file that is installed with this command to `folder`, unless it is below a
- * prefix that is always searched, or has characters special to make, the shell or CMake. */
+/* Sets `folder` to the folder of a file that is installed with this command, unless the folder is
+ * below a prefix that is always searched, or has characters special to make, the shell or CMake. */
 static bool new_folder_of(const char *self, const char *file, char folder[WB__OS_PATH])
 {
     if (!wb__cli_installed(self, file, folder, WB__OS_PATH)) return false;
@@ -88,7 +89,7 @@ static bool new_folder_of(const char *self, const char *file, char folder[WB__OS
     return !wb__begins(folder, "/usr/lib") && !wb__begins(folder, "/usr/local/lib");
 }
 
-static void find_installation(new_program *p, const char *self)
+static void new_find_installation(new_program *p, const char *self)
 {
     char folder[WB__OS_PATH];
     if (new_folder_of(self, "pkgconfig/weber.pc", folder))
@@ -98,8 +99,9 @@ static void find_installation(new_program *p, const char *self)
         snprintf(p->cmake, sizeof p->cmake, "\n             HINTS \"%s\"", folder);
 }
 
-/* Writes a file of the folder. */
-static int new_put(const char *folder, const char *file, const char *text, const new_program *p)
+/* Writes a file of the folder from the template `text`, with the words such as @NAME@ replaced. */
+static int new_write_template(const char *folder, const char *file, const char *text,
+                              const new_program *p)
 {
     wb__text out = {0};
     while (*text) {
@@ -121,13 +123,14 @@ static int new_put(const char *folder, const char *file, const char *text, const
     return status;
 }
 
-static int write_files(const char *folder, const new_program *p)
+static int new_write_files(const char *folder, const new_program *p)
 {
-    int status = p->cxx ? new_put(folder, "main.cpp", wb__cli_new_main_cpp, p)
-                        : new_put(folder, "main.c", wb__cli_new_main_c, p);
-    if (!status) status = new_put(folder, "CMakeLists.txt", wb__cli_new_CMakeLists_txt, p);
-    if (!status) status = new_put(folder, "Makefile", wb__cli_new_Makefile, p);
-    return status ? status : new_put(folder, "README.md", wb__cli_new_README_md, p);
+    int status = p->cxx ? new_write_template(folder, "main.cpp", wb__cli_new_main_cpp, p)
+                        : new_write_template(folder, "main.c", wb__cli_new_main_c, p);
+    if (!status)
+        status = new_write_template(folder, "CMakeLists.txt", wb__cli_new_CMakeLists_txt, p);
+    if (!status) status = new_write_template(folder, "Makefile", wb__cli_new_Makefile, p);
+    return status ? status : new_write_template(folder, "README.md", wb__cli_new_README_md, p);
 }
 
 int wb__cli_new(int n, char **words, const char *self)
@@ -142,11 +145,11 @@ int wb__cli_new(int n, char **words, const char *self)
     if (!folder) return -1;
     const char *slash = strrchr(folder, '/');
     p.name = slash ? slash + 1 : folder;
-    const char *reason = new_refuse(p.name);
+    const char *reason = new_reason_to_refuse(p.name);
     if (reason) return new_fail(folder, reason);
-    find_installation(&p, self);
+    new_find_installation(&p, self);
     if (!wb__os_make_folder(folder, false)) return new_fail(folder, wb__os_reason());
-    if (write_files(folder, &p)) return wb__cli_print_error();
+    if (new_write_files(folder, &p)) return wb__cli_print_error();
     printf("%s has main.%s, CMakeLists.txt, a Makefile and a README.md.  Build and run it:\n"
            "    cd %s && make && ./%s\n", folder, p.cxx ? "cpp" : "c", folder, p.name);
     return 0;

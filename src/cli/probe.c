@@ -13,7 +13,7 @@
 /* ---- the probing process ------------------------------------------------------------------- */
 
 /* Writes a line "word text" for each line of the text. */
-static void probe_put_lines(FILE *to, const char *word, const char *text)
+static void probe_write_lines(FILE *to, const char *word, const char *text)
 {
     do {
         const size_t n = strcspn(text, "\n");
@@ -33,16 +33,16 @@ static const char *probe_size_text(int64_t bytes, char text[32])
 
 /* Writes a line about the memory of device i.  This process has only started the backend, so the
  * memory that it uses is the cost of the start. */
-static void probe_put_memory(FILE *to, int i, const wb_device_memory *m)
+static void probe_write_memory(FILE *to, int i, const wb_device_memory *m)
 {
     char all[32], free[32], used[32], cached[32], line[256];
     snprintf(line, sizeof line, "%d: memory %s in all, %s free, %s used by this process, %s cached",
              i, probe_size_text(m->total, all), probe_size_text(m->free, free),
              probe_size_text(m->used, used), probe_size_text(m->cached, cached));
-    probe_put_lines(to, "part", line);
+    probe_write_lines(to, "part", line);
 }
 
-static void probe_put_devices(FILE *to, int row)
+static void probe_write_devices(FILE *to, int row)
 {
     wb_device_list list = wb__row_devices(row);
     for (int i = 0; i < list.n; i++) {
@@ -51,18 +51,18 @@ static void probe_put_devices(FILE *to, int row)
         char size[64] = "", threads[64], line[512];
         const bool known = !wb_device_memory_of(d, &m);
         snprintf(line, sizeof line, "%d: %s", i, d->about ? d->about : "");
-        if (d->about) probe_put_lines(to, "part", line);
-        if (known) probe_put_memory(to, i, &m);
+        if (d->about) probe_write_lines(to, "part", line);
+        if (known) probe_write_memory(to, i, &m);
         if (known && m.total >= 0)
             snprintf(size, sizeof size, ", %.1f GiB", (double)m.total / ((int64_t)1 << 30));
         snprintf(threads, sizeof threads, "%d thread%s", wb_threads(),
                  wb_threads() == 1 ? "" : "s");
         snprintf(line, sizeof line, "%d. %s%s", i, row == WB__CPU_ROW ? threads : d->name, size);
-        probe_put_lines(to, "device", line);
+        probe_write_lines(to, "device", line);
     }
 }
 
-static void probe_put_libraries(FILE *to, int row)
+static void probe_write_libraries(FILE *to, int row)
 {
     for (const char *const *library = wb__rows[row].libraries; *library; library++) {
         const int have = wb__row_backend(row)->part(*library);
@@ -70,7 +70,7 @@ static void probe_put_libraries(FILE *to, int row)
         if (have < 0) continue;
         wb__error_plain(reason, sizeof reason);
         snprintf(line, sizeof line, "%s: %s", *library, have ? "works" : reason);
-        probe_put_lines(to, "part", line);
+        probe_write_lines(to, "part", line);
     }
 }
 
@@ -82,17 +82,17 @@ int wb__cli_probe(const char *backend)
     wb__os_set_variable("WEBER_BACKENDS", NULL);        /* probe this backend only */
     wb_using(backend);
     wb__registry_lock();
-    if (wb__row_loaded(row)) probe_put_lines(to, "loaded", "yes");
+    if (wb__row_loaded(row)) probe_write_lines(to, "loaded", "yes");
     fflush(to);
     if (wb__row_works(row)) {
-        probe_put_lines(to, "works", "yes");
-        probe_put_devices(to, row);
-        probe_put_libraries(to, row);
+        probe_write_lines(to, "works", "yes");
+        probe_write_devices(to, row);
+        probe_write_libraries(to, row);
     } else {
-        probe_put_lines(to, "why", wb__row_reason(row));
+        probe_write_lines(to, "why", wb__row_reason(row));
     }
     wb__registry_unlock();
-    probe_put_lines(to, "end", "");
+    probe_write_lines(to, "end", "");
     fflush(to);
     _Exit(0);                           /* skips whatever the driver does at exit */
 }
@@ -103,7 +103,7 @@ static void probe_add_line(wb__text *t, const char *text) { wb__text_add(t, "%s\
 
 typedef struct { wb__text devices, libraries, reason; } probe_answer;
 
-static void parse_line(wb__probe *p, probe_answer *a, char *line)
+static void probe_parse_line(wb__probe *p, probe_answer *a, char *line)
 {
     char *text = strchr(line, ' ');
     if (!text) return;
@@ -118,7 +118,7 @@ static void parse_line(wb__probe *p, probe_answer *a, char *line)
 
 /* Reads lines until "end", the end of the pipe, or the time limit.  False: the time limit was
  * reached, or poll failed. */
-static bool read_answer(int file, wb__probe *p, probe_answer *a, double seconds)
+static bool probe_read_answer(int file, wb__probe *p, probe_answer *a, double seconds)
 {
     const double until = wb__now() + seconds;
     char line[WB__REASON_BYTES + 16];
@@ -133,7 +133,7 @@ static bool read_answer(int file, wb__probe *p, probe_answer *a, double seconds)
         if (c == '\n') {
             line[n] = 0;
             n = 0;
-            parse_line(p, a, line);
+            probe_parse_line(p, a, line);
         } else if (n < sizeof line - 1) {
             line[n++] = c;
         }
@@ -167,7 +167,7 @@ void wb__cli_run_probe(wb__probe *p, const char *self, const char *backend, doub
     wb__os_close(ends[1]);
     if (child) {
         wb__os_end end = {0};
-        const bool in_time = read_answer(ends[0], p, &a, seconds);
+        const bool in_time = probe_read_answer(ends[0], p, &a, seconds);
         if (!in_time) wb__os_kill(child);
         wb__os_wait(child, &end);
         probe_set_state(p, in_time, &end, seconds);

@@ -21,7 +21,8 @@
 static const char *const cli_ranks_libraries[] = {LIBRARY("mpi"), LIBRARY("mpi-openmpi"),
                                                   LIBRARY("mpi-mpich")};
 
-/* Opens a library that is installed with this program, or that the dynamic linker finds. */
+/* Returns a library that is installed with this program, or that the dynamic linker finds,
+ * opened. */
 static void *cli_ranks_open_library(const char *name, const char *program, char *path, size_t size)
 {
     if (!wb__cli_installed(program, name, path, size)) snprintf(path, size, "%s", name);
@@ -30,7 +31,7 @@ static void *cli_ranks_open_library(const char *name, const char *program, char 
 
 /* Whether the dynamic linker did not find the library itself, as opposed to one that it needs: the
  * message begins with the missing file, or, on macOS, has the name of the library. */
-static bool is_missing(const char *path, const char *message)
+static bool cli_ranks_is_missing(const char *path, const char *message)
 {
     return !strchr(path, '/') && strstr(message, path);
 }
@@ -44,8 +45,8 @@ static const wb_distributed_backend *cli_ranks_table_of(void *library)
     return get ? get() : NULL;
 }
 
-/* Prints NCCL and RCCL, which are opened at run time. */
-static void print_nccl(void)
+/* Prints the state of NCCL and RCCL, which are opened at run time. */
+static void cli_ranks_print_nccl(void)
 {
     const wb_distributed_backend *b = wb_distributed_nccl();
     wb_clear_error();
@@ -70,7 +71,7 @@ void wb__cli_print_ranks(const char *program)
     for (size_t i = 0; i < WB__COUNT(cli_ranks_libraries); i++) {
         void *library = cli_ranks_open_library(cli_ranks_libraries[i], program, path, sizeof path);
         const char *reason = library ? NULL : wb__os_library_reason();
-        if (!library && is_missing(path, reason)) continue;
+        if (!library && cli_ranks_is_missing(path, reason)) continue;
         found++;
         const wb_distributed_backend *b = library ? cli_ranks_table_of(library) : NULL;
         if (!b) printf("ranks: MPI: %s does not work: %s\n", path, reason ? reason : "no table");
@@ -81,5 +82,5 @@ void wb__cli_print_ranks(const char *program)
     if (!found)
         printf("ranks: MPI: not built in: install libopenmpi-dev or libmpich-dev, and build Weber"
                " again\n");
-    print_nccl();
+    cli_ranks_print_nccl();
 }

@@ -108,7 +108,7 @@ static void show_add_head(wb__text *t, const char *path, const char *what, const
 }
 
 /* Adds the notes of a file to the text, one on each line.  A long note is cut. */
-static void add_notes(wb__text *t, const wb__table *table)
+static void show_add_notes(wb__text *t, const wb__table *table)
 {
     enum { LONGEST = 200 };
     for (int i = 0; i < table->n_notes; i++) {
@@ -127,7 +127,7 @@ static int show_table(const char *path, const char *what, wb__table *table, bool
 {
     wb__text t = {0};
     show_add_head(&t, path, what, table);
-    if (notes) add_notes(&t, table);
+    if (notes) show_add_notes(&t, table);
     if (table->n) show_add_table(&t, table);
     wb__table_free(table);
     return show_print(&t);
@@ -135,13 +135,13 @@ static int show_table(const char *path, const char *what, wb__table *table, bool
 
 /* ---- safetensors ----------------------------------------------------------------------------- */
 
-static wb__json *json_note(const wb__table *table, const char *key)
+static wb__json *show_json_note(const wb__table *table, const char *key)
 {
     const char *reason, *text = wb__table_note(table, key);
     return text ? wb__json_read(text, &reason) : NULL;
 }
 
-/* Adds the kinds of layers and trees that a file describes, a line for each. */
+/* Adds a line for each layer and tree that a file describes to the text. */
 static void show_add_parts(wb__text *t, const wb__json *node, int depth)
 {
     const wb__json *part, *parts = wb__json_get(node, "parts");
@@ -167,7 +167,7 @@ static int show_parts(const char *path)
     wb__text t = {0};
     wb__table table;
     if (wb__st_load(path, false, &table)) return wb__cli_print_error();
-    wb__json *note = json_note(&table, "weber");
+    wb__json *note = show_json_note(&table, "weber");
     show_add_head(&t, path, "a model, safetensors", &table);
     wb__text_add(&t, "It has parts of the program that saved it; wb_load needs these declared "
                  "(weber explain W0604).\n");
@@ -188,13 +188,13 @@ static int show_model(const char *path)
 
 bool wb__cli_describes_layer(const wb__table *table)
 {
-    wb__json *note = json_note(table, "weber");
+    wb__json *note = show_json_note(table, "weber");
     const bool layer = wb__json_get(wb__json_get(note, "model"), "layer") != NULL;
     wb__free(note);
     return layer;
 }
 
-static void add_json(wb__text *t, const wb__json *value)
+static void show_add_json(wb__text *t, const wb__json *value)
 {
     if (wb__json_text(value)) wb__text_foreign(t, wb__json_text(value));
     else if (wb__json_is(value, WB__JSON_INTEGER))
@@ -205,24 +205,24 @@ static void add_json(wb__text *t, const wb__json *value)
 }
 
 /* Adds a part of an optimisation rule to the text, such as "Adam(eta = 0.001, ...)". */
-static void add_rule(wb__text *t, const wb__json *part)
+static void show_add_rule(wb__text *t, const wb__json *part)
 {
     const wb__json *value;
     bool first = true;
-    add_json(t, wb__json_get(part, "name"));
+    show_add_json(t, wb__json_get(part, "name"));
     wb__text_add(t, "(");
     WB__JSON_EACH_MEMBER(part, value, i) {
         if (!strcmp(wb__json_key(value), "name")) continue;
         wb__text_add(t, first ? "" : ", ");
         wb__text_foreign(t, wb__json_key(value));
         wb__text_add(t, " = ");
-        add_json(t, value);
+        show_add_json(t, value);
         first = false;
     }
     wb__text_add(t, ")");
 }
 
-static void add_checkpoint(wb__text *t, const wb__json *note)
+static void show_add_checkpoint(wb__text *t, const wb__json *note)
 {
     const wb__json *value, *part;
     WB__JSON_EACH_MEMBER(note, value, i) {
@@ -232,10 +232,10 @@ static void add_checkpoint(wb__text *t, const wb__json *note)
         wb__text_add(t, "  ");
         wb__text_foreign(t, wb__json_key(value));
         wb__text_add(t, " = ");
-        if (!list) add_json(t, value);
+        if (!list) show_add_json(t, value);
         WB__JSON_EACH(value, part, k) {
             wb__text_add(t, k ? ", " : "");
-            add_rule(t, part);
+            show_add_rule(t, part);
         }
         wb__text_add(t, "\n");
     }
@@ -244,9 +244,9 @@ static void add_checkpoint(wb__text *t, const wb__json *note)
     if (wb__json_is(loader, WB__JSON_LIST) && wb__json_count(loader) == 4) {
         WB__JSON_EACH(loader, word, i) words[i] = word;
         wb__text_add(t, "  loader = ");
-        add_json(t, words[2]);
+        show_add_json(t, words[2]);
         wb__text_add(t, " batches into epoch ");
-        add_json(t, words[1]);
+        show_add_json(t, words[1]);
         wb__text_add(t, "\n");
     }
     if (slots) wb__text_add(t, "  state = of %lld parameters\n", (long long)wb__json_count(slots));
@@ -255,9 +255,9 @@ static void add_checkpoint(wb__text *t, const wb__json *note)
 static int show_checkpoint(const char *path, wb__table *table)
 {
     wb__text t = {0};
-    wb__json *note = json_note(table, "weber_checkpoint");
+    wb__json *note = show_json_note(table, "weber_checkpoint");
     show_add_head(&t, path, "a checkpoint, safetensors", table);
-    if (wb__json_is(note, WB__JSON_OBJECT)) add_checkpoint(&t, note);
+    if (wb__json_is(note, WB__JSON_OBJECT)) show_add_checkpoint(&t, note);
     else wb__text_add(&t, "  (its note cannot be read)\n");
     wb__free(note);
     show_add_table(&t, table);
@@ -281,7 +281,7 @@ static int show_safetensors(const char *path)
 
 /* ---- other formats --------------------------------------------------------------------------- */
 
-/* Shows a file of arrays and releases the mapping. */
+/* Prints the arrays of a file and releases the mapping. */
 static int show_arrays(const char *path, wb__format format, wb__mapping *m)
 {
     wb__table table;

@@ -19,7 +19,7 @@ enum { COLUMN = 48, SHOW_BSON_LISTED = 20, SHOW_BSON_LONGEST = 100 };
 
 typedef struct { int n_unknown; wb__text unknown; } showing;
 
-/* Adds at most SHOW_BSON_LONGEST bytes of a text, without splitting a character. */
+/* Adds at most SHOW_BSON_LONGEST bytes of a text to t, without splitting a character. */
 static void show_bson_add_short(wb__text *t, const char *text)
 {
     char some[SHOW_BSON_LONGEST + 1];
@@ -34,7 +34,7 @@ static void show_bson_add_short(wb__text *t, const char *text)
     if (text[n]) wb__text_add(t, "...");
 }
 
-static void add_remark(wb__text *t, const wb__flux_row *r)
+static void show_bson_add_remark(wb__text *t, const wb__flux_row *r)
 {
     const bool unknown = r->kind == WB__FLUX_UNKNOWN;
     wb__text_add(t, "# %s", unknown ? "unknown here, " : "");
@@ -64,7 +64,7 @@ static int show_bson_print_row(const wb__flux_row *r, void *ctx)
     }
     if (r->kind == WB__FLUX_ARRAY || r->kind == WB__FLUX_UNKNOWN || r->bytes) {
         wb__text_spaces(&t, WB__MAX(2, COLUMN - (t.text ? wb__characters(t.text) : 0)));
-        add_remark(&t, r);
+        show_bson_add_remark(&t, r);
     }
     char *line = wb__text_take(&t);
     if (!line) return WB_ERROR_MEMORY;

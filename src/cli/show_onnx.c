@@ -23,7 +23,7 @@ enum { SHOW_ONNX_NODE, OPERATOR, SHOW_ONNX_NAME, SHOW_ONNX_OUTPUTS, SHOW_ONNX_BY
 typedef struct { char *cell[SHOW_ONNX_COLUMNS]; bool supported; } show_onnx_row;
 typedef struct { show_onnx_row *rows; int n, capacity, n_unsupported; } show_onnx_table;
 
-/* Adds at most SHOW_ONNX_LONGEST bytes of a text of the file. */
+/* Adds at most SHOW_ONNX_LONGEST bytes of a text of the file to t. */
 static void show_onnx_add_short(wb__text *t, const char *text)
 {
     char some[SHOW_ONNX_LONGEST + 1];
@@ -58,7 +58,7 @@ static void show_onnx_add_values(wb__text *t, const wb__onnx_graph *g, int n, co
     if (!any) wb__text_add(t, "none");
 }
 
-/* Adds the bytes of the initializers that the node reads, also those of outer graphs. */
+/* Adds the number of bytes of the initializers that the node reads, also those of outer graphs. */
 static void show_onnx_add_bytes(wb__text *t, const wb__onnx_graph *g, const wb__onnx_node *n)
 {
     int64_t sum = 0;
@@ -71,7 +71,7 @@ static void show_onnx_add_bytes(wb__text *t, const wb__onnx_graph *g, const wb__
     if (sum) wb__text_bytes(t, sum);
 }
 
-static bool add_nodes(show_onnx_table *list, const wb__onnx_graph *g, const char *prefix);
+static bool show_onnx_add_nodes(show_onnx_table *list, const wb__onnx_graph *g, const char *prefix);
 
 static bool show_onnx_add_node(show_onnx_table *list, const wb__onnx_graph *g,
                                const wb__onnx_node *n, const char *prefix)
@@ -96,12 +96,12 @@ static bool show_onnx_add_node(show_onnx_table *list, const wb__onnx_graph *g,
     for (int i = 0; ok && i < n->n_attrs; i++) {
         char inner[2 * SHOW_ONNX_LONGEST];
         snprintf(inner, sizeof inner, "%s.%.40s.", number, n->attrs[i].name);
-        if (n->attrs[i].g) ok = add_nodes(list, n->attrs[i].g, inner);
+        if (n->attrs[i].g) ok = show_onnx_add_nodes(list, n->attrs[i].g, inner);
     }
     return ok;
 }
 
-static bool add_nodes(show_onnx_table *list, const wb__onnx_graph *g, const char *prefix)
+static bool show_onnx_add_nodes(show_onnx_table *list, const wb__onnx_graph *g, const char *prefix)
 {
     for (int i = 0; i < g->n_nodes; i++)
         if (!show_onnx_add_node(list, g, &g->nodes[i], prefix)) return false;
@@ -158,7 +158,7 @@ int wb__cli_show_onnx(const wb__mapping *file)
     wb__text t = {0};
     if (wb__onnx_read(file->path, file->data, (size_t)file->bytes, &m))
         return wb__cli_print_error();
-    const bool ok = add_nodes(&list, m->graph, "");
+    const bool ok = show_onnx_add_nodes(&list, m->graph, "");
     if (ok) show_onnx_add_all(&t, m, &list);
     char *text = ok ? wb__text_take(&t) : NULL;
     if (text) fputs(text, stdout);

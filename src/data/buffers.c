@@ -3,7 +3,7 @@
 
 /* A pool with its unused buffers.  wb__data_mutex guards all fields but the first two. */
 struct wb__buffer_pool {
-    size_t *bytes;                      /* of each of the n blocks of a buffer */
+    size_t *bytes;                      /* bytes of each of the n blocks of a buffer */
     int n;
     int keep, unused, lent;             /* buffers to keep at most; unused now; lent to tensors */
     bool closed;
@@ -85,9 +85,9 @@ int wb__buffer_pool_fill(wb__buffer_pool *s)
     }
 }
 
-/* Counts a buffer as given back.  Returns true if the pool is closed and no buffer is lent any
- * more; then the caller frees the pool. */
-static bool buffer_pool_took_back(wb__buffer_pool *s)
+/* Adds 1 to the number of buffers given back.  Returns true if the pool is closed and no buffer is
+ * lent any more; then the caller frees the pool. */
+static bool buffer_pool_count_return(wb__buffer_pool *s)
 {
     s->lent--;
     return s->closed && !s->lent;
@@ -105,7 +105,7 @@ void wb__buffer_give(wb__batch_buffer *buffer)
         s->first = buffer;
         s->unused++;
     }
-    bool last = buffer_pool_took_back(s);
+    bool last = buffer_pool_count_return(s);
     wb__data_unlock();
     if (!keep) buffer_free(buffer, n);
     if (last) wb__free(s);

@@ -12,7 +12,7 @@ typedef struct wb__batch_buffer {
     wb__buffer_pool *pool;
     void **data;                        /* the memory of each field; aligned to 64 bytes */
     int holders;                        /* number of tensors that use the buffer */
-    struct wb__batch_buffer *next;      /* in the list of unused buffers */
+    struct wb__batch_buffer *next;      /* the next unused buffer */
 } wb__batch_buffer;
 
 /* Makes an empty pool for buffers of n blocks, of bytes[0], ..., bytes[n - 1] bytes.  The pool
@@ -31,12 +31,12 @@ void wb__buffer_pool_close(wb__buffer_pool *s);
 wb__batch_buffer *wb__buffer_take(wb__buffer_pool *s);
 /* Gives a buffer back to its pool.  Any thread may call this function.  `buffer` may be NULL. */
 void wb__buffer_give(wb__batch_buffer *buffer);
-/* The release function of tensors that borrow a buffer with wb_borrow.  The call for the last of
- * these tensors gives the buffer back to its pool. */
+/* Releases a tensor's hold of a buffer that was lent by wb_borrow.  The call for the last of the
+ * tensors gives the buffer back to its pool. */
 void wb__buffer_release(void *data, void *buffer);
 
-/* wb__data_lock takes the one lock of all prefetchers and pools.  Callers use the mutex itself only
- * to wait on condition variables. */
+/* wb__data_lock locks the one mutex of all prefetchers and pools.  Callers use the mutex itself
+ * only to wait on condition variables. */
 extern wb__mutex wb__data_mutex;
 void wb__data_lock(void);
 void wb__data_unlock(void);

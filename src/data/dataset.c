@@ -28,7 +28,7 @@ static void dataset_destroy(void *object)
     wb__object_end(d, sizeof *d);
 }
 
-static const char *describe_field(const wb__field *f, char *text, size_t bytes)
+static const char *dataset_describe_field(const wb__field *f, char *text, size_t bytes)
 {
     if (!f->present) return "none";
     size_t n = (size_t)snprintf(text, bytes, "[");
@@ -54,7 +54,7 @@ static char *dataset_format(void *object)
     for (int k = 0; k < root->n_fields; k++)
         if (!root->names || root->field[k].present)
             wb__text_add(&t, "%s%s %s", k ? ", " : "", field_name(root, k),
-                         describe_field(&root->field[k], field, sizeof field));
+                         dataset_describe_field(&root->field[k], field, sizeof field));
     if (root->device != &wb__cpu)
         wb__text_add(&t, ", on %s:%d", root->device->backend->tag, root->device->ordinal);
     wb__text_add(&t, ")");
@@ -82,7 +82,7 @@ bool wb__is_dataset(const wb_dataset *d, const char *what)
 /* ---- roots ----------------------------------------------------------------------------------- */
 
 /* Returns the number of bytes of field f in one observation; -1 with the error set. */
-static int64_t field_bytes(const char *what, const char *name, const wb__field *f)
+static int64_t dataset_field_bytes(const char *what, const char *name, const wb__field *f)
 {
     if (f->ndim < 0 || f->ndim >= WB_MAX_DIMS || !wb__dtype_size(f->dtype)) {
         wb__fail(WB_ERROR_SHAPE, "%s: %s has %d dimensions and dtype %s; with the batch axis there "
@@ -101,9 +101,9 @@ static int64_t field_bytes(const char *what, const char *name, const wb__field *
     return size * (int64_t)wb__dtype_size(f->dtype);
 }
 
-/* Stores x in the dataset and takes a reference.  Stores a copy of a variable, which may change,
- * and of a tensor with inputs a tensor on the same memory, so that the inputs can be freed. */
-static bool take_array(const char *what, wb_dataset *d, int k, wb_tensor *x)
+/* Stores x in the dataset and adds a reference.  Stores a copy of a variable, which may change, and
+ * for a tensor with inputs a tensor on the same memory, so that the inputs can be freed. */
+static bool dataset_store_array(const char *what, wb_dataset *d, int k, wb_tensor *x)
 {
     wb__field *f = &d->field[k];
     if (wb_eval_array(1, &x)) return false;
@@ -122,13 +122,13 @@ static bool take_array(const char *what, wb_dataset *d, int k, wb_tensor *x)
     if (d->device == &wb__cpu && !(d->data[k] = wb_data(x))) return false;
     *f = (wb__field){.present = true, .dtype = (wb_dtype)x->dtype, .ndim = x->ndim - 1};
     memcpy(f->dims, x->dims + 1, (size_t)f->ndim * sizeof *f->dims);
-    f->bytes = field_bytes(what, field_name(d, k), f);
+    f->bytes = dataset_field_bytes(what, field_name(d, k), f);
     if (f->bytes < 0) return false;
     d->tensor[k] = wb__ref(x);
     return true;
 }
 
-/* Copies the names into one block.  NULL with the error set. */
+/* Returns a block with copies of the names.  NULL with the error set. */
 static const char **dataset_copy_names(int n, const char *const *names)
 {
     size_t bytes = 0, list = WB__FIELDS * sizeof *names;
@@ -163,7 +163,7 @@ wb_dataset *wb__dataset_of_arrays(const char *what, int n, wb_tensor *const *x,
     d->n_fields = WB__MAX(n, 2);
     bool ok = !names || (d->names = dataset_copy_names(n, names)) != NULL;
     for (int k = 0; ok && k < n; k++)
-        if (!wb_is_none(x[k])) ok = take_array(what, d, k, x[k]);
+        if (!wb_is_none(x[k])) ok = dataset_store_array(what, d, k, x[k]);
     if (ok) return d;
     wb_object_free(d);
     return NULL;
@@ -180,11 +180,11 @@ typedef struct {
     int n;
     wb_tensor *x[WB__FIELDS];
     char *names[WB__FIELDS];
-} leaf_list;
+} dataset_leaves;
 
 static int dataset_add_leaf(const wb__leaf *leaf, void *ctx)
 {
-    leaf_list *l = ctx;
+    dataset_leaves *l = ctx;
     if (l->n == WB__FIELDS)
         return wb__fail(WB_ERROR_ARGUMENT, "dataset_of_tree: the tree has more than %d tensors",
                         WB__FIELDS);
@@ -206,7 +206,7 @@ static bool dataset_has_layer(const wb__branch *node)
 wb_dataset *wb_dataset_of_tree(wb_tree *arrays)
 {
     WB__PUBLIC(wb_dataset_of_tree, NULL);
-    leaf_list l = {0};
+    dataset_leaves l = {0};
     wb_dataset *d = NULL;
     if (WB__NULL(arrays)) return NULL;
     if (!wb__is(arrays, &wb__tree_class) || dataset_has_layer(&arrays->node))
@@ -222,7 +222,7 @@ wb_dataset *wb_dataset_of_tree(wb_tree *arrays)
     return d;
 }
 
-/* Names the fields of a source, unless they are x and y. */
+/* Copies the names of a source's fields to the dataset, unless they are x and y. */
 static bool dataset_name_source(wb_dataset *d, const wb_dataset_source *s)
 {
     static const char *const plain[WB__FIELDS] = {"x", "y", "2", "3", "4", "5", "6", "7"};
@@ -234,7 +234,7 @@ static bool dataset_name_source(wb_dataset *d, const wb_dataset_source *s)
     return d->names != NULL;
 }
 
-/* Checks the functions and numbers of a source.  Returns false with the error set. */
+/* Whether the functions and numbers of a source are valid.  If not, sets the error. */
 static bool dataset_check_source(const wb_dataset_source *s)
 {
     if (s->next || s->restart) {
@@ -294,7 +294,7 @@ int wb__dataset_measure(wb_dataset *root, const char *what)
 {
     for (int k = 0; k < root->n_fields; k++) {
         if (!root->field[k].present) continue;
-        root->field[k].bytes = field_bytes(what, field_name(root, k), &root->field[k]);
+        root->field[k].bytes = dataset_field_bytes(what, field_name(root, k), &root->field[k]);
         if (root->field[k].bytes < 0) return wb_error_code();
     }
     return 0;
@@ -400,8 +400,8 @@ int64_t wb_dataset_length(const wb_dataset *d)
     return wb__is_any_dataset(d, "dataset_length") && !wb__is_stream(d) ? d->n : -1;
 }
 
-/* Makes a batch of all observations, on memory that its tensors own.  Arrays are copied.  The
- * function of a source is called for each observation. */
+/* Sets *batch to a batch of all observations, on memory that its tensors own.  Arrays are copied.
+ * The function of a source is called for each observation. */
 static int dataset_fill_all(const wb_dataset *d, const wb_dataset *root, int64_t *index,
                             wb_batch *batch)
 {
@@ -470,8 +470,8 @@ wb_tensor *wb_dataset_y(wb_dataset *d)
 
 /* Returns the index of the field with this name among n fields, of which the first n_named have
  * names; -1 with the error set.  Fields without names are called x, y, 2, 3, ... */
-static int field_named(const char *what, int n, int n_named, const char *const *names,
-                       const char *name)
+static int dataset_index_named(const char *what, int n, int n_named, const char *const *names,
+                               const char *name)
 {
     char list[200] = "";
     size_t used = 0;
@@ -494,7 +494,7 @@ static int field_named(const char *what, int n, int n_named, const char *const *
 }
 
 /* Returns the length of a list of names that ends with NULL; 0 if `names` is NULL. */
-static int n_names(const char *const *names)
+static int dataset_count_names(const char *const *names)
 {
     int n = 0;
     while (names && n < WB__FIELDS && names[n]) n++;
@@ -506,16 +506,16 @@ wb_tensor *wb_dataset_get(wb_dataset *d, const char *name)
     WB__EDGE;
     if (!wb__is_dataset(d, "dataset_get")) return NULL;
     const wb_dataset *root = wb__dataset_root(d);
-    const int named = n_names(root->names);
-    const int k = field_named("dataset_get", named ? named : 2, named, root->names, name);
+    const int named = dataset_count_names(root->names);
+    const int k = dataset_index_named("dataset_get", named ? named : 2, named, root->names, name);
     return k < 0 ? NULL : dataset_whole(d, k, WB__OF_wb_dataset_get);
 }
 
 wb_tensor *wb_batch_get(wb_batch batch, const char *name)
 {
-    const int named = n_names(batch.names), more = wb__batch_fields(&batch);
+    const int named = dataset_count_names(batch.names), more = wb__batch_fields(&batch);
     const int n = !named || more > 2 ? WB__MAX(named, more) : named;
-    const int k = field_named("batch_get", n, named, batch.names, name);
+    const int k = dataset_index_named("batch_get", n, named, batch.names, name);
     wb_tensor *x = k < 0 ? NULL : *wb__batch_at(&batch, k);
     if (k >= 0 && !x && wb__null("batch_get", name)) return NULL;
     return x;

@@ -53,8 +53,8 @@ struct wb_dataset {
     /* roots */
     int n_fields;                       /* 2 to WB__FIELDS */
     wb__field field[WB__FIELDS];        /* x, y and further fields */
-    const char **names;                 /* of the fields, in one block; NULL: x and y */
-    const wb_device *device;            /* of the arrays; the CPU for sources and streams */
+    const char **names;                 /* names of the fields, in one block; NULL: x and y */
+    const wb_device *device;            /* device of the arrays; the CPU for sources and streams */
     /* arrays */
     wb_tensor *tensor[WB__FIELDS];      /* (references) */
     const char *data[WB__FIELDS];       /* their elements, if they are in host memory */
@@ -108,12 +108,12 @@ wb_dataset *wb__dataset_like(const wb_dataset *root, wb__data_kind kind, int n_p
 /* Sets .bytes of the fields of a root.  Returns 0 or an error code. */
 int wb__dataset_measure(wb_dataset *root, const char *what);
 
-/* Makes a view or map over `below`, in the current scope.  The caller sets the fields that only
- * views or only maps have. */
+/* Returns a new view or map over `below`, in the current scope.  The caller sets the fields that
+ * only views or only maps have. */
 wb_dataset *wb__dataset_over(wb_dataset *below, wb__data_kind kind, int64_t n);
 
-/* Makes a view of the n observations in `order`.  Takes over the block `order`, also on failure.
- * If `order` is NULL, returns NULL. */
+/* Returns a view of the n observations in `order`, and takes over this block, also on failure.  If
+ * `order` is NULL, returns NULL. */
 wb_dataset *wb__dataset_ordered(wb_dataset *below, int64_t n, uint32_t *order);
 /* Returns a block with a random permutation of 0 .. n-1, from the seed of wb_seed.  NULL with the
  * error set. */
@@ -129,7 +129,7 @@ int wb__windows_gather(const wb_dataset *root, int64_t n, const int64_t *index, 
 /* parts.c: wb_to of a root that slides a window. */
 wb_dataset *wb__windows_to(wb_dataset *root, const wb_device *d, wb_dtype dtype);
 
-/* Makes the share of a rank.  The shares of all ranks have the same length. */
+/* Returns the share of a rank.  The shares of all ranks have the same length. */
 wb_dataset *wb__dataset_share(wb_dataset *d, int rank, int ranks, uint64_t seed);
 /* Returns the index, in the dataset below, of observation i of a share. */
 static inline int64_t wb__share_at(const wb_dataset *share, int64_t i)

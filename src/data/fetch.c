@@ -69,19 +69,21 @@ static const wb_dataset *fetch_source_of(const wb_dataset *root, int64_t *i)
 typedef struct {
     const wb_dataset *root;             /* a source, or a joined dataset of sources */
     const int64_t *index;
-    void *const *to;
-    _Atomic bool failed;                /* fetch_failing guards writes of this and what follows */
+    void *const *to;                    /* memory of the batch for each field */
+    _Atomic bool failed;                /* whether a call failed; fetch_failing guards writes of the
+                                           fields from here */
     int64_t first;                      /* position in the batch of the first failed observation */
     int64_t observation;                /* the index of this observation in its source */
-    int code;                           /* its error, with the message */
+    int code;                           /* its error, which has the message */
     char message[256];
 } fetch_calls;
-static wb__mutex fetch_failing = WB__MUTEX_INIT; /* of all calls: fork forbids locks on stacks */
+static wb__mutex fetch_failing = WB__MUTEX_INIT; /* global: fork forbids locks on stacks */
 
 WB__PROGRAM_CALL(get_call, get_run, int, const wb_dataset *d; int64_t i; void *const *at;
                  , c->d->get_all ? c->d->get_all(c->i, c->at, c->d->ctx)
                                  : c->d->get(c->i, c->at[FETCH_X], c->at[FETCH_Y], c->d->ctx))
 
+/* Calls the source's function for observation i of the batch, unless a call has failed. */
 static void fetch_call_one(void *ctx, int64_t i)
 {
     fetch_calls *c = ctx;
@@ -107,6 +109,7 @@ static void fetch_call_one(void *ctx, int64_t i)
     wb__mutex_unlock(&fetch_failing);
 }
 
+/* Calls the source's function for all observations of a batch.  Returns 0 or an error code. */
 static int fetch_call_all(const wb_dataset *root, int64_t n, const int64_t *index, void *const *to,
                           bool parallel)
 {
@@ -140,8 +143,8 @@ int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const
 
 /* ---- gathering ------------------------------------------------------------------------------- */
 
-/* Makes a tensor of the row indices on the device of the arrays, i32 if they fit, else i64. */
-static wb_tensor *upload_index(const wb_dataset *root, int64_t n, const int64_t *index)
+/* Returns a tensor of the row indices on the device of the arrays, i32 if they fit, else i64. */
+static wb_tensor *fetch_upload_index(const wb_dataset *root, int64_t n, const int64_t *index)
 {
     const wb_dtype dtype = root->n > INT32_MAX ? WB_I64 : WB_I32;
     void *numbers = wb__alloc((size_t)n * wb__dtype_size(dtype));
@@ -175,9 +178,9 @@ static wb_tensor *fetch_copy_rows(const wb_tensor *x, int64_t first, int64_t n, 
     return NULL;
 }
 
-/* Gathers rows of x.  Takes the rows from a new constant that shares the memory of x, because x may
+/* Returns the rows of x, gathered from a new constant that shares the memory of x, because x may
  * belong to a graph on another thread. */
-static wb_tensor *fetch_take_rows(const wb_tensor *x, wb_tensor *rows)
+static wb_tensor *fetch_gather_rows(const wb_tensor *x, wb_tensor *rows)
 {
     wb_tensor *mine = wb__as_constant(x);
     return mine ? wb_take(mine, rows) : NULL;
@@ -199,8 +202,8 @@ int wb__dataset_gather(const wb_dataset *d, int64_t n, int64_t *index, wb_batch 
         if (together || !f->bytes) {
             *x = fetch_copy_rows(root->tensor[k], n ? index[0] : 0, n, f->bytes);
         } else {
-            if (!rows) rows = upload_index(root, n, index);
-            *x = rows ? fetch_take_rows(root->tensor[k], rows) : NULL;
+            if (!rows) rows = fetch_upload_index(root, n, index);
+            *x = rows ? fetch_gather_rows(root->tensor[k], rows) : NULL;
         }
         if (!*x) return wb_error_code();
     }
@@ -281,7 +284,8 @@ int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what)
 
 /* ---- maps of single observations ------------------------------------------------------------- */
 
-/* Makes a batch of one observation, row i of an evaluated batch.  Returns 0 or an error code. */
+/* Sets *one to a batch of one observation, row i of an evaluated batch.  Returns 0 or an error
+ * code. */
 static int fetch_row_as_batch(const wb_batch *all, int64_t i, wb_batch *one)
 {
     wb_batch from = *all;
@@ -309,7 +313,8 @@ static bool fetch_has_rows(const wb_batch *batch, int64_t rows, const char *made
     return true;
 }
 
-/* Makes tensors for n observations like the one in `one`, in the scope around the current one. */
+/* Sets *out to tensors for n observations like the one in `one`, in the scope around the current
+ * one. */
 static int fetch_make_rows(const wb_batch *one, int64_t n, wb_batch *out)
 {
     wb_batch from = *one;
@@ -372,7 +377,7 @@ static int fetch_map_row(const wb_dataset *d, const wb_batch *all, int64_t i, in
 }
 
 /* Applies the map of single observations to each row of a batch. */
-static int apply_each(const wb_dataset *d, int64_t n, const int64_t *index, wb_batch *batch)
+static int fetch_apply_each(const wb_dataset *d, int64_t n, const int64_t *index, wb_batch *batch)
 {
     wb_batch out = {.index = batch->index};
     int status = wb__batch_evaluate(batch);
@@ -394,7 +399,7 @@ static int apply_each(const wb_dataset *d, int64_t n, const int64_t *index, wb_b
     return status;
 }
 
-static int apply_below(const wb_dataset *d, int64_t n, const int64_t *index, wb_batch *batch)
+static int fetch_apply_below(const wb_dataset *d, int64_t n, const int64_t *index, wb_batch *batch)
 {
     if (d->kind == WB__DATA_MAP || !wb__dataset_mapped(d->below))
         return wb__dataset_apply(d->below, n, index, batch);
@@ -410,14 +415,14 @@ static int apply_below(const wb_dataset *d, int64_t n, const int64_t *index, wb_
 int wb__dataset_apply(const wb_dataset *d, int64_t n, const int64_t *index, wb_batch *batch)
 {
     if (!d->below) return 0;
-    const int status = apply_below(d, n, index, batch);
+    const int status = fetch_apply_below(d, n, index, batch);
     if (status || d->kind != WB__DATA_MAP) return status;
-    if (d->maps_single) return apply_each(d, n, index, batch);
+    if (d->maps_single) return fetch_apply_each(d, n, index, batch);
     return wb__collate_call(d->map, d->ctx, batch, "mapobs");
 }
 
-/* Detaches x from its graph and returns x.  For a variable returns a copy, because the program may
- * assign to the variable later. */
+/* Returns x without its graph: detached, or for a variable a copy, because the program may assign
+ * to the variable later. */
 static wb_tensor *fetch_detached(wb_tensor *x)
 {
     if (wb_is_none(x)) return x;

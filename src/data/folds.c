@@ -12,6 +12,7 @@
  * keeps the block.  `data` is NULL after a failure. */
 typedef struct { int64_t n; uint32_t *data; } folds_list;
 
+/* Sets *l to an empty list with memory for `size` indices.  False: out of memory. */
 static bool folds_list_begin(folds_list *l, int64_t size)
 {
     *l = (folds_list){0, wb__alloc((size_t)size * sizeof *l->data + 1)};
@@ -24,6 +25,8 @@ static int folds_by_number(const void *a, const void *b)
     return p < q ? -1 : p > q;
 }
 
+/* Returns a view of the list's observations, sorted if `ascending`; the view takes over the
+ * list. */
 static wb_dataset *folds_list_view(wb_dataset *d, folds_list *l, bool ascending)
 {
     if (l->data && ascending) qsort(l->data, (size_t)l->n, sizeof *l->data, folds_by_number);
@@ -32,7 +35,7 @@ static wb_dataset *folds_list_view(wb_dataset *d, folds_list *l, bool ascending)
     return view;
 }
 
-static int too_many(const char *what, const wb_dataset *d)
+static int folds_fail_too_many(const char *what, const wb_dataset *d)
 {
     if (d->n <= UINT32_MAX) return 0;
     return wb__fail(WB_ERROR_UNSUPPORTED, "%s: %lld observations are too many", what,
@@ -60,8 +63,8 @@ static int folds_split_sizes(int64_t n, int n_at, const double *at, int64_t *siz
     return 0;
 }
 
-/* Makes parts of consecutive observations. */
-static int folds_split_plain(wb_dataset *d, int n_at, const double *at, wb_dataset **parts)
+/* Sets parts[k] to views of consecutive observations. */
+static int folds_split_consecutive(wb_dataset *d, int n_at, const double *at, wb_dataset **parts)
 {
     int64_t sizes[WB_SPLIT_PARTS], first = 0;
     const int status = folds_split_sizes(d->n, n_at, at, sizes);
@@ -102,8 +105,8 @@ static int folds_split_groups(const wb__grouping *g, int n_at, const double *at,
     return 0;
 }
 
-/* Puts n indices in random order. */
-static void mix_group(int64_t *index, int64_t n)
+/* Changes n indices to a random order. */
+static void folds_mix_group(int64_t *index, int64_t n)
 {
     wb__draws draws = wb__draws_begin(n);
     for (int64_t i = n - 1; i > 0; i--) {
@@ -113,7 +116,8 @@ static void mix_group(int64_t *index, int64_t n)
     }
 }
 
-static void mix_list(folds_list *l)
+/* Changes the list to a random order. */
+static void folds_mix_list(folds_list *l)
 {
     wb__draws draws = wb__draws_begin(l->n);
     for (int64_t i = l->n - 1; i > 0; i--) {
@@ -124,16 +128,16 @@ static void mix_list(folds_list *l)
     }
 }
 
-static int split_stratified(wb_dataset *d, wb__grouping *g, bool shuffle, int n_at,
-                            const double *at, wb_dataset **parts)
+static int folds_split_stratified(wb_dataset *d, wb__grouping *g, bool shuffle, int n_at,
+                                  const double *at, wb_dataset **parts)
 {
     folds_list lists[WB_SPLIT_PARTS] = {{0}};
     int status = folds_begin_parts(g, n_at, at, lists);
     for (int64_t i = 0; !status && shuffle && i < g->groups; i++)
-        mix_group(g->index + g->start[i], folds_size_of(g, i));
+        folds_mix_group(g->index + g->start[i], folds_size_of(g, i));
     if (!status) status = folds_split_groups(g, n_at, at, lists);
     for (int k = 0; !status && k <= n_at; k++) {
-        if (shuffle) mix_list(&lists[k]);
+        if (shuffle) folds_mix_list(&lists[k]);
         if (!(parts[k] = folds_list_view(d, &lists[k], !shuffle))) status = wb_error_code();
     }
     for (int k = 0; k <= n_at; k++) wb__free(lists[k].data);
@@ -146,13 +150,13 @@ static int folds_split_parts(wb_dataset *d, int n_at, const double *at, wb_datas
     wb__grouping g;
     if (!o->stratified && !o->labels) {
         wb_dataset *from = o->shuffle ? wb_shuffleobs(d) : d;
-        return from ? folds_split_plain(from, n_at, at, parts) : (int)wb_error_code();
+        return from ? folds_split_consecutive(from, n_at, at, parts) : (int)wb_error_code();
     }
     WB__FIRST(wb_splitobs_array_with, wb_error_code());
-    int status = too_many("splitobs", d);
+    int status = folds_fail_too_many("splitobs", d);
     if (!status) status = wb__group_dataset("splitobs", d, o->labels, &g);
     if (status) return status;
-    status = split_stratified(d, &g, o->shuffle, n_at, at, parts);
+    status = folds_split_stratified(d, &g, o->shuffle, n_at, at, parts);
     wb__group_free(&g);
     return status;
 }
@@ -207,26 +211,26 @@ int wb_splitobs_with(wb_dataset *d, double at, wb_dataset **first, wb_dataset **
 
 /* Sets *start and *stop to the observations, *start .. *stop - 1, of fold i of k.  The first n mod
  * k folds have one observation more than the others. */
-static void fold_of(int64_t n, int64_t k, int64_t i, int64_t *start, int64_t *stop)
+static void folds_range_of(int64_t n, int64_t k, int64_t i, int64_t *start, int64_t *stop)
 {
     *start = i * (n / k) + WB__MIN(i, n % k);
     *stop = *start + n / k + (i < n % k);
 }
 
 /* Divides the observations of each group into k folds, and makes the views of fold i. */
-static int make_fold(wb_dataset *d, const wb__grouping *g, int64_t k, int64_t i,
-                     wb_dataset **train, wb_dataset **validation)
+static int folds_make_grouped(wb_dataset *d, const wb__grouping *g, int64_t k, int64_t i,
+                              wb_dataset **train, wb_dataset **validation)
 {
     folds_list rest = {0}, fold = {0};
     int64_t start, stop, size = 0;
     for (int64_t j = 0; j < g->groups; j++, size += stop - start)
-        fold_of(folds_size_of(g, j), k, i, &start, &stop);
+        folds_range_of(folds_size_of(g, j), k, i, &start, &stop);
     if (!folds_list_begin(&rest, d->n - size) || !folds_list_begin(&fold, size)) {
         wb__free(rest.data);
         return WB_ERROR_MEMORY;
     }
     for (int64_t j = 0; j < g->groups; j++) {
-        fold_of(folds_size_of(g, j), k, i, &start, &stop);
+        folds_range_of(folds_size_of(g, j), k, i, &start, &stop);
         for (int64_t m = 0; m < folds_size_of(g, j); m++) {
             folds_list *l = m >= start && m < stop ? &fold : &rest;
             l->data[l->n++] = (uint32_t)g->index[g->start[j] + m];
@@ -239,13 +243,13 @@ static int make_fold(wb_dataset *d, const wb__grouping *g, int64_t k, int64_t i,
     return 0;
 }
 
-/* Makes fold i like make_fold, with all observations as one group. */
-static int plain_fold(wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
-                      wb_dataset **validation)
+/* Makes fold i like folds_make_grouped, with all observations as one group. */
+static int folds_make_consecutive(wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
+                                  wb_dataset **validation)
 {
     folds_list rest;
     int64_t start, stop;
-    fold_of(d->n, k, i, &start, &stop);
+    folds_range_of(d->n, k, i, &start, &stop);
     wb_dataset *v = wb_subset(d, start, stop);
     if (!v || !folds_list_begin(&rest, d->n - (stop - start))) return wb_error_code();
     for (int64_t m = 0; m < start; m++) rest.data[rest.n++] = (uint32_t)m;
@@ -258,8 +262,8 @@ static int plain_fold(wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
 }
 
 /* Checks the arguments of all functions that make folds, and clears the results. */
-static int check_fold(const char *what, wb_dataset *d, int64_t i, int64_t k, wb_dataset **train,
-                      wb_dataset **validation)
+static int folds_check(const char *what, wb_dataset *d, int64_t i, int64_t k, wb_dataset **train,
+                       wb_dataset **validation)
 {
     if (train) *train = NULL;
     if (validation) *validation = NULL;
@@ -267,14 +271,14 @@ static int check_fold(const char *what, wb_dataset *d, int64_t i, int64_t k, wb_
     if (!train || !validation || i < 0 || i >= k)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: fold %lld of %lld%s", what, (long long)i,
                         (long long)k, train && validation ? "" : ", and a NULL for a result");
-    return too_many(what, d);
+    return folds_fail_too_many(what, d);
 }
 
-static int fold_by(const char *what, wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
-                   wb_dataset **validation, const wb_kfolds_options *o)
+static int folds_make(const char *what, wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
+                      wb_dataset **validation, const wb_kfolds_options *o)
 {
     wb__grouping g;
-    if (!o->stratified && !o->labels) return plain_fold(d, k, i, train, validation);
+    if (!o->stratified && !o->labels) return folds_make_consecutive(d, k, i, train, validation);
     WB__FIRST(wb_kfolds_with, wb_error_code());
     int status = wb__group_dataset(what, d, o->labels, &g);
     if (status) return status;
@@ -284,7 +288,7 @@ static int fold_by(const char *what, wb_dataset *d, int64_t k, int64_t i, wb_dat
                               "times; with .stratified each label occurs at least k = %lld times",
                               what, (long long)g.index[g.start[j]], (long long)folds_size_of(&g, j),
                               (long long)k);
-    if (!status) status = make_fold(d, &g, k, i, train, validation);
+    if (!status) status = folds_make_grouped(d, &g, k, i, train, validation);
     wb__group_free(&g);
     return status;
 }
@@ -295,14 +299,14 @@ int wb_kfolds_with(wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
     WB__EDGE;
     wb_kfolds_options o;
     wb__given g;
-    const int status = check_fold("kfolds", d, i, k, train, validation);
+    const int status = folds_check("kfolds", d, i, k, train, validation);
     if (status) return status;
     if (!wb__read_options("kfolds", wb_kfolds_options, &o, given, &g)) return wb_error_code();
     if (k < 2 || k > d->n)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "kfolds: %lld folds of %lld observations; there are at least 2 folds, and "
                         "at most as many as observations", (long long)k, (long long)d->n);
-    return fold_by("kfolds", d, k, i, train, validation, &o);
+    return folds_make("kfolds", d, k, i, train, validation, &o);
 }
 
 int wb_leavepout(wb_dataset *d, int64_t p, int64_t i, wb_dataset **train, wb_dataset **validation)
@@ -316,8 +320,8 @@ int wb_leavepout(wb_dataset *d, int64_t p, int64_t i, wb_dataset **train, wb_dat
                         "leavepout: %lld of %lld observations are left out; there are at least 1, "
                         "and at most half of them", (long long)p, (long long)n);
     }
-    const int status = check_fold("leavepout", d, i, known ? n / p : 0, train, validation);
-    return status ? status : plain_fold(d, n / p, i, train, validation);
+    const int status = folds_check("leavepout", d, i, known ? n / p : 0, train, validation);
+    return status ? status : folds_make_consecutive(d, n / p, i, train, validation);
 }
 
 int wb_timeseries_kfolds_with(wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
@@ -325,7 +329,7 @@ int wb_timeseries_kfolds_with(wb_dataset *d, int64_t k, int64_t i, wb_dataset **
 {
     wb_timeseries_kfolds_options o;
     wb__given g;
-    const int status = check_fold("timeseries_kfolds", d, i, k, train, validation);
+    const int status = folds_check("timeseries_kfolds", d, i, k, train, validation);
     if (status) return status;
     if (!wb__read_options("timeseries_kfolds", wb_timeseries_kfolds_options, &o, given, &g))
         return wb_error_code();
@@ -350,15 +354,15 @@ int wb_timeseries_kfolds_with(wb_dataset *d, int64_t k, int64_t i, wb_dataset **
 
 /* ---- classes of equal size ------------------------------------------------------------------- */
 
-/* Adds n observations of group k.  mix_group has put the group in random order. */
-static void folds_list_add_some(folds_list *l, const wb__grouping *g, int64_t k, int64_t n)
+/* Adds n observations of group k, which folds_mix_group has put in random order, to the list. */
+static void folds_list_add_of_group(folds_list *l, const wb__grouping *g, int64_t k, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) l->data[l->n++] = (uint32_t)g->index[g->start[k] + i];
 }
 
-/* Makes a view of all observations, in which observations are repeated until each group has at
- * least `most`. */
-static wb_dataset *repeat_groups(wb_dataset *d, wb__grouping *g, int64_t most, bool shuffle)
+/* Returns a view of all observations, where observations are repeated until each group has at least
+ * `most`. */
+static wb_dataset *folds_repeat_groups(wb_dataset *d, wb__grouping *g, int64_t most, bool shuffle)
 {
     folds_list l;
     int64_t total = d->n;
@@ -368,23 +372,23 @@ static wb_dataset *repeat_groups(wb_dataset *d, wb__grouping *g, int64_t most, b
     for (int64_t k = 0; k < g->groups; k++) {
         const int64_t size = folds_size_of(g, k);
         int64_t extra = most - size;
-        for (; extra > size; extra -= size) folds_list_add_some(&l, g, k, size);
+        for (; extra > size; extra -= size) folds_list_add_of_group(&l, g, k, size);
         if (extra <= 0) continue;
-        mix_group(g->index + g->start[k], size);
-        folds_list_add_some(&l, g, k, extra);
+        folds_mix_group(g->index + g->start[k], size);
+        folds_list_add_of_group(&l, g, k, extra);
     }
-    if (shuffle) mix_list(&l);
+    if (shuffle) folds_mix_list(&l);
     return folds_list_view(d, &l, false);
 }
 
-static int read_resample(const char *what, wb_dataset *d, const wb_resample_options *given,
-                         wb_resample_options *o, wb__grouping *g)
+static int folds_read_resample(const char *what, wb_dataset *d, const wb_resample_options *given,
+                               wb_resample_options *o, wb__grouping *g)
 {
     if (!wb__is_dataset(d, what)) return wb__error_or(WB_ERROR_ARGUMENT);
     if (!wb__read_options(what, wb_resample_options, o, given, NULL)) return wb_error_code();
     if (!(o->fraction >= 0 && o->fraction <= 1e6))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: .fraction = %g", what, o->fraction);
-    const int status = too_many(what, d);
+    const int status = folds_fail_too_many(what, d);
     return status ? status : wb__group_dataset(what, d, o->labels, g);
 }
 
@@ -393,11 +397,11 @@ wb_dataset *wb_oversample_with(wb_dataset *d, const wb_resample_options *given)
     WB__PUBLIC(wb_oversample_with, NULL);
     wb__grouping g;
     wb_resample_options o;
-    if (read_resample("oversample", d, given, &o, &g)) return NULL;
+    if (folds_read_resample("oversample", d, given, &o, &g)) return NULL;
     int64_t most = 0;
     for (int64_t k = 0; k < g.groups; k++) most = WB__MAX(most, folds_size_of(&g, k));
     most = (int64_t)nearbyint(o.fraction * (double)most);
-    wb_dataset *view = repeat_groups(d, &g, most, o.shuffle);
+    wb_dataset *view = folds_repeat_groups(d, &g, most, o.shuffle);
     wb__group_free(&g);
     return view;
 }
@@ -408,15 +412,15 @@ wb_dataset *wb_undersample_with(wb_dataset *d, const wb_resample_options *given)
     folds_list l;
     wb__grouping g;
     wb_resample_options o;
-    if (read_resample("undersample", d, given, &o, &g)) return NULL;
+    if (folds_read_resample("undersample", d, given, &o, &g)) return NULL;
     int64_t least = g.groups ? d->n : 0;
     for (int64_t k = 0; k < g.groups; k++) least = WB__MIN(least, folds_size_of(&g, k));
     const bool ok = folds_list_begin(&l, g.groups * least);
     for (int64_t k = 0; ok && k < g.groups; k++) {
-        mix_group(g.index + g.start[k], folds_size_of(&g, k));
-        folds_list_add_some(&l, &g, k, least);
+        folds_mix_group(g.index + g.start[k], folds_size_of(&g, k));
+        folds_list_add_of_group(&l, &g, k, least);
     }
     wb__group_free(&g);
-    if (ok && o.shuffle) mix_list(&l);
+    if (ok && o.shuffle) folds_mix_list(&l);
     return ok ? folds_list_view(d, &l, !o.shuffle) : NULL;
 }

@@ -46,7 +46,7 @@ int wb__group_keys(int64_t n, int64_t *keys, wb__grouping *g)
 }
 
 /* Replaces the bits of n doubles by integers with the same order.  Returns false if one is NaN. */
-static bool order_doubles(int64_t n, int64_t *bits)
+static bool data_groups_order_doubles(int64_t n, int64_t *bits)
 {
     for (int64_t i = 0; i < n; i++) {
         double value;
@@ -73,7 +73,7 @@ int wb__group_labels(const char *what, wb_tensor *labels, int64_t n, wb__groupin
     if (!keys) return wb_error_code();
     const bool real = wb__dtype_float(wb_dtype_of(labels));
     wb__convert(keys, real ? WB_F64 : WB_I64, data, wb_dtype_of(labels), n);
-    if (!real || order_doubles(n, keys)) return wb__group_keys(n, keys, g);
+    if (!real || data_groups_order_doubles(n, keys)) return wb__group_keys(n, keys, g);
     wb__free(keys);
     return wb__fail(WB_ERROR_NUMBER, "%s: a label is NaN", what);
 }
@@ -92,7 +92,7 @@ int wb__group_dataset(const char *what, wb_dataset *d, wb_tensor *labels, wb__gr
 /* ---- of tensors ------------------------------------------------------------------------------ */
 
 /* Returns the elements of x at the first observation of each group. */
-static wb_tensor *data_groups_values_of(wb_tensor *x, const wb__grouping *g)
+static wb_tensor *data_groups_first_elements(wb_tensor *x, const wb__grouping *g)
 {
     const size_t bytes = wb__dtype_size(wb_dtype_of(x));
     const char *from = wb_data(x);
@@ -112,7 +112,7 @@ wb_tensor *wb_group_counts(wb_tensor *labels, wb_tensor **values)
     if (!wb__operand("group_counts", labels)) return NULL;
     const int64_t n = wb_size(labels);
     if (n < 0 || wb__group_labels("group_counts", labels, n, &g)) return NULL;
-    wb_tensor *v = values ? data_groups_values_of(labels, &g) : labels, *counts = NULL;
+    wb_tensor *v = values ? data_groups_first_elements(labels, &g) : labels, *counts = NULL;
     for (int64_t k = 0; k < g.groups; k++) g.key[k] = g.start[k + 1] - g.start[k];
     if (v) counts = wb_from(g.key, WB_I64, 1, &g.groups);
     if (counts && values) *values = v;

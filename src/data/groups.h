@@ -7,7 +7,7 @@
 /* Group k has the observations index[start[k]] .. index[start[k + 1] - 1], in ascending order.  The
  * groups are in the order of their labels.  The arrays are blocks of wb__alloc. */
 typedef struct {
-    int64_t n, groups;
+    int64_t n, groups;              /* number of observations; of groups */
     int64_t *index, *start;
     int64_t *key;                   /* a number for each group, in the order of the labels */
 } wb__grouping;

@@ -19,7 +19,7 @@ typedef struct { int64_t n; int capacity; char **text; } image_folder_list;
 /* The context of the dataset: the files of all classes. */
 typedef struct {
     image_folder_list classes, files;   /* names of folders; paths of images */
-    int32_t *label;                     /* of each file */
+    int32_t *label;                     /* label of each file */
     int64_t dims[3];                    /* [C, H, W] of all observations */
     bool resize, exif;                  /* scale images to dims; turn them by their Exif data */
 } image_folder;
@@ -56,7 +56,7 @@ static void image_folder_free(void *ctx)
 
 typedef struct { const char *path; image_folder_list *found; bool folders; } image_folder_search;
 
-static bool is_image(const char *name)
+static bool image_folder_is_image(const char *name)
 {
     static const char *const ends[] = {".png", ".jpg", ".jpeg"};
     const char *dot = strrchr(name, '.');
@@ -65,12 +65,12 @@ static bool is_image(const char *name)
     return false;
 }
 
-/* Adds the name of a folder, or the path of an image.  Skips hidden names. */
+/* Adds the name of a folder, or the path of an image, to the list.  Skips hidden names. */
 static int image_folder_visit(const char *name, void *ctx)
 {
     const image_folder_search *s = ctx;
     wb__os_about about;
-    if (name[0] == '.' || (!s->folders && !is_image(name))) return 0;
+    if (name[0] == '.' || (!s->folders && !image_folder_is_image(name))) return 0;
     char *path = wb__printf("%s/%s", s->path, name);
     if (!path) return WB_ERROR_MEMORY;
     const bool fits = wb__os_look(path, true, &about) &&
@@ -112,8 +112,8 @@ static int image_folder_find_all(const char *path, image_folder *f)
 /* ---- observations ---------------------------------------------------------------------------- */
 
 /* Writes an image, as numbers from 0 to 1, to x. */
-static int write_image(const image_folder *f, const char *path, const uint8_t *planes,
-                       const int64_t dims[3], float *x)
+static int image_folder_write_image(const image_folder *f, const char *path, const uint8_t *planes,
+                                    const int64_t dims[3], float *x)
 {
     const int64_t n = dims[1] * dims[2], m = f->dims[1] * f->dims[2];
     const bool same = dims[1] == f->dims[1] && dims[2] == f->dims[2];
@@ -140,13 +140,14 @@ static int image_folder_get(int64_t i, void *x, void *y, void *ctx)
     int64_t dims[3];
     uint8_t *planes;
     int status = wb__image_load("load_images", path, (int)f->dims[0], f->exif, dims, &planes);
-    if (!status) status = write_image(f, path, planes, dims, x);
+    if (!status) status = image_folder_write_image(f, path, planes, dims, x);
     wb__free(planes);
     *(int32_t *)y = f->label[i];
     return status;
 }
 
-/* Sets the shape of the observations: .height and .width, or else those of the first image. */
+/* Sets f->dims, the shape of the observations: .height and .width, or else those of the first
+ * image. */
 static int image_folder_measure(image_folder *f, const wb_load_images_options *o)
 {
     uint8_t *planes;

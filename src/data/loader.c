@@ -25,23 +25,23 @@ struct wb_loader {
     /* epoch: number of completed epochs.  position: number of batches of the current epoch that
      * wb_loader_next has returned. */
     int64_t epoch, position;
-    int status, late;                   /* of the epoch; an error for the next wb_loader_next */
+    int status, late;  /* code of the epoch's error; error for the next wb_loader_next */
     wb_scope *scope;                    /* scope of the current batch; NULL: none is open */
     wb__thread *owner;                  /* the thread that opened the scope */
     wb__object mark;                    /* object of `scope`, destroyed when `scope` closes */
 };
 
-/* Called when the scope of a batch closes, because l->mark is an object of that scope.  The program
- * may close the scope itself, or close an outer scope after `break`.  Clears l->scope and releases
- * the scope's reference to the loader. */
-static void mark_destroyed(void *object)
+/* Clears l->scope and releases the scope's reference to the loader, when the scope of a batch
+ * closes, because l->mark is an object of that scope.  The program may close the scope itself, or
+ * close an outer scope after `break`. */
+static void loader_scope_closed(void *object)
 {
     wb_loader *l = (wb_loader *)((char *)object - offsetof(wb_loader, mark));
     l->scope = NULL;
     wb__unref(l);
 }
 
-static const wb__class mark_class = {.name = "batch", .destroy = mark_destroyed};
+static const wb__class mark_class = {.name = "batch", .destroy = loader_scope_closed};
 
 static void loader_destroy(void *object)
 {
@@ -82,8 +82,8 @@ static bool is_loader(const wb_loader *l, const char *what)
     return wb__expect(what, l, &wb__loader_class);
 }
 
-/* A map or collate function must not advance or stop the loader that calls it, because the loader
- * would wait for itself. */
+/* Returns an error code if a map or collate function advances or stops the loader that calls it,
+ * because the loader would wait for itself; else 0. */
 static int check_outside(const wb_loader *l, const char *what)
 {
     if (!wb__prefetcher_prepares(l->prefetcher)) return 0;
@@ -91,10 +91,8 @@ static int check_outside(const wb_loader *l, const char *what)
                     "which is preparing one of its batches", what);
 }
 
-/* ---- creation -------------------------------------------------------------------------------- */
-
 /* Returns the greatest number of observations that a batch can have. */
-static int64_t loader_most_of(const wb_dataloader_options *o, const wb_dataset *d)
+static int64_t loader_batch_limit(const wb_dataloader_options *o, const wb_dataset *d)
 {
     return wb__is_stream(d) ? o->batchsize : WB__MIN(o->batchsize, WB__MAX(d->n, 1));
 }
@@ -119,7 +117,7 @@ static int loader_check(const wb_dataloader_options *o, const wb_dataset *d)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "dataloader: .buffer is %lld: a stream is shuffled with a .buffer of so "
                         "many observations, and other datasets need none", (long long)o->buffer);
-    int64_t most = loader_most_of(o, d);
+    int64_t most = loader_batch_limit(o, d);
     for (int xy = 0; xy < root->n_fields; xy++) {
         const wb__field *f = &root->field[xy];
         if (!f->present || f->bytes / (int64_t)wb__dtype_size(f->dtype) <= UINT32_MAX / most)
@@ -130,7 +128,7 @@ static int loader_check(const wb_dataloader_options *o, const wb_dataset *d)
     return 0;
 }
 
-static uint64_t draw_seed(void)
+static uint64_t loader_draw_seed(void)
 {
     uint64_t key, counter, seed;
     wb__rng_take(1, &key, &counter);
@@ -154,8 +152,8 @@ static wb_dataset *loader_without_share(wb_dataset *d)
     return (d->maps_single ? wb_mapobs_each : wb_mapobs)(below, d->map, d->ctx);
 }
 
-static wb_loader *loader_make(wb_dataset *d, const wb_dataloader_options *o,
-                              const wb__target *target)
+static wb_loader *loader_new(wb_dataset *d, const wb_dataloader_options *o,
+                             const wb__target *target)
 {
     const wb_dataset *share = o->shuffle ? loader_share_of(d) : NULL;
     wb_dataset *from = share ? loader_without_share(d) : d;
@@ -173,7 +171,7 @@ static wb_loader *loader_make(wb_dataset *d, const wb_dataloader_options *o,
     int ahead = (int)WB__MIN(most_ahead, WB__MAX(l->batches, 1));
     l->share = share;
     l->whole = share ? wb__ref(from) : NULL;
-    l->prefetcher = wb__prefetcher_new(from, o, loader_most_of(o, d), ahead, target);
+    l->prefetcher = wb__prefetcher_new(from, o, loader_batch_limit(o, d), ahead, target);
     const bool ordered = o->shuffle && !wb__is_stream(d);
     if (l->prefetcher && ordered)
         l->order = wb__alloc((size_t)WB__MAX(d->n, from->n) * sizeof *l->order);
@@ -184,7 +182,7 @@ static wb_loader *loader_make(wb_dataset *d, const wb_dataloader_options *o,
 
 /* Reports that the loader has no batch, each time, or that its only batch is smaller than
  * .batchsize, once in the process. */
-static void warn_batchsize(const wb_loader *l, int64_t n, int64_t batchsize)
+static void loader_warn_batchsize(const wb_loader *l, int64_t n, int64_t batchsize)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;
     if (!l->batches)
@@ -207,13 +205,11 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
     if (o.batchsize == -1 && !wb__is_stream(d)) o.batchsize = WB__MAX(d->n, 1);
     if (loader_check(&o, d)) return NULL;
     if (o.seed == UINT64_MAX && (o.shuffle || o.collate || wb__dataset_mapped(d)))
-        o.seed = loader_share_of(d) ? loader_share_of(d)->seed : draw_seed();
-    wb_loader *l = loader_make(d, &o, &(wb__target){0});
-    if (l && d->n && d->n < o.batchsize) warn_batchsize(l, d->n, o.batchsize);
+        o.seed = loader_share_of(d) ? loader_share_of(d)->seed : loader_draw_seed();
+    wb_loader *l = loader_new(d, &o, &(wb__target){0});
+    if (l && d->n && d->n < o.batchsize) loader_warn_batchsize(l, d->n, o.batchsize);
     return l;
 }
-
-/* ---- moving ---------------------------------------------------------------------------------- */
 
 /* Returns the target of the loader that wb_to(l, d) makes.  `requested` is 0, WB_DTYPE_KEEP or a
  * dtype.  A dtype replaces the dtype of l's target; the two others keep it.  With 0 a move to a GPU
@@ -231,7 +227,7 @@ static wb__target loader_target_on(const wb_loader *l, const wb_device *d, wb_dt
 /* Returns 1 if batches of target t have other dtypes than the batches of l, 0 if not, and -1 with
  * the error set if the device lacks a dtype.  If l has a map or a collate function, which may
  * return any dtype, compares only the two targets. */
-static int loader_changes(const wb_loader *l, const wb__target *t)
+static int loader_target_differs(const wb_loader *l, const wb__target *t)
 {
     const wb_dataset *root = wb__dataset_root(l->dataset);
     if (l->options.collate || wb__dataset_mapped(l->dataset))
@@ -247,25 +243,23 @@ static int loader_changes(const wb_loader *l, const wb__target *t)
     return other;
 }
 
-/* wb_to of a loader.  Returns the loader itself if its batches stay the same.  Otherwise returns a
- * new loader at the same position of the same epoch; the old loader is unchanged. */
+/* Returns the loader that wb_to of a loader gives: the loader itself if its batches stay the same,
+ * else a new loader at the same position of the same epoch; the old loader is unchanged. */
 static void *loader_to(void *object, const wb_device *d, wb_dtype requested)
 {
     wb_loader *l = object;
     const wb__target t = loader_target_on(l, d, requested);
-    const int other = loader_changes(l, &t);
+    const int other = loader_target_differs(l, &t);
     if (other < 0) return NULL;
     if (!other && loader_device(l) == d) return l;
-    wb_loader *made = loader_make(l->dataset, &l->options, &t);
+    wb_loader *made = loader_new(l->dataset, &l->options, &t);
     if (!made) return NULL;
     made->epoch = l->epoch;
     made->position = l->position;
     return made;
 }
 
-/* ---- epochs ---------------------------------------------------------------------------------- */
-
-/* Closes the scope of the current batch, if one is open.  Closing evaluates pending assignments. */
+/* Closes the scope of the current batch, if one is open, which evaluates pending assignments. */
 static int loader_close_batch(wb_loader *l)
 {
     if (!l->scope) return 0;
@@ -274,7 +268,7 @@ static int loader_close_batch(wb_loader *l)
     return wb_scope_close(l->scope);
 }
 
-/* Reduces `order`, a permutation of all observations, to those of the share. */
+/* Changes `order`, a permutation of all observations, to the observations of the share. */
 static void loader_keep_share(uint32_t *order, const wb_dataset *share)
 {
     if (!share->n) return;
@@ -284,6 +278,7 @@ static void loader_keep_share(uint32_t *order, const wb_dataset *share)
     order[last] = at_last;
 }
 
+/* Starts an epoch: shuffles, and lets the prefetcher prepare.  Returns 0 or an error code. */
 static int loader_begin(wb_loader *l)
 {
     const wb_dataset *shuffled = l->share ? l->share->below : l->dataset;
@@ -334,6 +329,7 @@ static int loader_open_batch(wb_loader *l, wb_batch *batch, bool *ended)
     return status;
 }
 
+/* Closes the current batch and opens the next one.  False: the epoch has ended, or failed. */
 static bool loader_advance(wb_loader *l, wb_batch *batch)
 {
     bool ended = false;
@@ -351,8 +347,8 @@ static bool loader_advance(wb_loader *l, wb_batch *batch)
     return true;
 }
 
-/* Closes the scope of the current batch, which may hold the last reference to the loader.  The
- * reference that wb__ref takes keeps the loader alive during the call. */
+/* Closes the scope of the current batch and opens that of the next.  The old scope may hold the
+ * last reference to the loader: that of wb__ref keeps the loader alive during the call. */
 bool wb_loader_next(wb_loader *l, wb_batch *batch)
 {
     WB__EDGE;
@@ -366,6 +362,7 @@ bool wb_loader_next(wb_loader *l, wb_batch *batch)
     return more;
 }
 
+/* Ends the epoch.  `report_later`: the next wb_loader_next reports a failure, too. */
 static int loader_stop(wb_loader *l, bool report_later)
 {
     wb__ref(l);

@@ -9,17 +9,17 @@
 enum { MAPPED_X, MAPPED_Y };
 static const int64_t mapped_most_elements = (int64_t)1 << 31;
 
-/* A file whose contents are observations of equal size. */
+/* A file that consists of observations of equal size. */
 typedef struct {
     wb_raw_file file;
     int64_t row;                        /* bytes of one observation */
     int64_t elements, n;                /* elements of one observation; observations */
-} raw;
+} mapped_raw;
 
 /* Reads the description and finds the number of observations.  Returns 0 or an error code. */
-static int mapped_measure(const wb_raw_file *given, raw *r)
+static int mapped_measure(const wb_raw_file *given, mapped_raw *r)
 {
-    *r = (raw){.elements = 1};
+    *r = (mapped_raw){.elements = 1};
     if (!wb__read_struct("dataset_map", &r->file, sizeof r->file, given)) return wb_error_code();
     if (!r->file.dtype) r->file.dtype = WB_F32;
     const int64_t size = (int64_t)wb__dtype_size(r->file.dtype);
@@ -46,7 +46,7 @@ static int mapped_measure(const wb_raw_file *given, raw *r)
 }
 
 /* Returns observations first .. first + n - 1 as a tensor, which owns a mapping of the file. */
-static wb_tensor *mapped_rows_of(const raw *r, int64_t first, int64_t n)
+static wb_tensor *mapped_rows_of(const mapped_raw *r, int64_t first, int64_t n)
 {
     wb__mapping *m = wb__map_raw(r->file.path);
     if (!m) return NULL;
@@ -63,14 +63,14 @@ static wb_tensor *mapped_rows_of(const raw *r, int64_t first, int64_t n)
     return x;
 }
 
-static wb_dataset *mapped_chunk_of(const raw *r, int fields, int64_t first, int64_t n)
+static wb_dataset *mapped_chunk_of(const mapped_raw *r, int fields, int64_t first, int64_t n)
 {
     wb_tensor *x = mapped_rows_of(&r[MAPPED_X], first, n), *y = NULL;
     if (x) y = fields > 1 ? mapped_rows_of(&r[MAPPED_Y], first, n) : WB_NONE;
     return y ? wb_dataset_of(x, y) : NULL;
 }
 
-static wb_dataset *mapped_all(const raw *r, int fields)
+static wb_dataset *mapped_dataset_of(const mapped_raw *r, int fields)
 {
     const int64_t most = mapped_most_elements /
                          WB__MAX(r[MAPPED_X].elements, fields > 1 ? r[MAPPED_Y].elements : 1);
@@ -92,7 +92,7 @@ static wb_dataset *mapped_all(const raw *r, int fields)
 wb_dataset *wb_dataset_map(const wb_raw_file *x, const wb_raw_file *y)
 {
     WB__EDGE;
-    raw r[2];
+    mapped_raw r[2];
     const int fields = y ? 2 : 1;
     if (WB__NULL(x) || mapped_measure(x, &r[MAPPED_X]) || (y && mapped_measure(y, &r[MAPPED_Y])))
         return NULL;
@@ -102,7 +102,7 @@ wb_dataset *wb_dataset_map(const wb_raw_file *x, const wb_raw_file *y)
                              r[MAPPED_Y].file.path, (long long)r[MAPPED_Y].n);
     const wb_device *was = wb__use_device(&wb__cpu);
     wb_scope *s = wb_scope_open();
-    wb_dataset *d = s ? mapped_all(r, fields) : NULL;
+    wb_dataset *d = s ? mapped_dataset_of(r, fields) : NULL;
     if (d) d = wb_object_keep(d);
     if (s && wb_scope_close(s)) d = NULL;
     wb__use_device(was);

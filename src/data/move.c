@@ -11,7 +11,7 @@ const wb_device *wb__dataset_device(void *dataset)
 
 /* Returns 1 if the arrays must be moved or converted, 0 if neither, and -1 with the error set if
  * the device lacks a dtype. */
-static int data_move_must_move(const wb_dataset *root, const wb_device *d, wb_dtype requested)
+static int data_move_is_needed(const wb_dataset *root, const wb_device *d, wb_dtype requested)
 {
     int go = root->device != d;
     for (int k = 0; k < root->n_fields; k++) {
@@ -24,7 +24,7 @@ static int data_move_must_move(const wb_dataset *root, const wb_device *d, wb_dt
     return go;
 }
 
-static wb_dataset *move_root(wb_dataset *root, const wb_device *d, wb_dtype requested)
+static wb_dataset *data_move_root(wb_dataset *root, const wb_device *d, wb_dtype requested)
 {
     wb_batch all;
     wb_tensor *x[WB__FIELDS];
@@ -42,9 +42,9 @@ static wb_dataset *move_root(wb_dataset *root, const wb_device *d, wb_dtype requ
 
 /* Returns the moved root of a dataset, or `root` itself if nothing must be moved.  NULL with the
  * error set. */
-static wb_dataset *root_to(wb_dataset *root, const wb_device *d, wb_dtype requested)
+static wb_dataset *data_move_root_to(wb_dataset *root, const wb_device *d, wb_dtype requested)
 {
-    const int go = data_move_must_move(root, d, requested);
+    const int go = data_move_is_needed(root, d, requested);
     if (go <= 0) return go ? NULL : root;
     WB__FIRST(wb_object_to, NULL);
     if (root->kind == WB__DATA_STREAM)
@@ -52,12 +52,12 @@ static wb_dataset *root_to(wb_dataset *root, const wb_device *d, wb_dtype reques
                              "its loader, which uploads each batch");
     wb_scope *s = wb_scope_open();
     if (!s) return NULL;
-    wb_dataset *made = move_root(root, d, requested);
+    wb_dataset *made = data_move_root(root, d, requested);
     if (made) made = wb_object_keep(made);
     return wb_scope_close(s) ? NULL : made;
 }
 
-static wb_dataset *data_move_rebuilt(const wb_dataset *from, wb_dataset *below)
+static wb_dataset *data_move_rebuild(const wb_dataset *from, wb_dataset *below)
 {
     wb_dataset *made = wb__dataset_over(below, from->kind, from->n);
     if (!made) return NULL;
@@ -81,8 +81,8 @@ static wb_dataset *data_move_rebuilt(const wb_dataset *from, wb_dataset *below)
 void *wb__dataset_to(void *dataset, const wb_device *d, wb_dtype requested)
 {
     wb_dataset *from = dataset;
-    if (!from->below) return root_to(from, d, requested);
+    if (!from->below) return data_move_root_to(from, d, requested);
     wb_dataset *below = wb__dataset_to(from->below, d, requested);
     if (!below || below == from->below) return below ? from : NULL;
-    return data_move_rebuilt(from, below);
+    return data_move_rebuild(from, below);
 }

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Returns n indices of observations of d in a block for a view.  NULL with the error set. */
+/* Returns a block with n indices of observations of d, for a view.  NULL with the error set. */
 static uint32_t *observations_order_of(const char *what, const wb_dataset *d, int64_t n,
                                        const int64_t *index)
 {
@@ -123,7 +123,7 @@ static int observations_visit_all(wb_dataset *d, visitor visit, void *ctx)
 }
 
 /* Sets the error of a function that returned `code`, unless the function has set one. */
-static int observations_report(const char *what, int64_t i, int code)
+static int observations_fail_function(const char *what, int64_t i, int code)
 {
     if (wb_error_code()) return wb_error_code();
     return wb__fail(WB_ERROR_ARGUMENT, "%s: observation %lld: its function returned %d", what,
@@ -153,7 +153,7 @@ static int observations_keep_one(wb_batch observation, int64_t i, void *ctx)
     wb_clear_error();
     test_call c = {s, observation, 0};
     const int keep = wb__call_program(test_run, &c) ? c.result : -1;
-    if (keep < 0) return observations_report("filterobs", i, keep);
+    if (keep < 0) return observations_fail_function("filterobs", i, keep);
     if (keep) s->order[s->n++] = (uint32_t)i;
     return 0;
 }
@@ -164,7 +164,7 @@ static int observations_group_one(wb_batch observation, int64_t i, void *ctx)
     wb_clear_error();
     group_call c = {s, observation, &s->keys[i], 0};
     const int code = wb__call_program(group_run, &c) ? c.result : -1;
-    return code ? observations_report("groupobs", i, code) : 0;
+    return code ? observations_fail_function("groupobs", i, code) : 0;
 }
 
 wb_dataset *wb_filterobs(wb_dataset *d, wb_obs_test f, void *ctx)
@@ -183,7 +183,8 @@ wb_dataset *wb_filterobs(wb_dataset *d, wb_obs_test f, void *ctx)
     return wb__dataset_ordered(d, s.n, kept);
 }
 
-/* Makes a view for each group.  Returns the number of groups, or -1 with the error set. */
+/* Sets parts[k] to a view for each group.  Returns the number of groups, or -1 with the error
+ * set. */
 static int64_t observations_views_of(wb_dataset *d, const wb__grouping *g, int64_t most,
                                      int64_t *labels, wb_dataset **parts)
 {
@@ -198,7 +199,8 @@ static int64_t observations_views_of(wb_dataset *d, const wb__grouping *g, int64
     return g->groups;
 }
 
-/* Groups the observations by the program's function, or without one by their integer labels y. */
+/* Groups the observations by the program's function f, or if it is NULL by their integer labels
+ * y. */
 static int observations_find_groups(wb_dataset *d, wb_obs_group f, void *ctx, wb__grouping *g)
 {
     if (!f) {

@@ -6,7 +6,7 @@
 
 /* Whether a dataset can be a part.  A dataset with maps cannot: maps change whole batches, and a
  * batch may have observations of several parts. */
-static bool can_be_part(const wb_dataset *d, const char *what)
+static bool parts_can_have(const wb_dataset *d, const char *what)
 {
     if (!wb__is_dataset(d, what)) return false;
     if (!wb__dataset_mapped(d)) return true;
@@ -17,7 +17,7 @@ static bool can_be_part(const wb_dataset *d, const char *what)
 
 /* ---- joined datasets ------------------------------------------------------------------------- */
 
-static bool same_fields(const wb_dataset *a, const wb_dataset *b)
+static bool parts_same_fields(const wb_dataset *a, const wb_dataset *b)
 {
     if (a->n_fields != b->n_fields || a->device != b->device || !a->names != !b->names)
         return false;
@@ -33,8 +33,8 @@ static bool same_fields(const wb_dataset *a, const wb_dataset *b)
     return true;
 }
 
-/* Joins parts that are on a device: copies their observations to arrays there. */
-static wb_dataset *join_arrays(int n, wb_dataset *const *parts, const wb_dataset *root)
+/* Returns a dataset of arrays with the observations of parts that are on a device. */
+static wb_dataset *parts_join_arrays(int n, wb_dataset *const *parts, const wb_dataset *root)
 {
     WB__FIRST(wb_joinobs_array, NULL);
     wb_tensor *x[WB__FIELDS];
@@ -63,14 +63,14 @@ wb_dataset *wb_joinobs_array(int n, wb_dataset *const *parts)
         return wb__fail_null(WB_ERROR_ARGUMENT, "joinobs: %d datasets; there must be one at least",
                              n);
     for (int i = 0; i < n; i++)
-        if (!can_be_part(parts[i], "joinobs")) return NULL;
+        if (!parts_can_have(parts[i], "joinobs")) return NULL;
     const wb_dataset *root = wb__dataset_root(parts[0]);
     for (int i = 1; i < n; i++)
-        if (!same_fields(root, wb__dataset_root(parts[i])))
+        if (!parts_same_fields(root, wb__dataset_root(parts[i])))
             return wb__fail_null(WB_ERROR_SHAPE,
                                  "joinobs: dataset %d has other names, shapes, dtypes or another "
                                  "device than dataset 0: print both with wb_show", i);
-    if (!wb__dataset_on_host(parts[0])) return join_arrays(n, parts, root);
+    if (!wb__dataset_on_host(parts[0])) return parts_join_arrays(n, parts, root);
     wb_dataset *d = wb__dataset_like(root, WB__DATA_JOIN, n);
     for (int i = 0; d && i < n; i++) {
         d->parts[d->n_parts++] = wb__ref(parts[i]);
@@ -115,7 +115,7 @@ static int fill_joined(const wb_dataset *root, int64_t n, const int64_t *index, 
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-static wb_dataset *windows_over(wb_dataset *d, int64_t size, int64_t stride)
+static wb_dataset *parts_windows_over(wb_dataset *d, int64_t size, int64_t stride)
 {
     wb_dataset *w = wb__dataset_like(wb__dataset_root(d), WB__DATA_WINDOW, 1);
     if (!w) return NULL;
@@ -138,13 +138,13 @@ static wb_dataset *windows_over(wb_dataset *d, int64_t size, int64_t stride)
 
 wb_dataset *wb_slidingwindow(wb_dataset *d, int64_t size, int64_t stride)
 {
-    if (!can_be_part(d, "slidingwindow")) return NULL;
+    if (!parts_can_have(d, "slidingwindow")) return NULL;
     if (size < 1 || size > d->n || stride < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT,
                              "slidingwindow: size %lld and stride %lld over %lld observations; "
                              "both are at least 1, and the size at most the number of observations",
                              (long long)size, (long long)stride, (long long)d->n);
-    return windows_over(d, size, stride);
+    return parts_windows_over(d, size, stride);
 }
 
 /* Returns a block with the indices of the observations in n windows.  NULL with the error set. */
@@ -190,5 +190,5 @@ int wb__windows_gather(const wb_dataset *root, int64_t n, const int64_t *index, 
 wb_dataset *wb__windows_to(wb_dataset *root, const wb_device *d, wb_dtype dtype)
 {
     wb_dataset *part = wb__dataset_to(root->parts[0], d, dtype);
-    return part ? windows_over(part, root->window, root->stride) : NULL;
+    return part ? parts_windows_over(part, root->window, root->stride) : NULL;
 }

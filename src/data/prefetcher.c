@@ -52,13 +52,14 @@ struct wb__prefetcher {
     char message[1024];                 /* error of the first failed batch, which ends the epoch */
     wb__thrown thrown;                  /* the C++ exception that made this batch fail */
     int64_t failed;                     /* number of this batch; INT64_MAX: none */
-    bool quit;
+    bool quit;                          /* the threads shall end */
     int n_workers, alive;               /* alive: threads that have not ended */
     prefetcher_worker *workers;         /* [n_workers + 1]; the last one is the loader's thread */
     long process;                       /* the process that started the threads */
     int rank;                           /* wb__thread_rank of the threads */
     wb__modes modes;                    /* floating-point modes in which batches are computed */
-    wb__os_cond work, news;             /* workers wait for work, all threads for batch and turn */
+    wb__os_cond work, news;             /* workers wait for `work`; all threads wait for `news` of
+                                           batches and of `turn` */
     wb__prefetcher *next_alive;
 };
 
@@ -68,12 +69,10 @@ static _Thread_local bool is_prefetcher;
 static _Thread_local const wb__prefetcher *prefetcher_preparing;
 static bool prefetcher_exiting;
 
-static slot *slot_of(const wb__prefetcher *f, int64_t index)
+static slot *prefetcher_slot_of(const wb__prefetcher *f, int64_t index)
 {
     return &f->slot[index % f->capacity];
 }
-
-/* ---- one batch ------------------------------------------------------------------------------- */
 
 /* Sets `index` to the indices of the observations of a batch. */
 static void prefetcher_fill_index(const wb__prefetcher *f, int64_t batch, int64_t n, int64_t *index)
@@ -82,9 +81,9 @@ static void prefetcher_fill_index(const wb__prefetcher *f, int64_t batch, int64_
     for (int64_t i = 0; i < n; i++) index[i] = f->order ? (int64_t)f->order[first + i] : first + i;
 }
 
-/* Makes the tensors of a batch in the current scope, on the memory of its buffer.  Takes the buffer
- * from *fetched, also on failure.  The buffer returns to its pool when the last of these
- * tensors is freed. */
+/* Makes the tensors of a batch in the current scope, on the memory of its buffer, which the
+ * function removes from *fetched, also on failure.  The buffer returns to its pool when the last of
+ * the tensors is freed. */
 static int prefetcher_wrap(const wb_dataset *root, wb__prefetched *fetched, wb_batch *batch)
 {
     wb__batch_buffer *buffer = fetched->buffer;
@@ -100,13 +99,13 @@ static int prefetcher_wrap(const wb_dataset *root, wb__prefetched *fetched, wb_b
     return status;
 }
 
-static wb_tensor *prefetcher_sent(const wb__target *t, wb_tensor *x)
+static wb_tensor *prefetcher_send(const wb__target *t, wb_tensor *x)
 {
     wb_dtype from = wb_dtype_of(x), to = wb__target_dtype(t, from);
     return wb__tensor_to(x, t->device, to == from ? WB_DTYPE_KEEP : to);
 }
 
-/* Makes the tensors of the batch, applies maps and the collate function, and moves the tensors to
+/* Sets *batch: makes its tensors, applies maps and the collate function, and moves the tensors to
  * the target device, if there is one.  Evaluates the results and replaces variables by copies. */
 static int make_tensors(wb__prefetcher *f, int64_t *index, wb__prefetched *fetched, wb_batch *batch)
 {
@@ -118,15 +117,15 @@ static int make_tensors(wb__prefetcher *f, int64_t *index, wb__prefetched *fetch
     if (!status && f->collate) status = wb__collate_call(f->collate, f->ctx, batch, "collate");
     for (int k = wb__batch_fields(batch) - 1; !status && f->target.device && k >= 0; k--) {
         wb_tensor **x = wb__batch_at(batch, k);
-        if (!(*x = prefetcher_sent(&f->target, *x))) status = wb_error_code();
+        if (!(*x = prefetcher_send(&f->target, *x))) status = wb_error_code();
     }
     return status ? status : wb__batch_evaluate(batch);
 }
 
-/* Calls make_tensors in a new scope and stores references to the tensors in *fetched.  During the
- * call the dataset's device is the default device, for tensors that maps and the collate function
- * create. */
-static int finish_tensors(wb__prefetcher *f, int64_t *index, wb__prefetched *fetched)
+/* Sets *fetched to references to the tensors of make_tensors, which runs in a new scope.  During
+ * the call the dataset's device is the default device, for tensors that maps and the collate
+ * function create. */
+static int prefetcher_finish_tensors(wb__prefetcher *f, int64_t *index, wb__prefetched *fetched)
 {
     wb_scope *s = wb_scope_open();
     if (!s) return wb_error_code();
@@ -180,10 +179,10 @@ static int prefetcher_fetch(wb__prefetcher *f, int64_t *index, wb__prefetched *f
             status = wb__dataset_fill(f->dataset, fetched->n, index, fetched->buffer->data,
                                       parallel);
     }
-    return status || !f->finished_tensors ? status : finish_tensors(f, index, fetched);
+    return status || !f->finished_tensors ? status : prefetcher_finish_tensors(f, index, fetched);
 }
 
-static void drop_thrown(wb__prefetcher *f)
+static void prefetcher_drop_thrown(wb__prefetcher *f)
 {
     if (f->thrown.what) f->thrown.drop(f->thrown.what);
     f->thrown = (wb__thrown){0};
@@ -209,7 +208,7 @@ static void prefetcher_prepare(wb__prefetcher *f, int64_t *index, int64_t number
     if (status && number < f->failed) {
         f->failed = number;
         snprintf(f->message, sizeof f->message, "batch %lld: %s", (long long)number, wb_error());
-        drop_thrown(f);
+        prefetcher_drop_thrown(f);
         f->thrown = wb__thrown_take();
     }
     if (status) wb__thrown_drop();          /* of a batch behind the first failed one */
@@ -217,7 +216,7 @@ static void prefetcher_prepare(wb__prefetcher *f, int64_t *index, int64_t number
         f->last = WB__MIN(f->last, number + 1);
         fetched = (wb__prefetched){.index = number, .code = status, .message = f->message};
     }
-    *slot_of(f, number) = (slot){READY, fetched};
+    *prefetcher_slot_of(f, number) = (slot){READY, fetched};
     wb__os_cond_wake(&f->news);
     wb__data_unlock();
 }
@@ -254,15 +253,16 @@ int wb__prefetched_open(wb__prefetcher *f, wb__prefetched *fetched, wb_batch *ba
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* Returns the number of the next batch that no thread prepares yet; -1 if there is none. */
+/* Returns the number of the next batch that no thread is preparing; -1 if there is none. */
 static int64_t prefetcher_find_work(const wb__prefetcher *f)
 {
     const int64_t end = WB__MIN(f->last, f->head + f->ahead);
     for (int64_t i = f->head; i < end; i++)
-        if (slot_of(f, i)->state == EMPTY) return i;
+        if (prefetcher_slot_of(f, i)->state == EMPTY) return i;
     return -1;
 }
 
+/* Runs a worker: prepares batches until f->quit. */
 static void *prefetcher_run(void *given)
 {
     const prefetcher_worker *w = given;
@@ -277,7 +277,7 @@ static void *prefetcher_run(void *given)
             wb__mutex_wait(&f->work, &wb__data_mutex);
             continue;
         }
-        slot_of(f, number)->state = BUSY;
+        prefetcher_slot_of(f, number)->state = BUSY;
         wb__data_unlock();
         prefetcher_prepare(f, w->index, number, false);
         wb__data_lock();
@@ -297,8 +297,8 @@ static void prefetcher_join_all(wb__prefetcher *f)
     }
 }
 
-/* False in a child process of fork: the threads exist in the parent only.  The conditions still
- * count them as waiters, for which a broadcast in the child would wait. */
+/* Whether this process has the threads.  A child process of fork does not: the conditions still
+ * count the parent's threads as waiters, for which a broadcast in the child would wait. */
 static bool has_threads(const wb__prefetcher *f) { return f->process == wb__os_process(); }
 
 static void prefetcher_at_exit(void)
@@ -334,9 +334,9 @@ static void prefetcher_remove_from_list(wb__prefetcher *f)
         }
 }
 
-/* Ends the threads of all loaders that the program still holds, for wb_shutdown.  A loader's next
- * batch starts new threads. */
-static void end_threads(void)
+/* Ends the threads of all loaders that the program still holds, for wb_shutdown.  The next batch of
+ * a loader starts new threads. */
+static void prefetcher_end_threads(void)
 {
     if (is_prefetcher) return;
     wb__data_lock();
@@ -353,7 +353,7 @@ static void end_threads(void)
     wb__data_unlock();
 }
 
-/* In a child process of fork: forgets the threads of the parent.  The batches that they were
+/* Removes the threads of the parent, in a child process of fork.  The batches that they were
  * preparing are prepared again here, but not those of a stream, from which they may have read. */
 static void prefetcher_forget_threads(wb__prefetcher *f)
 {
@@ -362,15 +362,15 @@ static void prefetcher_forget_threads(wb__prefetcher *f)
     for (int i = 0; i < f->n_workers; i++) f->workers[i].started = false;
     f->alive = 0;
     for (int64_t i = f->head; i < f->head + f->capacity; i++) {
-        if (slot_of(f, i)->state != BUSY) continue;
-        *slot_of(f, i) = (slot){.state = EMPTY};
+        if (prefetcher_slot_of(f, i)->state != BUSY) continue;
+        *prefetcher_slot_of(f, i) = (slot){.state = EMPTY};
         if (!f->stream || i >= f->last) continue;       /* i is behind the batch that fails below */
         f->last = i + 1;
         f->failed = i;
         snprintf(f->message, sizeof f->message, "batch %lld: the parent process was reading this "
                  "stream at the time of fork; begin a new epoch", (long long)i);
-        *slot_of(f, i) = (slot){READY, {.index = i, .code = WB_ERROR_UNSUPPORTED,
-                                        .message = f->message}};
+        *prefetcher_slot_of(f, i) = (slot){READY, {.index = i, .code = WB_ERROR_UNSUPPORTED,
+                                                   .message = f->message}};
     }
 }
 
@@ -384,7 +384,7 @@ static void prefetcher_start_threads(wb__prefetcher *f)
         f->process = wb__os_process();
     }
     if (prefetcher_exiting || f->quit) return;
-    wb__before_shutdown = end_threads;
+    wb__before_shutdown = prefetcher_end_threads;
     f->rank = f->alive ? f->rank : wb__thread_rank;
     for (int i = 0; i < f->n_workers; i++) {
         prefetcher_worker *w = &f->workers[i];
@@ -401,7 +401,7 @@ static void prefetcher_start_threads(wb__prefetcher *f)
 
 /* ---- an epoch -------------------------------------------------------------------------------- */
 
-static bool make_workers(wb__prefetcher *f, int n)
+static bool prefetcher_make_workers(wb__prefetcher *f, int n)
 {
     f->workers = wb__alloc_zero((size_t)n + 1, sizeof *f->workers);
     if (!f->workers) return false;
@@ -439,7 +439,7 @@ wb__prefetcher *wb__prefetcher_new(const wb_dataset *d, const wb_dataloader_opti
     f->slot = wb__alloc_zero((size_t)f->capacity, sizeof *f->slot);
     f->pool = wb__buffer_pool_new(f->root->n_fields, bytes, ahead + 1);
     if (streams) f->stream = wb__stream_new(f->root, o->buffer);
-    if (make_workers(f, WB__MIN(o->workers, ahead)) && f->slot && f->pool &&
+    if (prefetcher_make_workers(f, WB__MIN(o->workers, ahead)) && f->slot && f->pool &&
         (f->stream || !streams))
         return f;
     wb__prefetcher_free(f);
@@ -473,11 +473,11 @@ void wb__prefetcher_free(wb__prefetcher *f)
     for (int i = 0; f->workers && i <= f->n_workers; i++) wb__free(f->workers[i].index);
     wb__free(f->workers);
     wb__free(f->slot);
-    drop_thrown(f);
+    prefetcher_drop_thrown(f);
     wb__free(f);
 }
 
-/* Makes the key of the random numbers of an epoch, which differs from the keys of wb__shuffle and
+/* Returns the key of the random numbers of an epoch, which differs from the keys of wb__shuffle and
  * wb_seed. */
 static uint64_t prefetcher_key_of(const wb__epoch *e)
 {
@@ -501,14 +501,14 @@ int wb__prefetcher_start(wb__prefetcher *f, const wb__epoch *e)
     f->head = f->turn = e->first;
     f->last = e->last;
     f->failed = INT64_MAX;
-    drop_thrown(f);
+    prefetcher_drop_thrown(f);
     prefetcher_start_threads(f);
     wb__os_cond_wake(&f->work);
     wb__data_unlock();
     return 0;
 }
 
-static bool any_busy(const wb__prefetcher *f)
+static bool prefetcher_is_busy(const wb__prefetcher *f)
 {
     for (int i = 0; i < f->capacity; i++)
         if (f->slot[i].state == BUSY) return true;
@@ -521,7 +521,7 @@ void wb__prefetcher_stop(wb__prefetcher *f)
     prefetcher_start_threads(f);
     f->last = f->head;
     wb__os_cond_wake(&f->news);           /* wakes workers that wait for their turn */
-    while (any_busy(f) && f->alive) wb__mutex_wait(&f->news, &wb__data_mutex);
+    while (prefetcher_is_busy(f) && f->alive) wb__mutex_wait(&f->news, &wb__data_mutex);
     for (int i = 0; i < f->capacity; i++) {
         wb__prefetched fetched = f->slot[i].fetched;
         f->slot[i] = (slot){.state = EMPTY};
@@ -539,7 +539,7 @@ wb__prefetched wb__prefetcher_next(wb__prefetcher *f)
     wb__data_lock();
     prefetcher_start_threads(f);
     while (f->head < f->last) {
-        slot *s = slot_of(f, f->head);
+        slot *s = prefetcher_slot_of(f, f->head);
         if (s->state == READY) {
             fetched = s->fetched;
             *s = (slot){.state = EMPTY};

@@ -42,10 +42,10 @@ wb__prefetcher *wb__prefetcher_new(const wb_dataset *d, const wb_dataloader_opti
 /* Joins the threads and frees the prefetcher.  f may be NULL. */
 void wb__prefetcher_free(wb__prefetcher *f);
 
-/* An epoch, of which the batches first .. last-1 are prepared.  `order` has the indices of its
+/* An epoch, whose batches first .. last-1 are prepared.  `order` has the indices of the
  * observations; batch i begins with observation order[i*batchsize].  If `order` is NULL, the
- * observations are in the order of the dataset.  Random numbers of maps depend on seed, number,
- * rank of a share, and the number of the batch. */
+ * observations are in the order of the dataset.  Random numbers of maps depend on `seed`, on
+ * `number`, which is the epoch's, on `rank`, of a share, and on the number of the batch. */
 typedef struct {
     const uint32_t *order;
     int64_t first, last;

@@ -4,7 +4,7 @@
 
 #include "base/numbers/philox.h"
 
-/* Random numbers that wb__draws_begin has reserved; `drawn` counts those that were used. */
+/* Random numbers that wb__draws_begin has reserved; `drawn` is how many of them have been used. */
 typedef struct { uint64_t key, counter, drawn; } wb__draws;
 
 static inline wb__draws wb__draws_begin(int64_t n)
@@ -13,7 +13,7 @@ static inline wb__draws wb__draws_begin(int64_t n)
     wb__rng_take((uint64_t)n / 2 + 1, &d.key, &d.counter);
     return d;
 }
-/* Draws (64 random bits · range) >> 64, nearly uniform in [0, range); range is below 2^32. */
+/* Returns (64 random bits · range) >> 64, nearly uniform in [0, range); range is below 2^32. */
 static inline int64_t wb__draw_below(wb__draws *d, int64_t range)
 {
     uint32_t w[4];

@@ -4,8 +4,8 @@
 #include "io/borrow.h"
 #include "io/dataset/csv.h"
 
-/* Reads a file of images, u8 [N,H,W], as f32 [N,1,H,W] with values from 0 to 1. */
-static wb_tensor *images_of(const char *path)
+/* Returns the images of a file, u8 [N,H,W], as f32 [N,1,H,W] with values from 0 to 1. */
+static wb_tensor *readers_images_of(const char *path)
 {
     wb_tensor *raw = wb_load_idx_tensor(path);
     if (!raw) return NULL;
@@ -21,8 +21,8 @@ static wb_tensor *images_of(const char *path)
     return x;
 }
 
-/* Reads a file of labels, integers [N], as i32. */
-static wb_tensor *labels_of(const char *path)
+/* Returns the labels of a file, integers [N], as i32. */
+static wb_tensor *readers_labels_of(const char *path)
 {
     wb_tensor *raw = wb_load_idx_tensor(path);
     if (!raw) return NULL;
@@ -41,7 +41,7 @@ static wb_tensor *labels_of(const char *path)
 
 static wb_dataset *idx_dataset(const char *images, const char *labels)
 {
-    wb_tensor *x = images_of(images), *y = x ? labels_of(labels) : NULL;
+    wb_tensor *x = readers_images_of(images), *y = x ? readers_labels_of(labels) : NULL;
     if (!y) return NULL;
     if (wb_dim(x, 0) != wb_dim(y, 0))
         return wb__fail_null(WB_ERROR_FORMAT, "%s: byte 4: %lld images, but %s has %lld labels",
@@ -50,7 +50,7 @@ static wb_dataset *idx_dataset(const char *images, const char *labels)
 }
 
 /* Closes the scope, keeps only the dataset d and returns it; NULL if d is NULL or closing fails. */
-static wb_dataset *close_keeping(wb_scope *s, wb_dataset *d)
+static wb_dataset *readers_close_keeping(wb_scope *s, wb_dataset *d)
 {
     if (d) d = wb_object_keep(d);
     return wb_scope_close(s) ? NULL : d;
@@ -60,11 +60,12 @@ wb_dataset *wb_load_idx(const char *images, const char *labels)
 {
     WB__EDGE;
     wb_scope *s = wb_scope_open();
-    return s ? close_keeping(s, idx_dataset(images, labels)) : NULL;
+    return s ? readers_close_keeping(s, idx_dataset(images, labels)) : NULL;
 }
 
-/* Adds the images of one file.  Returns their number, or -1 with the error set. */
-static int64_t read_cifar(const wb__mapping *m, float *x, int32_t *y)
+/* Adds the images and labels of one file to x and y.  Returns their number, or -1 with the error
+ * set. */
+static int64_t readers_add_cifar(const wb__mapping *m, float *x, int32_t *y)
 {
     enum { PIXELS = 3 * 32 * 32, IMAGE = 1 + PIXELS };
     if (!m->bytes || m->bytes % IMAGE)
@@ -81,14 +82,15 @@ static int64_t read_cifar(const wb__mapping *m, float *x, int32_t *y)
     return n;
 }
 
-/* Reads or, if x is NULL, only counts the images of all files.  Returns their number, or -1. */
-static int64_t read_cifars(int n, const char *const *paths, float *x, int32_t *y)
+/* Adds the images of all files to x and y or, if x is NULL, only counts them.  Returns their
+ * number, or -1. */
+static int64_t readers_add_cifars(int n, const char *const *paths, float *x, int32_t *y)
 {
     int64_t total = 0;
     for (int i = 0; i < n; i++) {
         wb__mapping *m = wb__map(paths[i]);
         float *at = x ? x + total * 3072 : NULL;
-        const int64_t made = m ? read_cifar(m, at, x ? y + total : NULL) : -1;
+        const int64_t made = m ? readers_add_cifar(m, at, x ? y + total : NULL) : -1;
         wb__unmap(m);
         if (made < 0) return -1;
         total += made;
@@ -98,11 +100,11 @@ static int64_t read_cifars(int n, const char *const *paths, float *x, int32_t *y
 
 static wb_dataset *cifar_dataset(int n, const char *const *paths)
 {
-    const int64_t total = read_cifars(n, paths, NULL, NULL);
+    const int64_t total = readers_add_cifars(n, paths, NULL, NULL);
     if (total < 0) return NULL;
     float *x = wb__alloc_aligned((size_t)total * 3072 * sizeof *x);
     int32_t *y = x ? wb__alloc_aligned((size_t)total * sizeof *y) : NULL;
-    const bool ok = y && read_cifars(n, paths, x, y) == total;
+    const bool ok = y && readers_add_cifars(n, paths, x, y) == total;
     if (!ok) {
         wb__free(x);
         wb__free(y);
@@ -119,10 +121,10 @@ wb_dataset *wb_load_cifar10(int n, const char *const *paths)
     if (n < 1 || !paths)
         return wb__fail_null(WB_ERROR_ARGUMENT, "load_cifar10: %d files", n);
     wb_scope *s = wb_scope_open();
-    return s ? close_keeping(s, cifar_dataset(n, paths)) : NULL;
+    return s ? readers_close_keeping(s, cifar_dataset(n, paths)) : NULL;
 }
 
-/* Checks that no options are given that exclude each other. */
+/* Returns 0, or an error code if options are given that exclude each other. */
 static int check_csv(const wb_load_csv_options *o, const wb__given *g)
 {
     if (!o->separator)
@@ -147,7 +149,7 @@ static int check_csv(const wb_load_csv_options *o, const wb__given *g)
     return 0;
 }
 
-/* Makes the dataset and, if o->columns is not NULL, the columns, in the current scope. */
+/* Returns the dataset in the current scope, and sets *o->columns, if o->columns is not NULL. */
 static wb_dataset *csv_dataset(const char *path, const wb_load_csv_options *o)
 {
     wb_scope *s = wb_scope_open();
@@ -156,7 +158,7 @@ static wb_dataset *csv_dataset(const char *path, const wb_load_csv_options *o)
     wb_columns *columns;
     wb_dataset *d = wb__csv_read(path, o, &x, &y, &columns) ? NULL : wb_dataset_of(x, y);
     if (d && o->columns && !o->like) columns = wb_object_keep(columns);
-    d = columns ? close_keeping(s, d) : close_keeping(s, NULL);
+    d = columns ? readers_close_keeping(s, d) : readers_close_keeping(s, NULL);
     if (d && o->columns) *o->columns = columns;
     return d;
 }

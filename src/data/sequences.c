@@ -90,8 +90,6 @@ int wb_unstack(wb_tensor *x, int axis, int most, wb_tensor **parts)
     return (int)size;
 }
 
-/* ---- classes --------------------------------------------------------------------------------- */
-
 /* A label and its class, its index in the program's list.  Equal labels are sorted by class. */
 typedef struct { const char *word; int64_t class; } word_label;
 typedef struct { double number; int64_t class; } number_label;
@@ -196,7 +194,7 @@ wb_tensor *wb_word_classes(int64_t n, const char *const *words, int64_t n_labels
     return found;
 }
 
-/* Replaces n numbers by their classes.  Returns 0 or an error code. */
+/* Sets class[i] to the class of number x[i], for n numbers.  Returns 0 or an error code. */
 static int sequences_find_numbers(int64_t n, const double *x, int64_t n_labels,
                                   const double *labels, int64_t other, int32_t *class)
 {

@@ -119,7 +119,7 @@ static void data_stream_copy_row(const wb__stream *s, void *const *to, void *con
         if (to[k]) memcpy(to[k], from[k], (size_t)s->root->field[k].bytes);
 }
 
-/* Draws one observation from the buffer.  The next observation of the stream replaces it, or at the
+/* Draws one observation from the buffer and puts the next one of the stream in its place, or at the
  * end of the stream the last one of the buffer.  Sets *got to false if there is none. */
 static int data_stream_draw(wb__stream *s, void *const *at, bool *got)
 {

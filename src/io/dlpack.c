@@ -34,16 +34,18 @@ typedef struct {
     int64_t shape[WB_MAX_DIMS], strides[WB_MAX_DIMS];
 } lent;
 
-static void dlpack_give_back(lent *l)
+/* Releases the storage that was lent, when the consumer is done. */
+static void dlpack_take_back(lent *l)
 {
     atomic_fetch_sub_explicit(&l->storage->lent, 1, memory_order_relaxed);
     wb__storage_unref(l->storage);
     wb__free(l);
 }
 
-static void delete_versioned(struct DLManagedTensorVersioned *self) { dlpack_give_back(self->ctx); }
-static void delete_unversioned(struct DLManagedTensor *self) { dlpack_give_back(self->ctx); }
+static void delete_versioned(struct DLManagedTensorVersioned *self) { dlpack_take_back(self->ctx); }
+static void delete_unversioned(struct DLManagedTensor *self) { dlpack_take_back(self->ctx); }
 
+/* Returns where the storage's byte `at` is, as DLPack names places. */
 static wb__shared dlpack_shared(const wb__storage *s, size_t at)
 {
     wb__shared place = {.kind = WB__DL_CPU, .data = (char *)s->data + at};
@@ -52,6 +54,7 @@ static wb__shared dlpack_shared(const wb__storage *s, size_t at)
     return place;
 }
 
+/* Sets *out to the description of x. */
 static void dlpack_describe(lent *l, const wb_tensor *x, wb__dl_tensor *out)
 {
     const wb__shared place = dlpack_shared(x->storage, (size_t)x->offset);
@@ -70,7 +73,7 @@ static void dlpack_describe(lent *l, const wb_tensor *x, wb__dl_tensor *out)
 }
 
 /* On a GPU waits for the device of x, which is evaluated.  Holds the storage of x and marks it as
- * lent; dlpack_give_back undoes both.  NULL with the error set. */
+ * lent; dlpack_take_back undoes both.  NULL with the error set. */
 static lent *dlpack_lend(const wb_tensor *x)
 {
     wb__storage *s = x->storage;
@@ -89,8 +92,9 @@ static lent *dlpack_lend(const wb_tensor *x)
     return l;
 }
 
-/* Lends the value of x, and describes it in one of the two structs.  NULL with the error set. */
-static lent *lend_value(wb_tensor *x, bool versioned)
+/* Returns the value of x, lent, with its description in one of the two structs.  NULL with the
+ * error set. */
+static lent *dlpack_lend_value(wb_tensor *x, bool versioned)
 {
     wb__value_read r;
     const wb_tensor *from = wb__value_begin("to_dlpack", x, &r);
@@ -105,7 +109,7 @@ static lent *lend_value(wb_tensor *x, bool versioned)
 struct DLManagedTensorVersioned *wb_to_dlpack(wb_tensor *x)
 {
     WB__FIRST(wb_to_dlpack, NULL);
-    lent *l = lend_value(x, true);
+    lent *l = dlpack_lend_value(x, true);
     if (!l) return NULL;
     struct DLManagedTensorVersioned *m = &l->as.versioned;
     m->version.major = WB__DL_MAJOR;
@@ -119,7 +123,7 @@ struct DLManagedTensorVersioned *wb_to_dlpack(wb_tensor *x)
 struct DLManagedTensor *wb_to_dlpack_unversioned(wb_tensor *x)
 {
     WB__FIRST(wb_to_dlpack_unversioned, NULL);
-    lent *l = lend_value(x, false);
+    lent *l = dlpack_lend_value(x, false);
     if (!l) return NULL;
     struct DLManagedTensor *m = &l->as.unversioned;
     m->ctx = l;
@@ -136,14 +140,14 @@ typedef struct {
     struct DLManagedTensor *unversioned;
 } owner;
 
-static void end_owner(const owner *o)
+static void dlpack_call_deleter(const owner *o)
 {
     if (o->versioned && o->versioned->deleter) o->versioned->deleter(o->versioned);
     if (o->unversioned && o->unversioned->deleter) o->unversioned->deleter(o->unversioned);
 }
 
 typedef struct {
-    const wb__dl_tensor *t;
+    const wb__dl_tensor *t;             /* the producer's description */
     wb_dtype dtype;
     size_t each;                        /* bytes of one element */
     int64_t size;                       /* number of elements */
@@ -224,9 +228,8 @@ static int dlpack_check(const wb__dl_tensor *t, incoming *in)
     return 0;
 }
 
-/* Copies the elements, which are in host memory, into a new row-major tensor.  NULL with the error
- * set. */
-static wb_tensor *dlpack_gathered(const incoming *in)
+/* Returns a new row-major tensor with the elements, which are in host memory.  NULL: error set. */
+static wb_tensor *dlpack_copy_from_host(const incoming *in)
 {
     const wb__dl_tensor *t = in->t;
     char *block = wb__alloc_aligned((size_t)in->size * in->each + 1);
@@ -252,11 +255,12 @@ typedef struct { owner owner; const wb_device *device; } hold;
 static void dlpack_release_host(void *data, void *context)
 {
     (void)data;
-    end_owner(&((hold *)context)->owner);
+    dlpack_call_deleter(&((hold *)context)->owner);
     wb__free(context);
 }
 
-/* Waits for the device before releasing, because launched kernels may still read the memory. */
+/* Waits for the device, since launched kernels may still read the memory, and releases the
+ * memory. */
 static void dlpack_release_device(void *memory, void *context)
 {
     hold *h = context;
@@ -272,7 +276,7 @@ static void dlpack_release_device(void *memory, void *context)
 /* Returns a constant whose values stay in the producer's device memory, or a copy if the address is
  * not aligned.  On success takes `h` over.  On failure frees `h` without calling the producer's
  * deleter. */
-static wb_tensor *dlpack_adopted(const incoming *in, hold *h)
+static wb_tensor *dlpack_borrow_on_device(const incoming *in, hold *h)
 {
     const wb__backend *backend = in->device->backend;
     void *memory = backend->adopt(in->device, in->data, (size_t)in->size * in->each);
@@ -294,20 +298,20 @@ static wb_tensor *dlpack_adopted(const incoming *in, hold *h)
 static wb_tensor *dlpack_copied(const incoming *in, const owner *o)
 {
     static _Atomic bool logged;
-    wb_tensor *x = in->size || !in->device ? dlpack_gathered(in)
+    wb_tensor *x = in->size || !in->device ? dlpack_copy_from_host(in)
                  : wb__empty_on(in->device, in->dtype, in->t->ndim, in->t->shape);
     if (!x) return NULL;
     if (in->size && !atomic_exchange(&logged, true))
         wb__log(WB_LOG_INFO,
                 "from_dlpack: %s comes with strides or at an odd address, and is copied.",
                 wb_describe(x));
-    end_owner(o);
+    dlpack_call_deleter(o);
     return x;
 }
 
-/* Makes a tensor from the producer's struct.  On success the struct must not be used afterwards,
- * because its deleter may have been called.  On failure the deleter is not called. */
-static wb_tensor *dlpack_take_tensor(const wb__dl_tensor *t, owner o)
+/* Returns a tensor made from the producer's struct.  On success the struct must not be used
+ * afterwards, because its deleter may have been called.  On failure the deleter is not called. */
+static wb_tensor *dlpack_tensor_from(const wb__dl_tensor *t, owner o)
 {
     incoming in;
     if (dlpack_check(t, &in)) return NULL;
@@ -315,7 +319,7 @@ static wb_tensor *dlpack_take_tensor(const wb__dl_tensor *t, owner o)
     hold *h = wb__alloc(sizeof *h);
     if (!h) return NULL;
     *h = (hold){o, in.device};
-    if (in.device) return dlpack_adopted(&in, h);
+    if (in.device) return dlpack_borrow_on_device(&in, h);
     wb_tensor *x = wb_borrow(in.data, in.dtype, t->ndim, t->shape, dlpack_release_host, h);
     if (!x) wb__free(h);
     return x;
@@ -327,10 +331,10 @@ wb_tensor *wb_from_dlpack(struct DLManagedTensorVersioned *m)
     if (m->version.major != WB__DL_MAJOR)
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "from_dlpack: version %u.%u of DLPack; %d is "
                              "understood", m->version.major, m->version.minor, WB__DL_MAJOR);
-    return dlpack_take_tensor(&m->tensor, (owner){.versioned = m});
+    return dlpack_tensor_from(&m->tensor, (owner){.versioned = m});
 }
 
 wb_tensor *wb_from_dlpack_unversioned(struct DLManagedTensor *m)
 {
-    return WB__NULL(m) ? NULL : dlpack_take_tensor(&m->tensor, (owner){.unversioned = m});
+    return WB__NULL(m) ? NULL : dlpack_tensor_from(&m->tensor, (owner){.unversioned = m});
 }

@@ -29,7 +29,7 @@ static bool npz_is(const wb__mapping *m)
     return formats_begins(m, "PK\3\4", 4) || formats_begins(m, "PK\5\6", 4);
 }
 
-/* A BSON document begins with its length and ends with a zero byte. */
+/* Whether the file may be BSON: a document begins with its length and ends with a zero byte. */
 static bool bson_is(const wb__mapping *m)
 {
     int64_t length = 0;
@@ -37,7 +37,7 @@ static bool bson_is(const wb__mapping *m)
     return m->bytes >= 5 && length == m->bytes && !m->data[length - 1];
 }
 
-/* A safetensors file begins with its header's length and a brace. */
+/* Whether the file may be safetensors: it begins with its header's length and a brace. */
 static bool safetensors_is(const wb__mapping *m) { return m->bytes >= 9 && m->data[8] == '{'; }
 
 static bool idx_is(const wb__mapping *m)
@@ -45,8 +45,6 @@ static bool idx_is(const wb__mapping *m)
     const uint8_t *at = m->data;
     return m->bytes >= 4 && !at[0] && !at[1] && at[2] >= 8 && at[2] <= 14 && at[3] <= 8;
 }
-
-/* ---- the table ------------------------------------------------------------------------------- */
 
 static int bson_table(wb__mapping *m, const char *key, bool values, wb__table *out)
 {
@@ -56,7 +54,7 @@ static int bson_table(wb__mapping *m, const char *key, bool values, wb__table *o
     return status;
 }
 
-/* Reads the table of one variable, or of all variables if there is no key. */
+/* Sets *out to the table of one variable, or of all variables if there is no key. */
 static int jld2_table(wb__mapping *m, const char *key, bool values, wb__table *out)
 {
     return wb__jld2_table(m, key == wb__all_variables ? NULL : key, values, out);

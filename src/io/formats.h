@@ -40,8 +40,8 @@ wb__format wb__format_of(const wb__mapping *m);
 wb__format wb__format_named(const char *path);
 static inline const char *wb__format_name(wb__format f) { return wb__formats[f].name; }
 
-/* Writes the endings of the formats with one of the flags, or, for 0, the names of all formats:
- * ".bson, .npz or .npy".  Returns the text. */
+/* Writes the endings of the formats with one of the flags to `text`, or, for 0, the names of all
+ * formats: ".bson, .npz or .npy".  Returns the text. */
 enum { WB__FORMAT_WORDS = 256 };
 const char *wb__format_endings(int flags, char text[WB__FORMAT_WORDS]);
 /* Sets the error that the file has no known format, and returns its code. */
@@ -51,10 +51,10 @@ int wb__format_fail(const char *path);
  * format for the end of its path, whose reader then reports how the file is damaged. */
 wb__format wb__format_in(const wb__mapping *m);
 
-/* Loads the table of a file of any format; the caller frees it with wb__table_free.  `key` is the
- * variable of a BSON or JLD2 file, NULL, or wb__all_variables for callers whose programs cannot
- * name one.  With `values` false only headers are read, but a BSON file is read whole.  Returns 0
- * or an error code; on failure *out is empty. */
+/* Sets *out to the table of a file of any format; the caller frees it with wb__table_free.  `key`
+ * is the variable of a BSON or JLD2 file, NULL, or wb__all_variables for callers whose programs
+ * cannot name one.  With `values` false only headers are read, but a BSON file is read whole.
+ * Returns 0 or an error code; on failure *out is empty. */
 int wb__table_load(const char *path, const char *key, bool values, wb__table *out);
 /* As wb__table_load, for a mapped file.  On success the table owns the mapping, on failure the
  * caller. */

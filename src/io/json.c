@@ -10,13 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- texts ---------------------------------------------------------------------------------- */
-
 static const char json_no_memory[] = "memory ran out";  /* a reason, compared by its address */
 
-/* Reads four hexadecimal digits at *at and moves *at behind them.  Returns their value; -1 if there
- * are fewer than four. */
-static int32_t four_digits(const char **at, const char *end)
+/* Returns the value of four hexadecimal digits at *at and moves *at behind them; -1 if there are
+ * fewer than four. */
+static int32_t json_four_digits(const char **at, const char *end)
 {
     int32_t value = 0;
     if (end - *at < 4) return -1;
@@ -31,9 +29,10 @@ static int32_t four_digits(const char **at, const char *end)
     return value;
 }
 
-/* Decodes an escape sequence into UTF-8 and moves *at, which points behind the backslash.  Returns
- * the number of bytes written, at most 4; 0, with *reason set, if the sequence is wrong. */
-static int read_escape(const char **at, const char *end, char *out, const char **reason)
+/* Writes the character of an escape sequence as UTF-8 to `out` and moves *at, which points behind
+ * the backslash.  Returns the number of bytes written, at most 4; 0, with *reason set, if the
+ * sequence is wrong. */
+static int json_read_escape(const char **at, const char *end, char *out, const char **reason)
 {
     static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
     const int c = *at < end ? **at : 0;
@@ -44,12 +43,12 @@ static int read_escape(const char **at, const char *end, char *out, const char *
     }
     if (c != 'u') return *reason = "an unknown escape in a text", 0;
     ++*at;
-    int32_t first = four_digits(at, end), second = 0;
+    int32_t first = json_four_digits(at, end), second = 0;
     const bool pair = first >= 0xd800 && first < 0xdc00;
     if (pair) {
         const bool follows = end - *at >= 2 && (*at)[0] == '\\' && (*at)[1] == 'u';
         *at += 2 * follows;
-        second = follows ? four_digits(at, end) : -1;
+        second = follows ? json_four_digits(at, end) : -1;
     }
     if (first < 0 || (first >= 0xdc00 && first < 0xe000) ||
         (pair && (second < 0xdc00 || second >= 0xe000)))
@@ -68,7 +67,7 @@ int64_t wb__json_characters(const char **at, const char *end, char *to, const ch
         if (!n) return *reason = control ? "a control character in a text" : "not UTF-8", -1;
         if (**at == '\\') {
             ++*at;
-            if (!(n = read_escape(at, end, out, reason))) return -1;
+            if (!(n = json_read_escape(at, end, out, reason))) return -1;
         } else {
             memcpy(out, *at, (size_t)n);
             *at += n;
@@ -91,8 +90,6 @@ const char *wb__repeated(int64_t n, const char **texts)
     return NULL;
 }
 
-/* ---- reading -------------------------------------------------------------------------------- */
-
 enum { JSON_ROOT = -1 };
 
 typedef struct {
@@ -104,12 +101,14 @@ typedef struct {
     char *texts;                        /* where the next text is written */
 } parser;
 
+/* Sets the reason for which the text is no JSON.  Returns false. */
 static bool json_bad(parser *p, const char *reason)
 {
     p->reason = reason;
     return false;
 }
 
+/* Skips blanks and returns the next character, which stays; 0 at the end. */
 static char json_next(parser *p)
 {
     while (p->at < p->end && (*p->at == ' ' || *p->at == '\t' || *p->at == '\r' || *p->at == '\n'))
@@ -146,8 +145,9 @@ static bool json_digits(parser *p)
     return p->at > begin;
 }
 
-/* Converts the n characters to a double.  False: too many characters, or no finite number. */
-static bool read_real(wb__json *node, const char *begin, size_t n)
+/* Sets the node to the number in n characters, a double.  False: too many characters, or no finite
+ * number. */
+static bool json_read_real(wb__json *node, const char *begin, size_t n)
 {
     char copy[400];
     if (n >= sizeof copy) return false;
@@ -178,7 +178,7 @@ static bool json_read_number(parser *p)
     if (!ok) return json_bad(p, "a number is wrong");
     errno = 0;
     if (node->kind == WB__JSON_INTEGER) node->is.integer = strtoll(begin, NULL, 10);
-    else ok = read_real(node, begin, (size_t)(p->at - begin));
+    else ok = json_read_real(node, begin, (size_t)(p->at - begin));
     if (!ok || (node->kind == WB__JSON_INTEGER && errno))
         return json_bad(p, "a number is too large");
     return true;
@@ -206,7 +206,7 @@ static bool json_read_key(parser *p)
     return p->at++, true;
 }
 
-static bool keys_differ(parser *p, const wb__json *object)
+static bool json_keys_differ(parser *p, const wb__json *object)
 {
     const int64_t n = wb__json_members(object);
     if (n < 2) return true;
@@ -219,20 +219,20 @@ static bool keys_differ(parser *p, const wb__json *object)
     return differ ? true : json_bad(p, "a key is there twice");
 }
 
-/* Completes the innermost list or object.  Before that, its `span` is 1 + the index, in `nodes`, of
+/* Completes the innermost list or object.  Until then its `span` is 1 + the index, in `nodes`, of
  * the list or object that contains it. */
-static bool close_innermost(parser *p)
+static bool json_close_innermost(parser *p)
 {
     wb__json *node = &p->nodes[p->open];
     const int64_t around = (int64_t)node->span - 1;
     node->span = (uint32_t)(p->n - p->open);
     p->open = around;
     p->at++;
-    return node->kind == WB__JSON_LIST || keys_differ(p, node);
+    return node->kind == WB__JSON_LIST || json_keys_differ(p, node);
 }
 
-/* Called after each value.  Completes the lists and objects that end behind the value.  Sets *more
- * if another value follows. */
+/* Completes the lists and objects that end behind a value, after which it is called.  Sets *more if
+ * another value follows. */
 static bool json_end_value(parser *p, bool *more)
 {
     *more = false;
@@ -248,7 +248,7 @@ static bool json_end_value(parser *p, bool *more)
         }
         if (c != (object ? '}' : ']'))
             return json_bad(p, object ? "no ',' or '}' in an object" : "no ',' or ']' in a list");
-        if (!close_innermost(p)) return false;
+        if (!json_close_innermost(p)) return false;
     }
     return json_next(p) || p->at < p->end ? json_bad(p, "more text behind the value") : true;
 }
@@ -265,7 +265,7 @@ static bool json_read_values(parser *p)
             p->open = p->n - 1;
             p->at++;
             value = json_next(p) == (c == '[' ? ']' : '}');         /* empty */
-            ok = value ? close_innermost(p) : c == '[' || json_read_key(p);
+            ok = value ? json_close_innermost(p) : c == '[' || json_read_key(p);
         } else if (c == '"') ok = json_read_text(p, WB__JSON_TEXT);
         else ok = c == '-' || (c >= '0' && c <= '9') ? json_read_number(p) : json_read_word(p);
         if (!ok || (value && !json_end_value(p, &more))) return false;
@@ -370,8 +370,7 @@ const wb__json *wb__json_get(const wb__json *object, const char *key)
     return NULL;
 }
 
-/* ---- writing -------------------------------------------------------------------------------- */
-
+/* Adds a comma if a value comes before the next one. */
 static void json_separate(wb__json_out *out)
 {
     if (out->follows) wb__text_raw(&out->text, ",", 1);

@@ -17,7 +17,7 @@ typedef enum {
 /* A node: a value, or the key of a member.  The nodes inside a list or object directly follow the
  * node of the list or object.  In an object each value follows its key. */
 typedef struct {
-    union { int64_t integer, count; double real; const char *text; } is;
+    union { int64_t integer, count; double real; const char *text; } is;  /* the value, by kind */
     uint32_t span;                      /* number of nodes: this node and all inside it */
     uint32_t kind;
 } wb__json;
@@ -28,9 +28,9 @@ typedef struct {
  * included.  The reader does not recurse.  A repeated key is an error. */
 wb__json *wb__json_read(const char *text, const char **reason);
 
-/* wb__json_of: the same for a text of `bytes` bytes of the file `path`, which a final 0 follows.
- * wb__json_file: the same for the whole file, of at most 64 MiB.  Both return NULL with the error
- * set, which names the file. */
+/* wb__json_of does the same for a text of `bytes` bytes of the file `path`, which a final 0
+ * follows, and wb__json_file for the whole file, of at most 64 MiB.  Both return NULL with the
+ * error set, which names the file. */
 wb__json *wb__json_of(const char *path, const char *text, int64_t bytes);
 wb__json *wb__json_file(const char *path);
 
@@ -43,9 +43,9 @@ int64_t wb__json_integer(const wb__json *v);
 int64_t wb__json_count(const wb__json *v);              /* the values of a list */
 int64_t wb__json_members(const wb__json *v);            /* the members of an object */
 
-/* Loops over the values of a list, or over the values of an object's members, whose keys
- * wb__json_key returns.  The caller declares `value`, a const wb__json *; the loop declares `i`,
- * the index from 0.  For nodes of another kind the body is not executed. */
+/* Executes its body for each value of a list, or of an object's members, whose keys wb__json_key
+ * returns.  The caller declares `value`, a const wb__json *; the loop declares `i`, the index from
+ * 0.  For nodes of another kind the body is not executed. */
 #define WB__JSON_EACH(v, value, i) WB__JSON_WALK(wb__json_count(v), v, value, i)
 #define WB__JSON_EACH_MEMBER(v, value, i) WB__JSON_WALK(wb__json_members(v), v, value, i)
 #define WB__JSON_WALK(n, v, value, i)                                                           \
@@ -53,12 +53,13 @@ int64_t wb__json_members(const wb__json *v);            /* the members of an obj
 const wb__json *wb__json_after(const wb__json *v, bool inside);
 const char *wb__json_key(const wb__json *member);
 
-/* Decodes a text from *at, behind its opening quote, up to the closing quote or `end`, and moves
- * *at there.  Writes the bytes to `to`, at most as many as were read, and returns their number.
+/* Writes a text, from *at behind its opening quote up to the closing quote or `end`, decoded to
+ * `to`, at most as many bytes as were read.  Returns their number, and moves *at to the end.
  * Returns -1 on an error, with the reason in *reason and the position of the error in *at. */
 int64_t wb__json_characters(const char **at, const char *end, char *to, const char **reason);
 
-/* Sorts the list and returns a text that occurs in it more than once; NULL if all texts differ. */
+/* Returns a text that occurs in the list more than once; NULL if all texts differ.  Sorts the
+ * list. */
 const char *wb__repeated(int64_t n, const char **texts);
 
 /* ---- writing -------------------------------------------------------------------------------- */

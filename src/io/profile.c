@@ -16,14 +16,15 @@ static int profile_file_by_name(const void *a, const void *b)
     return strcmp(((const profile_file_row *)a)->name, ((const profile_file_row *)b)->name);
 }
 
-static int by_time(const void *a, const void *b)
+static int profile_file_by_time(const void *a, const void *b)
 {
     const double x = ((const profile_file_row *)a)->seconds,
                  y = ((const profile_file_row *)b)->seconds;
     return x < y ? 1 : x > y ? -1 : profile_file_by_name(a, b);
 }
 
-/* Adds up the launches of each kernel.  The caller frees the rows.  NULL: out of memory. */
+/* Returns the sums of the launches of each kernel, and sets *n.  The caller frees the rows.  NULL:
+ * out of memory. */
 static profile_file_row *profile_file_rows_of(const wb__profile *p, int *n)
 {
     profile_file_row *rows = wb__alloc((size_t)WB__MAX(p->n, 1) * sizeof *rows);
@@ -38,7 +39,7 @@ static profile_file_row *profile_file_rows_of(const wb__profile *p, int *n)
             rows[*n - 1].seconds += rows[i].seconds;
         } else rows[(*n)++] = rows[i];
     }
-    qsort(rows, (size_t)*n, sizeof *rows, by_time);
+    qsort(rows, (size_t)*n, sizeof *rows, profile_file_by_time);
     return rows;
 }
 
@@ -59,7 +60,7 @@ static char *profile_file_table(const wb__profile *p)
     return wb__text_take(&t);
 }
 
-static int write_trace(const char *path, const wb__profile *p)
+static int profile_file_write_trace(const char *path, const wb__profile *p)
 {
     wb__json_out out = {0};
     wb__json_open(&out, '{');
@@ -95,7 +96,7 @@ char *wb_profile_end(const char *trace)
     WB__FIRST(wb_profile_end, NULL);
     wb__profile p;
     if (!wb__profile_take(&p)) return NULL;
-    const int status = trace ? write_trace(trace, &p) : 0;
+    const int status = trace ? profile_file_write_trace(trace, &p) : 0;
     char *text = status ? NULL : profile_file_table(&p);
     wb__profile_free(&p);
     return text;

@@ -6,8 +6,6 @@
 
 enum { VARINT_MOST = 10, NUMBER_MOST = (1 << 29) - 1 };
 
-/* ---- reading --------------------------------------------------------------------------------- */
-
 int wb__wire_fail(wb__wire *w, const uint8_t *at, const char *format, ...)
 {
     char reason[512];
@@ -22,7 +20,7 @@ int wb__wire_fail(wb__wire *w, const uint8_t *at, const char *format, ...)
                     (long long)(at - w->file->data), reason);
 }
 
-static bool read_varint(wb__wire *w, uint64_t *value)
+static bool protobuf_read_varint(wb__wire *w, uint64_t *value)
 {
     const uint8_t *from = w->at;
     *value = 0;
@@ -53,11 +51,11 @@ bool wb__wire_number(wb__wire *list, wb__wire_kind kind, uint64_t *value)
 {
     if (list->at == list->end || list->status) return false;
     return kind == WB__WIRE_VARINT
-               ? read_varint(list, value)
+               ? protobuf_read_varint(list, value)
                : protobuf_read_fixed(list, kind == WB__WIRE_FIXED64 ? 8 : 4, value);
 }
 
-/* Reads the value of a field whose number and kind are known. */
+/* Sets the value of a field whose number and kind are known. */
 static bool protobuf_read_value(wb__wire *w, wb__wire_field *f)
 {
     uint64_t n;
@@ -72,7 +70,7 @@ static bool protobuf_read_value(wb__wire *w, wb__wire_field *f)
         f->n = (size_t)(w->at - f->bytes);
         return true;
     case WB__WIRE_BYTES:
-        if (!read_varint(w, &n)) return false;
+        if (!protobuf_read_varint(w, &n)) return false;
         if (n > (uint64_t)(w->end - w->at))
             return wb__wire_fail(w, f->at,
                                  "field %u has %llu bytes; the message ends after %lld of them",
@@ -93,7 +91,7 @@ bool wb__wire_next(wb__wire *w, wb__wire_field *f)
     uint64_t tag;
     if (w->status || w->at == w->end) return false;
     *f = (wb__wire_field){.at = w->at};
-    if (!read_varint(w, &tag)) return false;
+    if (!protobuf_read_varint(w, &tag)) return false;
     if (tag >> 3 > NUMBER_MOST || !(tag >> 3))
         return wb__wire_fail(w, f->at, "a field has number %llu", (unsigned long long)(tag >> 3)),
                false;
@@ -166,10 +164,8 @@ int64_t wb__wire_count(const wb__wire *list, wb__wire_kind kind)
     return count + (n && list->at[n - 1] & 0x80);       /* one that does not end */
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
-
-/* Reserves n more bytes and returns their address; NULL after a failure. */
-static uint8_t *protobuf_more(wb__wire_out *o, size_t n)
+/* Returns the address of n more bytes, which it reserves; NULL after a failure. */
+static uint8_t *protobuf_reserve(wb__wire_out *o, size_t n)
 {
     if (o->failed) return NULL;
     if (n > o->capacity - o->n) {
@@ -186,37 +182,37 @@ static uint8_t *protobuf_more(wb__wire_out *o, size_t n)
     return to;
 }
 
-static size_t varint_bytes(uint64_t value)
+static size_t protobuf_varint_bytes(uint64_t value)
 {
     size_t n = 1;
     while (value >>= 7) n++;
     return n;
 }
 
-static void write_varint(uint8_t *to, uint64_t value)
+static void protobuf_encode_varint(uint8_t *to, uint64_t value)
 {
     for (; value >> 7; value >>= 7) *to++ = (uint8_t)(value | 0x80);
     *to = (uint8_t)value;
 }
 
-static void put_varint(wb__wire_out *o, uint64_t value)
+static void protobuf_put_varint(wb__wire_out *o, uint64_t value)
 {
-    uint8_t *to = protobuf_more(o, varint_bytes(value));
-    if (to) write_varint(to, value);
+    uint8_t *to = protobuf_reserve(o, protobuf_varint_bytes(value));
+    if (to) protobuf_encode_varint(to, value);
 }
 
-static void put_tag(wb__wire_out *o, uint32_t number, wb__wire_kind kind)
+static void protobuf_put_tag(wb__wire_out *o, uint32_t number, wb__wire_kind kind)
 {
-    put_varint(o, (uint64_t)number << 3 | (uint64_t)kind);
+    protobuf_put_varint(o, (uint64_t)number << 3 | (uint64_t)kind);
 }
 
-static void put_bits(wb__wire_out *o, size_t n, uint64_t bits)
+static void protobuf_put_bits(wb__wire_out *o, size_t n, uint64_t bits)
 {
-    uint8_t *to = protobuf_more(o, n);
+    uint8_t *to = protobuf_reserve(o, n);
     for (size_t i = 0; to && i < n; i++) to[i] = (uint8_t)(bits >> (8 * i));
 }
 
-static uint32_t bits_of(float value)
+static uint32_t protobuf_bits_of(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -225,30 +221,30 @@ static uint32_t bits_of(float value)
 
 void wb__wire_put_int(wb__wire_out *o, uint32_t number, int64_t value)
 {
-    put_tag(o, number, WB__WIRE_VARINT);
-    put_varint(o, (uint64_t)value);
+    protobuf_put_tag(o, number, WB__WIRE_VARINT);
+    protobuf_put_varint(o, (uint64_t)value);
 }
 
 void wb__wire_put_fixed(wb__wire_out *o, uint32_t number, wb__wire_kind kind, uint64_t bits)
 {
-    put_tag(o, number, kind);
-    put_bits(o, kind == WB__WIRE_FIXED64 ? 8 : 4, bits);
+    protobuf_put_tag(o, number, kind);
+    protobuf_put_bits(o, kind == WB__WIRE_FIXED64 ? 8 : 4, bits);
 }
 
 void wb__wire_put_float(wb__wire_out *o, uint32_t number, float value)
 {
-    wb__wire_put_fixed(o, number, WB__WIRE_FIXED32, bits_of(value));
+    wb__wire_put_fixed(o, number, WB__WIRE_FIXED32, protobuf_bits_of(value));
 }
 
 void wb__wire_put_length(wb__wire_out *o, uint32_t number, uint64_t n)
 {
-    put_tag(o, number, WB__WIRE_BYTES);
-    put_varint(o, n);
+    protobuf_put_tag(o, number, WB__WIRE_BYTES);
+    protobuf_put_varint(o, n);
 }
 
 void wb__wire_put_raw(wb__wire_out *o, const void *data, size_t n)
 {
-    uint8_t *to = protobuf_more(o, n);
+    uint8_t *to = protobuf_reserve(o, n);
     if (to && n) memcpy(to, data, n);
 }
 
@@ -266,30 +262,30 @@ void wb__wire_put_text(wb__wire_out *o, uint32_t number, const char *text)
 void wb__wire_put_ints(wb__wire_out *o, uint32_t number, int n, const int64_t *values)
 {
     const size_t begun = wb__wire_begin(o, number);
-    for (int i = 0; i < n; i++) put_varint(o, (uint64_t)values[i]);
+    for (int i = 0; i < n; i++) protobuf_put_varint(o, (uint64_t)values[i]);
     wb__wire_end(o, begun);
 }
 
 void wb__wire_put_floats(wb__wire_out *o, uint32_t number, int n, const float *values)
 {
     const size_t begun = wb__wire_begin(o, number);
-    for (int i = 0; i < n; i++) put_bits(o, 4, bits_of(values[i]));
+    for (int i = 0; i < n; i++) protobuf_put_bits(o, 4, protobuf_bits_of(values[i]));
     wb__wire_end(o, begun);
 }
 
 size_t wb__wire_begin(wb__wire_out *o, uint32_t number)
 {
-    put_tag(o, number, WB__WIRE_BYTES);
+    protobuf_put_tag(o, number, WB__WIRE_BYTES);
     return o->n;
 }
 
-/* The length of a message goes before the message, which is moved back to make space. */
+/* Writes the length of a message before the message, which is moved back to make space. */
 void wb__wire_end(wb__wire_out *o, size_t begun)
 {
-    const size_t n = o->n - begun, each = varint_bytes(n);
-    if (!protobuf_more(o, each)) return;
+    const size_t n = o->n - begun, each = protobuf_varint_bytes(n);
+    if (!protobuf_reserve(o, each)) return;
     memmove(o->data + begun + each, o->data + begun, n);
-    write_varint(o->data + begun, n);
+    protobuf_encode_varint(o->data + begun, n);
 }
 
 void wb__wire_free(wb__wire_out *o)

@@ -29,7 +29,7 @@ typedef struct {
 typedef struct {
     uint32_t number;
     wb__wire_kind kind;
-    uint64_t value;                     /* of a varint, or the bits of a fixed number */
+    uint64_t value;                     /* value of a varint, or the bits of a fixed number */
     const uint8_t *at;                  /* where the field begins */
     const uint8_t *bytes;               /* the value of a text, bytes or a message: `n` bytes */
     size_t n;
@@ -43,18 +43,20 @@ static inline wb__wire wb__wire_of(const wb__wire_file *file, const void *data, 
     return (wb__wire){file, data, n ? (const uint8_t *)data + n : data, 0};
 }
 
-/* Reads the next field.  False: the message ends, or status is set. */
+/* Sets *f to the next field.  False: the message ends, or status is set. */
 bool wb__wire_next(wb__wire *w, wb__wire_field *f);
 
-/* The value of a field of one kind.  False: the field has another kind, and status is set. */
+/* These functions set the value from a field of one kind.  False: the field has another kind, and
+ * status is set. */
 bool wb__wire_int(wb__wire *w, const wb__wire_field *f, int64_t *value);
 bool wb__wire_float(wb__wire *w, const wb__wire_field *f, float *value);
 bool wb__wire_bytes(wb__wire *w, const wb__wire_field *f, wb__span *value);
 bool wb__wire_text(wb__wire *w, const wb__wire_field *f, wb__span *value);  /* without zero bytes */
 bool wb__wire_message(wb__wire *w, const wb__wire_field *f, wb__wire *inside);
 
-/* The numbers of a repeated field, packed or a single one: wb__wire_list begins to read them,
- * wb__wire_number reads the next one, and wb__wire_count counts them without checking them. */
+/* Functions for the numbers of a repeated field, packed or a single one: wb__wire_list begins to
+ * read them, wb__wire_number reads the next one, and wb__wire_count counts them without
+ * checking. */
 bool wb__wire_list(wb__wire *w, const wb__wire_field *f, wb__wire_kind kind, wb__wire *list);
 bool wb__wire_number(wb__wire *list, wb__wire_kind kind, uint64_t *value);
 int64_t wb__wire_count(const wb__wire *list, wb__wire_kind kind);
@@ -71,17 +73,18 @@ typedef struct { uint8_t *data; size_t n, capacity; bool failed; } wb__wire_out;
 
 void wb__wire_put_int(wb__wire_out *o, uint32_t number, int64_t value);
 void wb__wire_put_float(wb__wire_out *o, uint32_t number, float value);
-/* The bits of a number of kind WB__WIRE_FIXED32 or WB__WIRE_FIXED64 */
+/* Adds the bits of a number of kind WB__WIRE_FIXED32 or WB__WIRE_FIXED64. */
 void wb__wire_put_fixed(wb__wire_out *o, uint32_t number, wb__wire_kind kind, uint64_t bits);
 void wb__wire_put_bytes(wb__wire_out *o, uint32_t number, const void *data, size_t n);
 void wb__wire_put_text(wb__wire_out *o, uint32_t number, const char *text);
-/* The tag and length of a value of n bytes, which wb__wire_put_raw adds, or the file elsewhere. */
+/* Adds the tag and length of a value of n bytes, which wb__wire_put_raw adds, or the file
+ * elsewhere. */
 void wb__wire_put_length(wb__wire_out *o, uint32_t number, uint64_t n);
 void wb__wire_put_raw(wb__wire_out *o, const void *data, size_t n);
-/* Packed lists */
+/* wb__wire_put_ints and wb__wire_put_floats add packed lists. */
 void wb__wire_put_ints(wb__wire_out *o, uint32_t number, int n, const int64_t *values);
 void wb__wire_put_floats(wb__wire_out *o, uint32_t number, int n, const float *values);
-/* A field whose value is the message that is put between wb__wire_begin and wb__wire_end, which
+/* wb__wire_begin begins a field whose value is the message that is put up to wb__wire_end, which
  * gets the result of wb__wire_begin. */
 size_t wb__wire_begin(wb__wire_out *o, uint32_t number);
 void wb__wire_end(wb__wire_out *o, size_t begun);

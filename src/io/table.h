@@ -12,10 +12,11 @@ typedef enum { WB__FLIP_UNKNOWN, WB__FLIP_YES, WB__FLIP_NO } wb__flip;
 /* How integers of a dtype that Weber lacks are stored.  Readers widen them, i16 and u16 to i32 and
  * u32 to i64, so an entry has the values and the bytes of the wider dtype. */
 typedef enum { WB__NOT_NARROW, WB__NARROW_I16, WB__NARROW_U16, WB__NARROW_U32 } wb__narrow_int;
-/* The bytes of one such integer in the file, and the wider dtype; 0 for WB__NOT_NARROW. */
+/* wb__narrow_bytes returns the bytes of one such integer in the file, wb__narrow_dtype the wider
+ * dtype; 0 for WB__NOT_NARROW. */
 int wb__narrow_bytes(wb__narrow_int narrow);
 wb_dtype wb__narrow_dtype(wb__narrow_int narrow);
-/* Widens n integers.  `from` may be unaligned. */
+/* Writes n integers of `from`, which may be unaligned, to `to`, widened. */
 void wb__widen_ints(void *to, const void *from, int64_t n, wb__narrow_int narrow);
 
 typedef struct {
@@ -29,7 +30,7 @@ typedef struct {
     int64_t begin, bytes;               /* offset of the values in the file, if known; their size */
     /* the values, maybe unaligned, row-major unless `transposed`; NULL: not read */
     const void *data;
-    wb__flip flip;                      /* of a convolution's kernel; else WB__FLIP_UNKNOWN */
+    wb__flip flip;                      /* for a convolution's kernel; else WB__FLIP_UNKNOWN */
     bool transposed;                    /* the values are column-major, in 2 or 3 dimensions;
                                            wb__entry_values (load_state.h) makes them row-major */
     bool owned;                         /* the entry owns `data`, a block of wb__alloc_aligned */
@@ -65,10 +66,10 @@ void wb__entry_drop(wb__entry *e);      /* frees the entry's memory */
 void wb__table_sort(wb__table *t);
 void wb__table_free(wb__table *t);
 
-/* Finds an entry by name in a table that is sorted by name; NULL: none. */
+/* Returns an entry by name in a table that is sorted by name; NULL: there is none. */
 wb__entry *wb__table_find(const wb__table *t, const char *name);
-/* Checks that Weber can hold all entries.  Returns 0 or an error code; the message lists the first
- * 50 entries whose dtypes Weber lacks, or that have too many axes or elements.  `path` is the file,
+/* Returns 0 if Weber can hold all entries, else an error code; the message lists the first 50
+ * entries whose dtypes Weber lacks, or that have too many axes or elements.  `path` is the file,
  * for the message. */
 int wb__table_check(const char *path, const wb__table *t);
 int64_t wb__table_bytes(const wb__table *t);    /* sum of the entries' bytes */

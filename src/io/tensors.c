@@ -2,10 +2,10 @@
 #include "io/borrow.h"
 #include "io/formats.h"
 
-/* Makes a tensor of the entry's values on the default device.  On the CPU the tensor takes over a
+/* Returns a tensor of the entry's values on the default device.  On the CPU the tensor takes over a
  * block with the values, if the entry owns one or wb__entry_values makes one.  Otherwise the values
  * are copied.  NULL with the error set. */
-static wb_tensor *io_tensors_tensor_of(wb__entry *e)
+static wb_tensor *io_tensors_from_entry(wb__entry *e)
 {
     void *block;
     const void *values = wb__entry_values(e, &block);
@@ -23,10 +23,10 @@ static wb_tensor *io_tensors_tensor_of(wb__entry *e)
     return x;
 }
 
-static bool io_tensors_fill(wb_tree *tree, wb__table *t)
+static bool io_tensors_add_all(wb_tree *tree, wb__table *t)
 {
     for (int i = 0; i < t->n; i++) {
-        wb_tensor *x = io_tensors_tensor_of(&t->entries[i]);
+        wb_tensor *x = io_tensors_from_entry(&t->entries[i]);
         if (!x || !wb__branch_put_copy(&tree->node, i, t->entries[i].name, x)) return false;
         wb_object_free(x);
     }
@@ -38,7 +38,7 @@ wb_tree *wb_load_tensors(const char *path)
     wb__table t;
     if (wb__table_load(path, wb__all_variables, true, &t)) return NULL;
     wb_tree *tree = wb__table_check(path, &t) ? NULL : wb__tree_new(t.n);
-    if (tree && !io_tensors_fill(tree, &t)) {
+    if (tree && !io_tensors_add_all(tree, &t)) {
         wb_object_free(tree);
         tree = NULL;
     }

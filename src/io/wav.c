@@ -14,7 +14,7 @@
 enum { WAV_PCM = 1, WAV_FLOAT = 3, WAV_EXTENSIBLE = 0xfffe };
 
 typedef struct {
-    int format, channels, bytes;        /* bytes: of a sample of one channel */
+    int format, channels, bytes;        /* bytes: size of a sample of one channel */
     int64_t rate, begin, size;          /* samples in a second; where "data" is (0: nowhere) */
 } wav_header;
 
@@ -23,26 +23,26 @@ bool wb__wav_is(const wb__mapping *m)
     return m->bytes >= 12 && !memcmp(m->data, "RIFF", 4) && !memcmp(m->data + 8, "WAVE", 4);
 }
 
-static int64_t wav_number(const uint8_t *at, int bytes)
+static int64_t wav_read_number(const uint8_t *at, int bytes)
 {
     int64_t n = 0;
     for (int i = 0; i < bytes; i++) n |= (int64_t)at[i] << (8 * i);
     return n;
 }
 
-/* Reads the contents of "fmt ". */
+/* Sets the fields of *h from the contents of "fmt ". */
 static int wav_read_format(wb__mapping *m, int64_t at, int64_t size, wav_header *h)
 {
     static const uint8_t guid[14] = {0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xaa, 0, 0x38, 0x9b, 0x71};
     const uint8_t *b = m->data + at;
-    if (size < 16 || (wav_number(b, 2) == WAV_EXTENSIBLE && size < 40))
+    if (size < 16 || (wav_read_number(b, 2) == WAV_EXTENSIBLE && size < 40))
         return wb__map_fail(m, at, "the chunk \"fmt \" has %lld bytes", (long long)size);
-    const bool extended = wav_number(b, 2) == WAV_EXTENSIBLE;
-    const int64_t bits = wav_number(b + 14, 2), block = wav_number(b + 12, 2);
+    const bool extended = wav_read_number(b, 2) == WAV_EXTENSIBLE;
+    const int64_t bits = wav_read_number(b + 14, 2), block = wav_read_number(b + 12, 2);
     if (h->format) return wb__map_fail(m, at, "there are two chunks \"fmt \"");
-    h->format = (int)wav_number(extended ? b + 24 : b, 2);
-    h->channels = (int)wav_number(b + 2, 2);
-    h->rate = wav_number(b + 4, 4);
+    h->format = (int)wav_read_number(extended ? b + 24 : b, 2);
+    h->channels = (int)wav_read_number(b + 2, 2);
+    h->rate = wav_read_number(b + 4, 4);
     h->bytes = (int)(bits + 7) / 8;
     if ((extended && memcmp(b + 26, guid, sizeof guid)) ||
         (h->format != WAV_PCM && h->format != WAV_FLOAT))
@@ -64,11 +64,11 @@ static bool wav_is_chunk(const wb__mapping *m, int64_t at)
     if (m->bytes - at < 8) return false;
     for (int i = 0; i < 4; i++)
         if (b[i] < ' ' || b[i] > '~') return false;
-    return wav_number(b + 4, 4) <= m->bytes - at - 8;
+    return wav_read_number(b + 4, 4) <= m->bytes - at - 8;
 }
 
-/* Reads the chunks up to "data".  A program that writes to a pipe does not know the length of that
- * chunk: its largest number means all that follows. */
+/* Sets *h from the chunks up to "data".  A program that writes to a pipe does not know the length
+ * of that chunk: its largest number means all that follows. */
 static int wav_read_header(wb__mapping *m, wav_header *h)
 {
     *h = (wav_header){0};
@@ -79,7 +79,7 @@ static int wav_read_header(wb__mapping *m, wav_header *h)
                                                              : "the chunk \"fmt \"");
         if (!b) return wb_error_code();
         const bool is_data = !memcmp(b, "data", 4), is_format = !memcmp(b, "fmt ", 4);
-        int64_t size = wav_number(b + 4, 4), end = at;
+        int64_t size = wav_read_number(b + 4, 4), end = at;
         if (is_data && size == UINT32_MAX) size = m->bytes - at;
         if (!wb__map_take(m, &end, size, is_data ? "samples" : "a chunk")) return wb_error_code();
         if (is_format) {
@@ -102,16 +102,16 @@ static int wav_read_header(wb__mapping *m, wav_header *h)
 }
 
 /* Returns a sample as a number of -1 to 1. */
-static float wav_sample(const uint8_t *at, const wav_header *h)
+static float wav_decode_sample(const uint8_t *at, const wav_header *h)
 {
     if (h->bytes == 1) return ((float)*at - 128) / 128;
     if (h->format == WAV_PCM) {
         const int shift = 64 - 8 * h->bytes;
-        const int64_t n = (int64_t)((uint64_t)wav_number(at, h->bytes) << shift) >> shift;
+        const int64_t n = (int64_t)((uint64_t)wav_read_number(at, h->bytes) << shift) >> shift;
         return (float)((double)n / (double)(1ll << (8 * h->bytes - 1)));
     }
-    const uint64_t bits = (uint64_t)wav_number(at, WB__MIN(h->bytes, 4)) |
-                          (h->bytes == 8 ? (uint64_t)wav_number(at + 4, 4) << 32 : 0);
+    const uint64_t bits = (uint64_t)wav_read_number(at, WB__MIN(h->bytes, 4)) |
+                          (h->bytes == 8 ? (uint64_t)wav_read_number(at + 4, 4) << 32 : 0);
     const uint32_t low = (uint32_t)bits;
     float x;
     double wide;
@@ -120,20 +120,21 @@ static float wav_sample(const uint8_t *at, const wav_header *h)
     return h->bytes == 8 ? (float)wide : x;
 }
 
-static int64_t wav_length(const wav_header *h)
+static int64_t wav_sample_count(const wav_header *h)
 {
     return h->size / ((int64_t)h->channels * h->bytes);
 }
 
 /* Returns the samples, [channels, samples], in a block of wb__alloc_aligned.  NULL: out of
  * memory. */
-static float *wav_samples(const wb__mapping *m, const wav_header *h)
+static float *wav_read_samples(const wb__mapping *m, const wav_header *h)
 {
-    const int64_t n = wav_length(h);
+    const int64_t n = wav_sample_count(h);
     float *x = wb__alloc_aligned((size_t)(n * h->channels) * sizeof *x + 1);
     const uint8_t *at = m->data + h->begin;
     for (int64_t i = 0; x && i < n; i++)
-        for (int c = 0; c < h->channels; c++, at += h->bytes) x[c * n + i] = wav_sample(at, h);
+        for (int c = 0; c < h->channels; c++, at += h->bytes)
+            x[c * n + i] = wav_decode_sample(at, h);
     return x;
 }
 
@@ -144,8 +145,8 @@ wb_tensor *wb_load_wav(const char *path, int *rate)
     if (!m) return NULL;
     wb_tensor *x = NULL;
     if (!wav_read_header(m, &h)) {
-        const int64_t dims[2] = {h.channels, wav_length(&h)};
-        x = wb__borrow_block(wav_samples(m, &h), WB_F32, 2, dims);
+        const int64_t dims[2] = {h.channels, wav_sample_count(&h)};
+        x = wb__borrow_block(wav_read_samples(m, &h), WB_F32, 2, dims);
         if (x && rate) *rate = (int)h.rate;
     }
     wb__unmap(m);
@@ -173,9 +174,9 @@ int wb__wav_table(wb__mapping *m, bool values, wb__table *out)
     *out = (wb__table){0};
     const int status = wav_read_header(m, &h);
     if (status) return status;
-    const int64_t dims[2] = {h.channels, wav_length(&h)};
+    const int64_t dims[2] = {h.channels, wav_sample_count(&h)};
     int32_t *rate = values ? wb__alloc_aligned(sizeof *rate) : NULL;
-    float *samples = values && rate ? wav_samples(m, &h) : NULL;
+    float *samples = values && rate ? wav_read_samples(m, &h) : NULL;
     if (rate) *rate = (int32_t)h.rate;
     bool ok = !values || (rate && samples);
     ok = wav_add(out, "rate", WB_I32, 0, NULL, rate) && ok;

@@ -7,8 +7,9 @@
 
 /* Whether the file begins as a RIFF file of the kind WAVE. */
 bool wb__wav_is(const wb__mapping *m);
-/* Makes a table of `rate`, i32 without axes, and `samples`, f32 [channels, samples].  With `values`
- * false the entries have no data.  On success the table owns the mapping, on failure the caller. */
+/* Sets *out to a table of `rate`, i32 without axes, and `samples`, f32 [channels, samples].  With
+ * `values` false the entries have no data.  On success the table owns the mapping, on failure the
+ * caller. */
 int wb__wav_table(wb__mapping *m, bool values, wb__table *out);
 
 #endif

@@ -7,7 +7,7 @@ static wb_tensor *activation_clamp(wb_tensor *x, double from, double to)
     return wb_minimum(wb_maximum(x, wb_scalar(from)), wb_scalar(to));
 }
 
-/* An activation of a floating x. */
+/* Defines the activation wb_<name>, which returns `value`, computed from a floating x. */
 #define ACTIVATION_DEFINE(name, value)                                                          \
     wb_tensor *wb_##name(wb_tensor *x)                                                          \
     {                                                                                           \
@@ -24,8 +24,9 @@ ACTIVATION_DEFINE(softshrink, wb_sub(x, activation_clamp(x, -0.5, 0.5)))
 ACTIVATION_DEFINE(tanhshrink, wb_sub(x, wb_tanh(x)))
 ACTIVATION_DEFINE(trelu, wb_where(wb_le(x, wb_scalar(1)), wb_scalar(0), x))
 ACTIVATION_DEFINE(lisht, wb_mul(x, wb_tanh(x)))
-/* log(cosh(x)).  Beyond 1 it is |x| + softplus(-2 |x|) - log(2), in which nothing overflows; below,
- * where that is a difference of nearly equal numbers, it is -log(1 - tanh(x)^2) / 2. */
+/* Returns log(cosh(x)).  Beyond 1 that is |x| + softplus(-2 |x|) - log(2), in which nothing
+ * overflows; below 1, where this is a difference of nearly equal numbers, -log(1 - tanh(x)^2) /
+ * 2. */
 static wb_tensor *logcosh(wb_tensor *x)
 {
     wb_tensor *size = wb_abs(x), *below = wb_square(wb_tanh(activation_clamp(x, -1, 1)));
@@ -37,7 +38,8 @@ ACTIVATION_DEFINE(logcosh, logcosh(x))
 
 ACTIVATION_DEFINE(celu, wb_elu(x))
 
-/* An activation with a number; `allowed` is a condition on it, in words `limit`. */
+/* Defines an activation with a number.  `allowed` is a condition on the number; `limit` is the
+ * condition in words. */
 #define ACTIVATION_OF(name, number, allowed, limit, value)                                      \
     wb_tensor *wb_##name##_of(wb_tensor *x, double number)                                      \
     {                                                                                           \
@@ -68,7 +70,7 @@ wb_tensor *wb_prelu(wb_tensor *x, wb_tensor *slope)
     return wb__frame_end(f, wb_where(POSITIVE(x), x, wb_mul(x, slope)));
 }
 
-static wb_tensor *activation_rrelu(wb_tensor *x, double low, double high)
+static wb_tensor *activation_random_relu(wb_tensor *x, double low, double high)
 {
     if (!wb__floating("rrelu", x)) return NULL;
     if (!(low <= high))
@@ -82,7 +84,7 @@ static wb_tensor *activation_rrelu(wb_tensor *x, double low, double high)
 wb_tensor *wb_rrelu_of(wb_tensor *x, double low, double high)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, activation_rrelu(x, low, high));
+    return wb__frame_end(f, activation_random_relu(x, low, high));
 }
 
 wb_tensor *wb_rrelu(wb_tensor *x) { return wb_rrelu_of(x, 1.0 / 8, 1.0 / 3); }

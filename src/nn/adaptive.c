@@ -6,8 +6,8 @@
 static const wb__option adaptive_table[] = {ADAPTIVE_OPTIONS(WB__OPTION_ROW)};
 extern const wb__layer_type wb__adaptivemaxpool_type;
 
-/* The window of element i along an axis of n elements that become m.  With .fixed all windows have
- * one size, as in Flux; else they cover all elements, as in PyTorch. */
+/* Sets *start and *stop to the window of element i along an axis of n elements that become m.  With
+ * .fixed all windows have one size, as in Flux; else they cover all elements, as in PyTorch. */
 static void adaptive_window(int64_t n, int64_t m, bool fixed, int64_t i, int64_t *start,
                             int64_t *stop)
 {
@@ -17,7 +17,7 @@ static void adaptive_window(int64_t n, int64_t m, bool fixed, int64_t i, int64_t
 }
 
 /* Returns the greatest element of each of the m windows along one axis. */
-static wb_tensor *adaptive_most(wb_tensor *x, int axis, int64_t m, bool fixed)
+static wb_tensor *adaptive_maximum(wb_tensor *x, int axis, int64_t m, bool fixed)
 {
     const int64_t n = x->dims[axis];
     wb_tensor **parts = wb__alloc((size_t)m * sizeof *parts);
@@ -70,7 +70,7 @@ static wb_tensor *adaptive_call(wb_layer *l, int n, wb_tensor *const *inputs)
     const bool max = l->type == &wb__adaptivemaxpool_type;
     for (int a = 2; x && a < inputs[0]->ndim; a++)
         if (out[a - 2] != x->dims[a])
-            x = (max ? adaptive_most : adaptive_mean)(x, a, out[a - 2], o->fixed);
+            x = (max ? adaptive_maximum : adaptive_mean)(x, a, out[a - 2], o->fixed);
     return x;
 }
 

@@ -29,15 +29,15 @@ typedef wb_MultiHeadAttention_options mha_options;
 /* ---- heads ----------------------------------------------------------------------------------- */
 
 /* Splits y [N, T, features] into heads: [N, heads, T, d]. */
-static wb_tensor *in_heads(wb_tensor *y, int64_t heads)
+static wb_tensor *mha_split_heads(wb_tensor *y, int64_t heads)
 {
     if (!y) return NULL;
     y = wb_reshape_array(y, 4, (int64_t[]){y->dims[0], y->dims[1], heads, y->dims[2] / heads});
     return y ? wb_permute_array(y, 4, (int64_t[]){0, 2, 1, 3}) : NULL;
 }
 
-/* Computes the projections of the inputs; NULL: failed.  Projections of the same input are computed
- * as one product where that is faster. */
+/* Sets the fields of x to the projections of the inputs; NULL: failed.  Projections of the same
+ * input are computed as one product where that is faster. */
 static void mha_project(const wb_layer *l, wb_tensor *const *in, wb__attended *x)
 {
     const mha_options *o = l->options;
@@ -52,9 +52,9 @@ static void mha_project(const wb_layer *l, wb_tensor *const *in, wb__attended *x
         y[i] = !joined ? wb_call(layer[i], in[i])
                        : wb_slice(all, -1, i ? o->qk_dim + (i - 1) * shared_keys : 0,
                                   i == 2 ? all->dims[2] : o->qk_dim + i * shared_keys);
-    x->q = in_heads(y[0], o->heads);
-    x->k = in_heads(y[1], o->kv_heads);
-    x->v = in_heads(y[2], o->kv_heads);
+    x->q = mha_split_heads(y[0], o->heads);
+    x->k = mha_split_heads(y[1], o->kv_heads);
+    x->v = mha_split_heads(y[2], o->kv_heads);
 }
 
 /* Returns the keys or values of each head, [N, heads, T, d]: each of x [N, kv_heads, T, d] serves a
@@ -79,9 +79,9 @@ static wb_tensor *mha_scaled_query(wb_tensor *q, double *scale)
     return power == 1 ? q : wb_mul(q, wb__literal(power, (wb_dtype)q->dtype));
 }
 
-/* Computes the weights, [..., Tq, Tk], of the products `scores` times `scale`.  A query whose keys
+/* Returns the weights, [..., Tq, Tk], of the products `scores` times `scale`.  A query whose keys
  * are all masked has weights 0.  NULL: failed, also if `scores` is NULL. */
-static wb_tensor *softmax_of(wb_tensor *scores, double scale, wb_tensor *bias, wb_tensor *mask)
+static wb_tensor *mha_softmax_of(wb_tensor *scores, double scale, wb_tensor *bias, wb_tensor *mask)
 {
     if (!scores) return NULL;
     const wb_dtype t = (wb_dtype)scores->dtype;
@@ -92,13 +92,13 @@ static wb_tensor *softmax_of(wb_tensor *scores, double scale, wb_tensor *bias, w
     return wb_is_none(mask) ? weights : wb_where(mask, weights, wb__literal(0, t));
 }
 
-/* Computes the weights of the keys, [N, heads, Tq, Tk], as separate operations of the graph. */
-static wb_tensor *weights_of(const wb__attended *x, double dropout)
+/* Returns the weights of the keys, [N, heads, Tq, Tk], from separate operations of the graph. */
+static wb_tensor *mha_weights_of(const wb__attended *x, double dropout)
 {
     double scale = 1;
     wb_tensor *q = mha_scaled_query(x->q, &scale), *scores = wb__matmul(q, x->k, false, true);
     if (!wb_is_none(x->here)) scores = wb_where(x->here, mha_sum_of(wb_mul(q, x->k_now)), scores);
-    wb_tensor *weights = softmax_of(scores, scale, x->bias, x->mask);
+    wb_tensor *weights = mha_softmax_of(scores, scale, x->bias, x->mask);
     return dropout > 0 ? wb_dropout(weights, dropout) : weights;
 }
 
@@ -120,7 +120,7 @@ static wb_tensor *attention_scores(wb_tensor *q, wb_tensor *k, wb_tensor *mask)
     if (scores && !all)
         return wb__fail_null(WB_ERROR_SHAPE, "attention_scores: the mask %s does not broadcast to "
                              "the scores, %s", wb_describe(mask), wb_describe(scores));
-    return softmax_of(scores, scale, keep ? WB_NONE : mask, keep ? mask : WB_NONE);
+    return mha_softmax_of(scores, scale, keep ? WB_NONE : mask, keep ? mask : WB_NONE);
 }
 
 wb_tensor *wb_attention_scores(wb_tensor *q, wb_tensor *k, wb_tensor *mask)
@@ -130,7 +130,7 @@ wb_tensor *wb_attention_scores(wb_tensor *q, wb_tensor *k, wb_tensor *mask)
 }
 
 /* Returns the sums of the values, each times its weight. */
-static wb_tensor *mha_weighted(const wb__attended *x, wb_tensor *weights)
+static wb_tensor *mha_weighted_values(const wb__attended *x, wb_tensor *weights)
 {
     if (!weights || wb_is_none(x->here)) return weights ? wb_matmul(weights, x->v) : NULL;
     wb_tensor *zero = wb__literal(0, (wb_dtype)weights->dtype);
@@ -172,7 +172,7 @@ static bool mask_fits(const wb_tensor *mask, const wb_tensor *q, const wb_tensor
 }
 
 /* Rotates q and k by their positions, appends k and v to the cache if there is one, and sets the
- * masks.  `given` is the program's mask, or NULL. */
+ * masks of x.  `given` is the program's mask, or NULL. */
 static bool mha_position_and_mask(const wb_layer *l, wb__attended *x, bool self, wb_tensor *given)
 {
     const mha_options *o = l->options;
@@ -200,8 +200,6 @@ static bool mha_position_and_mask(const wb_layer *l, wb__attended *x, bool self,
     return x->mask != NULL;
 }
 
-/* ---- the layer ------------------------------------------------------------------------------- */
-
 static int mha_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
     const mha_options *o = l->options;
@@ -220,8 +218,8 @@ static int mha_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **ou
     const bool one = !wb_is_none(x.here), masked = n == 4;  /* one: a single query with a cache;
                                                                masked: the program gave a mask */
     if (drops || o->weights || !wb_is_none(x.bias) || one) {
-        weights = weights_of(&x, drops ? o->dropout : 0);
-        y = mha_weighted(&x, weights);
+        weights = mha_weights_of(&x, drops ? o->dropout : 0);
+        y = mha_weighted_values(&x, weights);
         if (one && !drops && !o->weights && !masked)
             y = wb__attention_cached(y, x.operands, 1 / sqrt((double)x.q->dims[3]));
     } else {

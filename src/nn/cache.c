@@ -30,8 +30,6 @@ int64_t wb__cache_length(void)
     return keys && keys->node.n ? ((const wb_tensor *)kv_cache_part(keys, 0))->dims[2] : 0;
 }
 
-/* ---- creation -------------------------------------------------------------------------------- */
-
 /* Calls f for each causal attention layer in `object`, in the order of the children.  Stops if f
  * returns false. */
 static bool kv_cache_each_attention(void *object, bool (*f)(const wb_layer *l, void *ctx),
@@ -55,7 +53,7 @@ static bool kv_cache_count_one(const wb_layer *l, void *ctx)
     return ++*(int *)ctx > 0;
 }
 
-/* Makes zeros, as a variable that is not trained. */
+/* Returns a new variable of zeros that is not trained. */
 static wb_tensor *kv_cache_state(const wb_device *device, wb_dtype dtype, int ndim,
                                  const int64_t *dims)
 {
@@ -67,7 +65,7 @@ static wb_tensor *kv_cache_state(const wb_device *device, wb_dtype dtype, int nd
 
 typedef struct { int64_t batch, length; int n; wb_tree *keys, *values; } plan;
 
-static bool put_pair(const wb_layer *l, void *ctx)
+static bool kv_cache_add_pair(const wb_layer *l, void *ctx)
 {
     plan *p = ctx;
     const wb_MultiHeadAttention_options *o = l->options;
@@ -83,8 +81,9 @@ static bool put_pair(const wb_layer *l, void *ctx)
            wb__branch_put_copy(&p->values->node, p->n++, name, v);
 }
 
-/* Fails if the layer is a Transformer with fewer positions than the cache. */
-static int compare_positions(wb_layer *l, const char *path, void *ctx)
+/* Fails if the layer is a Transformer with fewer positions than the cache.  A visit of
+ * wb_each_layer. */
+static int kv_cache_compare_positions(wb_layer *l, const char *path, void *ctx)
 {
     const plan *p = ctx;
     const int64_t rows = wb__transformer_positions(l);
@@ -115,17 +114,15 @@ wb_tree *wb_attention_cache(wb_layer *model, int64_t batch, int64_t length)
     if (!n)
         return wb__fail_null(WB_ERROR_ARGUMENT, "attention_cache: the %s has no "
                              "MultiHeadAttention with .causal = true", model->type->name);
-    if (wb_each_layer(model, compare_positions, &p)) return NULL;
+    if (wb_each_layer(model, kv_cache_compare_positions, &p)) return NULL;
     p.keys = wb__tree_new(n);
     p.values = wb__tree_new(n);
-    if (!p.keys || !p.values || !kv_cache_each_attention(model, put_pair, &p)) return NULL;
+    if (!p.keys || !p.values || !kv_cache_each_attention(model, kv_cache_add_pair, &p)) return NULL;
     wb_tensor *position = kv_cache_state(device, WB_I32, 1, (int64_t[]){1});
     return position ? wb_named_tuple(KV_CACHE_PARTS, (const char *[]){"position", "keys", "values"},
                                      (void *[]){position, p.keys, p.values})
                     : NULL;
 }
-
-/* ---- use ------------------------------------------------------------------------------------- */
 
 wb_tensor *wb_positions(int64_t n)
 {
@@ -145,9 +142,9 @@ bool wb__cache_fits(const wb_tensor *x, int64_t rows)
                      "%lld), or shorter", (long long)length, (long long)rows, (long long)rows);
 }
 
-/* Assigns x, [N, heads, T, d], to the time steps `at`, [T], of the variable `cached`, [N, heads,
- * length, d].  Returns the new cache.  If T is 1 returns the old one: nothing reads the new cache
- * then, and a plan writes only the elements of x. */
+/* Returns the cache `cached`, [N, heads, length, d], after the assignment of x, [N, heads, T, d],
+ * to its time steps `at`, [T].  If T is 1 returns the old cache: nothing reads the new one then,
+ * and a plan writes only the elements of x. */
 static wb_tensor *kv_cache_write_to(wb_tensor *cached, wb_tensor *x, wb_tensor *at)
 {
     wb_tensor *old = wb__unchanged(cached);     /* the version before the assignment */
@@ -157,7 +154,7 @@ static wb_tensor *kv_cache_write_to(wb_tensor *cached, wb_tensor *x, wb_tensor *
     return x->dims[2] == 1 ? old : all;
 }
 
-static bool pair_fits(const wb_tensor *cached, const wb_tensor *x)
+static bool kv_cache_pair_fits(const wb_tensor *cached, const wb_tensor *x)
 {
     bool fits = cached->ndim == 4 && cached->dtype == x->dtype;
     for (int i = 0; fits && i < 4; i++)
@@ -166,7 +163,7 @@ static bool pair_fits(const wb_tensor *cached, const wb_tensor *x)
 }
 
 /* Sets pair[0] and pair[1] to the next layer's caches of k and v.  False with the error set. */
-static bool next_pair(wb_tensor **pair, wb_tensor *k, wb_tensor *v)
+static bool kv_cache_next_pair(wb_tensor **pair, wb_tensor *k, wb_tensor *v)
 {
     const wb_tree *keys = kv_cache_part(kv_cache_using->cache, KV_CACHE_KEYS),
                   *values = kv_cache_part(kv_cache_using->cache, VALUES);
@@ -178,7 +175,7 @@ static bool next_pair(wb_tensor **pair, wb_tensor *k, wb_tensor *v)
     if (kv_cache_using->layers && k->dims[2] != kv_cache_using->steps)
         return !wb__fail(WB_ERROR_SHAPE, "call_cached: one layer gets %lld steps, another %lld",
                          (long long)kv_cache_using->steps, (long long)k->dims[2]);
-    if (pair_fits(pair[0], k) && pair_fits(pair[1], v)) return true;
+    if (kv_cache_pair_fits(pair[0], k) && kv_cache_pair_fits(pair[1], v)) return true;
     const int64_t length = wb__cache_length();
     if (k->dims[2] > length)
         return !wb__fail(WB_ERROR_SHAPE, "call_cached: got %lld positions at once, and the cache "
@@ -197,7 +194,7 @@ bool wb__cache_append(const wb_layer *l, bool causal, wb__attended *x)
     if (!causal)
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: a cache is for causal attention: set .causal",
                          l->type->name);
-    if (!next_pair(pair, x->k, x->v)) return false;
+    if (!kv_cache_next_pair(pair, x->k, x->v)) return false;
     kv_cache_using->steps = x->k->dims[2];
     kv_cache_using->layers++;
     wb_tensor *at = wb_positions(kv_cache_using->steps), *all = wb_arange(pair[1]->dims[2], WB_I32);

@@ -6,8 +6,6 @@
 
 extern const wb__layer_type wb__chain_type, wb__parallel_type, wb__fusion_type;
 
-/* ---- names ----------------------------------------------------------------------------------- */
-
 static int container_named_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
     return wb__call_layer(wb__layer_child(l, 0), n, inputs, outputs);
@@ -43,8 +41,8 @@ wb_layer *wb__layer_unnamed(wb_layer *l, const char **name)
     return wb__layer_child(l, 0);
 }
 
-/* A layer from wb_named keeps its name.  Another layer gets names[i], or its index if `names` is
- * NULL. */
+/* Returns a tree of the layers.  A layer from wb_named keeps its name.  Another layer gets
+ * names[i], or its index if `names` is NULL. */
 wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_layer *const *layers)
 {
     if (n < 1 || !layers) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no layers", what);
@@ -81,7 +79,7 @@ int wb__container_layers(const wb_layer *l, wb__child **layers)
 }
 
 /* Calls one inner layer, like wb__call_layer.  The message of an error gets the path of the inner
- * layer as a prefix. */
+ * layer as a prefix.  `list`: the layer is in a list. */
 static int call_inner_many(const wb__child *layer, bool list, int n, wb_tensor *const *inputs,
                            wb_tensor **outputs)
 {
@@ -107,7 +105,7 @@ static wb_tensor *container_call_inner(const wb__child *layer, bool list, int n,
 
 /* ---- Chain ----------------------------------------------------------------------------------- */
 
-/* The outputs of a layer are the inputs of the next one. */
+/* Calls the layers in order.  The outputs of a layer are the inputs of the next one. */
 static int chain_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
     wb__child *layers;
@@ -121,6 +119,7 @@ static int chain_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **
     return n;
 }
 
+/* Prints the inner layers with their names; `comma`: each after a comma. */
 static void print_layers(const wb_layer *l, wb__text *t, bool comma)
 {
     wb__child *layers;
@@ -142,9 +141,9 @@ static void chain_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-/* Makes a container whose layers are children of a tree named "layers".  NULL: the error is set. */
-static wb_layer *container_listed(const wb__layer_type *type, const void *options, int n,
-                                  const char *const *names, wb_layer *const *layers)
+/* Returns a new container whose layers are children of a tree named "layers".  NULL: error set. */
+static wb_layer *container_of_list(const wb__layer_type *type, const void *options, int n,
+                                   const char *const *names, wb_layer *const *layers)
 {
     wb_tree *list = wb__layer_list(type->name, n, names, layers);
     wb_layer *l = list ? wb__layer_new(type, options, 1) : NULL;
@@ -154,7 +153,7 @@ static wb_layer *container_listed(const wb__layer_type *type, const void *option
 static wb_layer *chain_assemble(const void *options, int n, const char *const *names,
                                 wb_layer *const *layers)
 {
-    return container_listed(&wb__chain_type, options, n, names, layers);
+    return container_of_list(&wb__chain_type, options, n, names, layers);
 }
 
 static const wb__torch_child container_torch_rows[] = {{"layers", "", NULL, 0}};
@@ -275,7 +274,7 @@ static wb_layer *parallel_assemble(const void *options, int n, const char *const
 {
     if (!((const container_join_options *)options)->connection)
         return wb__fail_null(WB_ERROR_ARGUMENT, "Parallel: no connection");
-    return container_listed(&wb__parallel_type, options, n, names, layers);
+    return container_of_list(&wb__parallel_type, options, n, names, layers);
 }
 
 const wb__layer_type wb__parallel_type = {
@@ -314,7 +313,7 @@ static wb_layer *fusion_assemble(const void *options, int n, const char *const *
 {
     if (!((const container_join_options *)options)->connection)
         return wb__fail_null(WB_ERROR_ARGUMENT, "PairwiseFusion: no connection");
-    return container_listed(&wb__fusion_type, options, n, names, layers);
+    return container_of_list(&wb__fusion_type, options, n, names, layers);
 }
 
 const wb__layer_type wb__fusion_type = {

@@ -24,9 +24,9 @@ static bool conv_layer_transposes(const wb__layer_type *type)
     return type == &wb__conv_transpose_type || type == &wb__conv_transpose1d_type;
 }
 
-/* With .same the total padding of an axis is the extent of the dilated kernel minus 1.  For a
- * ConvTranspose the total is the extent minus the stride, but at least 0.  If the total is odd, the
- * end of the axis gets one more row or column of padding than the start. */
+/* Sets `pad`.  With .same the total padding of an axis is the extent of the dilated kernel minus
+ * 1.  For a ConvTranspose the total is the extent minus the stride, but at least 0.  If the total
+ * is odd, the end of the axis gets one more row or column of padding than the start. */
 int wb__padding(const wb__layer_type *type, const void *options, int64_t *pad)
 {
     const int64_t *list = wb__layer_option(type, options, "pad");
@@ -45,6 +45,7 @@ int wb__padding(const wb__layer_type *type, const void *options, int64_t *pad)
 
 typedef wb_tensor *operation(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_options *s);
 
+/* Returns the output of a Conv by the operation f, before the activation. */
 static wb_tensor *conv_layer_call_with(wb_layer *l, int n, wb_tensor *const *inputs, operation *f)
 {
     const wb_Conv_options *o = l->options;
@@ -74,7 +75,7 @@ static wb_tensor *conv_layer_call(wb_layer *l, int n, wb_tensor *const *inputs)
     return conv_layer_call_with(l, n, inputs, wb_conv_with);
 }
 
-static wb_tensor *call_transpose(wb_layer *l, int n, wb_tensor *const *inputs)
+static wb_tensor *conv_layer_call_transpose(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     return conv_layer_call_with(l, n, inputs, wb_conv_transpose_with);
 }
@@ -106,8 +107,8 @@ static void conv_layer_print(const wb_layer *l, wb__text *t)
                     .call = caller, .print = conv_layer_print);
 CONV_LAYER_CONV(conv, Conv, conv_layer_table, conv_layer_call)
 CONV_LAYER_CONV(conv1d, Conv1d, conv_layer_table, conv_layer_call)
-CONV_LAYER_CONV(conv_transpose, ConvTranspose, transpose_table, call_transpose)
-CONV_LAYER_CONV(conv_transpose1d, ConvTranspose1d, transpose_table, call_transpose)
+CONV_LAYER_CONV(conv_transpose, ConvTranspose, transpose_table, conv_layer_call_transpose)
+CONV_LAYER_CONV(conv_transpose1d, ConvTranspose1d, transpose_table, conv_layer_call_transpose)
 
 static bool conv_layer_check(const char *what, wb_Conv_options *o, const wb__given *g, bool one)
 {
@@ -133,7 +134,7 @@ static bool conv_layer_check(const char *what, wb_Conv_options *o, const wb__giv
     return wb__layer_dtype(what, &o->dtype);
 }
 
-/* Makes a layer whose weight is [first, second / groups, kernel...]. */
+/* Returns a new layer whose weight is [first, second / groups, kernel...]. */
 static wb_layer *conv_layer_of(const wb__layer_type *type, const wb_Conv_options *o, int64_t first,
                                int64_t second)
 {

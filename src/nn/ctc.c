@@ -9,28 +9,28 @@
 
 #define NEVER (-1e30)
 
-/* One call of the loss for n sequences.  `steps` time steps of `classes` scores, at most `labels`
- * labels. */
+/* One call of the loss for n sequences, each of `steps` time steps with `classes` scores and at
+ * most `labels` labels. */
 typedef struct {
-    wb_ctc_loss_options o;
+    wb_ctc_loss_options o;          /* options, with defaults filled in */
     wb_tensor *yhat, *y;            /* y: i32 or i64 */
     int64_t n, steps, labels, classes;
     wb_tensor *valid;               /* bool [N, 1]: labels and lengths are in range; NULL: all */
     wb__loss_weights w;             /* weights of the n losses */
 } ctc;
 
-static bool has_integers(const char *name, const wb_tensor *x)
+static bool ctc_has_integers(const char *name, const wb_tensor *x)
 {
     if (wb__is_integer(x)) return true;
     return !wb__fail(WB_ERROR_DTYPE, "ctc_loss: %s has integers, got %s", name, wb_describe(x));
 }
 
-/* Checks the lengths of an option, and makes them i32 [N, 1]. */
-static bool read_lengths(ctc *l, const char *name, int64_t most, wb_tensor **at)
+/* Checks the lengths that an option gives, at most `most`, and sets *at to them as i32 [N, 1]. */
+static bool ctc_read_lengths(ctc *l, const char *name, int64_t most, wb_tensor **at)
 {
     wb_tensor *x = *at;
     if (!x) return true;
-    if (!has_integers(name, x)) return false;
+    if (!ctc_has_integers(name, x)) return false;
     if (x->ndim != 1 || x->dims[0] != l->n)
         return !wb__fail(WB_ERROR_SHAPE, "ctc_loss: %s is %s; it has a number for each of the %lld "
                          "sequences", name, wb_describe(x), (long long)l->n);
@@ -41,7 +41,7 @@ static bool read_lengths(ctc *l, const char *name, int64_t most, wb_tensor **at)
     return x && wb__also(&l->valid, wb__in_range(x, most + 1));
 }
 
-/* Checks the labels.  Labels behind the length of their sequence become the blank. */
+/* Checks the labels, and sets those behind the length of their sequence to the blank. */
 static bool ctc_read_labels(ctc *l)
 {
     const wb_dtype number = l->y->dtype == WB_I64 ? WB_I64 : WB_I32;
@@ -72,7 +72,7 @@ static bool ctc_read_operands(ctc *l, const wb_ctc_loss_options *given)
         !wb__read_agg(what, l->o.agg) ||
         !wb__read_tensor_option(what, "input_lengths", &g, &l->o.input_lengths) ||
         !wb__read_tensor_option(what, "target_lengths", &g, &l->o.target_lengths) ||
-        !has_integers("y", y))
+        !ctc_has_integers("y", y))
         return false;
     if (x->ndim != 3 || y->ndim != 2 || x->dims[0] != y->dims[0] || !x->dims[2])
         return !wb__fail(WB_ERROR_SHAPE, "ctc_loss: expects yhat [N,T,classes] and y [N,L], got "
@@ -87,8 +87,8 @@ static bool ctc_read_operands(ctc *l, const wb_ctc_loss_options *given)
     l->yhat = wb__wide(x);
     if (l->w.mask)
         l->yhat = wb_where(wb_unsqueeze(wb_unsqueeze(l->w.mask, 1), 2), l->yhat, wb_scalar(0));
-    return l->yhat && read_lengths(l, ".input_lengths", l->steps, &l->o.input_lengths) &&
-           read_lengths(l, ".target_lengths", l->labels, &l->o.target_lengths) &&
+    return l->yhat && ctc_read_lengths(l, ".input_lengths", l->steps, &l->o.input_lengths) &&
+           ctc_read_lengths(l, ".target_lengths", l->labels, &l->o.target_lengths) &&
            ctc_read_labels(l);
 }
 
@@ -109,9 +109,9 @@ static wb_tensor *ctc_emissions(const ctc *l, wb_tensor *states)
     return wb_maximum(logp, wb_scalar(NEVER));
 }
 
-/* Returns the tensor of the lattice after the next time step.  A path to a state comes from the
+/* Returns the logarithms of all states after the next time step.  A path to a state comes from the
  * same state, the state before, or the label before it; `skip` is NEVER where labels are equal. */
-static wb_tensor *ctc_advanced(wb_tensor *paths, wb_tensor *skip, wb_tensor *emission)
+static wb_tensor *ctc_after_step(wb_tensor *paths, wb_tensor *skip, wb_tensor *emission)
 {
     if (!paths) return NULL;
     const int64_t states = paths->dims[1];
@@ -126,7 +126,7 @@ static wb_tensor *ctc_advanced(wb_tensor *paths, wb_tensor *skip, wb_tensor *emi
 
 /* Returns the lattice [N, 2 L + 1] after the last step of each sequence.  Before the first step all
  * paths are in the first blank. */
-static wb_tensor *ctc_forward(const ctc *l)
+static wb_tensor *ctc_forward_pass(const ctc *l)
 {
     const int64_t width = 2 * l->labels + 1, step[2] = {l->n, width};
     wb_tensor *states = states_of(l), *all = ctc_emissions(l, states), *never = wb_scalar(NEVER);
@@ -139,7 +139,7 @@ static wb_tensor *ctc_forward(const ctc *l)
     for (int64_t t = 0; paths && t < l->steps; t++) {
         wb_tensor *emission = wb_slice(all, 0, t, t + 1);
         emission = emission ? wb_reshape_array(emission, 2, step) : NULL;
-        wb_tensor *next = emission ? ctc_advanced(paths, skip, emission) : NULL;
+        wb_tensor *next = emission ? ctc_after_step(paths, skip, emission) : NULL;
         if (l->o.input_lengths)
             next = wb_where(wb_gt(l->o.input_lengths, wb_scalar_int(t)), next, paths);
         paths = next;
@@ -148,9 +148,9 @@ static wb_tensor *ctc_forward(const ctc *l)
 }
 
 /* Returns the losses [N, 1].  A path ends in the last label or in the blank behind it. */
-static wb_tensor *losses_of(const ctc *l)
+static wb_tensor *ctc_losses_of(const ctc *l)
 {
-    wb_tensor *paths = ctc_forward(l), *never = wb_scalar(NEVER);
+    wb_tensor *paths = ctc_forward_pass(l), *never = wb_scalar(NEVER);
     wb_tensor *number = wb_arange(2 * l->labels + 1, WB_I32);
     wb_tensor *length = l->o.target_lengths ? l->o.target_lengths
                                             : wb_full_array((double)l->labels, WB_I32, 2,
@@ -170,7 +170,7 @@ wb_tensor *wb_ctc_loss_with(wb_tensor *yhat, wb_tensor *y, const wb_ctc_loss_opt
 {
     const wb__frame f = wb__frame_begin();
     ctc l = {.yhat = yhat, .y = y};
-    wb_tensor *losses = ctc_read_operands(&l, o) ? losses_of(&l) : NULL;
+    wb_tensor *losses = ctc_read_operands(&l, o) ? ctc_losses_of(&l) : NULL;
     losses = losses ? wb_reshape_array(losses, 1, &l.n) : NULL;
     return wb__frame_end(f, losses ? wb__weighted(&l.w, l.o.agg, losses) : NULL);
 }

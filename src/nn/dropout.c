@@ -6,9 +6,9 @@
 #define DROPOUT_OPTIONS(X) X(wb_Dropout_options, p, REAL, 1) X(wb_Dropout_options, axes, INTS, 0)
 static const wb__option dropout_table[] = {DROPOUT_OPTIONS(WB__OPTION_ROW)};
 
-/* Draws one random number for each combination of indices along the axes o->axes.  All elements
- * with the same indices along these axes are kept or dropped together. */
-static wb_tensor *drop_slices(wb_tensor *x, const wb_Dropout_options *o)
+/* Returns one random number for each combination of indices along the axes o->axes, so that all
+ * elements with the same indices along these axes are kept or dropped together. */
+static wb_tensor *dropout_numbers(wb_tensor *x, const wb_Dropout_options *o)
 {
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) dims[i] = 1;
@@ -30,7 +30,7 @@ static wb_tensor *dropout_call(wb_layer *l, int n, wb_tensor *const *inputs)
     bool automatic, train = wb__train_mode(l, &automatic);
     if (o->p == 0) return x;
     if (!train) return automatic ? wb__mark_automatic(x, "Dropout") : x;
-    return o->axes[0] ? drop_slices(x, o) : wb_dropout(x, o->p);
+    return o->axes[0] ? dropout_numbers(x, o) : wb_dropout(x, o->p);
 }
 
 static void dropout_print_mode(const wb_layer *l, wb__text *t)
@@ -54,7 +54,7 @@ static void dropout_print(const wb_layer *l, wb__text *t)
 WB__PLAIN_LAYER(dropout, "Dropout", wb_Dropout_options, dropout_table, wb_Dropout_with,
                 .call = dropout_call, .print = dropout_print);
 
-static bool valid_p(const char *what, double p)
+static bool dropout_valid_p(const char *what, double p)
 {
     if (p == WB_DEFAULT)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: no probability is given", what), false;
@@ -69,7 +69,7 @@ wb_layer *wb_Dropout_with(const wb_Dropout_options *given)
     wb_Dropout_options o;
     wb__given g;
     if (!wb__read_options("Dropout", wb_Dropout_options, &o, given, &g)) return NULL;
-    if (!valid_p("Dropout", o.p)) return NULL;
+    if (!dropout_valid_p("Dropout", o.p)) return NULL;
     if (!wb__ints_read("Dropout", &g, "axes", -1, o.axes, WB_MAX_DIMS)) return NULL;
     for (int i = 1; i <= o.axes[0]; i++)
         if (o.axes[i] < -WB_MAX_DIMS || o.axes[i] >= WB_MAX_DIMS)
@@ -117,7 +117,7 @@ wb_layer *wb_AlphaDropout_with(const wb_AlphaDropout_options *given)
     WB__EDGE;
     wb_AlphaDropout_options o;
     if (!wb__read_options("AlphaDropout", wb_AlphaDropout_options, &o, given, NULL) ||
-        !valid_p("AlphaDropout", o.p))
+        !dropout_valid_p("AlphaDropout", o.p))
         return NULL;
     return wb__layer_new(&wb__alphadropout_type, &o, 0);
 }

@@ -9,8 +9,8 @@
     X(wb_Embedding_options, init, INITIALISER, 1) X(wb_Embedding_options, dtype, DTYPE, 1)
 static const wb__option embedding_table[] = {EMBEDDING_OPTIONS(WB__OPTION_ROW)};
 
-/* Returns the index of the padding row; -1 if there is none.  The options count it from n. */
-static int64_t padding_of(const wb_Embedding_options *o)
+/* Returns the index of the padding row; -1 if there is none.  A negative option counts from n. */
+static int64_t embedding_padding_of(const wb_Embedding_options *o)
 {
     return o->padding_index == INT64_MIN ? -1 : o->padding_index + o->n;
 }
@@ -38,7 +38,7 @@ wb_tensor *wb__embedding_rows(wb_layer *l, wb_tensor *x)
 
 wb_tensor *wb__without_padding(const wb_layer *l, wb_tensor *x, wb_tensor *y)
 {
-    const int64_t index = padding_of(l->options);
+    const int64_t index = embedding_padding_of(l->options);
     if (!y || index < 0) return y;
     wb_tensor *padding = wb_unsqueeze(wb_eq(x, wb_scalar_int(index)), -1);
     return wb_where(padding, wb_stop_gradient(y), y);
@@ -54,8 +54,8 @@ static void embedding_print(const wb_layer *l, wb__text *t)
 {
     const wb_Embedding_options *o = l->options;
     wb__text_add(t, "Embedding(%lld => %lld", (long long)o->n, (long long)o->dim);
-    if (padding_of(o) >= 0)
-        wb__text_add(t, "; padding_index=%lld", (long long)padding_of(o));
+    if (embedding_padding_of(o) >= 0)
+        wb__text_add(t, "; padding_index=%lld", (long long)embedding_padding_of(o));
     wb__text_add(t, ")");
 }
 
@@ -93,7 +93,8 @@ wb_layer *wb_Embedding_with(const wb_Embedding_options *given)
     wb_initializer init = o.init ? o.init : wb_init_normal;
     const int64_t dims[2] = {o.n, o.dim};
     if (!wb__layer_put_parameter(l, 0, "weight", true, init, o.dtype, 2, dims)) return NULL;
-    if (index == INT64_MIN || init == wb__init_empty || clear_row(l, padding_of(&o))) return l;
+    if (index == INT64_MIN || init == wb__init_empty ||
+        clear_row(l, embedding_padding_of(&o))) return l;
     wb_object_free(l);
     return NULL;
 }
@@ -106,23 +107,24 @@ wb_layer *wb_Embedding_with(const wb_Embedding_options *given)
     X(wb_EmbeddingBag_options, dtype, DTYPE, 1)
 static const wb__option bag_table[] = {BAG_OPTIONS(WB__OPTION_ROW)};
 
-/* Returns the rows of `to`, a matrix with `n` rows, to which the rows of `values` are added:
- * row index[i] of the result is the sum of the rows i of `values`. */
-static wb_tensor *embedding_sums(wb_tensor *index, wb_tensor *values, int64_t n)
+/* Returns a matrix with `n` rows: row r is the sum of the rows i of `values` with index[i] = r. */
+static wb_tensor *embedding_sum_rows(wb_tensor *index, wb_tensor *values, int64_t n)
 {
     if (!index || !values) return NULL;
     return wb__node(WB__OP_scatter_add, (wb_dtype)values->dtype, 2,
                     (int64_t[]){n, values->dims[1]}, 2, (wb_tensor *[]){index, values}, 0, NULL);
 }
 
-/* Reduces `rows`, [indices, dim], in bags that begin at the indices `offsets`. */
-static wb_tensor *reduce_bags(const wb_EmbeddingBag_options *o, wb_tensor *rows, wb_tensor *offsets)
+/* Returns the means, sums or maxima of `rows`, [indices, dim], over bags; a bag begins at each
+ * index in `offsets`. */
+static wb_tensor *embedding_reduce_bags(const wb_EmbeddingBag_options *o, wb_tensor *rows,
+                                        wb_tensor *offsets)
 {
     const int64_t n = rows->dims[0], bags = offsets->dims[0];
     const wb_dtype dtype = (wb_dtype)rows->dtype, wide = wb__computed_in(dtype);
     /* The bag of index i is the number of offsets that are at most i, minus 1. */
     const int64_t starts[2] = {bags, 1};
-    wb_tensor *begun = embedding_sums(offsets, wb_full_array(1, WB_F32, 2, starts), n);
+    wb_tensor *begun = embedding_sum_rows(offsets, wb_full_array(1, WB_F32, 2, starts), n);
     wb_tensor *bag = wb_reshape_array(
         wb_sub(wb_cumsum(wb_astype(begun, WB_I32), 0), wb_scalar_int(1)), 1, &n);
     if (o->mode == WB_BAG_MAX) {
@@ -132,10 +134,10 @@ static wb_tensor *reduce_bags(const wb_EmbeddingBag_options *o, wb_tensor *rows,
         wb_tensor *most = wb__reduce(WB__OP_max, own, 2, false);
         return wb_where(wb_gt(any, wb_scalar_int(0)), most, wb_scalar(0));
     }
-    wb_tensor *sum = embedding_sums(bag, wb__wide(rows), bags);
+    wb_tensor *sum = embedding_sum_rows(bag, wb__wide(rows), bags);
     if (o->mode == WB_BAG_SUM) return wb__as(sum, dtype);
     const int64_t each[2] = {n, 1};
-    wb_tensor *count = embedding_sums(bag, wb_full_array(1, WB_F32, 2, each), bags);
+    wb_tensor *count = embedding_sum_rows(bag, wb_full_array(1, WB_F32, 2, each), bags);
     return wb__as(wb_div(sum, wb__as(wb_maximum(count, wb_scalar(1)), wide)), dtype);
 }
 
@@ -159,7 +161,7 @@ static wb_tensor *bag_call(wb_layer *l, int n, wb_tensor *const *inputs)
         const int64_t dims[2] = {offsets->dims[0], o->dim};
         return wb_full_array(0, (wb_dtype)rows->dtype, 2, dims);
     }
-    if (offsets) return reduce_bags(o, rows, offsets);
+    if (offsets) return embedding_reduce_bags(o, rows, offsets);
     if (!x->dims[1])
         return wb__fail_null(WB_ERROR_SHAPE, "EmbeddingBag: bags without indices: %s",
                              wb_describe(x));

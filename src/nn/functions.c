@@ -14,13 +14,14 @@
 #define CONNECTIONS(X) X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum) X(matmul) \
     X(separate)
 
-/* A wb_function or a wb__connection, which is cast back to its type before the call. */
+/* A pointer to a wb_function or a wb__connection, which is cast back to its type before the
+ * call. */
 typedef void (*any)(void);
 enum { FUNCTIONS_NAME = 64, CAPACITY = 256 };
 typedef struct { char name[FUNCTIONS_NAME]; any f; } functions_entry;
 typedef struct {
     const char *kind;
-    const functions_entry *own;
+    const functions_entry *own;         /* the library's functions or connections */
     int n_own;
     functions_entry *added;
     int n_added;
@@ -46,6 +47,7 @@ static functions_registry functions_connections = {"connection", own_connections
                                                    0};
 static wb__mutex functions_lock = WB__MUTEX_INIT;
 
+/* Returns the entry with this name or, if `name` is NULL, with this function; NULL: none. */
 static const functions_entry *functions_find(const functions_registry *r, const char *name, any f)
 {
     for (int i = 0; i < r->n_own + r->n_added; i++) {
@@ -55,6 +57,7 @@ static const functions_entry *functions_find(const functions_registry *r, const 
     return NULL;
 }
 
+/* Returns the result of functions_find, under the lock. */
 static const functions_entry *look_up(const functions_registry *r, const char *name, any f)
 {
     wb__mutex_lock(&functions_lock);
@@ -116,7 +119,7 @@ wb__connection wb__connection_by_name(const char *name)
     return e ? (wb__connection)e->f : NULL;
 }
 
-static const functions_registry *registry_of(const wb__option *o)
+static const functions_registry *functions_registry_of(const wb__option *o)
 {
     return o->kind == WB__OPTION_CONNECTION ? &functions_connections : &functions_of_layers;
 }
@@ -126,21 +129,21 @@ const char *wb__option_name(const wb__option *o, const void *at, bool *set)
     any f;
     memcpy(&f, at, sizeof f);
     *set = f != NULL;
-    const functions_entry *e = f ? look_up(registry_of(o), NULL, f) : NULL;
+    const functions_entry *e = f ? look_up(functions_registry_of(o), NULL, f) : NULL;
     return e ? e->name : NULL;
 }
 
 bool wb__option_named(const wb__option *o, void *at, const char *name)
 {
-    const functions_entry *e = look_up(registry_of(o), name, NULL);
+    const functions_entry *e = look_up(functions_registry_of(o), name, NULL);
     if (e) memcpy(at, &e->f, sizeof e->f);
     return e;
 }
 
-/* Counts the call of f in wb__thread.program_calls, unless f is in `own`, the library's functions.
- * This runs at every call of a layer with an activation or a connection, so `known` caches library
- * functions of this thread. */
-static bool is_program_call(const functions_entry *own, size_t n, any f)
+/* Adds 1 to wb__thread.program_calls if f is not in `own`, the library's functions.  This runs at
+ * every call of a layer with an activation or a connection, so `known` caches library functions of
+ * this thread. */
+static bool functions_count_call(const functions_entry *own, size_t n, any f)
 {
     enum { LAST = 16 };
     static _Thread_local any known[LAST];
@@ -160,7 +163,7 @@ WB__PROGRAM_CALL(function_call, function_run, wb_tensor *, wb_function f; wb_ten
 wb_tensor *wb__activate(wb_function f, wb_tensor *x)
 {
     if (!f || !x) return x;
-    if (!is_program_call(functions_own_functions, WB__COUNT(functions_own_functions), (any)f))
+    if (!functions_count_call(functions_own_functions, WB__COUNT(functions_own_functions), (any)f))
         return f(x);
     function_call c = {f, x, NULL};
     return wb__call_program(function_run, &c) ? c.result : NULL;
@@ -172,7 +175,7 @@ WB__PROGRAM_CALL(connection_call, connection_run, wb_tensor *,
 
 wb_tensor *wb__connect(wb__connection f, wb_tensor *y, wb_tensor *x)
 {
-    if (!is_program_call(own_connections, WB__COUNT(own_connections), (any)f)) return f(y, x);
+    if (!functions_count_call(own_connections, WB__COUNT(own_connections), (any)f)) return f(y, x);
     connection_call c = {f, y, x, NULL};
     return wb__call_program(connection_run, &c) ? c.result : NULL;
 }

@@ -77,7 +77,7 @@ static double init_dot(const double *x, const double *y, int64_t n)
     return sum;
 }
 
-/* Makes n rows orthonormal: subtracts from each what is along the rows before, `turns` times. */
+/* Makes n rows orthonormal: subtracts from each its parts along the rows before, `turns` times. */
 static void orthonormalise_rows(double *rows, int64_t n, int64_t length, int turns)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -92,8 +92,8 @@ static void orthonormalise_rows(double *rows, int64_t n, int64_t length, int tur
     }
 }
 
-/* Subtracts from m rows b, which follow n orthonormal rows q, what is along these: b - (b·qᵀ)·q. */
-static bool init_subtract(double *rows, int64_t n, int64_t m, int64_t length)
+/* Subtracts from m rows b, which follow n orthonormal rows q, their parts along q: b - (b·qᵀ)·q. */
+static bool init_subtract_projection(double *rows, int64_t n, int64_t m, int64_t length)
 {
     wb_scope *s = wb_scope_open();
     if (!s) return false;
@@ -107,7 +107,7 @@ static bool init_subtract(double *rows, int64_t n, int64_t m, int64_t length)
 }
 
 /* Makes n rows orthonormal, block by block, so that most of the work is products of matrices.  Does
- * so twice, since a row that is nearly in the space of the rows before has large errors. */
+ * so twice, since a row that is nearly a sum of multiples of the rows before has large errors. */
 static bool init_orthonormalise(double *rows, int64_t n, int64_t length)
 {
     enum { BLOCK = 32, ALONE = 64 };
@@ -116,7 +116,7 @@ static bool init_orthonormalise(double *rows, int64_t n, int64_t length)
     for (int64_t i = 0; ok && i < n; i += BLOCK)
         for (int turn = 0; ok && turn < 2; turn++) {
             const int64_t m = WB__MIN(BLOCK, n - i);
-            ok = !i || init_subtract(rows, i, m, length);
+            ok = !i || init_subtract_projection(rows, i, m, length);
             if (ok) orthonormalise_rows(rows + i * length, m, length, 1);
         }
     return ok;

@@ -57,7 +57,7 @@ void wb__blob_unref(wb__blob *b)
 }
 
 /* Returns the blob of option i; NULL if the option is of another kind or has no blob. */
-static wb__blob *blob_of(const wb__layer_type *type, const void *options, int i)
+static wb__blob *layer_blob_of(const wb__layer_type *type, const void *options, int i)
 {
     wb__blob *b = NULL;
     if (type->options[i].kind == WB__OPTION_BLOB)
@@ -68,17 +68,15 @@ static wb__blob *blob_of(const wb__layer_type *type, const void *options, int i)
 void wb__blobs_ref(const wb__layer_type *type, const void *options)
 {
     for (int i = 0; i < type->n_options; i++) {
-        wb__blob *b = blob_of(type, options, i);
+        wb__blob *b = layer_blob_of(type, options, i);
         if (b) atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
     }
 }
 
 void wb__blobs_unref(const wb__layer_type *type, const void *options)
 {
-    for (int i = 0; i < type->n_options; i++) wb__blob_unref(blob_of(type, options, i));
+    for (int i = 0; i < type->n_options; i++) wb__blob_unref(layer_blob_of(type, options, i));
 }
-
-/* ---- creation -------------------------------------------------------------------------------- */
 
 static void layer_destroy(void *object)
 {
@@ -89,7 +87,8 @@ static void layer_destroy(void *object)
     wb__object_end(l, sizeof *l);
 }
 
-/* A layer without a type is one that could not be put into a scope, for lack of memory. */
+/* Writes the name of the layer's type.  A layer without a type is one that could not be put into a
+ * scope, for lack of memory. */
 static void layer_brief(const void *object, char *text, size_t bytes)
 {
     const wb_layer *l = object;
@@ -100,8 +99,8 @@ const wb__class wb__layer_class = {.name = "layer", .destroy = layer_destroy,
                                    .format = wb__format_layer, .to = wb__branch_to,
                                    .device_of = wb__branch_device, .brief = layer_brief};
 
-static wb__branch *layer_like(wb__branch *of);
-static const wb__branch_kind layer_kind = {.layer = true, .like = layer_like};
+static wb__branch *layer_empty_like(wb__branch *of);
+static const wb__branch_kind layer_kind = {.layer = true, .like = layer_empty_like};
 
 static wb_layer *layer_new(const wb__layer_type *type, const void *options)
 {
@@ -128,7 +127,7 @@ wb_layer *wb__layer_new(const wb__layer_type *type, const void *options, int n_c
     return NULL;
 }
 
-static wb__branch *layer_like(wb__branch *of)
+static wb__branch *layer_empty_like(wb__branch *of)
 {
     wb_layer *from = (wb_layer *)of;
     wb_layer *l = layer_new(from->type, from->options);
@@ -234,8 +233,6 @@ wb_tensor *wb__statistic(const char *what, const char *name, wb_initializer init
     return v;
 }
 
-/* ---- calling --------------------------------------------------------------------------------- */
-
 /* Calls the function of the layer's type. */
 static int layer_call_type(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
@@ -244,7 +241,7 @@ static int layer_call_type(wb_layer *layer, int n, wb_tensor *const *inputs, wb_
     return outputs[0] ? 1 : -1;
 }
 
-/* Calls a layer of wb_checkpoint_layer. */
+/* Calls a layer of wb_checkpoint_layer, so that its gradient computes it again. */
 static int call_recomputed(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
     const wb__rng_state before = wb__rng_get_state();
@@ -328,7 +325,7 @@ bool wb__one_input(const wb_layer *l, int n)
     return false;
 }
 
-static void warn_dtype(const wb_layer *l, const wb_tensor *x, const wb_tensor *parameter)
+static void layer_warn_dtype(const wb_layer *l, const wb_tensor *x, const wb_tensor *parameter)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;
     if (atomic_flag_test_and_set(&warned)) return;
@@ -344,9 +341,9 @@ static void warn_dtype(const wb_layer *l, const wb_tensor *x, const wb_tensor *p
     wb__free(layer);
 }
 
-/* Warns if x has the dtype u8: such inputs are usually images with values from 0 to 255, and
- * initial weights are meant for values near 1. */
-static void warn_bytes(const wb_layer *l, const wb_tensor *x, const wb_tensor *parameter)
+/* Logs a warning if x has the dtype u8: such inputs are usually images with values from 0 to 255,
+ * and initial weights are meant for values near 1. */
+static void layer_warn_bytes(const wb_layer *l, const wb_tensor *x, const wb_tensor *parameter)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;
     if (atomic_flag_test_and_set(&warned)) return;
@@ -361,10 +358,10 @@ wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *par
 {
     if (wb__likely(x->dtype == parameter->dtype)) return x;
     if (x->dtype == WB_U8 && wb__dtype_float((wb_dtype)parameter->dtype))
-        warn_bytes(l, x, parameter);
+        layer_warn_bytes(l, x, parameter);
     if (wb__dtype_float((wb_dtype)x->dtype) && parameter->op == WB__OP_variable &&
         !(parameter->flags & WB__MIXED))
-        warn_dtype(l, x, parameter);
+        layer_warn_dtype(l, x, parameter);
     return wb_astype(x, (wb_dtype)parameter->dtype);
 }
 
@@ -388,6 +385,7 @@ static void layer_set_mode(void *object, uint32_t mode)
     for (int i = 0; i < node->n; i++) layer_set_mode(node->children[i].object, mode);
 }
 
+/* Sets the mode of the layer and of all layers inside, and returns the layer. */
 static wb_layer *layer_in_mode(const char *what, wb_layer *layer, uint32_t mode)
 {
     if (wb__is_model(what, layer)) layer_set_mode(layer, mode);
@@ -398,8 +396,6 @@ wb_layer *wb_trainmode(wb_layer *layer) { return layer_in_mode("trainmode", laye
                                                                WB__MODE_TRAIN); }
 wb_layer *wb_testmode(wb_layer *layer) { return layer_in_mode("testmode", layer, WB__MODE_TEST); }
 wb_layer *wb_automode(wb_layer *layer) { return layer_in_mode("automode", layer, WB__MODE_AUTO); }
-
-/* ---- paths ----------------------------------------------------------------------------------- */
 
 bool wb__path_matches(const char *patterns, const char *path)
 {
@@ -413,7 +409,7 @@ bool wb__path_matches(const char *patterns, const char *path)
 
 typedef struct { const char *pattern; size_t n; bool found; } layer_pattern;
 
-static int find_pattern(wb_layer *l, const char *path, void *ctx)
+static int layer_find_pattern(wb_layer *l, const char *path, void *ctx)
 {
     (void)l;
     layer_pattern *p = ctx;
@@ -425,7 +421,7 @@ bool wb__each_matches(const char *option, const char *patterns, void *model)
 {
     while (patterns && *(patterns += strspn(patterns, " "))) {
         layer_pattern p = {patterns, strcspn(patterns, " "), false};
-        if (wb_each_layer(model, find_pattern, &p)) return false;
+        if (wb_each_layer(model, layer_find_pattern, &p)) return false;
         if (!p.found)
             return !wb__fail(WB_ERROR_ARGUMENT, "%s: no layer has a path that matches \"%.*s\"",
                              option, (int)p.n, p.pattern);
@@ -433,8 +429,6 @@ bool wb__each_matches(const char *option, const char *patterns, void *model)
     }
     return true;
 }
-
-/* ---- inner layers ---------------------------------------------------------------------------- */
 
 wb_layer *wb_layer_at(void *object, const char *path)
 {

@@ -34,8 +34,9 @@ typedef struct { const char *name; wb__option_kind kind; size_t offset; int coun
 enum { WB__OUTPUTS = 16 };      /* the most outputs of a layer */
 typedef struct wb__layer_type wb__layer_type;
 
-/* Bytes that the options of a layer and of its copies share, such as a graph of ONNX.  `made` is
- * the object that the layer type made of the bytes, or NULL; `drop` frees it. */
+/* Bytes that the options of a layer and of its copies share, such as a graph of ONNX.  `n` is the
+ * number of bytes, `made` the object that the layer type built from the bytes, or NULL; `drop`
+ * frees it. */
 typedef struct {
     _Atomic uint32_t refs;
     size_t n;
@@ -84,7 +85,7 @@ typedef struct {
 struct wb__layer_type {
     const char *name;                   /* "Dense" */
     size_t options_size;
-    const void *defaults;               /* of the options; NULL: the size, and zeros */
+    const void *defaults;               /* options by default; NULL: the size, and zeros */
     int n_options;
     const wb__option *options;
     /* A type sets one of the two functions.  `call` returns the layer's output for n inputs; NULL
@@ -120,7 +121,7 @@ struct wb__layer_type {
     .options_size = sizeof(T), .options = (table), .n_options = WB__COUNT(table)
 #define WB__LAYER_ROWS(T, table) \
     WB__LAYER_OPTIONS(T, table), .defaults = &(const T){.given = WB_CXX_MADE_, WB_DEFAULTS_(T)}
-/* Initialises the children of a wb__torch_kind. */
+/* Sets the fields of a wb__torch_kind that list its children. */
 #define WB__TORCH_CHILDREN(rows) .children = (rows), .n_children = WB__COUNT(rows)
 /* Defines wb__<id>_type, a layer type with `make`.  maker(const T *options) creates a layer.  The
  * further arguments initialise fields of the type, such as .call and .print. */
@@ -204,12 +205,13 @@ bool wb__is_lora(const void *l);
 /* dense.c: returns x·weightᵀ + bias of a Dense, which may be quantised, and sets *f to its
  * activation.  NULL with the error set, also if l is another layer. */
 wb_tensor *wb__dense_linear(wb_layer *l, wb_tensor *x, wb_function *f);
-/* lora.c: returns the tensor of a Dense that has the dtype and device of its results.  The Dense
- * may be quantised or adapted. */
+/* lora.c: returns a tensor that has the dtype and device of the results of a Dense, which may be
+ * quantised or adapted. */
 wb_tensor *wb__dense_typed(const wb_layer *l);
-/* embedding.c: as wb__dense_linear, returns the rows x of the weight of an Embedding. */
+/* embedding.c: returns rows of the weight of an Embedding, those with the indices x; like
+ * wb__dense_linear. */
 wb_tensor *wb__embedding_rows(wb_layer *l, wb_tensor *x);
-/* Returns y, the rows x of Embedding l.  Rows of the padding get no gradient. */
+/* Returns y, which has the rows x of Embedding l, so that rows of the padding get no gradient. */
 wb_tensor *wb__without_padding(const wb_layer *l, wb_tensor *x, wb_tensor *y);
 /* Makes a LoRA from its rank, alpha and dropout (lora.c); freezes the layer. */
 wb_layer *wb__lora_empty(wb_layer *layer, int64_t rank, double alpha, double dropout);
@@ -242,14 +244,15 @@ bool wb__layer_dtype(const char *what, wb_dtype *dtype);
  * the process; in mixed precision training there is no warning. */
 wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *parameter);
 /* dense.c: sets *y to the results of n layers for the same x, side by side, as one product; NULL:
- * failed.  False: one is not a plain Dense, or they are faster one by one, as on a CPU: the weights
- * are copied side by side. */
+ * failed.  Returns false if one is no Dense as wb_Dense makes it, or if the layers are faster one
+ * by one, as on a CPU, since the weights are copied side by side. */
 bool wb__dense_together(int n, wb_layer *const *dense, wb_tensor *x, wb_tensor **y);
 /* Whether n is 1; otherwise sets the error. */
 bool wb__one_input(const wb_layer *l, int n);
 
-/* An observer of this thread's calls of layers (summary.c, io/onnx/write_record.c), or NULL.  It is
- * informed of the calls of layers for which wb__has_row is true, and not of calls inside these. */
+/* An observer of this thread's calls of layers (summary.c, io/onnx/write_record.c), or NULL.  The
+ * calls of layers for which wb__has_row is true are reported to it, but not the calls inside
+ * these. */
 typedef struct wb__observer {
     void (*called)(struct wb__observer *o, const wb_layer *l, int n, wb_tensor *const *inputs,
                    int n_out, wb_tensor **outputs);
@@ -257,7 +260,7 @@ typedef struct wb__observer {
 extern _Thread_local wb__observer *wb__layer_observer;
 bool wb__has_row(const wb_layer *l);
 
-/* For a layer of wb_checkpoint_layer (recompute.c).  Returns y, the output of `layer` for these
+/* recompute.c, for a layer of wb_checkpoint_layer: returns y, the output of `layer` for these
  * inputs, with a gradient that computes the layer again.  `before` is the state of the random
  * numbers before the call.  NULL with the error set. */
 wb_tensor *wb__recomputed(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor *y,

@@ -45,7 +45,7 @@ wb_tensor *wb__dense_typed(const wb_layer *l)
 }
 
 static bool is_dense(const wb_layer *l) { return lora_owner_of(l)->type == &wb__dense_type; }
-static bool is_embedding(const wb_layer *l)
+static bool lora_is_embedding(const wb_layer *l)
 {
     return lora_owner_of(l)->type == &wb__embedding_type;
 }
@@ -54,28 +54,28 @@ static bool lora_is_conv(const wb_layer *l)
     return l->type == &wb__conv_type || l->type == &wb__conv1d_type ||
            l->type == &wb__conv_transpose_type || l->type == &wb__conv_transpose1d_type;
 }
-static bool lora_takes(const wb_layer *l)
+/* Whether the layer is of a kind that LoRA supports. */
+static bool lora_supports(const wb_layer *l)
 {
-    return is_dense(l) || is_embedding(l) || lora_is_conv(l);
+    return is_dense(l) || lora_is_embedding(l) || lora_is_conv(l);
 }
 
-/* ---- calling --------------------------------------------------------------------------------- */
-
-static wb_tensor *lora_scaled(const lora_options *o, wb_tensor *x)
+/* Returns x times alpha / rank. */
+static wb_tensor *lora_times_scale(const lora_options *o, wb_tensor *x)
 {
     return x ? wb_mul(x, wb__literal(o->alpha / (double)o->rank, (wb_dtype)x->dtype)) : NULL;
 }
 
 /* Returns the change of the weight, in the weight's shape and dtype. */
-static wb_tensor *lora_change_of(const wb_layer *l)
+static wb_tensor *lora_weight_change(const wb_layer *l)
 {
     const wb_tensor *w = lora_weight_of(wb__layer_child(l, LORA_LAYER));
     wb_tensor *change = wb__matmul(wb__layer_child(l, LORA_B), wb__layer_child(l, LORA_A), false,
                                    false);
-    return wb_reshape_array(lora_scaled(l->options, change), w->ndim, w->dims);
+    return wb_reshape_array(lora_times_scale(l->options, change), w->ndim, w->dims);
 }
 
-static wb_tensor *call_dense(wb_layer *l, wb_layer *base, wb_tensor *x)
+static wb_tensor *lora_call_dense(wb_layer *l, wb_layer *base, wb_tensor *x)
 {
     const lora_options *o = l->options;
     wb_function f;
@@ -87,17 +87,17 @@ static wb_tensor *call_dense(wb_layer *l, wb_layer *base, wb_tensor *x)
     if (drops) x = wb_dropout(x, o->dropout);
     wb_tensor *low = x ? wb_linear(x, a, WB_NONE) : NULL;
     wb_tensor *change = low ? wb_linear(low, wb__layer_child(l, LORA_B), WB_NONE) : NULL;
-    y = change ? wb_add(y, lora_scaled(o, change)) : NULL;
+    y = change ? wb_add(y, lora_times_scale(o, change)) : NULL;
     y = y ? wb__activate(f, y) : NULL;
     return y && o->dropout > 0 && !drops && automatic ? wb__mark_automatic(y, "LoRA") : y;
 }
 
-static wb_tensor *call_embedding(wb_layer *l, wb_layer *base, wb_tensor *x)
+static wb_tensor *lora_call_embedding(wb_layer *l, wb_layer *base, wb_tensor *x)
 {
     wb_tensor *y = wb__embedding_rows(base, x);
     wb_tensor *rows = y ? wb_take(wb__layer_child(l, LORA_B), x) : NULL;
     wb_tensor *change = rows ? wb_matmul(rows, wb__layer_child(l, LORA_A)) : NULL;
-    y = change ? wb_add(y, lora_scaled(l->options, change)) : NULL;
+    y = change ? wb_add(y, lora_times_scale(l->options, change)) : NULL;
     return wb__without_padding(lora_owner_of(base), x, y);
 }
 
@@ -106,9 +106,9 @@ static wb_tensor *lora_call(wb_layer *l, int n, wb_tensor *const *inputs)
     wb_layer *base = wb__layer_child(l, LORA_LAYER);
     if (!wb__one_input(l, n)) return NULL;
     wb__branch_used(&base->node);
-    if (is_dense(base)) return call_dense(l, base, inputs[0]);
-    if (is_embedding(base)) return call_embedding(l, base, inputs[0]);
-    wb_tensor *change = lora_change_of(l);
+    if (is_dense(base)) return lora_call_dense(l, base, inputs[0]);
+    if (lora_is_embedding(base)) return lora_call_embedding(l, base, inputs[0]);
+    wb_tensor *change = lora_weight_change(l);
     wb_tensor *w = change ? wb_add(lora_weight_of(base), change) : NULL;
     wb_layer *with = w ? wb__layer_with(base, LORA_WEIGHT, w) : NULL;
     return with ? wb_call_array(with, 1, inputs) : NULL;
@@ -125,9 +125,7 @@ static void lora_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-/* ---- creation -------------------------------------------------------------------------------- */
-
-static int freeze_leaf(const wb__leaf *leaf, void *ctx)
+static int lora_freeze_leaf(const wb__leaf *leaf, void *ctx)
 {
     (void)ctx;
     if (leaf->x->op == WB__OP_variable) leaf->x->flags |= WB__FROZEN;
@@ -136,13 +134,13 @@ static int freeze_leaf(const wb__leaf *leaf, void *ctx)
 
 static bool lora_freeze(void *object)
 {
-    return !wb__walk("LoRA", object, NULL, WB__DISTINCT | WB__NAMELESS, freeze_leaf, NULL);
+    return !wb__walk("LoRA", object, NULL, WB__DISTINCT | WB__NAMELESS, lora_freeze_leaf, NULL);
 }
 
 /* Whether LoRA supports the layer and its weight.  Otherwise sets the error. */
 static bool lora_check(const wb_layer *layer, const lora_options *o)
 {
-    if (!lora_takes(layer))
+    if (!lora_supports(layer))
         return !wb__fail(WB_ERROR_ARGUMENT, "LoRA: %s has no adapter: Dense, Embedding and "
                          "convolutions have one; wb_add_lora finds them in a model",
                          layer->type->name);
@@ -161,13 +159,13 @@ static bool lora_check(const wb_layer *layer, const lora_options *o)
     return true;
 }
 
-static wb_tensor *init_a(wb_dtype dtype, int ndim, const int64_t *dims)
+static wb_tensor *lora_init_a(wb_dtype dtype, int ndim, const int64_t *dims)
 {
     return wb_mul(wb_randn_array(dtype, ndim, dims), wb_scalar(1 / sqrt((double)dims[1])));
 }
 
-/* Makes a LoRA around `layer` without freezing it.  `init` makes the factor A. */
-static wb_layer *lora_make(const lora_options *o, wb_layer *layer, wb_initializer init)
+/* Returns a new LoRA around `layer`, without freezing the layer.  `init` makes the factor A. */
+static wb_layer *lora_around(const lora_options *o, wb_layer *layer, wb_initializer init)
 {
     if (!lora_check(layer, o)) return NULL;
     const wb_tensor *w = lora_weight_of(layer);
@@ -186,15 +184,15 @@ static wb_layer *lora_make(const lora_options *o, wb_layer *layer, wb_initialize
 
 wb_layer *wb__lora_empty(wb_layer *layer, int64_t rank, double alpha, double dropout)
 {
-    return lora_make(&(lora_options){sizeof(lora_options), rank, alpha, dropout}, layer,
-                     wb__init_empty);
+    return lora_around(&(lora_options){sizeof(lora_options), rank, alpha, dropout}, layer,
+                       wb__init_empty);
 }
 
 static wb_layer *lora_assemble(const void *options, int n, const char *const *names,
                                wb_layer *const *layers)
 {
     (void)names;
-    wb_layer *l = n == 1 ? lora_make(options, layers[0], wb__init_empty) : NULL;
+    wb_layer *l = n == 1 ? lora_around(options, layers[0], wb__init_empty) : NULL;
     if (n == 1) return l && lora_freeze(layers[0]) ? l : NULL;
     return wb__fail_null(WB_ERROR_ARGUMENT, "LoRA: has one layer, got %d", n);
 }
@@ -219,32 +217,33 @@ wb_layer *wb_LoRA_with(wb_layer *layer, const wb_LoRA_options *given)
     if (!wb__read_options("LoRA", wb_LoRA_options, &o, given, NULL)) return NULL;
     const lora_options made = lora_options_of(o.rank, o.alpha, o.dropout);
     layer = wb__layer_unnamed(layer, NULL);
-    wb_layer *l = lora_make(&made, layer, o.init ? o.init : init_a);
+    wb_layer *l = lora_around(&made, layer, o.init ? o.init : lora_init_a);
     return l && lora_freeze(layer) ? l : NULL;
 }
 
 /* ---- a whole model --------------------------------------------------------------------------- */
 
-/* The walks of wb_add_lora through a model. */
+/* The state of wb_add_lora while it visits a model. */
 typedef struct {
-    lora_options o;
+    lora_options o;                     /* options */
     const char *layers, *train;         /* the options: patterns of paths, or NULL */
-    wb_initializer init;                /* of the factor A */
+    wb_initializer init;                /* initialiser of the factor A */
     int replaced;                       /* number of layers that got adapters */
     wb__pointer_map inside;             /* layers inside layers that must stay as they are */
     wb__pointer_map trained;            /* tensors that stay trained */
-} adding;
+} lora_adding;
 
-static int keep_trained(const wb__leaf *leaf, void *ctx)
+static int lora_keep_trained(const wb__leaf *leaf, void *ctx)
 {
     if (!leaf->trainable) return 0;
     return wb__pointer_map_put(ctx, leaf->x, 0) ? 0 : WB_ERROR_MEMORY;
 }
 
-/* Notes the tensors of the layers that match .train, and the layers that must not be replaced. */
+/* Adds to *ctx the tensors of the layers that match .train, and the layers that must not be
+ * replaced. */
 static int lora_note_layer(wb_layer *l, const char *path, void *ctx)
 {
-    adding *t = ctx;
+    lora_adding *t = ctx;
     const wb_layer *base = NULL;
     int child;
     if (wb__normed_child(l, &base, &child) || wb__is_quantised(l) || wb__is_lora(l)) {
@@ -252,18 +251,18 @@ static int lora_note_layer(wb_layer *l, const char *path, void *ctx)
         if (!wb__pointer_map_put(&t->inside, inner, 0)) return WB_ERROR_MEMORY;
     }
     if (!t->train || !wb__path_matches(t->train, path)) return 0;
-    return wb__walk("add_lora", l, NULL, WB__DISTINCT, keep_trained, &t->trained);
+    return wb__walk("add_lora", l, NULL, WB__DISTINCT, lora_keep_trained, &t->trained);
 }
 
 static int lora_freeze_others(const wb__leaf *leaf, void *ctx)
 {
-    const adding *t = ctx;
-    if (wb__pointer_map_get(&t->trained, leaf->x) < 0) freeze_leaf(leaf, NULL);
+    const lora_adding *t = ctx;
+    if (wb__pointer_map_get(&t->trained, leaf->x) < 0) lora_freeze_leaf(leaf, NULL);
     return 0;
 }
 
 /* Whether a tensor of the layer is in t->trained. */
-static bool is_trained(const adding *t, const wb_layer *l)
+static bool is_trained(const lora_adding *t, const wb_layer *l)
 {
     l = lora_owner_of(l);
     for (int i = 0; i < l->node.n; i++)
@@ -273,13 +272,13 @@ static bool is_trained(const adding *t, const wb_layer *l)
 
 static void *lora_adapt(void *branch, const char *path, void *ctx)
 {
-    adding *t = ctx;
+    lora_adding *t = ctx;
     wb_layer *l = branch;
-    if (!wb__is(branch, &wb__layer_class) || !lora_takes(l) || is_trained(t, l)) return branch;
+    if (!wb__is(branch, &wb__layer_class) || !lora_supports(l) || is_trained(t, l)) return branch;
     if (wb__pointer_map_get(&t->inside, l) >= 0) return branch;
     if (t->layers ? !wb__path_matches(t->layers, path) : !is_dense(l)) return branch;
     t->replaced++;
-    return wb__pointer_map_put(&t->inside, l, 0) ? lora_make(&t->o, l, t->init) : NULL;
+    return wb__pointer_map_put(&t->inside, l, 0) ? lora_around(&t->o, l, t->init) : NULL;
 }
 
 void *wb_object_add_lora(void *model, const wb_add_lora_options *given)
@@ -291,8 +290,8 @@ void *wb_object_add_lora(void *model, const wb_add_lora_options *given)
     if (!wb__each_matches("add_lora: .layers", o.layers, model) ||
         !wb__each_matches("add_lora: .train", o.train, model))
         return NULL;
-    adding t = {.o = lora_options_of(o.rank, o.alpha, o.dropout), .layers = o.layers,
-                .train = o.train, .init = o.init ? o.init : init_a};
+    lora_adding t = {.o = lora_options_of(o.rank, o.alpha, o.dropout), .layers = o.layers,
+                     .train = o.train, .init = o.init ? o.init : lora_init_a};
     void *made = NULL;
     if (!wb_each_layer(model, lora_note_layer, &t))
         made = wb__fmap_replacing(model, lora_adapt, &t);
@@ -318,8 +317,9 @@ void *wb_object_add_lora(void *model, const wb_add_lora_options *given)
 typedef struct { const wb_tensor *weight, *a, *b; double factor; wb_tensor *w; } lora_merged;
 typedef struct { lora_merged *done; int n, capacity; } merging;
 
-/* Returns the merged weight as a variable.  LoRAs that share all factors get one variable. */
-static wb_tensor *lora_sum_of(const wb_layer *l, merging *t)
+/* Returns the weight plus its change as a variable.  LoRAs that share all factors get one
+ * variable. */
+static wb_tensor *lora_merged_weight(const wb_layer *l, merging *t)
 {
     wb_tensor *weight = lora_weight_of(wb__layer_child(l, LORA_LAYER));
     const lora_options *o = l->options;
@@ -331,7 +331,7 @@ static wb_tensor *lora_sum_of(const wb_layer *l, merging *t)
             other->factor == m.factor)
             return other->w;
     }
-    wb_tensor *change = lora_change_of(l), *sum = change ? wb_add(weight, change) : NULL;
+    wb_tensor *change = lora_weight_change(l), *sum = change ? wb_add(weight, change) : NULL;
     wb_tensor *w = sum ? wb_variable(sum) : NULL;
     if (!w || !wb__reserve(&t->done, &t->capacity, t->n + 1, sizeof *t->done)) return NULL;
     w->name = weight->name;
@@ -340,7 +340,7 @@ static wb_tensor *lora_sum_of(const wb_layer *l, merging *t)
     return w;
 }
 
-static void *without_lora(void *branch, const char *path, void *ctx)
+static void *lora_merge_layer(void *branch, const char *path, void *ctx)
 {
     if (!wb__is_lora(branch)) return branch;
     wb_layer *l = branch, *base = wb__layer_child(l, LORA_LAYER);
@@ -348,7 +348,7 @@ static void *without_lora(void *branch, const char *path, void *ctx)
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "merge_lora: \"%s\" is quantised, so that its "
                              "weight cannot take the change: merge the adapters into the model "
                              "before wb_quantize", path);
-    return wb__layer_with(base, LORA_WEIGHT, lora_sum_of(l, ctx));
+    return wb__layer_with(base, LORA_WEIGHT, lora_merged_weight(l, ctx));
 }
 
 void *wb_object_merge_lora(void *model)
@@ -356,7 +356,7 @@ void *wb_object_merge_lora(void *model)
     WB__PUBLIC(wb_object_merge_lora, NULL);
     if (!wb__is_model("merge_lora", model)) return NULL;
     merging t = {0};
-    void *made = wb__fmap_replacing(model, without_lora, &t);
+    void *made = wb__fmap_replacing(model, lora_merge_layer, &t);
     wb__free(t.done);
     return made;
 }

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Reshapes the option x so that it broadcasts to the values: its axes become the first axes. */
+/* Sets *at to the option x, reshaped so that it broadcasts to the values: its axes become the first
+ * axes. */
 static bool loss_weights_fit(const wb__loss_weights *w, const char *name, const wb_tensor *yhat,
                              wb_tensor **at)
 {
@@ -70,7 +71,7 @@ wb_tensor *wb__loss_masked(const wb__loss_weights *w, wb_tensor *x, int classes,
 }
 
 /* Returns the sum of all elements of x, which broadcasts to the shape of the values. */
-static wb_tensor *sum_over_values(const wb__loss_weights *w, wb_tensor *x)
+static wb_tensor *loss_sum_over_values(const wb__loss_weights *w, wb_tensor *x)
 {
     if (!x) return NULL;
     x = wb_expand_array(x, w->ndim, w->dims);
@@ -79,7 +80,7 @@ static wb_tensor *sum_over_values(const wb__loss_weights *w, wb_tensor *x)
 
 wb_tensor *wb__weighted_by(const wb__loss_weights *w, wb_tensor *values, wb_tensor *counts)
 {
-    return wb_div(wb__aggregated(WB_AGG_SUM, values), sum_over_values(w, counts));
+    return wb_div(wb__aggregated(WB_AGG_SUM, values), loss_sum_over_values(w, counts));
 }
 
 wb_tensor *wb__weighted(const wb__loss_weights *w, wb_agg agg, wb_tensor *values)
@@ -91,7 +92,7 @@ wb_tensor *wb__weighted(const wb__loss_weights *w, wb_agg agg, wb_tensor *values
 
 /* ---- the loss of quantiles ------------------------------------------------------------------- */
 
-static int check_quantiles(const void *values, int64_t n, void *ctx)
+static int loss_find_no_quantile(const void *values, int64_t n, void *ctx)
 {
     const wb_tensor *q = ctx;
     const size_t bytes = wb__dtype_size((wb_dtype)q->dtype);
@@ -106,7 +107,8 @@ static int check_quantiles(const void *values, int64_t n, void *ctx)
     return 0;
 }
 
-/* Checks that the elements of q are quantiles, if the host can read q without an evaluation. */
+/* Returns false, with the error set, if an element of q is no quantile and the host can read q
+ * without an evaluation. */
 static bool loss_check_quantiles(wb_tensor *q)
 {
     const wb_tensor *x = wb__to_evaluate("quantile_loss", q);
@@ -114,13 +116,13 @@ static bool loss_check_quantiles(wb_tensor *q)
     if (!x->storage || wb__this_thread()->recording ||
         (x->device && !x->device->backend->host_visible))
         return true;
-    return !wb__read_in_parts(q, check_quantiles, q);
+    return !wb__read_in_parts(q, loss_find_no_quantile, q);
 }
 
-/* Reads the quantiles: a number, or a tensor for the last axis of yhat, to which y gets an axis.
+/* Returns the quantiles: a number, or a tensor for the last axis of yhat, to which y gets an axis.
  * Sets *less_one to the quantiles less 1. */
-static wb_tensor *read_quantiles(const wb_quantile_loss_options *o, const wb_tensor *yhat,
-                                 wb_tensor **y, wb_tensor **less_one)
+static wb_tensor *loss_read_quantiles(const wb_quantile_loss_options *o, const wb_tensor *yhat,
+                                      wb_tensor **y, wb_tensor **less_one)
 {
     const char *what = "quantile_loss";
     wb_tensor *q = o->quantiles;
@@ -171,7 +173,7 @@ static wb_tensor *quantile_loss(wb_tensor *yhat, wb_tensor *y,
         !wb__read_options(what, wb_quantile_loss_options, &o, given, &g) ||
         !wb__read_agg(what, o.agg) || !wb__read_tensor_option(what, "quantiles", &g, &o.quantiles))
         return NULL;
-    wb_tensor *less_one = NULL, *q = read_quantiles(&o, yhat, &y, &less_one);
+    wb_tensor *less_one = NULL, *q = loss_read_quantiles(&o, yhat, &y, &less_one);
     if (!q || !y || (o.quantiles ? !wb__loss_dtypes(what, &yhat, &y)
                                  : !wb__loss_match(what, &yhat, &y)))
         return NULL;

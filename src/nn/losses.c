@@ -15,10 +15,8 @@ typedef struct {
      * class of each label. */
     bool labels;
     wb_tensor *hot;
-    wb__loss_weights w;
+    wb__loss_weights w;                 /* .sample_weight and .mask */
 } loss_state;
-
-/* ---- options --------------------------------------------------------------------------------- */
 
 /* The default of eps is the machine epsilon of yhat's dtype. */
 #define EPSILON (-1)
@@ -71,7 +69,7 @@ bool wb__read_tensor_option(const char *what, const char *name, const wb__given 
 }
 
 /* Reads the options of a loss of yhat, which has the dtype `dtype`. */
-static bool read_loss_options(const char *what, const char *used, wb_dtype dtype,
+static bool loss_read_options(const char *what, const char *used, wb_dtype dtype,
                               wb_loss_options *o, const wb_loss_options *given, wb__given *g)
 {
     if (!wb__read_options(what, wb_loss_options, o, given, g) ||
@@ -96,8 +94,6 @@ static bool read_loss_options(const char *what, const char *used, wb_dtype dtype
            (o->ignore_index == INT64_MIN || loss_uses(what, used, "ignore_index")) &&
            (!o->weight || loss_uses(what, used, "weight"));
 }
-
-/* ---- operands -------------------------------------------------------------------------------- */
 
 bool wb__loss_match(const char *what, wb_tensor **yhat, wb_tensor **y)
 {
@@ -135,7 +131,7 @@ static bool find_classes(loss_state *l)
 
 /* Whether class numbers [N, H, W] fit scores [N, C, H, W] both with the classes in axis 1, where
  * images have them, and in the last axis. */
-static bool is_ambiguous(const wb_tensor *x, const wb_tensor *y)
+static bool loss_is_ambiguous(const wb_tensor *x, const wb_tensor *y)
 {
     for (int i = 2; i < x->ndim; i++)
         if (x->dims[i] != x->dims[1]) return false;
@@ -154,7 +150,7 @@ static bool loss_read_labels(loss_state *l)
         return !wb__fail(WB_ERROR_SHAPE, "%s: class numbers %s do not fit %s: they have its shape "
                          "without the axis %d of the classes; one-hot targets are floating",
                          l->what, wb_describe(y), wb_describe(x), l->axis);
-    if (l->o.dims == INT32_MIN && is_ambiguous(x, y))
+    if (l->o.dims == INT32_MIN && loss_is_ambiguous(x, y))
         return !wb__fail(WB_ERROR_SHAPE, "%s: class numbers %s fit axis 1 of %s, where images have "
                          "their classes, and the last axis: name the axis of the classes, .dims = "
                          "1 or .dims = %d", l->what, wb_describe(y), wb_describe(x), x->ndim - 1);
@@ -175,8 +171,9 @@ static bool loss_read_labels(loss_state *l)
     return l->hot && l->yhat;
 }
 
-/* Checks the weights of the classes, and gives them a shape that broadcasts to that of yhat. */
-static bool read_weight(loss_state *l)
+/* Checks the option .weight, the weights of the classes, and gives it a shape that broadcasts to
+ * that of yhat. */
+static bool loss_read_weight(loss_state *l)
 {
     wb_tensor *w = l->o.weight;
     const wb_tensor *x = l->yhat;
@@ -198,7 +195,7 @@ static bool read_weight(loss_state *l)
 /* ---- arithmetic ------------------------------------------------------------------------------ */
 
 static unsigned loss_all_axes(const wb_tensor *x) { return (1u << x->ndim) - 1; }
-static wb_tensor *sum_of_all(wb_tensor *x)
+static wb_tensor *loss_sum_of_all(wb_tensor *x)
 {
     return x ? wb__reduce(WB__OP_sum, x, loss_all_axes(x), false) : NULL;
 }
@@ -206,35 +203,36 @@ static wb_tensor *sum_of_all(wb_tensor *x)
 wb_tensor *wb__aggregated(wb_agg agg, wb_tensor *x)
 {
     if (!x || agg == WB_AGG_UNREDUCED) return x;
-    return agg == WB_AGG_SUM ? sum_of_all(x) : wb__mean(x, loss_all_axes(x), false);
+    return agg == WB_AGG_SUM ? loss_sum_of_all(x) : wb__mean(x, loss_all_axes(x), false);
 }
 
-static wb_tensor *sum_over_classes(const loss_state *l, wb_tensor *x)
+static wb_tensor *loss_sum_over_classes(const loss_state *l, wb_tensor *x)
 {
     return x ? wb__reduce(WB__OP_sum, x, 1u << l->axis, false) : NULL;
 }
 
-/* Aggregates the losses of elements. */
+/* Returns the sum or the mean of the losses of elements, or these losses, by .agg. */
 static wb_tensor *loss_of_elements(const loss_state *l, wb_tensor *values)
 {
     return wb__weighted(&l->w, l->o.agg, values);
 }
 
-/* Sums `terms`, which has the shape of yhat, over the classes, multiplies by the sign, which is 1
- * or -1, and aggregates.  A mean is over all rows. */
+/* Returns the losses of rows: the sums of `terms`, which has the shape of yhat, over the classes,
+ * times the sign, 1 or -1; or their sum or mean by .agg.  A mean is over all rows. */
 static wb_tensor *loss_over_rows(const loss_state *l, wb_tensor *terms, double sign)
 {
     if (!terms) return NULL;
     if (l->w.weight) {
-        wb_tensor *rows = sum_over_classes(l, terms);
+        wb_tensor *rows = loss_sum_over_classes(l, terms);
         return loss_of_elements(l, sign < 0 ? wb_neg(rows) : rows);
     }
     if (l->o.agg == WB_AGG_MEAN) {
         double rows = 1;
         for (int i = 0; i < terms->ndim; i++) rows *= i == l->axis ? 1 : (double)terms->dims[i];
-        return wb_mul(sum_of_all(terms), wb_scalar(sign / rows));
+        return wb_mul(loss_sum_of_all(terms), wb_scalar(sign / rows));
     }
-    wb_tensor *sum = l->o.agg == WB_AGG_SUM ? sum_of_all(terms) : sum_over_classes(l, terms);
+    wb_tensor *sum = l->o.agg == WB_AGG_SUM ? loss_sum_of_all(terms)
+                                            : loss_sum_over_classes(l, terms);
     return sign < 0 ? wb_neg(sum) : sum;
 }
 
@@ -242,7 +240,7 @@ static wb_tensor *one_minus(wb_tensor *x) { return wb_sub(wb_scalar(1), x); }
 
 /* Returns log(x + eps), which the caller multiplies by `factor`.  If eps is 0, returns 0 where
  * `factor` is 0 or false, so that the product and its gradient are 0 and not NaN. */
-static wb_tensor *safe_log(wb_tensor *x, double eps, wb_tensor *factor)
+static wb_tensor *loss_safe_log(wb_tensor *x, double eps, wb_tensor *factor)
 {
     if (eps > 0) return wb_log(wb_add(x, wb_scalar(eps)));
     if (!factor) return wb_log(x);
@@ -282,8 +280,8 @@ static wb_tensor *msle(loss_state *l)
     return loss_of_elements(l, wb_square(wb_log(ratio)));
 }
 
-/* The Huber loss of one element is q (e - q/2), where e = |yhat - y| and q = min(e, delta).  This
- * is e²/2 for e up to delta, and delta (e - delta/2) beyond. */
+/* Returns the Huber loss.  For one element it is q (e - q/2), where e = |yhat - y| and q = min(e,
+ * delta).  This is e²/2 for e up to delta, and delta (e - delta/2) beyond. */
 static wb_tensor *huber(wb_tensor *yhat, wb_tensor *y, const wb_huber_options *given)
 {
     wb_huber_options o;
@@ -306,8 +304,8 @@ static wb_tensor *huber(wb_tensor *yhat, wb_tensor *y, const wb_huber_options *g
 static wb_tensor *binarycrossentropy(loss_state *l)
 {
     wb_tensor *not_y = one_minus(l->y);
-    wb_tensor *yes = wb_mul(l->y, safe_log(l->yhat, l->o.eps, l->y));
-    wb_tensor *no = wb_mul(not_y, safe_log(one_minus(l->yhat), l->o.eps, not_y));
+    wb_tensor *yes = wb_mul(l->y, loss_safe_log(l->yhat, l->o.eps, l->y));
+    wb_tensor *no = wb_mul(not_y, loss_safe_log(one_minus(l->yhat), l->o.eps, not_y));
     return loss_of_elements(l, wb_neg(wb_add(yes, no)));
 }
 
@@ -318,7 +316,7 @@ static wb_tensor *logitbinarycrossentropy(loss_state *l)
 
 static wb_tensor *poisson_loss(loss_state *l)
 {
-    return loss_of_elements(l, wb_sub(l->yhat, wb_mul(l->y, safe_log(l->yhat, 0, l->y))));
+    return loss_of_elements(l, wb_sub(l->yhat, wb_mul(l->y, loss_safe_log(l->yhat, 0, l->y))));
 }
 
 static wb_tensor *hinge(const loss_state *l)
@@ -351,28 +349,29 @@ static wb_tensor *siamese_contrastive_loss(loss_state *l)
 /* ---- losses of sets -------------------------------------------------------------------------- */
 
 /* Returns the sum of the terms, after the weights have multiplied them. */
-static wb_tensor *sum_of_terms(const loss_state *l, wb_tensor *terms)
+static wb_tensor *loss_sum_of_terms(const loss_state *l, wb_tensor *terms)
 {
-    return sum_of_all(l->w.weight ? wb_mul(terms, l->w.weight) : terms);
+    return loss_sum_of_all(l->w.weight ? wb_mul(terms, l->w.weight) : terms);
 }
 
 static wb_tensor *dice_coeff_loss(loss_state *l)
 {
     wb_tensor *smooth = wb_scalar(l->o.smooth);
-    wb_tensor *both = wb_mul(sum_of_terms(l, wb_mul(l->y, l->yhat)), wb_scalar(2));
-    wb_tensor *each = wb_add(sum_of_terms(l, wb_square(l->y)), sum_of_terms(l, wb_square(l->yhat)));
+    wb_tensor *both = wb_mul(loss_sum_of_terms(l, wb_mul(l->y, l->yhat)), wb_scalar(2));
+    wb_tensor *each = wb_add(loss_sum_of_terms(l, wb_square(l->y)),
+                             loss_sum_of_terms(l, wb_square(l->yhat)));
     return one_minus(wb_div(wb_add(both, smooth), wb_add(each, smooth)));
 }
 
-/* The denominator is sum(both + beta (yhat - both) + (1 - beta) (y - both)) + 1, where both = y
- * yhat. */
+/* Returns the Tversky loss, whose denominator is sum(both + beta (yhat - both) + (1 - beta) (y -
+ * both)) + 1, where both = y yhat. */
 static wb_tensor *tversky_loss(loss_state *l)
 {
     wb_tensor *one = wb_scalar(1), *beta = wb_scalar(l->o.beta), *both = wb_mul(l->y, l->yhat);
     wb_tensor *wrong = wb_mul(beta, wb_sub(l->yhat, both)),
               *missed = wb_mul(wb_scalar(1 - l->o.beta), wb_sub(l->y, both));
-    wb_tensor *all = sum_of_terms(l, wb_add(both, wb_add(wrong, missed)));
-    return one_minus(wb_div(wb_add(sum_of_terms(l, both), one), wb_add(all, one)));
+    wb_tensor *all = loss_sum_of_terms(l, wb_add(both, wb_add(wrong, missed)));
+    return one_minus(wb_div(wb_add(loss_sum_of_terms(l, both), one), wb_add(all, one)));
 }
 
 /* ---- losses of classes ----------------------------------------------------------------------- */
@@ -390,8 +389,8 @@ static wb_tensor *loss_entropy_of_labels(const loss_state *l, wb_tensor *logp)
     if (w) terms = wb_mul(terms, w);
     wb_tensor *valid = wb_and(wb_ge(l->y, wb_scalar_int(0)),
                               wb_lt(l->y, wb_scalar_int(l->yhat->dims[l->axis])));
-    wb_tensor *rows = wb_where(valid, wb_neg(sum_over_classes(l, terms)), wb_scalar(NAN));
-    wb_tensor *counts = w ? sum_over_classes(l, wb_where(l->hot, w, zero)) : NULL;
+    wb_tensor *rows = wb_where(valid, wb_neg(loss_sum_over_classes(l, terms)), wb_scalar(NAN));
+    wb_tensor *counts = w ? loss_sum_over_classes(l, wb_where(l->hot, w, zero)) : NULL;
     if (ignores) {
         wb_tensor *kept = wb_ne(l->y, wb_scalar_int(l->o.ignore_index));
         rows = wb_where(kept, rows, zero);
@@ -399,7 +398,7 @@ static wb_tensor *loss_entropy_of_labels(const loss_state *l, wb_tensor *logp)
         counts = w ? wb_mul(counts, kept) : kept;
     }
     if (l->o.agg != WB_AGG_MEAN || !counts) return loss_of_elements(l, rows);
-    if (!l->w.weight) return wb_div(sum_of_all(rows), sum_of_all(counts));
+    if (!l->w.weight) return wb_div(loss_sum_of_all(rows), loss_sum_of_all(counts));
     rows = wb_mul(wb__loss_masked(&l->w, rows, -1, 0), l->w.weight);
     return wb__weighted_by(&l->w, rows, wb_mul(counts, l->w.weight));
 }
@@ -415,10 +414,10 @@ static wb_tensor *loss_entropy(const loss_state *l, wb_tensor *logp)
     return loss_over_rows(l, l->o.weight ? wb_mul(terms, l->o.weight) : terms, -1);
 }
 
-/* Prepares l for a cross-entropy: the classes and their weights. */
+/* Finds the classes and their weights, for a cross-entropy. */
 static bool loss_prepare_entropy(loss_state *l)
 {
-    if (!read_weight(l)) return false;
+    if (!loss_read_weight(l)) return false;
     if (l->o.label_smoothing != 0 && !l->labels)
         l->y = loss_smoothed(l->y, l->o.label_smoothing, (double)l->yhat->dims[l->axis]);
     return l->y != NULL;
@@ -428,7 +427,7 @@ static wb_tensor *crossentropy(loss_state *l)
 {
     if (!loss_prepare_entropy(l)) return NULL;
     wb_tensor *factor = !l->labels ? l->y : l->o.label_smoothing == 0 ? l->hot : NULL;
-    return loss_entropy(l, safe_log(l->yhat, l->o.eps, factor));
+    return loss_entropy(l, loss_safe_log(l->yhat, l->o.eps, factor));
 }
 
 static wb_tensor *logitcrossentropy(loss_state *l)
@@ -438,8 +437,8 @@ static wb_tensor *logitcrossentropy(loss_state *l)
 
 static wb_tensor *kldivergence(loss_state *l)
 {
-    wb_tensor *of_y = wb_mul(l->y, safe_log(l->y, 0, l->y)),
-              *of_both = wb_mul(l->y, safe_log(l->yhat, l->o.eps, l->y));
+    wb_tensor *of_y = wb_mul(l->y, loss_safe_log(l->y, 0, l->y)),
+              *of_both = wb_mul(l->y, loss_safe_log(l->yhat, l->o.eps, l->y));
     return loss_over_rows(l, wb_sub(of_y, of_both), 1);
 }
 
@@ -447,36 +446,34 @@ static wb_tensor *focal_loss(loss_state *l)
 {
     wb_tensor *p = wb_add(l->yhat, wb_scalar(l->o.eps));
     wb_tensor *weight = wb_mul(l->y, loss_power(one_minus(p), l->o.gamma));
-    return loss_over_rows(l, wb_mul(weight, safe_log(l->yhat, l->o.eps, l->y)), -1);
+    return loss_over_rows(l, wb_mul(weight, loss_safe_log(l->yhat, l->o.eps, l->y)), -1);
 }
 
-/* ---- public functions ------------------------------------------------------------------------ */
-
-static bool read_weights(loss_state *l, const wb__given *g)
+static bool loss_read_weights(loss_state *l, const wb__given *g)
 {
     return wb__read_loss_weights(&l->w, l->what, g, l->o.sample_weight, l->o.mask, l->yhat,
                                  l->axis < 0 ? 0 : 1u << l->axis);
 }
 
-/* Returns the loss f of the operands.  `used` has the names of the options of f. */
-static wb_tensor *loss_computed(const char *what, wb_tensor *(*f)(loss_state *), const char *used,
-                                wb_tensor *yhat, wb_tensor *y, const wb_loss_options *given)
+/* Returns the result of the loss function f.  `used` has the names of the options of f. */
+static wb_tensor *loss_call(const char *what, wb_tensor *(*f)(loss_state *), const char *used,
+                            wb_tensor *yhat, wb_tensor *y, const wb_loss_options *given)
 {
     loss_state l = {.what = what, .yhat = yhat, .y = y, .axis = -1};
     wb__given g;
     if (!yhat || !y) return wb__null(what, yhat ? "y" : "yhat"), NULL;
     if (!wb__floating(what, yhat) || !wb__operand(what, y) ||
-        !read_loss_options(what, used, (wb_dtype)yhat->dtype, &l.o, given, &g))
+        !loss_read_options(what, used, (wb_dtype)yhat->dtype, &l.o, given, &g))
         return NULL;
     const bool classes = strstr(used, "dims"), takes_labels = strstr(used, "ignore_index");
     if (takes_labels && wb__is_integer(y))
-        return find_classes(&l) && read_weights(&l, &g) && loss_read_labels(&l) ? f(&l) : NULL;
+        return find_classes(&l) && loss_read_weights(&l, &g) && loss_read_labels(&l) ? f(&l) : NULL;
     if (takes_labels && y->ndim == yhat->ndim - 1)
         return wb__fail_null(WB_ERROR_SHAPE, "%s: shapes differ: %s · %s; class numbers are "
                              "integers: wb_astype(y, WB_I32)", what, wb_describe(yhat),
                              wb_describe(y));
     if (!wb__loss_match(what, &l.yhat, &l.y) || (classes && !find_classes(&l)) ||
-        !read_weights(&l, &g))
+        !loss_read_weights(&l, &g))
         return NULL;
     l.yhat = wb__loss_masked(&l.w, l.yhat, l.axis, 0.5);
     l.y = wb__loss_masked(&l.w, l.y, l.axis, 0.5);
@@ -487,7 +484,7 @@ static wb_tensor *loss_computed(const char *what, wb_tensor *(*f)(loss_state *),
     wb_tensor *wb_##name##_with(wb_tensor *yhat, wb_tensor *y, const wb_loss_options *o)        \
     {                                                                                           \
         const wb__frame f = wb__frame_begin();                                                  \
-        return wb__frame_end(f, loss_computed(#name, name, used, yhat, y, o));                  \
+        return wb__frame_end(f, loss_call(#name, name, used, yhat, y, o));                  \
     }                                                                                           \
     wb_tensor *(wb_##name)(wb_tensor *yhat, wb_tensor *y)                                       \
     {                                                                                           \

@@ -11,12 +11,12 @@ typedef struct {
     const char *what;           /* the name of the metric, for messages */
     wb_metric_options o;
     wb_tensor *yhat, *y;        /* classes, i32, of one shape */
-    wb_tensor *kept;            /* elements that count, bool, broadcasts to the shape; NULL: all */
-    wb_tensor *classless;       /* elements with a score of NaN, bool; NULL: there can be none */
-    wb_tensor *wrong;           /* bool [1]: one that counts is classless; NULL: none can be */
+    wb_tensor *kept;            /* which elements count, bool, broadcasts to the shape; NULL: all */
+    wb_tensor *classless;       /* which elements have a score of NaN, bool; NULL: none can have */
+    wb_tensor *wrong;           /* bool [1]: whether one that counts is classless; NULL: none is */
     int64_t classes;
     bool binary;                /* yhat was bool */
-} metrics_metric;
+} metric_call;
 
 /* Returns x as one axis. */
 static wb_tensor *metrics_flat(wb_tensor *x)
@@ -24,7 +24,7 @@ static wb_tensor *metrics_flat(wb_tensor *x)
     return x ? wb_reshape_array(x, 1, &x->size) : NULL;
 }
 
-static bool metrics_same_shape(const metrics_metric *m, const wb_tensor *yhat)
+static bool metrics_same_shape(const metric_call *m, const wb_tensor *yhat)
 {
     if (wb__same_dims(yhat, m->y)) return true;
     return !wb__fail(WB_ERROR_SHAPE, "%s: shapes differ: %s · %s", m->what, wb_describe(m->yhat),
@@ -44,7 +44,7 @@ static bool has_labels(const char *what, const wb_tensor *scores, const wb_tenso
 }
 
 /* Sets m->yhat to class numbers, and m->classes to the number of classes. */
-static bool read_classes(metrics_metric *m)
+static bool metrics_read_classes(metric_call *m)
 {
     wb_tensor *x = m->yhat;
     m->binary = x->dtype == WB_BOOL;
@@ -80,14 +80,14 @@ static bool read_classes(metrics_metric *m)
 }
 
 /* Leaves out the elements without a class, and sets m->wrong to whether one of them would count. */
-static bool leave_classless(metrics_metric *m)
+static bool metrics_leave_classless(metric_call *m)
 {
     if (!m->classless) return true;
     m->wrong = wb_any(m->kept ? wb_and(m->classless, m->kept) : m->classless);
     return m->wrong && wb__also(&m->kept, wb_not(m->classless));
 }
 
-static bool read_metric(metrics_metric *m, const wb_metric_options *given)
+static bool metrics_read(metric_call *m, const wb_metric_options *given)
 {
     wb__given g;
     wb__loss_weights w;
@@ -98,7 +98,7 @@ static bool read_metric(metrics_metric *m, const wb_metric_options *given)
         !wb__one_device(what, m->yhat, m->y))
         return false;
     const bool ignores = m->o.ignore_index != INT64_MIN;
-    if (!read_classes(m) || !wb__read_loss_weights(&w, what, &g, NULL, m->o.mask, m->y, 0))
+    if (!metrics_read_classes(m) || !wb__read_loss_weights(&w, what, &g, NULL, m->o.mask, m->y, 0))
         return false;
     m->kept = w.mask;
     wb_tensor *y = wb__loss_masked(&w, m->y, -1, 0);
@@ -111,13 +111,13 @@ static bool read_metric(metrics_metric *m, const wb_metric_options *given)
     const wb_dtype t = m->yhat->dtype == WB_I64 || (y && y->dtype == WB_I64) ? WB_I64 : WB_I32;
     m->yhat = wb__as(m->yhat, t);
     m->y = wb__as(y, t);
-    return m->yhat && m->y && leave_classless(m) &&
+    return m->yhat && m->y && metrics_leave_classless(m) &&
            (m->binary || wb__also(&m->kept, wb_and(wb__in_range(m->yhat, m->classes),
                                                    wb__in_range(m->y, m->classes))));
 }
 
 /* Returns the table [classes, classes].  Elements that do not count are added to an extra row. */
-static wb_tensor *metrics_table_of(metrics_metric *m)
+static wb_tensor *metrics_table_of(metric_call *m)
 {
     const int64_t c = m->classes, cells = c * c;
     if (c > 46340)
@@ -134,8 +134,8 @@ static wb_tensor *metrics_table_of(metrics_metric *m)
 
 static wb_tensor *confusion(wb_tensor *yhat, wb_tensor *y, const wb_metric_options *given)
 {
-    metrics_metric m = {.what = "confusion", .yhat = yhat, .y = y};
-    if (!read_metric(&m, given)) return NULL;
+    metric_call m = {.what = "confusion", .yhat = yhat, .y = y};
+    if (!metrics_read(&m, given)) return NULL;
     if (m.o.agg == WB_AGG_MEAN) return metrics_table_of(&m);
     return wb__fail_null(WB_ERROR_ARGUMENT, "confusion: does not use .agg");
 }
@@ -144,8 +144,8 @@ static wb_tensor *confusion(wb_tensor *yhat, wb_tensor *y, const wb_metric_optio
 static wb_tensor *metrics_overlap(const char *what, bool f1, wb_tensor *yhat, wb_tensor *y,
                                   const wb_metric_options *given)
 {
-    metrics_metric m = {.what = what, .yhat = yhat, .y = y};
-    if (!read_metric(&m, given)) return NULL;
+    metric_call m = {.what = what, .yhat = yhat, .y = y};
+    if (!metrics_read(&m, given)) return NULL;
     if (m.o.agg != WB_AGG_MEAN && m.o.agg != WB_AGG_UNREDUCED)
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: .agg is %d; it is WB_AGG_MEAN or "
                              "WB_AGG_UNREDUCED", what, (int)m.o.agg);
@@ -200,7 +200,7 @@ static wb_tensor *metrics_area(wb_tensor *scores, wb_tensor *truth, wb_tensor *k
 }
 
 /* Returns the mean of the areas of each class against the rest.  y has class numbers. */
-static wb_tensor *mean_area(wb_tensor *yhat, int axis, wb_tensor *y, wb_tensor *kept)
+static wb_tensor *metrics_mean_area(wb_tensor *yhat, int axis, wb_tensor *y, wb_tensor *kept)
 {
     const int64_t classes = yhat->dims[axis];
     wb_tensor **all = wb__alloc((size_t)classes * sizeof(wb_tensor *)), *mean = NULL;
@@ -238,10 +238,8 @@ static wb_tensor *roc_auc(wb_tensor *yhat, wb_tensor *y, const wb_roc_auc_option
     const int64_t classes = yhat->dims[axis];
     y = metrics_flat(wb__loss_masked(&w, y, -1, 0));
     if (!y || !wb__labels_below(what, y, classes, NULL)) return NULL;
-    return classes ? mean_area(yhat, axis, y, kept) : wb_full_array(NAN, WB_F32, 0, NULL);
+    return classes ? metrics_mean_area(yhat, axis, y, kept) : wb_full_array(NAN, WB_F32, 0, NULL);
 }
-
-/* ---- public functions ------------------------------------------------------------------------ */
 
 #define METRIC(name, options, call)                                                             \
     wb_tensor *wb_##name##_with(wb_tensor *yhat, wb_tensor *y, const options *o)                \

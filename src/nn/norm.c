@@ -15,8 +15,8 @@ static const wb__option batch_table[] = {BATCH_OPTIONS(WB__OPTION_ROW)};
 /* Indices of children.  GroupNorm and LayerNorm have the first two, RMSNorm has NORM_SCALE. */
 enum { NORM_SCALE, NORM_BIAS, NORM_MEAN, VAR };
 
-static bool put_affine(wb_layer *l, bool scale, bool bias, wb_dtype dtype, int ndim,
-                       const int64_t *dims)
+static bool norm_put_affine(wb_layer *l, bool scale, bool bias, wb_dtype dtype, int ndim,
+                            const int64_t *dims)
 {
     return wb__layer_put_parameter(l, NORM_SCALE, "scale", scale, wb_init_ones, dtype, ndim,
                                    dims) &&
@@ -37,9 +37,9 @@ static wb_tensor *norm_scaled(wb_tensor *x, wb_tensor *scale, wb_tensor *bias)
     return wb_add(wb_mul(x, norm_along_channels(scale, x)), norm_along_channels(bias, x));
 }
 
-/* Assigns (1 - momentum)·running + momentum·factor·value to `running`.  For the variance, `factor`
- * is Bessel's correction. */
-static int norm_move(wb_tensor *running, wb_tensor *value, double momentum, double factor)
+/* Moves `running` towards `value`: assigns (1 - momentum)·running + momentum·factor·value.  For the
+ * variance, `factor` is Bessel's correction. */
+static int norm_move_running(wb_tensor *running, wb_tensor *value, double momentum, double factor)
 {
     const wb_dtype dtype = (wb_dtype)running->dtype;
     wb_tensor *moved = wb_add(wb_mul(wb__as(running, (wb_dtype)value->dtype),
@@ -49,20 +49,20 @@ static int norm_move(wb_tensor *running, wb_tensor *value, double momentum, doub
     return moved ? wb_assign(running, moved) : (int)wb_error_code();
 }
 
-static bool valid_eps(const char *what, double eps)
+static bool norm_valid_eps(const char *what, double eps)
 {
     if (eps >= 0 && !isinf(eps)) return true;
     return wb__fail(WB_ERROR_ARGUMENT, "%s: eps is %g; it cannot be negative", what, eps), false;
 }
 
-static bool valid_channels(const char *what, int64_t channels)
+static bool norm_valid_channels(const char *what, int64_t channels)
 {
     if (channels >= 1) return true;
     return wb__fail(WB_ERROR_ARGUMENT, "%s: channels are positive, got %lld", what,
                     (long long)channels), false;
 }
 
-static bool valid_momentum(const char *what, double momentum)
+static bool norm_valid_momentum(const char *what, double momentum)
 {
     if (momentum >= 0 && momentum <= 1) return true;
     return wb__fail(WB_ERROR_ARGUMENT, "%s: momentum is %g; it must be in [0, 1]", what, momentum),
@@ -77,7 +77,7 @@ static bool norm_has_channels(const char *what, const wb_tensor *x, int64_t chan
                     (long long)channels, wb_describe(x)), false;
 }
 
-static bool put_statistics(wb_layer *l, bool has, wb_dtype dtype, int64_t channels)
+static bool norm_put_statistics(wb_layer *l, bool has, wb_dtype dtype, int64_t channels)
 {
     const char *what = l->type->name;
     wb_tensor *mean = has ? wb__statistic(what, "mean", wb_init_zeros, dtype, channels) : WB_NONE;
@@ -86,6 +86,7 @@ static bool put_statistics(wb_layer *l, bool has, wb_dtype dtype, int64_t channe
                          has ? wb__statistic(what, "var", wb_init_ones, dtype, channels) : WB_NONE);
 }
 
+/* Returns x normalised with its own statistics, and moves the running statistics. */
 static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
 {
     const wb_BatchNorm_options *o = l->options;
@@ -101,15 +102,16 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
     wb_tensor *var = wb__mean(wb_square(wb_sub(still, mean)), axes, false);
     mean = wb_reshape_array(mean, 1, &x->dims[1]);
     if (!mean || !var) return NULL;
-    if (norm_move(wb__layer_child(l, NORM_MEAN), mean, momentum, 1) ||
-        norm_move(wb__layer_child(l, VAR), var, momentum, (double)each / (double)(each - 1)))
+    if (norm_move_running(wb__layer_child(l, NORM_MEAN), mean, momentum, 1) ||
+        norm_move_running(wb__layer_child(l, VAR), var, momentum,
+                          (double)each / (double)(each - 1)))
         return NULL;
     return y;
 }
 
-/* Normalises x with the running statistics.  The result is x·factor + shift, where factor and shift
- * have one element per channel, [C]. */
-static wb_tensor *with_statistics(wb_layer *l, wb_tensor *x, double eps)
+/* Returns x normalised with the running statistics: x·factor + shift, where factor and shift have
+ * one element per channel, [C]. */
+static wb_tensor *norm_by_statistics(wb_layer *l, wb_tensor *x, double eps)
 {
     const wb_dtype dtype = (wb_dtype)x->dtype, t = wb__computed_in(dtype);
     wb_tensor *scale = wb__layer_child(l, NORM_SCALE), *bias = wb__layer_child(l, NORM_BIAS);
@@ -124,7 +126,7 @@ static wb_tensor *with_statistics(wb_layer *l, wb_tensor *x, double eps)
 
 /* Whether x is f16 or bf16 and the layer has no scale and bias.  Then x keeps its dtype and is not
  * converted to the dtype of the running statistics. */
-static bool only_statistics(const wb_BatchNorm_options *o, const wb_tensor *x)
+static bool norm_has_only_statistics(const wb_BatchNorm_options *o, const wb_tensor *x)
 {
     return !o->affine && wb__computed_in((wb_dtype)x->dtype) != (wb_dtype)x->dtype;
 }
@@ -135,13 +137,14 @@ static wb_tensor *batch_call(wb_layer *l, int n, wb_tensor *const *inputs)
     wb_tensor *x = inputs[0], *parameter = wb__layer_child(l, o->affine ? NORM_SCALE : NORM_MEAN);
     if (!wb__one_input(l, n)) return NULL;
     if (!norm_has_channels("BatchNorm", x, o->channels)) return NULL;
-    if (!wb_is_none(parameter) && !only_statistics(o, x)) x = wb__layer_input(l, x, parameter);
+    if (!wb_is_none(parameter) && !norm_has_only_statistics(o, x))
+        x = wb__layer_input(l, x, parameter);
     if (!x) return NULL;
     unsigned axes = ((1u << x->ndim) - 1) & ~2u;
     bool automatic, train = wb__train_mode(l, &automatic);
     wb_tensor *y = train ? batch_train(l, x, axes)
                    : o->track_stats
-                       ? with_statistics(l, x, o->eps)
+                       ? norm_by_statistics(l, x, o->eps)
                        : norm_scaled(wb__normalise(x, axes, o->eps), wb__layer_child(l, NORM_SCALE),
                                      wb__layer_child(l, NORM_BIAS));
     if (automatic && o->track_stats) y = wb__mark_automatic(y, "BatchNorm");
@@ -174,12 +177,12 @@ wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *given)
     WB__EDGE;
     wb_BatchNorm_options o;
     if (!wb__read_options("BatchNorm", wb_BatchNorm_options, &o, given, NULL)) return NULL;
-    if (!valid_channels("BatchNorm", o.channels) || !valid_eps("BatchNorm", o.eps) ||
-        !valid_momentum("BatchNorm", o.momentum) || !wb__layer_dtype("BatchNorm", &o.dtype))
+    if (!norm_valid_channels("BatchNorm", o.channels) || !norm_valid_eps("BatchNorm", o.eps) ||
+        !norm_valid_momentum("BatchNorm", o.momentum) || !wb__layer_dtype("BatchNorm", &o.dtype))
         return NULL;
     wb_layer *l = wb__layer_new(&wb__batchnorm_type, &o, 4);
-    return put_affine(l, o.affine, o.affine, o.dtype, 1, &o.channels) &&
-                   put_statistics(l, o.track_stats, o.dtype, o.channels)
+    return norm_put_affine(l, o.affine, o.affine, o.dtype, 1, &o.channels) &&
+                   norm_put_statistics(l, o.track_stats, o.dtype, o.channels)
                ? l : NULL;
 }
 
@@ -203,8 +206,9 @@ static bool norm_track(wb_layer *l, wb_tensor *x, unsigned axes, int64_t each)
     wb_tensor *centred = wb_sub(still, wb__mean(still, axes, true));
     wb_tensor *mean = wb__mean(still, axes | 1u, false);
     wb_tensor *var = wb__mean(wb_square(centred), axes | 1u, false);
-    return mean && var && !norm_move(wb__layer_child(l, NORM_MEAN), mean, momentum, 1) &&
-           !norm_move(wb__layer_child(l, VAR), var, momentum, (double)each / (double)(each - 1));
+    return mean && var && !norm_move_running(wb__layer_child(l, NORM_MEAN), mean, momentum, 1) &&
+           !norm_move_running(wb__layer_child(l, VAR), var, momentum,
+                              (double)each / (double)(each - 1));
 }
 
 static wb_tensor *instance_call(wb_layer *l, int n, wb_tensor *const *inputs)
@@ -222,7 +226,7 @@ static wb_tensor *instance_call(wb_layer *l, int n, wb_tensor *const *inputs)
     for (int i = 2; i < x->ndim; i++) each *= x->dims[i];
     bool automatic, train = wb__train_mode(l, &automatic);
     if (!train && o->track_stats) {
-        y = with_statistics(l, x, eps);
+        y = norm_by_statistics(l, x, eps);
     } else if (each < 2) {
         return wb__fail_null(WB_ERROR_SHAPE, "InstanceNorm: needs more than one value for each "
                              "channel of a sample, got %s", wb_describe(x));
@@ -256,12 +260,12 @@ wb_layer *wb_InstanceNorm_with(const wb_InstanceNorm_options *given)
     const char *what = "InstanceNorm";
     wb_InstanceNorm_options o;
     if (!wb__read_options(what, wb_InstanceNorm_options, &o, given, NULL)) return NULL;
-    if (!valid_channels(what, o.channels) || !valid_eps(what, o.eps) ||
-        !valid_momentum(what, o.momentum) || !wb__layer_dtype(what, &o.dtype))
+    if (!norm_valid_channels(what, o.channels) || !norm_valid_eps(what, o.eps) ||
+        !norm_valid_momentum(what, o.momentum) || !wb__layer_dtype(what, &o.dtype))
         return NULL;
     wb_layer *l = wb__layer_new(&wb__instancenorm_type, &o, 4);
-    return put_affine(l, o.affine, o.affine, o.dtype, 1, &o.channels) &&
-                   put_statistics(l, o.track_stats, o.dtype, o.channels)
+    return norm_put_affine(l, o.affine, o.affine, o.dtype, 1, &o.channels) &&
+                   norm_put_statistics(l, o.track_stats, o.dtype, o.channels)
                ? l : NULL;
 }
 
@@ -307,14 +311,14 @@ wb_layer *wb_GroupNorm_with(const wb_GroupNorm_options *given)
     WB__EDGE;
     wb_GroupNorm_options o;
     if (!wb__read_options("GroupNorm", wb_GroupNorm_options, &o, given, NULL)) return NULL;
-    if (!valid_channels("GroupNorm", o.channels)) return NULL;
+    if (!norm_valid_channels("GroupNorm", o.channels)) return NULL;
     if (o.groups < 1 || o.channels % o.groups)
         return wb__fail_null(WB_ERROR_ARGUMENT, "GroupNorm: %lld groups do not divide %lld "
                              "channels", (long long)o.groups, (long long)o.channels);
-    if (!valid_eps("GroupNorm", o.eps) || !wb__layer_dtype("GroupNorm", &o.dtype))
+    if (!norm_valid_eps("GroupNorm", o.eps) || !wb__layer_dtype("GroupNorm", &o.dtype))
         return NULL;
     wb_layer *l = wb__layer_new(&wb__groupnorm_type, &o, 2);
-    return put_affine(l, o.affine, o.affine, o.dtype, 1, &o.channels) ? l : NULL;
+    return norm_put_affine(l, o.affine, o.affine, o.dtype, 1, &o.channels) ? l : NULL;
 }
 
 /* ---- LayerNorm ------------------------------------------------------------------------------- */
@@ -400,10 +404,10 @@ wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *given)
     wb__given g;
     if (!wb__read_options("LayerNorm", wb_LayerNorm_options, &o, given, &g)) return NULL;
     if (!wb__read_shape("LayerNorm", &g, o.shape, &o.sizes_) ||
-        !valid_eps("LayerNorm", o.eps) || !wb__layer_dtype("LayerNorm", &o.dtype))
+        !norm_valid_eps("LayerNorm", o.eps) || !wb__layer_dtype("LayerNorm", &o.dtype))
         return NULL;
     wb_layer *l = wb__layer_new(&wb__layernorm_type, &o, 2);
-    return put_affine(l, o.affine, o.affine && o.bias, o.dtype, (int)o.shape[0], o.shape + 1)
+    return norm_put_affine(l, o.affine, o.affine && o.bias, o.dtype, (int)o.shape[0], o.shape + 1)
                ? l : NULL;
 }
 
@@ -415,8 +419,8 @@ wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *given)
     X(wb_RMSNorm_options, dtype, DTYPE, 1)
 static const wb__option rms_table[] = {RMS_OPTIONS(WB__OPTION_ROW)};
 
-/* The distance from 1 to the next number of the dtype. */
-static double epsilon_of(wb_dtype dtype)
+/* Returns the distance from 1 to the next number of the dtype. */
+static double rms_epsilon_of(wb_dtype dtype)
 {
     return dtype == WB_F64 ? 0x1p-52 : dtype == WB_F16 ? 0x1p-10 : dtype == WB_BF16 ? 0x1p-7
                                                                                    : 0x1p-23;
@@ -432,7 +436,7 @@ static wb_tensor *rms_call(wb_layer *l, int n, wb_tensor *const *inputs)
         return NULL;
     if (!wb_is_none(scale)) x = wb__layer_input(l, x, scale);
     const wb_dtype dtype = (wb_dtype)x->dtype;
-    const double eps = wb__or(o->eps, epsilon_of(dtype));
+    const double eps = wb__or(o->eps, rms_epsilon_of(dtype));
     const unsigned last = ((1u << axes) - 1) << (x->ndim - axes);
     wb_tensor *wide = wb__wide(x);
     wb_tensor *power = wb_add(wb__mean(wb_square(wide), last, true), wb__number_of(eps));
@@ -456,7 +460,7 @@ wb_layer *wb_RMSNorm_with(const wb_RMSNorm_options *given)
     wb__given g;
     if (!wb__read_options("RMSNorm", wb_RMSNorm_options, &o, given, &g)) return NULL;
     if (!wb__read_shape("RMSNorm", &g, o.shape, &o.sizes_) ||
-        !valid_eps("RMSNorm", wb__or(o.eps, 0)) || !wb__layer_dtype("RMSNorm", &o.dtype))
+        !norm_valid_eps("RMSNorm", wb__or(o.eps, 0)) || !wb__layer_dtype("RMSNorm", &o.dtype))
         return NULL;
     wb_layer *l = wb__layer_new(&wb__rmsnorm_type, &o, 1);
     return wb__layer_put_parameter(l, NORM_SCALE, "scale", o.affine, wb_init_ones, o.dtype,

@@ -24,9 +24,8 @@ static wb__mutex own_layer_lock = WB__MUTEX_INIT;
 /* The layer of a struct that this thread is calling, the innermost one; NULL: none. */
 static _Thread_local wb_layer *own_layer_calling;
 
-/* ---- calls ----------------------------------------------------------------------------------- */
-
-static void *object_in(const void *value, const wb_field *field)
+/* Returns the object in a field of the struct `value`. */
+static void *own_layer_object_in(const void *value, const wb_field *field)
 {
     void *object;
     memcpy(&object, (const char *)value + field->offset, sizeof object);
@@ -95,7 +94,7 @@ static const wb__option_kind own_layer_kinds[] = {
     [WB_FIELD_CONNECTION] = WB__OPTION_CONNECTION};
 
 /* Whether option o of l, a layer of a struct, is a field of an unsigned type. */
-static bool is_unsigned(const wb_layer *l, const wb__option *o)
+static bool own_layer_is_unsigned(const wb_layer *l, const wb__option *o)
 {
     const wb_struct_type *of = wb__own_struct(l->type);
     for (int i = 0; of && i < of->n_fields; i++)
@@ -107,7 +106,7 @@ static bool is_unsigned(const wb_layer *l, const wb__option *o)
 void wb__print_option(const wb_layer *l, const wb__option *o, wb__text *t)
 {
     const void *at = (const char *)l->options + o->offset;
-    const bool natural = is_unsigned(l, o);
+    const bool natural = own_layer_is_unsigned(l, o);
     bool set;
     const char *name;
     wb__text_add(t, "%s = ", o->name);
@@ -190,7 +189,7 @@ static own_type *own_layer_new_type(const wb_struct_type *of)
 /* Returns the type of this struct, and registers it if it is not yet registered.  A header that is
  * included in two files declares its struct twice, and each layer calls the function that it was
  * made with.  NULL: no memory. */
-static own_type *find_or_add(const wb_struct_type *of)
+static own_type *own_layer_find_or_add(const wb_struct_type *of)
 {
     own_type **end = &own_layer_registry;
     while (*end && (*end)->of != of) end = &(*end)->next;
@@ -209,7 +208,7 @@ static own_type *own_layer_registered(const char *what, const wb_struct_type *of
     wb__mutex_lock(&own_layer_lock);
     own_type *own = own_layer_find(of->name);
     const bool fits = !own || own_layer_same_type(own->of, of);
-    if (fits) own = find_or_add(of);
+    if (fits) own = own_layer_find_or_add(of);
     wb__mutex_unlock(&own_layer_lock);
     if (fits) return own;
     return wb__fail_null(WB_ERROR_ARGUMENT, "%s: another struct is named %s: give one of them "
@@ -239,8 +238,6 @@ const wb_struct_type *wb__own_struct(const wb__layer_type *type)
 {
     return type->call_many == own_layer_call ? ((const own_type *)type->detail)->of : NULL;
 }
-
-/* ---- creation -------------------------------------------------------------------------------- */
 
 /* Returns `object` as a child of a layer: a tensor that is not a variable becomes a variable that
  * is not trained.  NULL with the error set. */
@@ -283,7 +280,7 @@ wb_layer *wb_layer_typed(const wb_struct_type *type, const void *value)
     void **objects = own ? wb__alloc(sizeof *objects * (size_t)WB__MAX(own->n_objects, 1)) : NULL;
     if (!objects) return NULL;
     for (int i = 0; i < own->n_objects; i++)
-        objects[i] = object_in(value, &type->fields[own->objects[i]]);
+        objects[i] = own_layer_object_in(value, &type->fields[own->objects[i]]);
     wb_layer *l = wb__own_assemble(&own->type, value, objects);
     wb__free(objects);
     return l;

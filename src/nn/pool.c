@@ -63,7 +63,7 @@ void wb__print_window(const int64_t *list, wb__text *t)
     wb__text_add(t, list[0] == 1 ? ",)" : ")");
 }
 
-static bool all_equal(const int64_t *list, int step)
+static bool pool_layer_all_equal(const int64_t *list, int step)
 {
     for (int i = 1 + step; i <= list[0]; i++)
         if (list[i] != list[i - step]) return false;
@@ -72,7 +72,7 @@ static bool all_equal(const int64_t *list, int step)
 
 void wb__print_axes(const char *label, const int64_t *list, int64_t unless, wb__text *t)
 {
-    const bool equal = all_equal(list, 1);
+    const bool equal = pool_layer_all_equal(list, 1);
     if (!list[0] || (equal && list[1] == unless)) return;
     wb__text_add(t, "%s", label);
     if (equal) wb__text_add(t, "%lld", (long long)list[1]);
@@ -99,7 +99,8 @@ static const wb__option pool_layer_table[] = {POOL_LAYER_OPTIONS(WB__OPTION_ROW)
 
 typedef wb_tensor *(*pool_layer_pool)(wb_tensor *, const wb_pool_options *);
 
-static wb_tensor *pool_layer_call_pool(wb_layer *l, int n, wb_tensor *x, pool_layer_pool f)
+/* Returns the output of a pool layer by the function f. */
+static wb_tensor *pool_layer_call_with(wb_layer *l, int n, wb_tensor *x, pool_layer_pool f)
 {
     const wb_Pool_options *o = l->options;
     if (!wb__one_input(l, n) || !wb__window_fits(l->type->name, x, o->window, -1)) return NULL;
@@ -112,11 +113,11 @@ static wb_tensor *pool_layer_call_pool(wb_layer *l, int n, wb_tensor *x, pool_la
 
 static wb_tensor *pool_layer_call_max(wb_layer *l, int n, wb_tensor *const *x)
 {
-    return pool_layer_call_pool(l, n, x[0], wb_maxpool_with);
+    return pool_layer_call_with(l, n, x[0], wb_maxpool_with);
 }
 static wb_tensor *pool_layer_call_mean(wb_layer *l, int n, wb_tensor *const *x)
 {
-    return pool_layer_call_pool(l, n, x[0], wb_meanpool_with);
+    return pool_layer_call_with(l, n, x[0], wb_meanpool_with);
 }
 
 static void pool_layer_print(const wb_layer *l, wb__text *t)
@@ -165,7 +166,7 @@ MAKER(meanpool1d, MeanPool1d, true)
 
 /* ---- global pools and Flatten ---------------------------------------------------------------- */
 
-static unsigned pool_layer_spatial(const wb_layer *l, const wb_tensor *x)
+static unsigned pool_layer_axes_of_space(const wb_layer *l, const wb_tensor *x)
 {
     if (x->ndim >= 3) return ((1u << x->ndim) - 1) & ~3u;
     wb__fail(WB_ERROR_SHAPE, "%s: expects [N,C,H,W], got %s", l->type->name, wb_describe(x));
@@ -174,14 +175,14 @@ static unsigned pool_layer_spatial(const wb_layer *l, const wb_tensor *x)
 
 static wb_tensor *call_globalmaxpool(wb_layer *l, int n, wb_tensor *const *x)
 {
-    unsigned axes = wb__one_input(l, n) ? pool_layer_spatial(l, x[0]) : 0;
+    unsigned axes = wb__one_input(l, n) ? pool_layer_axes_of_space(l, x[0]) : 0;
     return axes ? wb__reduce(WB__OP_max, x[0], axes, true) : NULL;
 }
 
 static wb_tensor *call_globalmeanpool(wb_layer *l, int n, wb_tensor *const *x)
 {
     if (!wb__one_input(l, n) || !wb__floating(l->type->name, x[0])) return NULL;
-    const unsigned axes = pool_layer_spatial(l, x[0]);
+    const unsigned axes = pool_layer_axes_of_space(l, x[0]);
     return axes ? wb__mean(x[0], axes, true) : NULL;
 }
 

@@ -38,15 +38,13 @@ static void quantised_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-/* ---- creation -------------------------------------------------------------------------------- */
-
-static bool quantised_takes(const wb_layer *l)
+static bool quantised_supports(const wb_layer *l)
 {
     return l->type == &wb__dense_type || l->type == &wb__embedding_type;
 }
 
-/* Makes a Quantized of a layer, whose weight becomes q.  NULL with the error set. */
-static wb_layer *quantised_make(wb_layer *layer, wb_tensor *q, wb_tensor *scale, wb_tensor *like)
+/* Returns a Quantized of a layer, whose weight becomes q.  NULL with the error set. */
+static wb_layer *quantised_around(wb_layer *layer, wb_tensor *q, wb_tensor *scale, wb_tensor *like)
 {
     wb_layer *l = wb__layer_new(&wb__quantised_type,
                                 &(quantised_options){sizeof(quantised_options), QUANTISED_BITS}, 3);
@@ -60,13 +58,13 @@ static wb_layer *quantised_make(wb_layer *layer, wb_tensor *q, wb_tensor *scale,
                ? l : NULL;
 }
 
-/* Makes a Quantized whose values a file will provide. */
+/* Returns a Quantized whose values a file will provide. */
 static wb_layer *quantised_assemble(const void *options, int n, const char *const *names,
                                     wb_layer *const *layers)
 {
     (void)names;
     const quantised_options *o = options;
-    if (n != 1 || o->bits != QUANTISED_BITS || !quantised_takes(layers[0]))
+    if (n != 1 || o->bits != QUANTISED_BITS || !quantised_supports(layers[0]))
         return wb__fail_null(WB_ERROR_FORMAT, "Quantized: of %lld bits, with %d layers, the first "
                              "%s; it has %d bits and one Dense or Embedding", (long long)o->bits,
                              n, n ? layers[0]->type->name : "none", QUANTISED_BITS);
@@ -76,7 +74,7 @@ static wb_layer *quantised_assemble(const void *options, int n, const char *cons
     wb_tensor *like = wb__statistic("Quantized", "like", wb__init_empty, (wb_dtype)w->dtype, 1);
     if (!q || !scale || !like) return NULL;
     q->name = w->name;
-    return quantised_make(layers[0], q, scale, like);
+    return quantised_around(layers[0], q, scale, like);
 }
 
 static const wb__torch_child quantised_torch_rows[] = {{"layer", "", NULL, 0}};
@@ -91,7 +89,7 @@ const wb__layer_type wb__quantised_type = {
 
 /* A weight that was quantised. */
 typedef struct { const wb_tensor *w; wb_tensor *q, *scale, *like; } quantised_done;
-/* The walk of wb_quantize through a model. */
+/* The state of wb_quantize while it visits a model. */
 typedef struct {
     const char *layers;                 /* patterns of paths, or NULL */
     int n, capacity, replaced;          /* replaced: number of quantised layers */
@@ -100,7 +98,7 @@ typedef struct {
 } quantisation;
 
 /* Whether all scales, [n], are finite.  Otherwise sets the error. */
-static bool all_finite(wb_tensor *scale, const char *path)
+static bool quantised_all_finite(wb_tensor *scale, const char *path)
 {
     wb_tensor *all = wb__reduce(WB__OP_min, wb_astype(wb_isfinite(scale), WB_I32), 1, false);
     const double one = all ? wb_item(all) : 0;
@@ -121,7 +119,7 @@ static const quantised_done *quantised_weight(quantisation *t, wb_tensor *w, con
         return wb__fail_null(WB_ERROR_UNSUPPORTED, "quantize: the weight of \"%s\" is %s; a row "
                              "has at most %d elements", path, wb_describe(w), WB__INT8_MOST);
     if (!wb__reserve(&t->done, &t->capacity, t->n + 1, sizeof *t->done) ||
-        wb_quantize_rows(w, &q, &scale) || wb_eval(q, scale) || !all_finite(scale, path))
+        wb_quantize_rows(w, &q, &scale) || wb_eval(q, scale) || !quantised_all_finite(scale, path))
         return NULL;
     wb_tensor *first = wb_slice(scale, 0, 0, 1);
     wb_tensor *like = first ? wb_variable(wb__as(first, (wb_dtype)w->dtype)) : NULL;
@@ -144,13 +142,13 @@ static void *quantised_replace(void *branch, const char *path, void *ctx)
     if (!wb__is(branch, &wb__layer_class)) return branch;
     if (wb__normed_child(l, &base, &child))
         return wb__pointer_map_put(&t->normed, base, 0) ? branch : NULL;
-    if (!quantised_takes(l) || wb__pointer_map_get(&t->normed, l) >= 0) return branch;
+    if (!quantised_supports(l) || wb__pointer_map_get(&t->normed, l) >= 0) return branch;
     wb_tensor *w = wb__layer_child(l, QUANTISED_WEIGHT);
     if (!wb__dtype_float((wb_dtype)w->dtype) || w->dims[1] < QUANTISED_LEAST) return branch;
     if (t->layers && !wb__path_matches(t->layers, path)) return branch;
     const quantised_done *d = quantised_weight(t, w, path);
     t->replaced++;
-    return d ? quantised_make(l, d->q, d->scale, d->like) : NULL;
+    return d ? quantised_around(l, d->q, d->scale, d->like) : NULL;
 }
 
 void *wb_object_quantize(void *model, const wb_quantize_options *given)

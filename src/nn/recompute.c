@@ -17,7 +17,7 @@ typedef struct {
     wb__rng_state before;               /* the random numbers' state at the first call */
 } again;
 
-static void recompute_end(void *ctx)
+static void recompute_drop(void *ctx)
 {
     again *a = ctx;
     wb__unref(a->layer);
@@ -25,7 +25,7 @@ static void recompute_end(void *ctx)
 }
 
 /* Returns a bool scalar that is true, and that a plan cannot compute before g. */
-static wb_tensor *true_after(wb_tensor *g)
+static wb_tensor *recompute_true_after(wb_tensor *g)
 {
     wb_tensor *first = wb_reshape(g, -1);
     first = first ? wb_reshape_array(wb_slice(first, 0, 0, 1), 0, NULL) : NULL;
@@ -36,7 +36,7 @@ static wb_tensor *true_after(wb_tensor *g)
 /* Sets `inputs` to the first n elements of x, as tensors that a plan cannot compute before g. */
 static bool recompute_delay(wb_tensor *g, int n, wb_tensor *const *x, wb_tensor **inputs)
 {
-    wb_tensor *after = g->size ? true_after(g) : NULL;
+    wb_tensor *after = g->size ? recompute_true_after(g) : NULL;
     if (g->size && !after) return false;
     for (int i = 0; i < n; i++) {
         inputs[i] = after ? wb_where(after, x[i], wb__literal(0, (wb_dtype)x[i]->dtype)) : x[i];
@@ -46,7 +46,7 @@ static bool recompute_delay(wb_tensor *g, int n, wb_tensor *const *x, wb_tensor 
 }
 
 /* Returns the layer's output for the delayed inputs. */
-static wb_tensor *call_again(again *a, wb_tensor *const *inputs)
+static wb_tensor *recompute_call_layer(again *a, wb_tensor *const *inputs)
 {
     wb__thread *t = wb__this_thread();
     wb_tensor *outputs[WB__OUTPUTS];
@@ -94,8 +94,8 @@ static bool recompute_differentiable(const wb_tensor *x)
            (x->n_in || (x->variable && !(x->variable->flags & WB__FROZEN)));
 }
 
-/* Whether recompute_closed does not look behind x, because gradients do not pass it. */
-static bool recompute_is_end(const wb_tensor *x)
+/* Whether recompute_is_closed does not look behind x, because gradients do not pass it. */
+static bool recompute_stops_at(const wb_tensor *x)
 {
     return x->op == WB__OP_constant || x->op == WB__OP_assign || x->op == WB__OP_stop;
 }
@@ -103,22 +103,22 @@ static bool recompute_is_end(const wb_tensor *x)
 /* Whether the output of the second call depends on nothing that has a gradient but the n tensors
  * `wrt`.  Otherwise sets the error: the gradient with respect to another tensor would be lost.  The
  * order lists `wrt`, then the tensors of the first call, then those that the second call added. */
-static bool recompute_closed(const again *a, wb_tensor *out, const wb_tensor *y, int n,
-                             wb_tensor *const *wrt)
+static bool recompute_is_closed(const again *a, wb_tensor *out, const wb_tensor *y, int n,
+                                wb_tensor *const *wrt)
 {
     wb__order o = {0};
     const wb_tensor *lost = NULL;
     bool ok = true;
     wb__order_begin(&o);
-    for (int i = 0; i < n && ok; i++) ok = wb__order_add_end(&o, wrt[i], recompute_is_end);
+    for (int i = 0; i < n && ok; i++) ok = wb__order_add_end(&o, wrt[i], recompute_stops_at);
     const int first = o.n;
-    for (int i = 0; i < n && ok; i++) ok = wb__order_add_end(&o, y->in[1 + i], recompute_is_end);
-    ok = ok && wb__order_add(&o, y->in[0], recompute_is_end);
+    for (int i = 0; i < n && ok; i++) ok = wb__order_add_end(&o, y->in[1 + i], recompute_stops_at);
+    ok = ok && wb__order_add(&o, y->in[0], recompute_stops_at);
     const int second = o.n;
-    ok = ok && wb__order_add(&o, out, recompute_is_end);
+    ok = ok && wb__order_add(&o, out, recompute_stops_at);
     for (int i = second; ok && i < o.n; i++)
-        for (uint32_t k = 0; k < o.node[i]->n_in && !recompute_is_end(o.node[i]); k++) {
-            const int at = wb__order_index(&o, o.node[i]->in[k], recompute_is_end);
+        for (uint32_t k = 0; k < o.node[i]->n_in && !recompute_stops_at(o.node[i]); k++) {
+            const int at = wb__order_index(&o, o.node[i]->in[k], recompute_stops_at);
             if (at >= first && at < second && recompute_differentiable(o.node[at]))
                 lost = o.node[at];
         }
@@ -130,13 +130,13 @@ static bool recompute_closed(const again *a, wb_tensor *out, const wb_tensor *y,
     return ok && !lost;
 }
 
-/* Sets dx[i], where it is NULL, to the gradient with respect to x[i]: `wrt` has the delayed inputs
+/* Sets each dx[i] that is NULL to the gradient with respect to x[i]; `wrt` has the delayed inputs
  * and the parameters.  Returns 0 or an error code. */
 static int recompute_gradients(again *a, wb_tensor *g, const wb_tensor *y, int n, wb_tensor **wrt,
                                wb_tensor **grads, wb_tensor **dx)
 {
-    wb_tensor *out = call_again(a, wrt);
-    if (!out || !recompute_closed(a, out, y, n, wrt)) return wb__error_or(WB_ERROR_MEMORY);
+    wb_tensor *out = recompute_call_layer(a, wrt);
+    if (!out || !recompute_is_closed(a, out, y, n, wrt)) return wb__error_or(WB_ERROR_MEMORY);
     wb_tensor *loss = wb_sum_with(wb_mul(out, g), NULL);
     if (!loss) return wb__error_or(WB_ERROR_MEMORY);
     int wanted = 0;
@@ -183,8 +183,8 @@ wb_tensor *wb__recomputed(wb_layer *layer, int n, wb_tensor *const *inputs, wb_t
         a = wb__alloc_zero(1, sizeof *a);
     if (a) {
         *a = (again){.layer = wb__ref(layer), .n = n, .before = before};
-        z = wb__custom_gradient(y, recompute_gradient, a, recompute_end, l.n, l.x);
-        if (!z) recompute_end(a);
+        z = wb__custom_gradient(y, recompute_gradient, a, recompute_drop, l.n, l.x);
+        if (!z) recompute_drop(a);
     }
     wb__free(l.x);
     return z;

@@ -41,7 +41,7 @@ static bool recurrence_call_cell(wb_layer *cell, wb_tensor *x, int *n, wb_tensor
     return true;
 }
 
-/* The function wb__steps.step for a cell that is a layer of the program. */
+/* Calls the cell for one time step: the function wb__steps.step for a cell of the program. */
 static bool recurrence_call_step(const wb__steps *s, wb_tensor *x, int *n, wb_tensor **states,
                                  wb_tensor **y)
 {
@@ -154,7 +154,7 @@ wb_layer *wb_Recurrence_with(wb_layer *cell, const wb_Recurrence_options *given)
 /* ---- initial states -------------------------------------------------------------------------- */
 
 /* Computes wb_initial_states inside the frame of its caller.  Returns 0 or an error code. */
-static int make_states(wb_layer *layer, int64_t batch, int n_states, wb_tensor **states)
+static int recurrence_make_states(wb_layer *layer, int64_t batch, int n_states, wb_tensor **states)
 {
     wb_layer *l = wb__layer_unnamed(layer, NULL);
     if (l->type == &wb__recurrence_type) l = wb__layer_child(l, 0);
@@ -177,7 +177,7 @@ int wb_initial_states(wb_layer *layer, int64_t batch, int n_states, wb_tensor **
     if (!states) return wb__fail(WB_ERROR_ARGUMENT, "initial_states: no place for the states");
     wb_tensor *made[WB__OUTPUTS] = {NULL};
     const wb__frame f = wb__frame_begin();
-    const int status = make_states(layer, batch, n_states, made);
+    const int status = recurrence_make_states(layer, batch, n_states, made);
     wb__frame_end_many(f, status ? 0 : n_states, (void *const *)made);
     if (!status) memcpy(states, made, (size_t)n_states * sizeof *made);
     return status;

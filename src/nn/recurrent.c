@@ -27,8 +27,8 @@ static const char *const initial_names[2] = {"initial_hidden", "initial_cell"};
 
 /* A pass: one direction of one of the .layers of l.  `first` is the index of its first child. */
 typedef struct {
-    wb_layer *l;
-    const wb_Recurrent_options *o;
+    wb_layer *l;                        /* the layer */
+    const wb_Recurrent_options *o;      /* its options */
     int first;
 } recurrent_pass;
 
@@ -40,17 +40,20 @@ typedef struct {
     bool (*step)(const recurrent_pass *p, wb_tensor *x, wb_tensor **states);
 } recurrent_cell_kind;
 
+/* Returns the number of children of a pass. */
 static int children_of_pass(const recurrent_cell_kind *kind, const wb_Recurrent_options *o)
 {
     return MORE + o->hidden_bias + (o->initial_state ? kind->states : 0);
 }
 
-static int recurrent_passes(const wb_Recurrent_options *o)
+/* Returns the number of passes: one for each layer and direction. */
+static int recurrent_pass_count(const wb_Recurrent_options *o)
 {
     return (int)o->layers * (o->bidirectional ? 2 : 1);
 }
 
-static recurrent_pass pass_of(wb_layer *l, int number)
+/* Returns pass `number` of l, in the order of the children. */
+static recurrent_pass recurrent_pass_of(wb_layer *l, int number)
 {
     return (recurrent_pass){l, l->options, number * children_of_pass(l->type->detail, l->options)};
 }
@@ -61,7 +64,7 @@ static wb_tensor *recurrent_child(const recurrent_pass *p, int i) {
 
 /* Returns weight_hidden·h + bias_hidden.  If h is NULL, returns bias_hidden, or NULL without an
  * error if there is no bias_hidden. */
-static wb_tensor *recurrent_hidden(const recurrent_pass *p, wb_tensor *h)
+static wb_tensor *recurrent_hidden_product(const recurrent_pass *p, wb_tensor *h)
 {
     bool biased = p->o->hidden_bias;
     wb_tensor *bias = biased ? recurrent_child(p, MORE) : WB_NONE;
@@ -72,7 +75,7 @@ static wb_tensor *recurrent_hidden(const recurrent_pass *p, wb_tensor *h)
  * this function. */
 static wb_tensor *recurrent_add_hidden(const recurrent_pass *p, wb_tensor *x, wb_tensor *h)
 {
-    return h ? wb_add(x, recurrent_hidden(p, h)) : x;
+    return h ? wb_add(x, recurrent_hidden_product(p, h)) : x;
 }
 
 /* Returns the gates number `from` to `to` - 1 of z. */
@@ -104,14 +107,14 @@ static bool recurrent_lstm_step(const recurrent_pass *p, wb_tensor *x, wb_tensor
 }
 
 /* Returns the new state of a GRU, (1 - z) n + z h. */
-static wb_tensor *recurrent_mixed(wb_tensor *z, wb_tensor *n, wb_tensor *h)
+static wb_tensor *recurrent_gru_state(wb_tensor *z, wb_tensor *n, wb_tensor *h)
 {
     return h ? wb_add(n, wb_mul(z, wb_sub(h, n))) : wb_mul(n, wb_sub(wb_scalar(1), z));
 }
 
 static bool recurrent_gru_step(const recurrent_pass *p, wb_tensor *x, wb_tensor **s)
 {
-    wb_tensor *h = s[0], *hh = recurrent_hidden(p, h);
+    wb_tensor *h = s[0], *hh = recurrent_hidden_product(p, h);
     if (h && !hh) return false;
     wb_tensor *z = recurrent_gate(p, x, 1), *n = recurrent_gate(p, x, 2);
     if (hh) {
@@ -119,12 +122,12 @@ static bool recurrent_gru_step(const recurrent_pass *p, wb_tensor *x, wb_tensor 
         z = wb_add(z, recurrent_gate(p, hh, 1));
         n = wb_add(n, wb_mul(r, recurrent_gate(p, hh, 2)));
     }
-    s[0] = recurrent_mixed(wb_sigmoid(z), wb_tanh(n), h);
+    s[0] = recurrent_gru_state(wb_sigmoid(z), wb_tanh(n), h);
     return s[0] != NULL;
 }
 
-/* The last third of weight_hidden multiplies r h. */
-static bool gruv3_step(const recurrent_pass *p, wb_tensor *x, wb_tensor **s)
+/* Computes a step of a GRUv3, in which the last third of weight_hidden multiplies r h. */
+static bool recurrent_gruv3_step(const recurrent_pass *p, wb_tensor *x, wb_tensor **s)
 {
     const int64_t out = p->o->out;
     wb_tensor *h = s[0], *z = recurrent_gate(p, x, 1), *n = recurrent_gate(p, x, 2),
@@ -138,18 +141,18 @@ static bool gruv3_step(const recurrent_pass *p, wb_tensor *x, wb_tensor **s)
     } else {
         z = wb_sigmoid(z);
     }
-    s[0] = recurrent_mixed(z, wb_tanh(n), h);
+    s[0] = recurrent_gru_state(z, wb_tanh(n), h);
     return s[0] != NULL;
 }
 
 static const recurrent_cell_kind recurrent_rnn_kind = {1, 1, recurrent_rnn_step},
                                  recurrent_lstm_kind = {4, 2, recurrent_lstm_step},
                                  recurrent_gru_kind = {3, 1, recurrent_gru_step},
-                                 gruv3_kind = {3, 1, gruv3_step};
+                                 gruv3_kind = {3, 1, recurrent_gruv3_step};
 
 /* Sets NULL states to the initial states, if the layer has them.  An initial state has `ndim`
  * dimensions, and one row, which broadcasts over the batch. */
-static bool first_states(const recurrent_pass *p, int ndim, wb_tensor **states)
+static bool recurrent_first_states(const recurrent_pass *p, int ndim, wb_tensor **states)
 {
     const wb_Recurrent_options *o = p->o;
     const recurrent_cell_kind *kind = p->l->type->detail;
@@ -163,8 +166,6 @@ static bool first_states(const recurrent_pass *p, int ndim, wb_tensor **states)
     return true;
 }
 
-/* ---- sequences ------------------------------------------------------------------------------- */
-
 static wb_tensor *recurrent_input_product(const recurrent_pass *p, wb_tensor *x)
 {
     wb_tensor *weight = recurrent_child(p, RECURRENT_INPUT);
@@ -173,8 +174,8 @@ static wb_tensor *recurrent_input_product(const recurrent_pass *p, wb_tensor *x)
 }
 
 /* The function wb__steps.step of a pass.  x is one time step of recurrent_input_product. */
-static bool pass_step(const wb__steps *steps, wb_tensor *x, int *n, wb_tensor **states,
-                      wb_tensor **y)
+static bool recurrent_pass_step(const wb__steps *steps, wb_tensor *x, int *n, wb_tensor **states,
+                                wb_tensor **y)
 {
     const recurrent_pass *p = steps->ctx;
     const recurrent_cell_kind *kind = p->l->type->detail;
@@ -183,10 +184,11 @@ static bool pass_step(const wb__steps *steps, wb_tensor *x, int *n, wb_tensor **
     return *y != NULL;
 }
 
-/* Computes number `number` of the .layers.  states[direction] has the states of a direction. */
-static wb_tensor *recurrent_layer_of(wb_layer *l, wb__over_steps how, int number, wb_tensor *x,
-                                     wb_tensor *lengths, wb_tensor *(*states)[2],
-                                     wb_tensor **outputs)
+/* Returns the output of number `number` of the .layers.  states[direction] has the states of a
+ * direction. */
+static wb_tensor *recurrent_run_layer(wb_layer *l, wb__over_steps how, int number, wb_tensor *x,
+                                      wb_tensor *lengths, wb_tensor *(*states)[2],
+                                      wb_tensor **outputs)
 {
     const wb_Recurrent_options *o = l->options;
     const int64_t steps = x->dims[1];
@@ -195,10 +197,10 @@ static wb_tensor *recurrent_layer_of(wb_layer *l, wb__over_steps how, int number
     wb_tensor *y[2];
     if (!(x = wb__steps_first(x))) return NULL;
     for (int i = 0; i < directions; i++) {
-        const recurrent_pass p = pass_of(l, number * directions + i);
-        const wb__steps all = {pass_step, &p};
+        const recurrent_pass p = recurrent_pass_of(l, number * directions + i);
+        const wb__steps all = {recurrent_pass_step, &p};
         int n = ((const recurrent_cell_kind *)l->type->detail)->states;
-        if (!first_states(&p, 2, states[i]) ||
+        if (!recurrent_first_states(&p, 2, states[i]) ||
             !wb__unroll(&all, recurrent_input_product(&p, x), lengths, how.reverse || i == 1, &n,
                         states[i], outputs))
             return NULL;
@@ -210,11 +212,11 @@ static wb_tensor *recurrent_layer_of(wb_layer *l, wb__over_steps how, int number
 /* ---- states ---------------------------------------------------------------------------------- */
 
 /* Checks the states of a call, converts them to the layer's dtype, and assigns them to passes. */
-static bool read_states(wb_layer *l, const wb_tensor *x, int n, wb_tensor *const *given,
-                        wb_tensor *(*states)[2])
+static bool recurrent_read_states(wb_layer *l, const wb_tensor *x, int n, wb_tensor *const *given,
+                                  wb_tensor *(*states)[2])
 {
     const wb_Recurrent_options *o = l->options;
-    const int count = recurrent_passes(o), ndim = count > 1 ? 3 : 2;
+    const int count = recurrent_pass_count(o), ndim = count > 1 ? 3 : 2;
     const int64_t dims[3] = {count, x->dims[0], o->out}, *want = dims + 3 - ndim;
     for (int i = 0; i < n; i++) {
         wb_tensor *s = given[i];
@@ -240,21 +242,21 @@ static bool read_states(wb_layer *l, const wb_tensor *x, int n, wb_tensor *const
 static wb_tensor *joint_state(const wb_Recurrent_options *o, int i, wb_tensor *(*states)[2],
                               wb_tensor **room)
 {
-    const int count = recurrent_passes(o);
+    const int count = recurrent_pass_count(o);
     if (count == 1) return states[0][i];
     for (int k = 0; k < count; k++) room[k] = states[k][i];
     return wb_stack_array(0, count, room);
 }
 
 /* Sets the results of a call.  `room` is memory for one tensor for each time step and each pass. */
-static int run_layers(wb_layer *l, wb__over_steps how, wb_tensor *x, wb_tensor *lengths,
-                      wb_tensor *(*states)[2], wb_tensor **room, wb_tensor **results)
+static int recurrent_run_layers(wb_layer *l, wb__over_steps how, wb_tensor *x, wb_tensor *lengths,
+                                wb_tensor *(*states)[2], wb_tensor **room, wb_tensor **results)
 {
     const wb_Recurrent_options *o = l->options;
     const int n_states = ((const recurrent_cell_kind *)l->type->detail)->states;
     const int directions = o->bidirectional ? 2 : 1;
     for (int k = 0; k < o->layers; k++)
-        if (!(x = recurrent_layer_of(l, how, k, x, lengths, states + k * directions, room)))
+        if (!(x = recurrent_run_layer(l, how, k, x, lengths, states + k * directions, room)))
             return -1;
     results[0] = x;
     for (int i = 0; how.return_state && i < n_states; i++)
@@ -277,12 +279,12 @@ int wb__call_sequence(wb_layer *l, wb__over_steps how, int n, wb_tensor *const *
     if (n != 1 && n != 1 + n_states)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: takes x, or x and its %d states, and then integers "
                         "that are lengths; got %d inputs", l->type->name, n_states, given), -1;
-    wb_tensor *(*states)[2] = wb__alloc_zero((size_t)recurrent_passes(o), sizeof *states);
-    const size_t most = (size_t)WB__MAX(x->dims[1], recurrent_passes(o));
+    wb_tensor *(*states)[2] = wb__alloc_zero((size_t)recurrent_pass_count(o), sizeof *states);
+    const size_t most = (size_t)WB__MAX(x->dims[1], recurrent_pass_count(o));
     wb_tensor **room = wb__alloc(most * sizeof *room);
     int n_results = -1;
-    if (states && room && read_states(l, x, n - 1, inputs + 1, states))
-        n_results = run_layers(l, how, x, lengths, states, room, results);
+    if (states && room && recurrent_read_states(l, x, n - 1, inputs + 1, states))
+        n_results = recurrent_run_layers(l, how, x, lengths, states, room, results);
     wb__free(room);
     wb__free(states);
     return n_results;
@@ -301,7 +303,7 @@ bool wb__first_states(wb_layer *l, int64_t batch, int n_states, wb_tensor **stat
 {
     const wb_Recurrent_options *o = l->options;
     const recurrent_cell_kind *kind = l->type->detail;
-    const int count = recurrent_passes(o), ndim = count > 1 ? 3 : 2;
+    const int count = recurrent_pass_count(o), ndim = count > 1 ? 3 : 2;
     const int64_t dims[3] = {count, batch, o->out};
     if (n_states != kind->states)
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: has %d states, got %d", l->type->name,
@@ -310,7 +312,7 @@ bool wb__first_states(wb_layer *l, int64_t batch, int n_states, wb_tensor **stat
         const wb_tensor *weight = wb__layer_child(l, RECURRENT_HIDDEN);
         wb_tensor *all[2 * RECURRENT_MOST_LAYERS];
         for (int k = 0; o->initial_state && k < count; k++) {
-            const recurrent_pass p = pass_of(l, k);
+            const recurrent_pass p = recurrent_pass_of(l, k);
             all[k] = recurrent_child(&p, MORE + o->hidden_bias + i);
         }
         states[i] = !o->initial_state ? wb_full_array(0, (wb_dtype)weight->dtype, ndim,
@@ -323,8 +325,6 @@ bool wb__first_states(wb_layer *l, int64_t batch, int n_states, wb_tensor **stat
     }
     return true;
 }
-
-/* ---- cells ----------------------------------------------------------------------------------- */
 
 static bool cell_checks(const wb_layer *l, const wb_tensor *x, int n, wb_tensor *const *states)
 {
@@ -351,9 +351,9 @@ static bool recurrent_cell_step(wb_layer *l, wb_tensor *x, int n, wb_tensor **st
         if (states[i] &&
             !(states[i] = wb__layer_input(l, states[i], wb__layer_child(l, RECURRENT_HIDDEN))))
             return false;
-    const recurrent_pass p = pass_of(l, 0);
+    const recurrent_pass p = recurrent_pass_of(l, 0);
     x = recurrent_input_product(&p, x);
-    return x && first_states(&p, x->ndim, states) && kind->step(&p, x, states);
+    return x && recurrent_first_states(&p, x->ndim, states) && kind->step(&p, x, states);
 }
 
 static wb_tensor *recurrent_cell_call(wb_layer *l, int n, wb_tensor *const *inputs)
@@ -448,7 +448,7 @@ static bool recurrent_check_options(const wb__layer_type *type, wb_Recurrent_opt
 }
 
 /* Sets child i of a pass to a new parameter with the name `name` + `suffix`.  The variable itself
- * is named `name`, a constant string.  If it fails, frees the layer and returns false. */
+ * is named `name`, a constant string.  If this fails, frees the layer and returns false. */
 static bool recurrent_put_child(const recurrent_pass *p, int i, const char *name,
                                 const char *suffix, bool has, int ndim, const int64_t *dims)
 {
@@ -463,8 +463,8 @@ static bool recurrent_put_child(const recurrent_pass *p, int i, const char *name
     return false;
 }
 
-/* Makes the children of a pass.  `in` is the size of its input. */
-static bool put_pass(const recurrent_pass *p, const char *suffix, int64_t in)
+/* Makes the children of a pass, whose inputs have `in` features. */
+static bool recurrent_put_pass(const recurrent_pass *p, const char *suffix, int64_t in)
 {
     const wb_Recurrent_options *o = p->o;
     const recurrent_cell_kind *kind = p->l->type->detail;
@@ -490,16 +490,16 @@ static wb_layer *recurrent_make_kind(const wb__layer_type *type, const wb_Recurr
     if (!recurrent_check_options(type, &o)) return NULL;
     const int directions = o.bidirectional ? 2 : 1;
     wb_layer *l = wb__layer_new(type, &o,
-                                recurrent_passes(&o) * children_of_pass(type->detail, &o));
+                                recurrent_pass_count(&o) * children_of_pass(type->detail, &o));
     if (!l) return NULL;
     l->node.owns_names = true;
-    for (int k = 0; k < recurrent_passes(&o); k++) {
+    for (int k = 0; k < recurrent_pass_count(&o); k++) {
         const int number = k / directions;
-        const recurrent_pass p = pass_of(l, k);
+        const recurrent_pass p = recurrent_pass_of(l, k);
         char suffix[24] = "";
         if (number) snprintf(suffix, sizeof suffix, "_l%d", number);
         if (k % directions) strcat(suffix, "_reverse");
-        if (!put_pass(&p, suffix, number ? directions * o.out : o.in)) return NULL;
+        if (!recurrent_put_pass(&p, suffix, number ? directions * o.out : o.in)) return NULL;
     }
     return l;
 }

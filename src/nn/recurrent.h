@@ -22,7 +22,8 @@ bool wb__unroll(const wb__steps *s, wb_tensor *x, wb_tensor *lengths, bool rever
 wb_tensor *wb__steps_first(wb_tensor *x);
 /* Returns the outputs of n time steps, each [N, ...], as [N, n, ...]. */
 wb_tensor *wb__stack_steps(int64_t n, wb_tensor *const *outputs);
-/* Returns x where `valid`, bool [N, 1], is true, else `before`, which is zero if it is NULL. */
+/* Returns x where `valid`, bool [N, 1], is true, elsewhere `before`; a NULL `before` counts as
+ * zero. */
 wb_tensor *wb__where_valid(wb_tensor *valid, wb_tensor *x, wb_tensor *before);
 /* If the last input has integers, sets *lengths to it, as i64 [N, 1], and subtracts 1 from *n.
  * `what` is the name of the layer, x its input [N, T, ...]. */

@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-/* Returns the angles [T, half] of the positions [T]: position base^(-i / half). */
+/* Returns the angles [T, half] of the positions [T].  Angle i of a position is position base^(-i /
+ * half). */
 static wb_tensor *rotary_angles(wb_tensor *positions, int64_t half, double base, wb_dtype t)
 {
     wb_tensor *rate = wb_exp(wb_mul(wb_arange(half, t), wb_scalar(-log(base) / (double)half)));
@@ -12,7 +13,7 @@ static wb_tensor *rotary_angles(wb_tensor *positions, int64_t half, double base,
 }
 
 /* Returns one of the two parts of x, [..., T, D], that are rotated together, [..., T, D / 2]. */
-static wb_tensor *half_of(wb_tensor *x, int i, bool pairs)
+static wb_tensor *rotary_half_of(wb_tensor *x, int i, bool pairs)
 {
     const int64_t n = x->dims[x->ndim - 1];
     return pairs ? wb_slice(x, -1, i, n, 2) : wb_slice(x, -1, i * n / 2, (i + 1) * n / 2);
@@ -36,7 +37,7 @@ static wb_tensor *rotary(wb_tensor *x, wb_tensor *positions, const wb_rotary_opt
     wb_tensor *angle = rotary_angles(positions, x->dims[x->ndim - 1] / 2, base,
                                      dtype == WB_F64 ? WB_F64 : WB_F32);
     wb_tensor *c = wb_astype(wb_cos(angle), dtype), *s = wb_astype(wb_sin(angle), dtype);
-    wb_tensor *a = half_of(x, 0, o.pairs), *b = half_of(x, 1, o.pairs);
+    wb_tensor *a = rotary_half_of(x, 0, o.pairs), *b = rotary_half_of(x, 1, o.pairs);
     wb_tensor *y[2] = {wb_sub(wb_mul(a, c), wb_mul(b, s)), wb_add(wb_mul(b, c), wb_mul(a, s))};
     if (!y[0] || !y[1]) return NULL;
     if (!o.pairs) return wb_concat_array(-1, 2, y);

@@ -6,11 +6,11 @@
 /* A picture x, [N, C, H, W], whose elements are the rows of a table, [N H W, C]. */
 typedef struct {
     wb_tensor *rows;
-    int64_t n, height, width;
+    int64_t n, height, width;           /* number of pictures; their size */
     wb_dtype index;                     /* the dtype of indices into the table */
 } picture;
 
-static bool read_picture(picture *p, wb_tensor *x)
+static bool sampling_read_picture(picture *p, wb_tensor *x)
 {
     *p = (picture){NULL, x->dims[0], x->dims[2], x->dims[3], WB_I32};
     const int64_t rows = p->n * p->height * p->width;
@@ -64,11 +64,12 @@ static wb_tensor *sampling_interpolated(const picture *p, wb_tensor *row, wb_ten
     return y;
 }
 
-/* Returns x at positions, [N or 1, H', W'].  All are of the dtype in which sums are computed. */
-static wb_tensor *sampling_sampled(wb_tensor *x, wb_tensor *row, wb_tensor *column, bool nearest)
+/* Returns x at positions between its elements, [N or 1, H', W'], or with `nearest` at the nearest
+ * elements.  All are of the dtype in which sums are computed. */
+static wb_tensor *sampling_at(wb_tensor *x, wb_tensor *row, wb_tensor *column, bool nearest)
 {
     picture p;
-    if (!row || !column || !read_picture(&p, x)) return NULL;
+    if (!row || !column || !sampling_read_picture(&p, x)) return NULL;
     wb_tensor *y = nearest ? sampling_elements(&p, sampling_rounded(wb_stop_gradient(row)),
                                                sampling_rounded(wb_stop_gradient(column)))
                            : sampling_interpolated(&p, row, column);
@@ -85,7 +86,7 @@ static bool is_picture(const char *what, const wb_tensor *x)
 
 /* ---- grids ----------------------------------------------------------------------------------- */
 
-/* Returns coordinate `at` of the grid as positions among n elements. */
+/* Returns coordinate `at` of the grid, 0 or 1, as positions among n elements. */
 static wb_tensor *sampling_positions(wb_tensor *grid, int at, int64_t n, const wb_sample_options *o)
 {
     wb_tensor *p = wb_squeeze(wb_slice(grid, -1, at, at + 1), -1);
@@ -118,14 +119,14 @@ wb_tensor *wb_grid_sample_with(wb_tensor *x, wb_tensor *grid, const wb_sample_op
     wb_tensor *wide = wb__wide(x), *at = wb__wide(grid);
     wb_tensor *row = sampling_positions(at, 1, x->dims[2], &o),
               *column = sampling_positions(at, 0, x->dims[3], &o);
-    wb_tensor *y = wide ? sampling_sampled(wide, row, column, o.nearest) : NULL;
+    wb_tensor *y = wide ? sampling_at(wide, row, column, o.nearest) : NULL;
     return wb__frame_end(f, y ? wb__as(y, t) : NULL);
 }
 
 /* ---- rotations ------------------------------------------------------------------------------- */
 
-/* Sets *s and *c to sine and cosine, which are whole for quarter turns. */
-static void sampling_directions(double angle, double *s, double *c)
+/* Sets *s to the sine and *c to the cosine, which are whole numbers for quarter turns. */
+static void sampling_sine_cosine(double angle, double *s, double *c)
 {
     const double near = 1e-7;           /* pi / 2 as a float is 4e-8 away from pi / 2 */
     *s = sin(angle);
@@ -152,7 +153,7 @@ wb_tensor *wb_imrotate_with(wb_tensor *x, double angle, const wb_sample_options 
                              "finite", what, angle, middle, centre);
     const wb_dtype t = (wb_dtype)x->dtype, wide = wb__computed_in(t);
     const wb__frame f = wb__frame_begin();
-    sampling_directions(angle, &s, &c);
+    sampling_sine_cosine(angle, &s, &c);
     wb_tensor *i = wb_sub(wb_arange(x->dims[2], wide), wb_scalar(middle));
     wb_tensor *j = wb_sub(wb_arange(x->dims[3], wide), wb_scalar(centre));
     i = i ? wb_reshape_array(i, 3, (int64_t[]){1, x->dims[2], 1}) : NULL;
@@ -167,6 +168,6 @@ wb_tensor *wb_imrotate_with(wb_tensor *x, double angle, const wb_sample_options 
                                        wb_le(column, wb_scalar(width - 1)));
         column = wb_where(in_columns, column, wb_scalar(-2));
     }
-    wb_tensor *all = wb__wide(x), *y = all ? sampling_sampled(all, row, column, o.nearest) : NULL;
+    wb_tensor *all = wb__wide(x), *y = all ? sampling_at(all, row, column, o.nearest) : NULL;
     return wb__frame_end(f, y ? wb__as(y, t) : NULL);
 }

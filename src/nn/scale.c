@@ -64,8 +64,8 @@ static bool scale_has_features(const char *which, const wb_tensor *x, int64_t fe
                     "%s input, got %s", (long long)features, which, wb_describe(x)), false;
 }
 
-/* The first product, with the second input, gives [..., out, in1].  The second product, of that and
- * the first input, gives [..., out, 1]. */
+/* Returns the products.  The first, with the second input, gives [..., out, in1].  The second, of
+ * that and the first input, gives [..., out, 1]. */
 static wb_tensor *bilinear_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     const wb_Bilinear_options *o = l->options;

@@ -12,7 +12,7 @@ wb_tensor *wb__where_valid(wb_tensor *valid, wb_tensor *x, wb_tensor *before)
 }
 
 /* Whether x has a row for each of the `n` sequences.  Otherwise sets the error. */
-static bool of_sequences(const wb_tensor *x, int64_t n)
+static bool sequence_has_rows(const wb_tensor *x, int64_t n)
 {
     if (x->ndim && x->dims[0] == n) return true;
     return !wb__fail(WB_ERROR_SHAPE, "a cell gives %s: with lengths, its output and states are "
@@ -25,10 +25,10 @@ static bool mask_step(wb_tensor *valid, int n, wb_tensor *const *before, wb_tens
                       wb_tensor **y)
 {
     wb_tensor *output = *y;
-    if (!valid || !of_sequences(output, valid->dims[0])) return false;
+    if (!valid || !sequence_has_rows(output, valid->dims[0])) return false;
     *y = wb__where_valid(valid, output, NULL);
     for (int i = 0; *y && i < n; i++) {
-        if (!of_sequences(states[i], valid->dims[0])) return false;
+        if (!sequence_has_rows(states[i], valid->dims[0])) return false;
         const bool same = states[i] == output && !before[i];
         states[i] = same ? *y : wb__where_valid(valid, states[i], before[i]);
         if (!states[i]) return false;

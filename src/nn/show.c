@@ -18,18 +18,16 @@ void wb__print_layer(const wb_layer *l, wb__text *t)
     else wb__text_add(t, "%s()", l->type->name);
 }
 
-/* ---- totals ---------------------------------------------------------------------------------- */
-
 typedef struct {
     int arrays, other_arrays;           /* trained tensors, and others such as running statistics */
-    int64_t elements, others, bytes;    /* elements of both; bytes of both together */
-    bool all_zero, some_nan, some_inf;  /* of the values, if they are looked at */
+    int64_t elements, others, bytes;    /* elements of both kinds; bytes of all tensors */
+    bool all_zero, some_nan, some_inf;  /* whether the values are so, if they are looked at */
     bool failed;
 } nn_show_sums;
 
 typedef struct { nn_show_sums sums; bool values; wb_dtype dtype; } nn_show_count;
 
-static int scan_values(const void *data, int64_t size, void *ctx)
+static int nn_show_scan_values(const void *data, int64_t size, void *ctx)
 {
     enum { BLOCK = 512 };
     double block[BLOCK];
@@ -62,10 +60,11 @@ static int nn_show_add_leaf(const wb__leaf *leaf, void *ctx)
     c->sums.elements += x->size;
     if (!c->values || !x->size) return 0;
     c->dtype = (wb_dtype)x->dtype;
-    if (wb__read_in_parts(leaf->x, scan_values, c)) c->sums.failed = true;
+    if (wb__read_in_parts(leaf->x, nn_show_scan_values, c)) c->sums.failed = true;
     return 0;
 }
 
+/* Returns the totals of the tensors of a layer; `values`: also of what their values are. */
 static nn_show_sums nn_show_sum_up(const wb_layer *l, bool values)
 {
     nn_show_count c = {.sums = {.all_zero = true}, .values = values};
@@ -74,9 +73,7 @@ static nn_show_sums nn_show_sum_up(const wb_layer *l, bool values)
     return c.sums;
 }
 
-/* ---- lines ----------------------------------------------------------------------------------- */
-
-static void show_plain(wb__text *t, const wb_layer *l, int indent, const char *name)
+static void show_one_line(wb__text *t, const wb_layer *l, int indent, const char *name)
 {
     wb__text line = {0};
     if (name) wb__text_add(&line, "%s = ", name);
@@ -134,7 +131,7 @@ static bool has_layers(const wb_layer *l)
     return false;
 }
 
-/* Shows a struct of the program that has layers: a line for each tensor, tree and number, and the
+/* Prints a struct of the program that has layers: a line for each tensor, tree and number, and the
  * lines of each layer. */
 static void show_struct(wb__text *t, const wb_layer *l, int indent)
 {
@@ -156,12 +153,13 @@ static void show_struct(wb__text *t, const wb_layer *l, int indent)
     }
 }
 
+/* Adds the lines of a layer and of its inner layers to the text. */
 static void nn_show(wb__text *t, const wb_layer *l, int indent, const char *name)
 {
     l = wb__layer_unnamed((wb_layer *)(uintptr_t)l, NULL);
     const bool is_struct = wb__own_struct(l->type) && has_layers(l);
     if (l->type->one_row || (!l->type->assemble && !is_struct)) {
-        show_plain(t, l, indent, name);
+        show_one_line(t, l, indent, name);
         return;
     }
     wb__child *layers;

@@ -55,14 +55,14 @@ typedef struct {
     const char *what;                   /* the name of the function, for messages */
     wb_stft_options o;
     double power;
-    int64_t n, hop, frequencies;        /* elements of a frame; from frame to frame; results */
+    int64_t n, hop, frequencies;  /* elements of a frame; elements from frame to frame; results */
     int64_t first, second;              /* n = first·second, for two steps; 0: one step */
     wb_tensor *window;                  /* [n] of `wide`, or NULL: ones */
     wb_dtype wide;                      /* the dtype in which the transform is computed */
 } transform;
 
-/* Takes n1 as the first factor if that needs fewer products than *least. */
-static void try_factor(transform *r, int64_t n1, double *least)
+/* Makes n1 the first factor if that needs fewer products than *least, and lowers *least. */
+static void signal_try_factor(transform *r, int64_t n1, double *least)
 {
     const double n = (double)r->n, n2 = (double)(r->n / n1);
     const double products = (double)(n1 / 2 + 1) * (2 * n + 4 * n2 * n2);
@@ -72,21 +72,21 @@ static void try_factor(transform *r, int64_t n1, double *least)
     r->second = r->n / n1;
 }
 
-/* Chooses the factors with the fewest products.  A product with the whole matrix is quicker for
- * small n, and for n without such factors. */
-static void choose_factors(transform *r)
+/* Sets the two factors of n that need the fewest products.  A product with the whole matrix is
+ * quicker for small n, and for n without such factors. */
+static void signal_choose_factors(transform *r)
 {
     double least = (double)r->n * (double)r->n / 4;
     for (int64_t d = 2; d * d <= r->n; d++)
         if (r->n % d == 0) {
-            try_factor(r, d, &least);
-            try_factor(r, r->n / d, &least);
+            signal_try_factor(r, d, &least);
+            signal_try_factor(r, r->n / d, &least);
         }
 }
 
-/* Reads the options for x, also the window if x is not NULL. */
-static bool read_transform(transform *r, transform_kind kind, const wb_tensor *x,
-                           const wb_stft_options *given)
+/* Sets the fields of r from the options for x, also the window if x is not NULL. */
+static bool signal_read_options(transform *r, transform_kind kind, const wb_tensor *x,
+                                const wb_stft_options *given)
 {
     static const char *const names[] = {"stft", "istft", "spectrogram"};
     const char *what = names[kind];
@@ -113,7 +113,7 @@ static bool read_transform(transform *r, transform_kind kind, const wb_tensor *x
     r->hop = o->hop_length ? o->hop_length : WB__MAX(r->n / 4, 1);
     r->frequencies = r->n / 2 + 1;
     r->wide = wb__computed_in((wb_dtype)x->dtype);
-    choose_factors(r);
+    signal_choose_factors(r);
     wb_tensor *w = o->window;
     if (!w || wb_is_none(w)) return true;
     if (!wb__operand(what, w) || !wb__one_device(what, x, w)) return false;
@@ -128,7 +128,7 @@ static bool read_transform(transform *r, transform_kind kind, const wb_tensor *x
 
 /* Returns cos and -sin of 2 pi f k / n for integers k and f, [..., 2], in the shape to which k and
  * f broadcast.  `t` is an integer dtype that holds all products f k. */
-static wb_tensor *signal_turns(const transform *r, wb_tensor *k, wb_tensor *f, wb_dtype t)
+static wb_tensor *signal_unit_circle(const transform *r, wb_tensor *k, wb_tensor *f, wb_dtype t)
 {
     const double half = (double)(r->n / 2), all = (double)r->n;
     /* angles from -pi to pi, since a float has more digits for them than for angles up to 2 pi */
@@ -147,8 +147,8 @@ static wb_dtype signal_index_dtype(const transform *r) { return r->n > 40000 ? W
 static wb_tensor *signal_matrix(const transform *r)
 {
     const wb_dtype t = signal_index_dtype(r);
-    wb_tensor *y = signal_turns(r, wb_unsqueeze(wb_arange(r->n, t), 1),
-                                wb_arange(r->frequencies, t), t);
+    wb_tensor *y = signal_unit_circle(r, wb_unsqueeze(wb_arange(r->n, t), 1),
+                                      wb_arange(r->frequencies, t), t);
     return y ? wb_reshape_array(y, 2, (int64_t[]){r->n, 2 * r->frequencies}) : NULL;
 }
 
@@ -161,24 +161,24 @@ static wb_tensor *signal_matrix(const transform *r)
  * The inverse takes the same steps backwards. */
 
 /* Returns the matrices of the first step, [n2, 2 F1, n1]: rows with cos, then rows with -sin. */
-static wb_tensor *first_matrices(const transform *r)
+static wb_tensor *signal_first_matrices(const transform *r)
 {
     const wb_dtype t = signal_index_dtype(r);
     const int64_t count = r->first / 2 + 1;
     wb_tensor *k = wb_mul(wb_arange(r->first, t), wb__literal((double)r->second, t));
     k = wb_add(wb_unsqueeze(wb_unsqueeze(wb_arange(r->second, t), 1), 2), k);
-    wb_tensor *y = signal_turns(r, k, wb_unsqueeze(wb_arange(count, t), 1), t);
+    wb_tensor *y = signal_unit_circle(r, k, wb_unsqueeze(wb_arange(count, t), 1), t);
     y = y ? wb_permute(y, 0, 3, 1, 2) : NULL;
     return y ? wb_reshape_array(y, 3, (int64_t[]){r->second, 2 * count, r->first}) : NULL;
 }
 
 /* Returns the matrix of the second step, [2 n2, 2 n2], of rows (part, f2) and columns (k2, part)
  * with the real and the imaginary part: complex numbers times exp(...). */
-static wb_tensor *second_matrix(const transform *r)
+static wb_tensor *signal_second_matrix(const transform *r)
 {
     const wb_dtype t = signal_index_dtype(r);
     wb_tensor *k = wb_mul(wb_arange(r->second, t), wb__literal((double)r->first, t));
-    wb_tensor *e = signal_turns(r, k, wb_unsqueeze(wb_arange(r->second, t), 1), t);
+    wb_tensor *e = signal_unit_circle(r, k, wb_unsqueeze(wb_arange(r->second, t), 1), t);
     if (!e) return NULL;
     wb_tensor *c = wb_slice(e, 2, 0, 1), *s = wb_slice(e, 2, 1, 2);     /* cos and -sin */
     wb_tensor *y = wb_stack(0, wb_concat(2, c, wb_neg(s)), wb_concat(2, s, c));
@@ -187,7 +187,7 @@ static wb_tensor *second_matrix(const transform *r)
 
 /* Returns y, [parts, n2, F1, all], with the F frequencies in their order, [parts, F, all].  Part 0
  * is real; part 1, if there is one, is imaginary. */
-static wb_tensor *signal_in_order(const transform *r, wb_tensor *y)
+static wb_tensor *signal_order_frequencies(const transform *r, wb_tensor *y)
 {
     const int64_t n1 = r->first, n2 = r->second, last = (n1 - 1) / 2, rows = n2 / 2 + 1;
     if (!y) return NULL;
@@ -203,9 +203,9 @@ static wb_tensor *signal_in_order(const transform *r, wb_tensor *y)
 
 static int64_t signal_divisor(int64_t a, int64_t b) { return b ? signal_divisor(b, a % b) : a; }
 
-/* A signal is divided into rows of the greatest length, `each`, that divides both n and the hop, so
- * that frames are whole rows.  Returns the indices of the rows of each frame, [B, frames, n /
- * each], where each of the B signals has `rows` rows. */
+/* Returns the indices of the rows of each frame, [B, frames, n / each], where each of the B signals
+ * has `rows` rows.  A signal is divided into rows of the greatest length, `each`, that divides both
+ * n and the hop, so that frames are whole rows. */
 static wb_tensor *signal_rows_of(const transform *r, int64_t batch, int64_t frames, int64_t rows)
 {
     const int64_t each = signal_divisor(r->n, r->hop);
@@ -246,11 +246,12 @@ static wb_tensor *signal_columns_of(const transform *r, wb_tensor *x, int64_t fr
     return x ? wb_reshape_array(x, 2, (int64_t[]){r->n, batch * frames}) : NULL;
 }
 
-/* Returns the transforms of frames, [n, all], in two steps: [2, n2, F1, all], real, imaginary. */
-static wb_tensor *signal_in_two_steps(const transform *r, wb_tensor *x)
+/* Returns the transforms of frames, [n, all], computed in two steps: [2, n2, F1, all], real,
+ * imaginary. */
+static wb_tensor *signal_transform_in_two(const transform *r, wb_tensor *x)
 {
     const int64_t all = x->dims[1], n1 = r->first, n2 = r->second, count = n1 / 2 + 1;
-    wb_tensor *m = first_matrices(r);
+    wb_tensor *m = signal_first_matrices(r);
     if (r->window) {
         wb_tensor *w = wb_reshape_array(r->window, 2, (int64_t[]){n1, n2});
         m = wb_mul(m, wb_unsqueeze(wb_transpose(w), 1));
@@ -259,21 +260,21 @@ static wb_tensor *signal_in_two_steps(const transform *r, wb_tensor *x)
     x = wb_reshape_array(x, 3, (int64_t[]){n1, n2, all});
     wb_tensor *y = x ? wb_matmul(m, wb_permute(x, 1, 0, 2)) : NULL;
     y = y ? wb_reshape_array(y, 2, (int64_t[]){2 * n2, count * all}) : NULL;
-    y = wb_matmul(second_matrix(r), y);
+    y = wb_matmul(signal_second_matrix(r), y);
     return y ? wb_reshape_array(y, 4, (int64_t[]){2, n2, count, all}) : NULL;
 }
 
 /* Returns the transform of x, [B, T, F, 2], or with `squares` squared magnitudes, [B, T, F]. */
-static wb_tensor *signal_transformed(const transform *r, wb_tensor *x, bool squares)
+static wb_tensor *signal_transform(const transform *r, wb_tensor *x, bool squares)
 {
     if (r->o.center) x = wb_pad(x, 1, r->n / 2, r->n / 2, .mode = WB_PAD_REFLECT);
     if (!x) return NULL;
     const int64_t batch = x->dims[0], frames = (x->dims[1] - r->n) / r->hop + 1;
     wb_tensor *y = (r->first ? signal_columns_of : signal_frames_of)(r, x, frames);
     if (y && r->first) {
-        y = signal_in_two_steps(r, y);
+        y = signal_transform_in_two(r, y);
         if (squares) y = wb_sum(wb_square(y), .axes = {0}, .keep = true);
-        y = signal_in_order(r, y);
+        y = signal_order_frequencies(r, y);
         y = y ? wb_permute(y, 2, 1, 0) : NULL;
     } else if (y) {
         wb_tensor *m = signal_matrix(r);
@@ -287,8 +288,8 @@ static wb_tensor *signal_transformed(const transform *r, wb_tensor *x, bool squa
     return y ? wb_reshape_array(y, squares ? 3 : 4, dims) : NULL;
 }
 
-/* Returns y, [B, ...], in which the axes of x but its last `last` axes replace the axis B. */
-static wb_tensor *signal_unpacked(wb_tensor *y, const wb_tensor *x, int last)
+/* Returns y, [B, ...], with the axes of x, but for its last `last` axes, in place of the axis B. */
+static wb_tensor *signal_unpack_batch(wb_tensor *y, const wb_tensor *x, int last)
 {
     int64_t dims[2 * WB_MAX_DIMS];
     if (!y) return NULL;
@@ -316,8 +317,8 @@ wb_tensor *wb_stft_with(wb_tensor *x, const wb_stft_options *given)
 {
     transform r;
     const wb__frame f = wb__frame_begin();
-    wb_tensor *flat = read_transform(&r, STFT, x, given) ? signal_waves(&r, x) : NULL;
-    wb_tensor *y = flat ? signal_unpacked(signal_transformed(&r, flat, false), x, 1) : NULL;
+    wb_tensor *flat = signal_read_options(&r, STFT, x, given) ? signal_waves(&r, x) : NULL;
+    wb_tensor *y = flat ? signal_unpack_batch(signal_transform(&r, flat, false), x, 1) : NULL;
     return wb__frame_end(f, y ? wb__as(y, (wb_dtype)x->dtype) : NULL);
 }
 
@@ -325,8 +326,8 @@ wb_tensor *wb_spectrogram_with(wb_tensor *x, const wb_stft_options *given)
 {
     transform r;
     const wb__frame f = wb__frame_begin();
-    wb_tensor *flat = read_transform(&r, SPECTROGRAM, x, given) ? signal_waves(&r, x) : NULL;
-    wb_tensor *y = flat ? signal_transformed(&r, flat, r.power > 0) : NULL;
+    wb_tensor *flat = signal_read_options(&r, SPECTROGRAM, x, given) ? signal_waves(&r, x) : NULL;
+    wb_tensor *y = flat ? signal_transform(&r, flat, r.power > 0) : NULL;
     if (y && r.o.window_normalized) {
         wb_tensor *norm = r.window ? wb_sum(wb_square(r.window)) : wb_scalar((double)r.n);
         y = wb_div(y, r.power > 0 ? norm : wb_sqrt(norm));
@@ -335,12 +336,12 @@ wb_tensor *wb_spectrogram_with(wb_tensor *x, const wb_stft_options *given)
         if (r.power != 2) y = wb__root_of(y);
         if (r.power != 2 && r.power != 1) y = wb_pow(y, wb_scalar(r.power));
     }
-    y = signal_unpacked(y, x, 1);
+    y = signal_unpack_batch(y, x, 1);
     return wb__frame_end(f, y ? wb__as(y, (wb_dtype)x->dtype) : NULL);
 }
 
 /* Returns the sums of overlapping frames, [B, T, n] -> [B, L]. */
-static wb_tensor *signal_overlapped(const transform *r, wb_tensor *frames)
+static wb_tensor *signal_overlap_add(const transform *r, wb_tensor *frames)
 {
     if (!frames) return NULL;
     const int64_t batch = frames->dims[0], count = frames->dims[1];
@@ -363,8 +364,8 @@ static wb_tensor *signal_weight_of(const transform *r, wb_tensor *f)
 }
 
 /* Returns the frames of the inverse transform, [all, n], of the weighted y, [all, F, 2]: undoes
- * signal_in_order and signal_in_two_steps. */
-static wb_tensor *signal_inverse_in_two_steps(const transform *r, wb_tensor *y)
+ * signal_order_frequencies and signal_transform_in_two. */
+static wb_tensor *signal_invert_in_two(const transform *r, wb_tensor *y)
 {
     const int64_t all = y->dims[0], n1 = r->first, n2 = r->second, count = n1 / 2 + 1;
     wb_tensor *f1 = wb_arange(count, WB_I64);
@@ -380,23 +381,24 @@ static wb_tensor *signal_inverse_in_two_steps(const transform *r, wb_tensor *y)
     y = wb_take(wb_permute(y, 2, 1, 0), f, 1);
     y = wb_mul(y, wb_unsqueeze(both, 3));
     y = y ? wb_reshape_array(y, 2, (int64_t[]){2 * n2, count * all}) : NULL;
-    wb_tensor *m = second_matrix(r);
+    wb_tensor *m = signal_second_matrix(r);
     y = m ? wb_matmul(wb_transpose(m), y) : NULL;
     y = y ? wb_reshape_array(y, 3, (int64_t[]){n2, 2 * count, all}) : NULL;
-    m = first_matrices(r);
+    m = signal_first_matrices(r);
     y = m ? wb_matmul(wb_permute(m, 0, 2, 1), y) : NULL;
     y = y ? wb_permute(y, 2, 1, 0) : NULL;
     return y ? wb_reshape_array(y, 2, (int64_t[]){all, r->n}) : NULL;
 }
 
-/* Returns the signals, [B, L], whose frames have the transforms y, [B, T, 2 F].  None is cut. */
-static wb_tensor *signal_inverted(const transform *r, wb_tensor *y)
+/* Returns the signals, [B, L], whose frames have the transforms y, [B, T, 2 F], before any is
+ * cut. */
+static wb_tensor *signal_invert(const transform *r, wb_tensor *y)
 {
     const int64_t batch = y->dims[0], frames = y->dims[1], all = batch * frames;
     wb_tensor *back;
     if (r->first) {
         y = wb_reshape_array(y, 3, (int64_t[]){all, r->frequencies, 2});
-        back = y ? signal_inverse_in_two_steps(r, y) : NULL;
+        back = y ? signal_invert_in_two(r, y) : NULL;
         back = back ? wb_reshape_array(back, 3, (int64_t[]){batch, frames, r->n}) : NULL;
     } else {
         wb_tensor *weight = signal_weight_of(r, wb_arange(r->frequencies, WB_I32));
@@ -407,15 +409,15 @@ static wb_tensor *signal_inverted(const transform *r, wb_tensor *y)
     wb_tensor *squares = r->window ? wb_square(r->window) : wb_full_array(1, r->wide, 1, &r->n);
     if (r->window) back = wb_mul(back, r->window);
     squares = squares ? wb_expand_array(squares, 3, (int64_t[]){1, frames, r->n}) : NULL;
-    wb_tensor *sum = signal_overlapped(r, squares);
-    return wb_div(signal_overlapped(r, back),
+    wb_tensor *sum = signal_overlap_add(r, squares);
+    return wb_div(signal_overlap_add(r, back),
                   wb_where(wb_gt(sum, wb_scalar(1e-11)), sum, wb_scalar(1)));
 }
 
 static wb_tensor *signal_istft(wb_tensor *y, const wb_stft_options *given)
 {
     transform r;
-    if (!read_transform(&r, ISTFT, y, given)) return NULL;
+    if (!signal_read_options(&r, ISTFT, y, given)) return NULL;
     if (y->ndim < 3 || y->dims[y->ndim - 1] != 2 || y->dims[y->ndim - 2] != r.frequencies ||
         y->dims[y->ndim - 3] < 1)
         return wb__fail_null(WB_ERROR_SHAPE, "istft: .n_fft %lld expects [...,T,%lld,2], got %s",
@@ -430,8 +432,8 @@ static wb_tensor *signal_istft(wb_tensor *y, const wb_stft_options *given)
     for (int i = 0; i < y->ndim - 3; i++) batch *= y->dims[i];
     wb_tensor *flat = wb__wide(y);
     flat = wb_reshape_array(flat, 3, (int64_t[]){batch, frames, 2 * r.frequencies});
-    wb_tensor *x = flat ? signal_inverted(&r, flat) : NULL;
-    x = signal_unpacked(x ? wb_slice(x, 1, from, to) : NULL, y, 3);
+    wb_tensor *x = flat ? signal_invert(&r, flat) : NULL;
+    x = signal_unpack_batch(x ? wb_slice(x, 1, from, to) : NULL, y, 3);
     return x ? wb__as(x, (wb_dtype)y->dtype) : NULL;
 }
 

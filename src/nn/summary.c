@@ -24,9 +24,7 @@ typedef struct {
 
 _Thread_local wb__observer *wb__layer_observer;
 
-/* ---- operations ------------------------------------------------------------------------------ */
-
-static double flops_of(const wb_tensor *x)
+static double summary_flops_of(const wb_tensor *x)
 {
     const double size = (double)x->size;
     const wb_tensor *a = x->n_in ? x->in[0] : x, *b = x->n_in > 1 ? x->in[1] : x;
@@ -52,15 +50,15 @@ static double sum_flops(wb_tensor *x, wb__pointer_map *seen)
 {
     if (wb__pointer_map_get(seen, x) >= 0 || x->storage || x->op == WB__OP_variable) return 0;
     if (!wb__pointer_map_put(seen, x, 0)) return 0;
-    double sum = flops_of(x);
+    double sum = summary_flops_of(x);
     for (uint32_t i = 0; i < x->n_in; i++) sum += sum_flops(x->in[i], seen);
     return sum;
 }
 
 /* ---- observing ------------------------------------------------------------------------------- */
 
-/* Containers and structs with layers have rows for their layers; other layers, such as attention,
- * have one row. */
+/* Whether the table has a row for the layer.  Containers and structs with layers have rows for
+ * their layers instead; other layers, such as attention, have one row. */
 bool wb__has_row(const wb_layer *l)
 {
     if (!wb__own_struct(l->type)) return l->type->make || l->type->one_row;
@@ -69,8 +67,8 @@ bool wb__has_row(const wb_layer *l)
     return true;
 }
 
-static void summary_note_call(wb__observer *observer, const wb_layer *l, int n,
-                              wb_tensor *const *inputs, int n_out, wb_tensor **outputs)
+static void summary_add_call(wb__observer *observer, const wb_layer *l, int n,
+                             wb_tensor *const *inputs, int n_out, wb_tensor **outputs)
 {
     summary *o = (summary *)observer;
     if (o->status) return;
@@ -98,7 +96,7 @@ static void summary_note_call(wb__observer *observer, const wb_layer *l, int n,
     else o->calls[o->n++] = c;
 }
 
-/* Calls the layer under the observer.  Returns 0 or an error code. */
+/* Calls the layer and records its calls in o->calls.  Returns 0 or an error code. */
 static int summary_observe(summary *o, wb_layer *layer, int n, wb_tensor *const *inputs)
 {
     wb_tensor *outputs[WB__OUTPUTS];
@@ -107,7 +105,7 @@ static int summary_observe(summary *o, wb_layer *layer, int n, wb_tensor *const 
     const wb__rng_state rng = wb__rng_get_state();
     o->pending = wb__pending_count();
     o->n = 0;
-    o->observer.called = summary_note_call;
+    o->observer.called = summary_add_call;
     wb__layer_observer = &o->observer;
     const int n_out = wb__call_layer(layer, n, inputs, outputs);
     wb__layer_observer = NULL;
@@ -122,8 +120,6 @@ static int summary_observe(summary *o, wb_layer *layer, int n, wb_tensor *const 
     const int closed = wb_scope_close(s);
     return status ? status : closed;
 }
-
-/* ---- the table ------------------------------------------------------------------------------- */
 
 typedef struct { const wb_layer *layer; char *path; } summary_finding;
 

@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-/* ---- copies ---------------------------------------------------------------------------------- */
-
+/* Returns a new variable with the value of x, or x itself if it is no variable. */
 static wb_tensor *tools_copied(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path, (void)ctx;
@@ -32,12 +31,14 @@ static int tools_add_parameter(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
+/* Frees the lists of *p. */
 static void tools_drop(tools_parameters *p)
 {
     wb__pointer_map_free(&p->index);
     wb__free(p->x);
 }
 
+/* Sets *p to the trainable tensors of the model.  False with the error set. */
 static bool tools_collect(const char *what, void *model, tools_parameters *p)
 {
     *p = (tools_parameters){0};
@@ -69,6 +70,7 @@ wb_tensor *wb_destructure(void *model)
 
 typedef struct { const tools_parameters *p; const int64_t *at; wb_tensor *flat; } placing;
 
+/* Returns the elements of the flat tensor that belong to x, in the shape of x. */
 static wb_tensor *tools_part_of(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path;
@@ -99,8 +101,6 @@ void *wb_object_restructure(void *model, wb_tensor *flat)
     return made;
 }
 
-/* ---- layers ---------------------------------------------------------------------------------- */
-
 typedef struct {
     int (*f)(wb_layer *layer, const char *path, void *ctx);
     void *ctx;
@@ -112,6 +112,7 @@ WB__PROGRAM_CALL(visit_call, visit_run, int,
                  const layer_walk *w; wb_layer *layer;,
                  c->w->f(c->layer, c->w->path.text ? c->w->path.text : "", c->w->ctx))
 
+/* Calls the program's function for a layer. */
 static int tools_call_visit(layer_walk *w, wb_layer *layer)
 {
     visit_call c = {w, layer, 0};
@@ -119,6 +120,7 @@ static int tools_call_visit(layer_walk *w, wb_layer *layer)
     return wb__call_program(visit_run, &c) ? c.result : (int)wb_error_code();
 }
 
+/* Calls the program's function for each layer in `object`, at any depth, once. */
 static int tools_visit(layer_walk *w, void *object)
 {
     if (!wb__is_branch(object)) return 0;

@@ -10,8 +10,6 @@
 extern const wb__layer_type wb__transformer_type, wb__transformer_block_type, wb__token_pool_type,
     wb__embedding_type;
 
-/* ---- inner layers ---------------------------------------------------------------------------- */
-
 /* Returns the inner layer of this name; NULL: there is none. */
 static wb_layer *transformer_inner(const wb_layer *l, const char *name)
 {
@@ -45,8 +43,8 @@ static bool transformer_has_word(const char *const *list, const char *word)
     return *list;
 }
 
-/* Whether the layers have all names of `needed`, and else only names of `others` or, with `blocks`,
- * names of blocks.  Otherwise sets the error. */
+/* Whether the layers have all names of `needed`, and otherwise only names of `others` or, with
+ * `blocks`, names of blocks.  If not, sets the error. */
 static bool transformer_names_fit(const char *what, const wb_tree *list, const char *const *needed,
                                   const char *const *others, bool blocks)
 {
@@ -85,8 +83,6 @@ static void transformer_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-/* ---- blocks ---------------------------------------------------------------------------------- */
-
 typedef struct { size_t size; bool norm_first; } block_options;
 #define BLOCK_OPTIONS(X) X(block_options, norm_first, BOOL, 1)
 static const wb__option transformer_block_table[] = {BLOCK_OPTIONS(WB__OPTION_ROW)};
@@ -94,7 +90,8 @@ static const wb__option transformer_block_table[] = {BLOCK_OPTIONS(WB__OPTION_RO
 static const char *const block_needed[] = {"attention", "norm1", "dense1", "dense2", "norm2", NULL},
                   *const block_others[] = {"dropout1", "dropout2", NULL};
 
-/* The inputs are x [N, T, features], and bool [N, 1, 1, keys]: the keys that queries may use. */
+/* Returns the block's output.  The inputs are x [N, T, features], and bool [N, 1, 1, keys]: the
+ * keys that queries may use. */
 static wb_tensor *transformer_block_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     const bool first = ((const block_options *)l->options)->norm_first;
@@ -130,8 +127,6 @@ wb_layer *wb__transformer_block(bool norm_first, int n, wb_layer *const *layers)
     return block_assemble(&(block_options){sizeof(block_options), norm_first}, n, NULL, layers);
 }
 
-/* ---- pooling --------------------------------------------------------------------------------- */
-
 typedef struct { size_t size; int64_t kind; bool normalise; } pool_options;
 #define POOL_OPTIONS(X) X(pool_options, kind, INT, 1) X(pool_options, normalise, BOOL, 1)
 static const wb__option transformer_pool_table[] = {POOL_OPTIONS(WB__OPTION_ROW)};
@@ -142,12 +137,13 @@ static const char *const transformer_pool_names[] = {[WB__TOKENS_FIRST] = "first
                                                      [WB__TOKENS_ROOT] = "root"};
 
 /* Returns a mask of the program as bool: true where an element is not 0. */
-static wb_tensor *as_bool(wb_tensor *mask)
+static wb_tensor *transformer_as_bool(wb_tensor *mask)
 {
     return mask->dtype == WB_BOOL ? mask : wb_ne(mask, wb_scalar_int(0));
 }
 
-/* Reduces x [N, T, features] over the tokens where `seen`, bool [N, T, 1], is true; NULL: all. */
+/* Returns x [N, T, features] reduced to [N, features] over the tokens where `seen`, bool [N, T, 1],
+ * is true; NULL: over all. */
 static wb_tensor *transformer_reduced(wb__token_pool_kind kind, wb_tensor *x, wb_tensor *seen)
 {
     const wb_dtype t = (wb_dtype)x->dtype;
@@ -170,7 +166,7 @@ static wb_tensor *transformer_pool_call(wb_layer *l, int n, wb_tensor *const *in
         return wb__fail_null(WB_ERROR_SHAPE, "TokenPool: takes floating [N,T,features], and a mask "
                              "[N,T] or none, got %d inputs: %s%s%s", n, wb_describe(x),
                              mask ? " and " : "", mask ? wb_describe(mask) : "");
-    if (mask && !(seen = wb_unsqueeze(as_bool(mask), -1))) return NULL;
+    if (mask && !(seen = wb_unsqueeze(transformer_as_bool(mask), -1))) return NULL;
     wb_tensor *y = transformer_reduced((wb__token_pool_kind)o->kind, wb__wide(x), seen);
     if (y && o->normalise)
         y = wb_div(y, wb_maximum(wb_sqrt(wb_sum(wb_mul(y, y), .axes = {-1}, .keep = true)),
@@ -288,7 +284,7 @@ static wb_tensor *transformer_call(wb_layer *l, int n, wb_tensor *const *inputs)
     wb_tensor *in[2] = {transformer_embedded(l, inputs[0], n == 3 ? inputs[2] : NULL), NULL};
     if (n > 1) {
         const int64_t dims[4] = {inputs[1]->dims[0], 1, 1, keys};
-        in[1] = wb_reshape_array(as_bool(inputs[1]), 4, dims);
+        in[1] = wb_reshape_array(transformer_as_bool(inputs[1]), 4, dims);
         if (!in[1]) return NULL;
     }
     for (int i = 0; in[0] && i < n_layers; i++)

@@ -9,7 +9,7 @@
  * embed_norm, dropout, block0, block1, ..., norm, pooling, pooler, head.  `tokens` and `positions`
  * are needed.  NULL with the error set. */
 wb_layer *wb__transformer(int n, wb_layer *const *layers);
-/* The number of positions of a Transformer; INT64_MAX: l is another layer, or its table of
+/* Returns the number of positions of a Transformer; INT64_MAX: l is another layer, or its table of
  * positions is no Embedding. */
 int64_t wb__transformer_positions(const wb_layer *l);
 /* Makes a TransformerBlock of n layers of wb_named: attention, norm1, dense1, dense2, norm2, and

@@ -4,9 +4,9 @@
 
 #include <math.h>
 
-/* Returns kernels of which each copies one element of a window: [channels kh kw, 1, kh, kw] has in
- * row c kh kw + i a 1 at element i, else 0. */
-static wb_tensor *unfold_copying(const int64_t *window, int64_t channels, wb_dtype dtype)
+/* Returns kernels, each of which copies one element of a window: in [channels kh kw, 1, kh, kw],
+ * row c kh kw + i has a 1 at element i, else 0. */
+static wb_tensor *unfold_copying_kernels(const int64_t *window, int64_t channels, wb_dtype dtype)
 {
     const int64_t each = window[0] * window[1];
     wb_tensor *one = wb_eq(wb_unsqueeze(wb_arange(each, WB_I32), -1), wb_arange(each, WB_I32));
@@ -48,7 +48,7 @@ wb_tensor *wb_unfold_with(wb_tensor *x, const wb_unfold_options *given)
                              wb_describe(x));
     const wb__frame f = wb__frame_begin();
     const wb_conv_options s = unfold_convolution(&o, x->dims[1]);
-    wb_tensor *k = unfold_copying(o.window + 1, x->dims[1], (wb_dtype)x->dtype);
+    wb_tensor *k = unfold_copying_kernels(o.window + 1, x->dims[1], (wb_dtype)x->dtype);
     wb_tensor *y = k ? wb_conv_with(x, k, WB_NONE, &s) : NULL;
     if (y) y = wb_reshape_array(y, 3, (int64_t[]){y->dims[0], y->dims[1],
                                                   y->dims[2] * y->dims[3]});
@@ -65,7 +65,7 @@ static wb_tensor *unfold_fold(wb_tensor *x, const wb_unfold_options *o, const in
                     (places[i] - 1) * o->stride[1 + i] -
                     (o->window[1 + i] - 1) * o->dilation[1 + i] - 1;
     wb_ints_set(s.outpad, 2, outpad);
-    wb_tensor *k = unfold_copying(o->window + 1, channels, (wb_dtype)x->dtype);
+    wb_tensor *k = unfold_copying_kernels(o->window + 1, channels, (wb_dtype)x->dtype);
     wb_tensor *y = wb_reshape_array(x, 4, (int64_t[]){x->dims[0], x->dims[1], places[0],
                                                       places[1]});
     return k && y ? wb_conv_transpose_with(y, k, WB_NONE, &s) : NULL;

@@ -2,7 +2,7 @@
  * axis of space. */
 #include "nn/space.h"
 
-static void upsample_split(const wb_tensor *x, int axis, int64_t *outer, int64_t *inner)
+static void upsample_sizes_around(const wb_tensor *x, int axis, int64_t *outer, int64_t *inner)
 {
     *outer = *inner = 1;
     for (int i = 0; i < x->ndim; i++) *(i < axis ? outer : inner) *= i == axis ? 1 : x->dims[i];
@@ -14,7 +14,7 @@ wb_tensor *wb__along_axis(wb_tensor *x, int axis, wb_tensor *weights)
     if (!x || !weights) return NULL;
     weights = wb__as(weights, (wb_dtype)x->dtype);
     if (axis == x->ndim - 1) return wb_linear(x, weights, WB_NONE);
-    upsample_split(x, axis, &outer, &inner);
+    upsample_sizes_around(x, axis, &outer, &inner);
     memcpy(dims, x->dims, sizeof dims);
     dims[axis] = weights->dims[0];
     const int64_t three[3] = {outer, x->dims[axis], inner};
@@ -22,12 +22,13 @@ wb_tensor *wb__along_axis(wb_tensor *x, int axis, wb_tensor *weights)
     return y ? wb_reshape_array(y, x->ndim, dims) : NULL;
 }
 
-/* Returns `out` elements of the axis; each is the one at its position, rounded down. */
+/* Returns `out` elements along the axis: element i is the one at its position in x, rounded
+ * down. */
 static wb_tensor *upsample_nearest(wb_tensor *x, int axis, int64_t out)
 {
     int64_t dims[WB_MAX_DIMS], outer, inner;
     const int64_t in = x->dims[axis];
-    upsample_split(x, axis, &outer, &inner);
+    upsample_sizes_around(x, axis, &outer, &inner);
     memcpy(dims, x->dims, sizeof dims);
     dims[axis] = out;
     if (out % in == 0) {
@@ -60,7 +61,7 @@ static wb_tensor *upsample_interpolation(int64_t in, int64_t out, bool corners, 
     return wb_relu(wb_sub(wb_scalar(1), distance));
 }
 
-static wb_tensor *upsample_to(wb_tensor *x, const int64_t *out, const wb_upsample_options *o)
+static wb_tensor *upsample_to_sizes(wb_tensor *x, const int64_t *out, const wb_upsample_options *o)
 {
     for (int a = 2; x && a < x->ndim; a++) {
         const int64_t in = x->dims[a];
@@ -103,7 +104,7 @@ static bool upsample_is_mode(const char *what, int64_t mode)
                      "WB_UPSAMPLE_LINEAR", what, (long long)mode);
 }
 
-/* Reads the options.  False, with the error set, if they do not fit together. */
+/* Sets *o to the options.  False, with the error set, if they do not fit together. */
 static bool upsample_read_options(const char *what, wb_upsample_options *o,
                                   const wb_upsample_options *given)
 {
@@ -141,17 +142,15 @@ wb_tensor *wb_upsample_with(wb_tensor *x, const wb_upsample_options *given)
     for (int i = 2; i < x->ndim; i++) dims[i] = out[i - 2] *= o.scale[0] ? x->dims[i] : 1;
     if (!wb__check_dims(what, x->ndim, dims, &size)) return NULL;
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, upsample_to(x, out, &o));
+    return wb__frame_end(f, upsample_to_sizes(x, out, &o));
 }
-
-/* ---- the layer ------------------------------------------------------------------------------- */
 
 #define UPSAMPLE_OPTIONS(X)                                                                     \
     X(wb_Upsample_options, scale, INTS, 0) X(wb_Upsample_options, sizes, INTS, 0)               \
     X(wb_Upsample_options, mode, INT, 1) X(wb_Upsample_options, align_corners, BOOL, 1)
 static const wb__option upsample_table[] = {UPSAMPLE_OPTIONS(WB__OPTION_ROW)};
 
-static wb_upsample_options upsample_functional(const wb_Upsample_options *o)
+static wb_upsample_options upsample_options_of(const wb_Upsample_options *o)
 {
     wb_upsample_options s = WB__OPTIONS(wb_upsample_options, .align_corners = o->align_corners);
     s.mode = (wb_upsample_mode)o->mode;
@@ -163,7 +162,7 @@ static wb_upsample_options upsample_functional(const wb_Upsample_options *o)
 static wb_tensor *upsample_call(wb_layer *l, int n, wb_tensor *const *x)
 {
     if (!wb__one_input(l, n)) return NULL;
-    const wb_upsample_options s = upsample_functional(l->options);
+    const wb_upsample_options s = upsample_options_of(l->options);
     return wb_upsample_with(x[0], &s);
 }
 
@@ -197,7 +196,7 @@ wb_layer *wb_Upsample_with(const wb_Upsample_options *given)
         !wb__ints_read("Upsample", &g, "sizes", -1, o.sizes, 3) ||
         !upsample_is_mode("Upsample", o.mode))
         return NULL;
-    const wb_upsample_options s = upsample_functional(&o);
+    const wb_upsample_options s = upsample_options_of(&o);
     wb_upsample_options checked;
     return upsample_read_options("Upsample", &checked, &s) ? wb__layer_new(&wb__upsample_type, &o,
                                                                            0) : NULL;

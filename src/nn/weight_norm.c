@@ -1,7 +1,7 @@
-/* WeightNorm: a layer whose weight is g v / ||v||. Its child "layer" is the layer, whose tensor
- * with the name .name is v; its child "g" has the lengths.  A call makes a copy of the layer that
- * shares all children but v, in whose place it has the weight.  A WeightNorm may be inside another
- * one; the innermost layer is called the base. */
+/* WeightNorm: a layer whose weight is g v / ||v||.  Its child "layer" is the inner layer, whose
+ * tensor with the name .name is v; its child "g" has the lengths.  A call makes a copy of the inner
+ * layer that shares all children but v, in whose place the copy has the weight.  A WeightNorm may
+ * be inside another one; the innermost layer is called the base. */
 #include "nn/layer.h"
 
 #include <stdio.h>
@@ -73,7 +73,7 @@ static wb_tensor *weight_norm_weight_of(const norm_options *o, wb_tensor *v, wb_
     return w ? wb__as(w, (wb_dtype)v->dtype) : NULL;
 }
 
-/* Returns the weight of l, a WeightNorm.  `ctx` is the argument of copy_base. */
+/* A function that returns the weight of l, a WeightNorm.  `ctx` is the argument of copy_base. */
 typedef wb_tensor *(*weight_function)(const wb_layer *l, wb_tensor *v, wb_tensor *g, void *ctx);
 
 /* Returns a copy of the base of l that shares its children, except the tensors that l and the
@@ -97,14 +97,14 @@ static wb_layer *copy_base(wb_layer *l, weight_function f, void *ctx)
     return made;
 }
 
-static wb_tensor *weight_norm_computed(const wb_layer *l, wb_tensor *v, wb_tensor *g, void *ctx)
+static wb_tensor *weight_norm_compute(const wb_layer *l, wb_tensor *v, wb_tensor *g, void *ctx)
 {
     (void)ctx;
     return weight_norm_weight_of(l->options, v, g);
 }
 
 wb_layer *wb__with_weights(wb_layer *l) { return weight_norm_is(l) ? copy_base(l,
-                                                                               weight_norm_computed,
+                                                                               weight_norm_compute,
                                                                                NULL) : l; }
 
 static int weight_norm_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
@@ -127,8 +127,6 @@ static void weight_norm_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-/* ---- creation -------------------------------------------------------------------------------- */
-
 /* Whether the base of `layer` has a tensor that o normalises.  Otherwise sets the error. */
 static bool weight_norm_check(const wb_layer *layer, const norm_options *o)
 {
@@ -147,8 +145,8 @@ static bool weight_norm_check(const wb_layer *layer, const norm_options *o)
     return o->whole || wb__axis("WeightNorm", v, o->dim) >= 0;
 }
 
-/* Makes the layer, with the norms of v as g, or without values for g if `empty` is true. */
-static wb_layer *weight_norm_make(const norm_options *o, wb_layer *layer, bool empty)
+/* Returns the layer, with the norms of v as g, or without values for g if `empty` is true. */
+static wb_layer *weight_norm_around(const norm_options *o, wb_layer *layer, bool empty)
 {
     if (!weight_norm_check(layer, o)) return NULL;
     const wb_layer *base = weight_norm_base_of(layer);
@@ -172,7 +170,7 @@ static wb_layer *weight_norm_assemble(const void *options, int n, const char *co
                                       wb_layer *const *layers)
 {
     (void)names;
-    if (n == 1) return weight_norm_make(options, layers[0], true);
+    if (n == 1) return weight_norm_around(options, layers[0], true);
     return wb__fail_null(WB_ERROR_ARGUMENT, "WeightNorm: has one layer, got %d", n);
 }
 
@@ -198,7 +196,7 @@ wb_layer *wb_WeightNorm_with(wb_layer *layer, const wb_WeightNorm_options *given
     if (o.whole && o.dim)
         return wb__fail_null(WB_ERROR_ARGUMENT, "WeightNorm: .whole and .dim = %lld exclude each "
                              "other", (long long)o.dim);
-    return weight_norm_make(&made, wb__layer_unnamed(layer, NULL), false);
+    return weight_norm_around(&made, wb__layer_unnamed(layer, NULL), false);
 }
 
 /* ---- removal --------------------------------------------------------------------------------- */
@@ -207,8 +205,8 @@ wb_layer *wb_WeightNorm_with(wb_layer *layer, const wb_WeightNorm_options *given
 typedef struct { const wb_layer *l; const wb_tensor *v, *g; wb_tensor *w; } weight_norm_replaced;
 typedef struct { weight_norm_replaced *done; int n, capacity; } removal;
 
-/* Returns the weight as a variable.  WeightNorms that share g and v get one variable. */
-static wb_tensor *weight_norm_fixed(const wb_layer *l, wb_tensor *v, wb_tensor *g, void *ctx)
+/* Returns the weight of l as a variable.  WeightNorms that share g and v get one variable. */
+static wb_tensor *weight_norm_variable(const wb_layer *l, wb_tensor *v, wb_tensor *g, void *ctx)
 {
     removal *r = ctx;
     const norm_options *o = l->options;
@@ -226,10 +224,10 @@ static wb_tensor *weight_norm_fixed(const wb_layer *l, wb_tensor *v, wb_tensor *
     return w;
 }
 
-static void *without_norm(void *branch, const char *path, void *ctx)
+static void *weight_norm_remove(void *branch, const char *path, void *ctx)
 {
     (void)path;
-    return weight_norm_is(branch) ? copy_base(branch, weight_norm_fixed, ctx) : branch;
+    return weight_norm_is(branch) ? copy_base(branch, weight_norm_variable, ctx) : branch;
 }
 
 void *wb_object_remove_weight_norms(void *model)
@@ -237,7 +235,7 @@ void *wb_object_remove_weight_norms(void *model)
     WB__PUBLIC(wb_object_remove_weight_norms, NULL);
     if (!wb__is_model("remove_weight_norms", model)) return NULL;
     removal r = {0};
-    void *made = wb__fmap_replacing(model, without_norm, &r);
+    void *made = wb__fmap_replacing(model, weight_norm_remove, &r);
     wb__free(r.done);
     return made;
 }

@@ -62,12 +62,12 @@ int wb__sums_add(wb_opt_state *s, bool applies, wb_tensor **const *g, wb_tensor 
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-/* A recorded update for replays: whether it applies the sums; and for each slot whether the batch
- * had a gradient, and whether an earlier batch had added one to the sum. */
+/* A slot in a recorded update, for replays: whether the batch had a gradient for the slot, and
+ * whether an earlier batch had added one to the sum. */
 typedef struct { bool gradient, summed; } recorded_slot;
 typedef struct { wb_opt_state *state; bool applies; recorded_slot slot[]; } accumulate_counting;
 
-/* Counts an update whose pending write is *write (wb__journal).  Returns 0 or an error code. */
+/* Counts an update whose pending write (see wb__journal) is *write.  Returns 0 or an error code. */
 static int accumulate_count(const accumulate_counting *c, wb_tensor *const *write)
 {
     wb__opt_counts *s = c->state->counts;
@@ -119,7 +119,7 @@ int wb__sums_count(wb_opt_state *s, bool applies, wb_tensor *const *next)
     return status;
 }
 
-static int accumulate_clear(wb_tensor *sum)
+static int accumulate_zero_sum(wb_tensor *sum)
 {
     const size_t bytes = (size_t)sum->size * wb__dtype_size((wb_dtype)sum->dtype);
     void *zeros = wb__alloc_zero(bytes + 1, 1);
@@ -133,9 +133,9 @@ int wb__sums_drop(wb_opt_state *s)
     const int late = wb__guard_confirm();
     if (late && late != WB_ERROR_NUMBER) return late;
     if (!s->counts->accumulated) return late;
-    int status = accumulate_clear(s->loss_sum);
+    int status = accumulate_zero_sum(s->loss_sum);
     for (int i = 0; i < s->n && !status; i++) {
-        status = accumulate_clear(s->slots[i].sum);
+        status = accumulate_zero_sum(s->slots[i].sum);
         s->counts->slot[i].summed = false;
     }
     s->counts->accumulated = 0;

@@ -12,8 +12,6 @@ static int adjust_is_state(const char *what, const wb_opt_state *s)
     return wb__expect(what, s, &wb__opt_state_class) ? 0 : no_object();
 }
 
-/* ---- paths ----------------------------------------------------------------------------------- */
-
 /* Returns an array [s->n]: whether the slot's parameter has a path at or below `path`.  NULL, with
  * the error set, if no slot has one. */
 static bool *slots_below(const char *what, const wb_opt_state *s, const char *path)
@@ -43,18 +41,16 @@ static int set_frozen(const char *what, wb_opt_state *s, const char *path, bool 
 int wb_freeze(wb_opt_state *s, const char *path) { return set_frozen("freeze", s, path, true); }
 int wb_thaw(wb_opt_state *s, const char *path) { return set_frozen("thaw", s, path, false); }
 
-/* ---- numbers --------------------------------------------------------------------------------- */
-
-/* Replaces those numbers *o of a part of the rule that the program gives. */
-static void adjust_replace(const wb__rule_part *part, const wb_Rule_options *given,
-                           wb_Rule_options *o)
+/* Sets those numbers *o of a part of the rule that the program gives. */
+static void adjust_set_given(const wb__rule_part *part, const wb_Rule_options *given,
+                             wb_Rule_options *o)
 {
     for (int i = 0; i < WB__RULE_NUMBERS; i++)
         if (wb__part_has(part, i))
             *wb__rule_number(o, i) = wb__or(*wb__rule_number(given, i), *wb__rule_number(o, i));
 }
 
-static int has_no_number(const char *what, const wb_rule *rule, const char *option)
+static int adjust_fail_no_number(const char *what, const wb_rule *rule, const char *option)
 {
     wb__text t = {0};
     wb__rule_print(rule, &t);
@@ -64,8 +60,8 @@ static int has_no_number(const char *what, const wb_rule *rule, const char *opti
     return status;
 }
 
-/* Checks the given numbers together with the other numbers of each slot i with below[i]; with all
- * slots if `below` is NULL.  Returns 0 or an error code. */
+/* Returns 0 if the given numbers fit the other numbers of each slot i with below[i], or of all
+ * slots if `below` is NULL; else an error code. */
 static int adjust_check(const char *what, const wb_opt_state *s, const wb_Rule_options *o,
                         const bool *below)
 {
@@ -87,12 +83,12 @@ static int adjust_check(const char *what, const wb_opt_state *s, const wb_Rule_o
             for (int k = below ? 0 : -1; k < s->n; k++) {
                 if (k >= 0 && ((below && !below[k]) || (!below && !s->slots[k].own))) continue;
                 wb_Rule_options new = k >= 0 && s->slots[k].own ? s->slots[k].own[p] : part->o;
-                adjust_replace(part, o, &new);
+                adjust_set_given(part, o, &new);
                 if (!wb__rule_check(part->kind, &new)) return WB_ERROR_ARGUMENT;
             }
             taken = true;
         }
-        if (!taken) return has_no_number(what, s->rule, wb__rule_fields[i].option);
+        if (!taken) return adjust_fail_no_number(what, s->rule, wb__rule_fields[i].option);
         n_given++;
     }
     return n_given ? 0 : wb__fail(WB_ERROR_ARGUMENT, "%s: no number is given", what);
@@ -136,9 +132,9 @@ int wb_adjust_with(wb_opt_state *s, const wb_Rule_options *given)
     int status = adjust_read_numbers("adjust", s, given, &o);
     if (!status) status = adjust_check("adjust", s, &o, NULL);
     for (int p = 0; !status && p < s->rule->n; p++) {
-        adjust_replace(&s->rule->parts[p], &o, &s->rule->parts[p].o);
+        adjust_set_given(&s->rule->parts[p], &o, &s->rule->parts[p].o);
         for (int i = 0; i < s->n; i++)
-            if (s->slots[i].own) adjust_replace(&s->rule->parts[p], &o, &s->slots[i].own[p]);
+            if (s->slots[i].own) adjust_set_given(&s->rule->parts[p], &o, &s->slots[i].own[p]);
     }
     for (int i = 0; !status && o.eta != WB_DEFAULT && i < s->n; i++)
         wb__slot_follow(s, &s->slots[i], NULL);
@@ -159,7 +155,7 @@ int wb_adjust_at_with(wb_opt_state *s, const char *path, const wb_Rule_options *
     for (int i = 0; !status && i < s->n; i++) {
         if (!below[i]) continue;
         for (int p = 0; p < s->rule->n; p++)
-            adjust_replace(&s->rule->parts[p], &o, &s->slots[i].own[p]);
+            adjust_set_given(&s->rule->parts[p], &o, &s->slots[i].own[p]);
         if (o.eta != WB_DEFAULT) wb__slot_follow(s, &s->slots[i], NULL);
     }
     s->changes++;
@@ -173,7 +169,7 @@ int wb__rule_follows(const char *what, const wb_rule *rule, const char *by)
     for (int p = 0; p < rule->n; p++)
         if (wb__part_follows(&rule->parts[p])) return 0;
     snprintf(wanted, sizeof wanted, "eta that %s can change", by);
-    return has_no_number(what, rule, wanted);
+    return adjust_fail_no_number(what, rule, wanted);
 }
 
 int wb_set_schedule(wb_opt_state *s, const char *path, wb_schedule *schedule)
@@ -212,5 +208,5 @@ int wb_rule_number(wb_opt_state *s, const char *path, const char *name, double *
         *value = *wb__rule_number(&o, field);
         return 0;
     }
-    return has_no_number(what, s->rule, name);
+    return adjust_fail_no_number(what, s->rule, name);
 }

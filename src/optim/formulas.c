@@ -44,7 +44,7 @@ static bool nesterov(wb__rule_step *s, wb_tensor *const *number)
     return s->next[0] && s->g;
 }
 
-/* number[0], eta, is where the step sizes start (wb__rule_start). */
+/* Sets the step of Rprop.  number[0], eta, is where the step sizes start (wb__rule_start). */
 static bool rprop(wb__rule_step *s, wb_tensor *const *number)
 {
     wb_tensor *zero = wb_scalar(0), *size = s->moment[1];
@@ -120,7 +120,7 @@ static bool adam(wb__rule_step *s, wb_tensor *const *number)
            (s->g = wb__adam_step(s->next[0], s->next[1], number[4], number[5])) != NULL;
 }
 
-/* The result is 2h / (1 + h), where h = tanh(t * minus_half_log). */
+/* Returns 2h / (1 + h), where h = tanh(t * minus_half_log). */
 wb_tensor *wb__complement_of_power(wb_tensor *minus_half_log, wb_tensor *t)
 {
     wb_tensor *h = wb_tanh(wb_mul(t, minus_half_log));
@@ -141,7 +141,7 @@ static bool adamw(wb__rule_step *s, wb_tensor *const *number)
     return adam(s, number) && (s->g = wb_add(s->g, wb_mul(s->x, number[6]))) != NULL;
 }
 
-/* The third moment is the term of the update before. */
+/* Sets the step of OAdam, whose third moment is the term of the update before. */
 static bool oadam(wb__rule_step *s, wb_tensor *const *number)
 {
     if (!adam(s, number)) return false;
@@ -165,9 +165,9 @@ static bool adabelief(wb__rule_step *s, wb_tensor *const *number)
     return (s->g = wb__adam_step(s->next[0], s->next[1], number[4], number[5])) != NULL;
 }
 
-/* Let l = rho_inf and r = rho_t (train.h).  If r > 4, the step is Adam's times
- * sqrt((r - 4) (r - 2) / r) * radam_scale(l).  number[4], [5] and [6] are a, e and s of the step
- * a m / (sqrt(s v) + e).  If r <= 4, e is 1 and s is 0. */
+/* Returns a factor of RAdam's step.  Let l = rho_inf and r = rho_t (weber/train.h).  If r > 4, the
+ * step is Adam's times sqrt((r - 4) (r - 2) / r) * radam_scale(l).  number[4], [5] and [6] are a, e
+ * and s of the step a m / (sqrt(s v) + e).  If r <= 4, e is 1 and s is 0. */
 static double radam_scale(double l)
 {
     return l > 4 ? sqrt(l / ((l - 4) * (l - 2))) : 0;
@@ -199,10 +199,10 @@ static bool radam(wb__rule_step *s, wb_tensor *const *number)
     return (s->g = wb__adam_step(s->next[0], v, number[4], number[5])) != NULL;
 }
 
-/* Returns rho_t.  With x = -log(b2) and y = t x / 2 it is rho_inf - 2 t exp(-2 y) / (1 - exp(-2
- * y)).  Where y is small, the terms cancel; there it is t + (rho_inf - 2 / x) - (2 / x) q, where
- * q = y / tanh(y) - 1 is a series. */
-static wb_tensor *radam_length(wb_tensor *const *number, wb_tensor *t, wb_tensor *complement)
+/* Returns rho_t.  With x = -log(b2) and y = t x / 2, rho_t is rho_inf - 2 t exp(-2 y) / (1 - exp(-2
+ * y)).  Where y is small, the terms cancel; there it is t + (rho_inf - 2 / x) - (2 / x) q, where q
+ * = y / tanh(y) - 1 is a series. */
+static wb_tensor *radam_rho_of(wb_tensor *const *number, wb_tensor *t, wb_tensor *complement)
 {
     wb_tensor *y = wb_mul(t, number[8]), *square = wb_square(y);
     wb_tensor *q = wb_sub(wb_scalar(1.0 / 45), wb_mul(square, wb_scalar(2.0 / 945)));
@@ -216,7 +216,7 @@ static wb_tensor *radam_length(wb_tensor *const *number, wb_tensor *t, wb_tensor
 static bool radam_counted(wb_tensor **number, wb_tensor *t)
 {
     wb_tensor *one = wb_scalar(1), *c = wb__complement_of_power(number[8], t);
-    wb_tensor *r = radam_length(number, t, c), *rectified = wb_gt(r, wb_scalar(4));
+    wb_tensor *r = radam_rho_of(number, t, c), *rectified = wb_gt(r, wb_scalar(4));
     wb_tensor *ratio = wb_div(wb_mul(wb_sub(r, wb_scalar(4)), wb_sub(r, wb_scalar(2))), r);
     wb_tensor *factor = wb_mul(wb_sqrt(ratio), number[11]);
     wb_tensor *eta = wb_mul(number[4], wb_where(rectified, factor, one));
@@ -252,7 +252,8 @@ static bool adamax_counted(wb_tensor **number, wb_tensor *t)
     return number[3] != NULL;
 }
 
-/* The step is (number[4] m + number[5] g) / (sqrt(number[6] v) + eps). */
+/* Sets `out` to the numbers of NAdam's step, (number[4] m + number[5] g) / (sqrt(number[6] v) +
+ * eps). */
 static int nadam_numbers(const wb_Rule_options *o, double t, double *out)
 {
     const double b1 = o->beta[0], b2 = o->beta[1];
@@ -290,7 +291,7 @@ static int amsgrad_numbers(const wb_Rule_options *o, double t, double *out)
     return n + 2;
 }
 
-/* The third moment is the largest second moment so far. */
+/* Sets the step of AMSGrad, whose third moment is the largest second moment so far. */
 static bool amsgrad(wb__rule_step *s, wb_tensor *const *number)
 {
     if (!wb__averages(s, number)) return false;
@@ -322,7 +323,8 @@ static bool rmsprop(wb__rule_step *s, wb_tensor *const *number)
     return (s->g = wb__adam_step(s->g, s->next[0], number[3], number[2])) != NULL;
 }
 
-/* The second moment is the average of g.  Rounding can make the variance negative. */
+/* Sets the step; the second moment is the average of g.  Rounding can make the variance
+ * negative. */
 static bool centred_rmsprop(wb__rule_step *s, wb_tensor *const *number)
 {
     s->next[0] = wb__average(s->moment[0], number[0], s->g, number[1], true);
@@ -332,7 +334,7 @@ static bool centred_rmsprop(wb__rule_step *s, wb_tensor *const *number)
     return (s->g = wb__adam_step(s->g, variance, number[3], number[2])) != NULL;
 }
 
-/* The second moment is the average of the squares of the steps. */
+/* Sets the step of AdaDelta, whose second moment is the average of the squares of the steps. */
 static bool adadelta(wb__rule_step *s, wb_tensor *const *number)
 {
     s->next[0] = wb__average(s->moment[0], number[0], s->g, number[1], true);
@@ -367,15 +369,14 @@ static bool formula_clip(wb__rule_step *s, wb_tensor *const *number)
     return (s->g = wb_minimum(wb_maximum(s->g, number[0]), number[1])) != NULL;
 }
 
-/* number[0] is min(omega / |g|, 1).  norm_factor in update.c computes it from all gradients. */
+/* Scales the gradient by number[0], min(omega / |g|, 1), which update_norm_factor in update.c
+ * computes from all gradients. */
 static bool formula_scale(wb__rule_step *s, wb_tensor *const *number)
 {
     wb_tensor *factor = number[0];
     if (factor && factor->dtype != s->g->dtype) factor = wb_astype(factor, (wb_dtype)s->g->dtype);
     return (s->g = wb_mul(s->g, factor)) != NULL;
 }
-
-/* ---- the rules ------------------------------------------------------------------------------- */
 
 /* The columns of RULES: identifier, name, moments, start, numbers, apply, counted, all_together,
  * defaults.  RMSPROP has the two kinds of wb_RMSProp. */

@@ -38,7 +38,7 @@ wb_tensor *wb__mixed_value(wb_tensor *x, wb_tensor *master)
 
 typedef struct {
     wb_dtype dtype;
-    int n, n_narrow;
+    int n, n_narrow;                    /* number of elements of x; of narrow */
     wb_tensor **x;                      /* parameters */
     wb_tensor **narrow;                 /* x[0 .. n_narrow) converted to `dtype` */
 } narrowing;
@@ -58,7 +58,7 @@ static int mixed_collect(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-static int narrow_all(narrowing *w, void *model)
+static int mixed_narrow_all(narrowing *w, void *model)
 {
     int status = wb__walk("setup", model, NULL, WB__TRAINABLE | WB__DISTINCT, mixed_collect, w);
     if (!status && w->n_narrow) status = wb_eval_array(w->n_narrow, w->narrow);
@@ -77,7 +77,7 @@ int wb__mixed_narrow(const wb_opt_state *s, void *model)
     if (!scope) return WB_ERROR_MEMORY;
     w.x = wb__alloc((size_t)s->n * sizeof *w.x);
     w.narrow = wb__alloc((size_t)s->n * sizeof *w.narrow);
-    int status = w.x && w.narrow ? narrow_all(&w, model) : WB_ERROR_MEMORY;
+    int status = w.x && w.narrow ? mixed_narrow_all(&w, model) : WB_ERROR_MEMORY;
     const wb_device *device = !status && w.n_narrow ? w.x[0]->device : NULL;
     wb__free(w.x);
     wb__free(w.narrow);
@@ -127,9 +127,9 @@ wb_tensor *wb__scaling_count(wb_tensor *sum, wb_tensor *g)
     return sum && bad ? wb_add(sum, bad) : bad;
 }
 
-/* Returns a tensor [slots] with 1 for slots that have a gradient and 0 for the others.  If all
- * slots have a gradient, returns the scalar 1. */
-static wb_tensor *part_taken(const wb_opt_state *s, wb_tensor *const *bad)
+/* Returns a tensor [slots] with 1 for slots that have a gradient and 0 for the others, or the
+ * scalar 1 if all slots have a gradient. */
+static wb_tensor *mixed_slots_updated(const wb_opt_state *s, wb_tensor *const *bad)
 {
     const int64_t n = s->n;
     bool all = true;
@@ -164,7 +164,7 @@ bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb_tensor *
     wb_tensor *full = wb_ge(more, wb_scalar(GOOD_BEFORE_GROWTH));
     wb_tensor *larger = wb_minimum(wb_mul(scale, wb_scalar(2)), wb_scalar(LARGEST_SCALE));
     wb_tensor *smaller = wb_maximum(wb_mul(scale, wb_scalar(0.5)), wb_scalar(SMALLEST_SCALE));
-    wb_tensor *part = part_taken(s, bad);
+    wb_tensor *part = mixed_slots_updated(s, bad);
     *step = (wb__scaling_step){
         .ok = ok,
         .inverse = wb_reciprocal(scale),

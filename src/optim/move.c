@@ -7,8 +7,8 @@
 
 /* Returns the dtype that wb_to gives the slot's parameter; 0, with the error set, if device d lacks
  * this dtype.  `there` is whether the slot is already on d. */
-static wb_dtype dtype_there(const wb__slot *slot, bool there, const wb_device *d,
-                            wb_dtype requested)
+static wb_dtype optim_move_dtype(const wb__slot *slot, bool there, const wb_device *d,
+                                 wb_dtype requested)
 {
     return there && !requested ? slot->dtype : wb__dtype_on(d, slot->dtype, requested);
 }
@@ -19,6 +19,7 @@ static bool optim_move_is_there(const wb_opt_state *s, const wb__slot *slot, con
     return x ? x->device == d : d == &wb__cpu;
 }
 
+/* Returns a new variable on d with the value of m, as `dtype`; the caller owns a reference. */
 static wb_tensor *move_moment(wb_tensor *m, const wb_device *d, wb_dtype dtype)
 {
     wb_scope *s = wb_scope_open();
@@ -31,6 +32,7 @@ static wb_tensor *move_moment(wb_tensor *m, const wb_device *d, wb_dtype dtype)
     return NULL;
 }
 
+/* Sets *to to a copy of the slot on d, whose parameter has `dtype` there.  False: failed. */
 static bool move_slot(const wb_opt_state *s, const wb__slot *from, wb__slot *to, const wb_device *d,
                       wb_dtype dtype)
 {
@@ -51,7 +53,8 @@ static bool move_slot(const wb_opt_state *s, const wb__slot *from, wb__slot *to,
     return !from->sum || (to->sum = move_moment(from->sum, d, wb__moment_dtype(dtype)));
 }
 
-static bool copy_frame(wb_opt_state *to, const wb_opt_state *from)
+/* Sets the fields of *to that are no slots to those of *from.  False: out of memory. */
+static bool copy_rule_and_counts(wb_opt_state *to, const wb_opt_state *from)
 {
     wb_rule *rule = wb__rule_copy(from->rule);
     to->rule = wb__ref(rule);
@@ -79,13 +82,13 @@ static bool copy_frame(wb_opt_state *to, const wb_opt_state *from)
 
 /* Returns 1 if a slot must be moved or converted, 0 if none must, and -1 with the error set if the
  * device lacks a dtype. */
-static int optim_move_must_move(const wb_opt_state *s, const wb_device *d, wb_dtype requested)
+static int optim_move_is_needed(const wb_opt_state *s, const wb_device *d, wb_dtype requested)
 {
     int go = 0;
     for (int i = 0; i < s->n; i++) {
         const wb__slot *slot = &s->slots[i];
         const bool there = optim_move_is_there(s, slot, d);
-        const wb_dtype t = dtype_there(slot, there, d, requested);
+        const wb_dtype t = optim_move_dtype(slot, there, d, requested);
         if (!t) return -1;
         if (t != slot->dtype || (wb__slot_variable(s, slot) && !there)) go = 1;
     }
@@ -95,19 +98,19 @@ static int optim_move_must_move(const wb_opt_state *s, const wb_device *d, wb_dt
 void *wb__opt_to(void *state, const wb_device *d, wb_dtype requested)
 {
     wb_opt_state *s = state;
-    const int go = optim_move_must_move(s, d, requested);
+    const int go = optim_move_is_needed(s, d, requested);
     if (go <= 0) return go ? NULL : s;
     WB__FIRST(wb_object_to, NULL);
     int status = wb__evaluate_pending();
     if (!status) status = wb__guard_confirm();
     wb_opt_state *made = status ? NULL : wb__object_new(&wb__opt_state_class, sizeof *made);
     if (!made) return NULL;
-    bool good = copy_frame(made, s);
+    bool good = copy_rule_and_counts(made, s);
     for (int i = 0; good && i < s->n; i++) {
         const wb__slot *slot = &s->slots[i];
         made->n = i + 1;
         good = move_slot(s, slot, &made->slots[i], d,
-                         dtype_there(slot, optim_move_is_there(s, slot, d), d, requested));
+                         optim_move_dtype(slot, optim_move_is_there(s, slot, d), d, requested));
     }
     for (int i = 0; good && i < WB__SCALING && s->scaling[i]; i++)
         good = (made->scaling[i] = move_moment(s->scaling[i], d, WB_F32)) != NULL;

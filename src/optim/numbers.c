@@ -43,7 +43,7 @@ bool wb__schedules_fit(const wb_opt_state *s)
     return true;
 }
 
-/* The context of numbers_renew, for replays of a recorded wb_update. */
+/* The context of numbers_renew, which replays of a recorded wb_update call. */
 typedef struct { wb_opt_state *state; int part, slot; } numbering;
 
 static void numbers_renew(void *context, double *numbers)

@@ -10,18 +10,18 @@
 
 enum { WB__MOMENTS = 3, WB__RULE_NUMBERS = 12, WB__MAX_NUMBERS = 13 };
 
-/* The input and the result of one part of a rule for one parameter x.  g is the gradient, and
- * `apply` replaces g by the result of the part.  x, g and the moments have the dtype of the
- * parameter, but f32 instead of f16 and bf16. */
+/* The input and the result of one part of a rule for one parameter x.  `apply` replaces the
+ * gradient g by the result of the part.  x, g and the moments have the dtype of the parameter, but
+ * f32 instead of f16 and bf16. */
 typedef struct {
     const struct wb__rule_kind *kind;
-    wb_tensor *x, *g;
+    wb_tensor *x, *g;                   /* the parameter, its gradient */
     wb_tensor *moment[WB__MOMENTS];     /* before the update */
     wb_tensor *next[WB__MOMENTS];       /* after the update, to be assigned */
 } wb__rule_step;
 
-/* Where the moments of a rule start: at 0; at eps; or the first moment at 0, and the second, which
- * has a step size for each element, at eta, which the rule uses for nothing else. */
+/* Where the moments of a rule start: at 0; or at eps; or the first moment at 0 and the second,
+ * which has a step size for each element, at eta, which the rule uses for nothing else. */
 typedef enum { WB__FROM_ZERO, WB__FROM_EPS, WB__STEPS_FROM_ETA } wb__moment_start;
 
 typedef struct wb__rule_kind {
@@ -73,14 +73,14 @@ typedef struct {
     wb__setting frozen;
     /* numbers of the parts of the rule for this slot alone; NULL: those of the rule */
     wb_Rule_options *own;
-    wb_schedule *schedule;              /* of eta (reference), or NULL */
+    wb_schedule *schedule;              /* schedule of eta (reference), or NULL */
 } wb__slot;
 
 /* The counters of the updates.  They are an object of their own, to which the journal holds
  * references: pending updates are counted, and the journal undoes the counts of cancelled ones. */
 typedef struct {
     wb__object object;
-    size_t bytes;                       /* of this struct */
+    size_t bytes;                       /* size of this struct */
     int64_t updates;                    /* updates so far, which are the t of schedules */
     int64_t accumulated;                /* batches in the sums of gradients */
     struct {
@@ -88,8 +88,8 @@ typedef struct {
         bool summed;                    /* an accumulated batch had a gradient for the slot */
     } slot[];
 } wb__opt_counts;
-/* Counts of n slots: those of `from`, or zeros if it is NULL.  The caller owns a reference.  NULL:
- * out of memory. */
+/* Returns new counts of n slots: those of `from`, or zeros if `from` is NULL.  The caller owns a
+ * reference.  NULL: out of memory. */
 wb__opt_counts *wb__opt_counts_new(int n, const wb__opt_counts *from);
 
 /* The path of a parameter in the model, and the index of its slot.  A tied parameter has several
@@ -97,8 +97,8 @@ wb__opt_counts *wb__opt_counts_new(int n, const wb__opt_counts *from);
 typedef struct { char *path; int slot; } wb__parameter_path;
 
 /* Indices into wb_opt_state.scaling, the variables of the f16 loss scaling on the device.
- * WB__SCALE is the scale.  WB__SINCE_CHANGE counts updates.  It restarts at 0 when an update is
- * skipped or the scale is due to grow.  WB__STEPS_MADE [slots] is the step count of each slot. */
+ * WB__SCALE is the scale.  WB__SINCE_CHANGE counts updates, from 0 again when an update is skipped
+ * or the scale is due to grow.  WB__STEPS_MADE [slots] is the step count of each slot. */
 enum { WB__SCALE, WB__SINCE_CHANGE, WB__STEPS_MADE, WB__SCALING };
 
 struct wb_opt_state {
@@ -119,13 +119,13 @@ struct wb_opt_state {
     struct { int kind; wb_dtype dtype; int64_t n; } first;
     uint32_t changes;           /* counter of changes of the slots' own numbers and schedules */
     int64_t agreed;     /* hash of what the ranks exchange, which they compared; 0: not yet */
-    bool gives;         /* rank 0 loads a checkpoint and gives the other ranks their parts */
+    bool gives;         /* rank 0 loads a checkpoint and sends the others their parts */
     bool unguarded;             /* wb_update does not check that the loss or norm is finite */
     int n_moments;                      /* number of moments per slot, the master included */
     int n;
     wb__slot *slots;
     int n_paths;
-    wb__parameter_path *paths;           /* in the order of wb__walk */
+    wb__parameter_path *paths;           /* paths of parameters, in the order of wb__walk */
 };
 
 /* A hyperparameter in wb_Rule_options.  Files and messages use `name`.  `option` is the name of the
@@ -151,10 +151,9 @@ static inline wb_dtype wb__moment_dtype(wb_dtype parameter)
 /* Returns the number of moments per slot, without the master. */
 static inline int wb__rule_moments(const wb_opt_state *s) { return s->n_moments - (s->mixed != 0); }
 
-/* The square of a norm: sum(x^2), and sum((2^-80 x)^2) for the case that the first overflows, which
- * it does where |x| > 2^64, in f64 2^512.  The second does not in f32; in f64 it does where |x| >
- * 2^592.  NULL: of nothing.  wb__squares_add adds those of x; false: failed.  wb__norm_of returns
- * the norm or, if `inverse`, 1 / norm; wb__norm_finite a tensor that is finite if the norm is. */
+/* The square of a norm of f32 or f64 elements x: `plain` is sum(x^2), and `shrunk` is sum((2^-80
+ * x)^2), for the case that `plain` overflows: in f32 where |x| > 2^64, in f64 where |x| > 2^512.
+ * (In f64 `shrunk` overflows where |x| > 2^592.)  NULL fields: no x yet. */
 typedef struct { wb_tensor *plain, *shrunk; } wb__squares;
 bool wb__squares_add(wb__squares *sum, wb_tensor *x);
 wb_tensor *wb__norm_of(wb__squares s, bool inverse);
@@ -163,29 +162,30 @@ wb_tensor *wb__norm_finite(wb__squares s);
 int wb__weights(const wb_Rule_options *o, double *out);
 /* Updates two moments to averages of g and g^2.  number[0 .. 3] are their weights. */
 bool wb__averages(wb__rule_step *s, wb_tensor *const *number);
-/* In step INFINITY, adds the numbers of wb__complement_of_power for both betas to the n numbers. */
+/* Sets the numbers from out[n] on, in step INFINITY, to those of wb__complement_of_power for both
+ * betas. */
 int wb__logarithms(const wb_Rule_options *o, double t, int n, double *out);
 /* Returns 1 - b^t, accurate also for b near 1.  minus_half_log is -log(b) / 2. */
 wb_tensor *wb__complement_of_power(wb_tensor *minus_half_log, wb_tensor *t);
 
 int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, double t, double *out);
 /* Reads the options of a rule into *o.  `rule` is the rule's name in WB_RULES_, which has the
- * number that the rule takes by place; NULL: eta. */
+ * number that the rule takes by place, without a name; NULL: eta. */
 bool wb__rule_read(const char *what, const char *rule, wb_Rule_options *o,
                    const wb_Rule_options *given);
-/* Makes a rule of one part, of the kind `centred` if the option .centered is true.  NULL: failed; a
- * rule without such a kind refuses the option. */
+/* Returns a rule of one part, of the kind `centred` if the option .centered is true.  NULL: failed;
+ * a rule without such a kind refuses the option. */
 wb_rule *wb__rule_of(const wb__rule_kind *kind, const wb__rule_kind *centred,
                      const wb_Rule_options *given);
-/* Sets an error and returns false if a number is outside its range. */
+/* Returns false, with the error set, if a number is outside its range. */
 bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o);
-/* The value at which a moment starts.  `moment` counts over all parts of the rule. */
+/* Returns the value at which a moment starts.  `moment` counts over all parts of the rule. */
 double wb__rule_start(const wb_rule *rule, int moment);
 /* Sets *ndim and dims [WB_MAX_DIMS] to the shape of a moment of a state that is not divided, or of
  * the master. */
 void wb__moment_shape(const wb_opt_state *s, const wb__slot *slot, int moment, int *ndim,
                       int64_t *dims);
-/* Makes a rule of n parts, which the caller fills in.  NULL: out of memory. */
+/* Returns a rule of n parts, which the caller fills in.  NULL: out of memory. */
 wb_rule *wb__rule_new(int n);
 /* Returns the name of the first part that needs whole parameters; NULL: no part does. */
 const char *wb__rule_whole(const wb_rule *rule);
@@ -246,13 +246,14 @@ int64_t wb__part_length(const wb_opt_state *s, const wb__slot *slot);
  * the state is whole.  NULL: failed. */
 wb_tensor *wb__own_part(const wb_opt_state *s, const wb__slot *slot, wb_tensor *x);
 
-/* The functions below append collectives of the ranks.  *before is the operation that these follow,
- * or NULL, and becomes the last of them.  Element i of an array belongs to slot i. */
+/* The functions below append collectives of the ranks.  *before is the operation that the
+ * collectives follow, or NULL, and becomes the last of them.  Element i of an array belongs to slot
+ * i. */
 
 /* Sets *before to the last operation of the pending updates, if there are any, since other ranks
  * may have evaluated these updates already.  Returns 0 or an error code. */
 int wb__ranks_begin(wb_opt_state *s, wb_tensor **before);
-/* Notes that an update is pending.  `last` is its last operation, and may be NULL. */
+/* Records that an update is pending.  `last` is its last operation, and may be NULL. */
 void wb__ranks_pending(wb_tensor *last);
 /* Returns 0 if the state is divided over the present ranks, or need not be divided, else an error
  * code. */
@@ -277,12 +278,13 @@ static inline const wb_tensor *wb__slot_variable(const wb_opt_state *s, const wb
     return s->n_moments ? slot->moments[0] : slot->sum;
 }
 
-/* Makes a variable on d whose elements are `value`.  The caller owns a reference.  NULL: failed. */
+/* Returns a variable on d whose elements are `value`.  The caller owns a reference.  NULL:
+ * failed. */
 wb_tensor *wb__new_filled(const wb_device *d, double value, wb_dtype dtype, int ndim,
                           const int64_t *dims, const char *name);
 
-/* Computes a wb_update that applies the accumulated gradients, however many batches they are of.
- * With grads = NULL no batch is added.  Returns 0 or an error code. */
+/* Computes a wb_update that applies the accumulated gradients, of however many batches.  With grads
+ * = NULL no batch is added.  Returns 0 or an error code. */
 int wb__update_now(wb_opt_state *s, void *model, wb_tree *grads);
 
 /* accumulate.c: the sums of gradients.  `applies` is whether an update applies the sums, or only
@@ -310,8 +312,8 @@ int wb__sums_drop(wb_opt_state *s);
 extern const char *const wb__scaling_names[WB__SCALING];
 /* Converts all parameters of the model to s->mixed; on failure converts none. */
 int wb__mixed_narrow(const wb_opt_state *s, void *model);
-/* Makes the f32 master copy of this rank's part of a parameter, which is a variable with the same
- * value.  The caller owns a reference. */
+/* Returns the f32 master copy of this rank's part of a parameter, a variable with the same value.
+ * The caller owns a reference. */
 wb_tensor *wb__mixed_master(const wb_opt_state *s, const wb__slot *slot, wb_tensor *parameter);
 /* Returns the f32 value from which an update of x starts.  Elements of x that equal the rounded
  * master take the value of the master.  The other elements, which the program has assigned, keep

@@ -15,7 +15,7 @@ static int n_kinds;
     {of(eta), of(rho), of(beta[0]), of(beta[1]), of(eps), of(lambda), of(delta), of(omega),      \
      of(ell[0]), of(ell[1]), of(gamma[0]), of(gamma[1])}
 
-/* Returns false, with the error set, if x is not a tensor like `like`. */
+/* Whether x is a tensor like `like`.  If not, sets the error. */
 static bool own_rule_is_alike(const wb_rule_type *type, const char *what, int i, wb_tensor *x,
                               const wb_tensor *like)
 {
@@ -60,8 +60,8 @@ static bool apply(wb__rule_step *s, wb_tensor *const *number)
     return true;
 }
 
-/* Returns the kind of a type, and makes it if there is none yet.  NULL, with the error set: failed.
- * The caller holds the lock. */
+/* Returns the kind of a type, made at the first call.  NULL, with the error set: failed.  The
+ * caller holds the lock. */
 static const wb__rule_kind *own_rule_kind_of(const wb_rule_type *type)
 {
     for (int i = 0; i < n_kinds; i++) {

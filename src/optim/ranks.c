@@ -19,7 +19,8 @@ typedef struct {
     wb_tensor ***from;                  /* *from[i]: the tensor of part[i], then its result */
     const wb__slot **slot;              /* the slot of each part; NULL: the part is the loss */
     int n;
-    int64_t bytes, limit;               /* of the parts; above the limit, they are exchanged */
+    int64_t bytes, limit;               /* bytes of the parts; when bytes exceed `limit`, the parts
+                                           are exchanged */
     wb_tensor *scale;                   /* 1 / number of summed gradients: one tensor, so that the
                                            updates of all parameters can be one kernel */
     const wb_opt_state *state;
@@ -28,7 +29,8 @@ typedef struct {
     wb_tensor *first;                   /* the result of the first exchange */
 } bucket;
 
-static bool bucket_begin(bucket *b, const wb_opt_state *s, bool gathers, wb_tensor *before)
+/* Sets *b to an empty bucket with memory for all slots and the loss.  False: out of memory. */
+static bool bucket_init(bucket *b, const wb_opt_state *s, bool gathers, wb_tensor *before)
 {
     const size_t n = (size_t)s->n + 1;
     *b = (bucket){.part = wb__alloc(n * sizeof *b->part), .from = wb__alloc(n * sizeof *b->from),
@@ -37,7 +39,7 @@ static bool bucket_begin(bucket *b, const wb_opt_state *s, bool gathers, wb_tens
     return b->part && b->from && b->slot;
 }
 
-static void bucket_end(bucket *b)
+static void bucket_free(bucket *b)
 {
     wb__free(b->part);
     wb__free(b->from);
@@ -69,7 +71,7 @@ int wb__ranks_check(const char *what, const wb_opt_state *s)
 }
 
 /* Appends zeros to x [n], so that it has `length` elements. */
-static wb_tensor *filled_up(wb_tensor *x, int64_t length)
+static wb_tensor *bucket_pad_with_zeros(wb_tensor *x, int64_t length)
 {
     return x && x->size < length ? wb_pad(x, 0, 0, length - x->size) : x;
 }
@@ -80,7 +82,7 @@ wb_tensor *wb__own_part(const wb_opt_state *s, const wb__slot *slot, wb_tensor *
     const int64_t first = WB__MIN(s->part * length, n), end = WB__MIN(first + length, n);
     if (s->parts == 1) return x;
     wb_tensor *flat = wb_reshape_array(x, 1, &n);
-    return flat ? filled_up(wb_slice(flat, 0, first, end), length) : NULL;
+    return flat ? bucket_pad_with_zeros(wb_slice(flat, 0, first, end), length) : NULL;
 }
 
 /* Returns x [parts, length], the parts of all ranks, in the shape of the parameter. */
@@ -93,11 +95,11 @@ static wb_tensor *bucket_whole(const wb__slot *slot, wb_tensor *x)
 }
 
 /* Returns a gradient as a part of a bucket: row r is the part that rank r updates. */
-static wb_tensor *bucket_rows(const wb_opt_state *s, const wb__slot *slot, wb_tensor *g)
+static wb_tensor *bucket_rows_of_gradient(const wb_opt_state *s, const wb__slot *slot, wb_tensor *g)
 {
     const int64_t length = wb__part_length(s, slot), dims[] = {s->parts, length};
     wb_tensor *flat = wb_reshape_array(g, 1, &g->size);
-    flat = filled_up(flat, s->parts * length);
+    flat = bucket_pad_with_zeros(flat, s->parts * length);
     return flat ? wb_reshape_array(flat, 2, dims) : NULL;
 }
 
@@ -106,7 +108,7 @@ static wb_tensor *bucket_rows(const wb_opt_state *s, const wb__slot *slot, wb_te
 /* Returns a tensor as a part of the bucket.  The loss is in all rows. */
 static wb_tensor *bucket_as_part(const bucket *b, const wb__slot *slot, wb_tensor *x)
 {
-    if (!b->gathers && slot) return bucket_rows(b->state, slot, x);
+    if (!b->gathers && slot) return bucket_rows_of_gradient(b->state, slot, x);
     wb_tensor *row = wb_reshape_array(x, 2, (int64_t[]){1, x->size});
     if (!row || slot) return row;
     return wb_expand_array(row, 2, (int64_t[]){b->state->parts, 1});
@@ -149,6 +151,8 @@ static bool bucket_exchange(bucket *b)
     return true;
 }
 
+/* Adds *x to the bucket, after exchanging the bucket's tensors if it is full or of another
+ * dtype. */
 static bool bucket_add(bucket *b, const wb__slot *slot, wb_tensor **x)
 {
     wb_tensor *part = bucket_as_part(b, slot, *x);
@@ -164,8 +168,8 @@ static bool bucket_add(bucket *b, const wb__slot *slot, wb_tensor **x)
     return true;
 }
 
-/* Returns a hash of what the ranks exchange in an update.  The hash is not 0, and below 2^48, so
- * that its sum over the ranks does not overflow. */
+/* Returns a hash, not 0, of the description of the tensors that the ranks exchange in an update.
+ * It is below 2^48, so that its sum over the ranks does not overflow. */
 static int64_t hash_of_exchange(const wb_opt_state *s, wb_tensor **const *g, const wb_tensor *loss)
 {
     const uint64_t word[] = {(uint64_t)wb__world()->size, (uint64_t)s->rule->bucket,
@@ -178,7 +182,7 @@ static int64_t hash_of_exchange(const wb_opt_state *s, wb_tensor **const *g, con
 
 /* Evaluates the pending updates, which other ranks may have evaluated already, together with the n
  * gradients, which may depend on values that these updates replace. */
-static int end_updates_before(int n, wb_tensor **g, wb_tensor **before)
+static int bucket_end_updates(int n, wb_tensor **g, wb_tensor **before)
 {
     const wb__thread *t = wb__this_thread();
     if (t->recording || !t->exchanged) return 0;
@@ -186,21 +190,22 @@ static int end_updates_before(int n, wb_tensor **g, wb_tensor **before)
     return wb__evaluate_keeping(n, g);
 }
 
-static int bucket_perform(const wb__collective *c)
+static int bucket_run_collective(const wb__collective *c)
 {
     return wb__collective_end(wb__collective_begin(c));
 }
 
+/* Whether the number at x, of this dtype, is a mark: a number that only meet_others sends. */
 static bool is_mark(const void *x, wb_dtype dtype, double mark)
 {
     return dtype == WB_F64 ? *(const double *)x == mark : *(const float *)x == (float)mark;
 }
 
-/* Begins the first operation of the update before once more, since another rank for which nothing
- * has changed begins it now.  Sets *all to whether all ranks have called this function instead:
- * then the first element is a sum of marks.  Else the other rank gets NaN, and does not update its
- * parameters.  Returns 0 or an error code. */
-static int meet_others(const wb_opt_state *s, bool *all)
+/* Starts the first operation of the previous update once more, since another rank for which nothing
+ * has changed starts it now.  Sets *all to whether all ranks have called this function instead:
+ * then the first element is a sum of marks (see is_mark).  Else the other rank gets NaN, and does
+ * not update its parameters.  Returns 0 or an error code. */
+static int bucket_meet_ranks(const wb_opt_state *s, bool *all)
 {
     const wb__communicator *c = wb__world();
     const double mark = 0x1p60;
@@ -211,7 +216,7 @@ static int meet_others(const wb_opt_state *s, bool *all)
     for (size_t i = 0; i < rows * n && !status; i++)
         wb__convert(x + i * each, s->first.dtype, &(double){i % n ? NAN : mark}, WB_F64, 1);
     if (!status)
-        status = bucket_perform(&(wb__collective){
+        status = bucket_run_collective(&(wb__collective){
             .communicator = c, .kind = (wb__collective_kind)s->first.kind, .op = WB__RANKS_SUM,
             .dtype = s->first.dtype, .n = s->first.n, .from = x, .to = y});
     if (!status) *all = is_mark(y, s->first.dtype, c->size * mark);
@@ -220,10 +225,10 @@ static int meet_others(const wb_opt_state *s, bool *all)
     return status;
 }
 
-/* If this rank exchanges other tensors than in the update before, compares with the other ranks
- * what they exchange.  Returns 0 or an error code. */
-static int bucket_compare(wb_opt_state *s, wb_tensor **const *g, wb_tensor *loss,
-                          wb_tensor **before)
+/* Compares with the other ranks what they exchange, if this rank exchanges other tensors than in
+ * the previous update.  Returns 0 or an error code. */
+static int bucket_compare_ranks(wb_opt_state *s, wb_tensor **const *g, wb_tensor *loss,
+                                wb_tensor **before)
 {
     const wb__communicator *c = wb__world();
     const int64_t mine = hash_of_exchange(s, g, loss);
@@ -236,11 +241,11 @@ static int bucket_compare(wb_opt_state *s, wb_tensor **const *g, wb_tensor *loss
     for (int i = 0; i < s->n; i++)
         if (*g[i]) all[n++] = *g[i];
     if (loss) all[n] = loss;
-    int status = end_updates_before(n + (loss != NULL), all, before);
+    int status = bucket_end_updates(n + (loss != NULL), all, before);
     wb__free(all);
-    if (!status && s->agreed && s->first.n) status = meet_others(s, &same);
+    if (!status && s->agreed && s->first.n) status = bucket_meet_ranks(s, &same);
     if (!status && same)
-        status = bucket_perform(&(wb__collective){
+        status = bucket_run_collective(&(wb__collective){
             .communicator = c, .kind = WB__COLLECT_ALLREDUCE, .op = WB__RANKS_SUM, .dtype = WB_I64,
             .n = 1, .from = &mine, .to = &sum});
     wb__collective_report("update");
@@ -258,9 +263,9 @@ int wb__ranks_mean(wb_opt_state *s, int64_t batches, wb_tensor **const *g, wb_te
                    wb_tensor **before)
 {
     bucket b;
-    const int differ = bucket_compare(s, g, *loss, before);
+    const int differ = bucket_compare_ranks(s, g, *loss, before);
     if (differ) return differ;
-    bool good = bucket_begin(&b, s, false, *before);
+    bool good = bucket_init(&b, s, false, *before);
     b.scale = wb_scalar(1 / ((double)wb__world()->size * (double)batches));
     good = good && b.scale;
     for (int i = s->n - 1; i >= 0 && good; i--)
@@ -277,19 +282,19 @@ int wb__ranks_mean(wb_opt_state *s, int64_t batches, wb_tensor **const *g, wb_te
         s->first.n = b.first->size;
     }
     *before = b.before;
-    bucket_end(&b);
+    bucket_free(&b);
     return good ? 0 : wb__error_or(WB_ERROR_MEMORY);
 }
 
 int wb__ranks_gather(const wb_opt_state *s, wb_tensor **const *x, wb_tensor **before)
 {
     bucket b;
-    bool good = bucket_begin(&b, s, true, *before);
+    bool good = bucket_init(&b, s, true, *before);
     for (int i = s->n - 1; i >= 0 && good; i--)
         if (*x[i]) good = bucket_add(&b, &s->slots[i], x[i]);
     good = good && bucket_exchange(&b);
     *before = b.before;
-    bucket_end(&b);
+    bucket_free(&b);
     return good ? 0 : wb__error_or(WB_ERROR_MEMORY);
 }
 

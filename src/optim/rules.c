@@ -25,14 +25,15 @@ const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS] = {
 };
 
 /* Whether the field is element `at` of an option with two numbers. */
-static bool of_pair(const wb__rule_field *f, int at)
+static bool rules_is_of_pair(const wb__rule_field *f, int at)
 {
     const size_t n = strlen(f->option);
     return f->name[n] == '[' && f->name[n + 1] == '0' + at;
 }
 
-/* Returns the index of the number that the rule takes by place: eta, or as WB_RULES_ has it. */
-static int rules_by_place(const char *rule)
+/* Returns the index of the number that the rule takes by place, without a name: eta, or as in
+ * WB_RULES_. */
+static int rules_index_by_place(const char *rule)
 {
     size_t at = offsetof(wb_Rule_options, eta);
     int i = 0;
@@ -43,8 +44,8 @@ static int rules_by_place(const char *rule)
     return i;
 }
 
-/* Assigns the number by place, if the program gave one, to the rule's number `i`. */
-static bool take_by_place(const char *what, wb_Rule_options *o, int i)
+/* Sets the rule's number `i` to the number by place, if the program gave one. */
+static bool rules_set_by_place(const char *what, wb_Rule_options *o, int i)
 {
     if (o->number == WB_DEFAULT) return true;
     if (*wb__rule_number(o, i) != WB_DEFAULT)
@@ -64,13 +65,13 @@ bool wb__rule_read(const char *what, const char *rule, wb_Rule_options *o,
                          ".momentum is .rho, and .weight_decay is .lambda", what);
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         const wb__rule_field *f = &wb__rule_fields[i];
-        const int numbers = of_pair(f, 0) ? wb__numbers_given(&g, f->option) : -1;
+        const int numbers = rules_is_of_pair(f, 0) ? wb__numbers_given(&g, f->option) : -1;
         if (numbers == 0 || numbers > 2)
             return wb__fail(WB_ERROR_ARGUMENT, "%s: .%s has %d numbers; it has two, as in .beta = "
                             "{0.9, 0.999}", what, f->option, numbers), false;
         if (numbers == 1) *wb__rule_number(o, i + 1) = WB_DEFAULT;      /* {b1} */
     }
-    return take_by_place(what, o, rule ? rules_by_place(rule) : ETA);
+    return rules_set_by_place(what, o, rule ? rules_index_by_place(rule) : ETA);
 }
 
 /* ---- rules ----------------------------------------------------------------------------------- */
@@ -129,7 +130,8 @@ wb_rule *wb__rule_new(int n)
     return NULL;
 }
 
-/* Fails because the rule has no number i, which the program gave.  Names the rule's numbers. */
+/* Sets the error that the rule has no number i, which the program gave; names the rule's numbers.
+ * Returns NULL. */
 static wb_rule *rules_fail_number(const wb__rule_kind *kind, int i, double value)
 {
     char list[100] = "";
@@ -205,7 +207,7 @@ void wb__moment_shape(const wb_opt_state *s, const wb__slot *slot, int moment, i
     }
 }
 
-/* A chain inside a chain is flattened into one list of parts. */
+/* Returns a rule that applies the rules in order.  A chain in a chain becomes one list of parts. */
 wb_rule *wb_OptimizerChain_array(int n, wb_rule *const *rules)
 {
     int total = 0;
@@ -258,8 +260,6 @@ wb_rule *wb__rule_copy(const wb_rule *rule)
     return r;
 }
 
-/* ---- printing -------------------------------------------------------------------------------- */
-
 static void rules_print_part(const wb__rule_part *p, wb__text *t)
 {
     const char *comma = "";
@@ -267,8 +267,8 @@ static void rules_print_part(const wb__rule_part *p, wb__text *t)
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         const wb__rule_field *f = &wb__rule_fields[i];
         const double *number = wb__rule_number(&p->o, i);
-        if (!wb__part_has(p, i) || (of_pair(f, 1) && wb__part_has(p, i - 1))) continue;
-        if (!of_pair(f, 0)) wb__text_add(t, "%s%s=%g", comma, f->name, *number);
+        if (!wb__part_has(p, i) || (rules_is_of_pair(f, 1) && wb__part_has(p, i - 1))) continue;
+        if (!rules_is_of_pair(f, 0)) wb__text_add(t, "%s%s=%g", comma, f->name, *number);
         else wb__text_add(t, "%s%s=(%g, %g)", comma, f->option, number[0], number[1]);
         comma = ", ";
     }

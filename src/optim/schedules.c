@@ -8,11 +8,11 @@
 
 enum { SCHEDULE_NUMBERS = 5, SCHEDULE_DEEPEST = 64 };
 
-/* A kind of schedule with n numbers.  `at` computes the value in step t from the numbers k.
- * Numbers whose bit in `positive` is set must be positive, others finite. */
+/* A kind of schedule with n numbers.  `at` returns the value in step t from the numbers k.  Numbers
+ * whose bit in `positive` is set must be positive, others finite. */
 typedef struct {
     const char *name;
-    int n, positive;
+    int n, positive;                    /* count of the numbers; bits of those that are positive */
     double (*at)(const double *k, double t);
 } schedule_kind;
 
@@ -48,7 +48,7 @@ static double schedule_wave(const double *k, double t) { return fabs(sin(PI * (t
 static double schedule_halved(const double *k, double t) { return exp2(-floor((t - 1) / k[2])); }
 static double schedule_falling(double u, double period) { return (1 + cos(PI * u / period)) / 2; }
 /* Returns u modulo the period, at least 0 also for a negative u. */
-static double schedule_phase(double u, double period) { return u - period * floor(u / period); }
+static double schedule_modulo(double u, double period) { return u - period * floor(u / period); }
 
 static double schedule_constant(const double *k, double t) { return (void)t, k[0]; }
 static double schedule_exponential(const double *k, double t) { return k[0] * pow(k[1], t - 1); }
@@ -73,10 +73,11 @@ WAVE(triangles_exp, schedule_triangle(k, t) * pow(k[3], t - 1))
 WAVE(sines, schedule_wave(k, t))
 WAVE(sines_decay2, schedule_wave(k, t) * schedule_halved(k, t))
 WAVE(sines_exp, schedule_wave(k, t) * pow(k[3], t - 1))
-WAVE(cosines, schedule_falling(schedule_phase(t - 1, k[2]), k[2]))
+WAVE(cosines, schedule_falling(schedule_modulo(t - 1, k[2]), k[2]))
 WAVE(cosine, schedule_falling(t - 1, k[2]))
 
-/* k has nsteps, maxval, startval, endval, percent_start. */
+/* Returns the value of a one-cycle schedule.  k has nsteps, maxval, startval, endval,
+ * percent_start. */
 static double schedule_cycle(const double *k, double t)
 {
     const double up = ceil(k[4] * k[0]), down = k[0] - up;
@@ -85,7 +86,7 @@ static double schedule_cycle(const double *k, double t)
                    : schedule_between(k[1], k[3], schedule_falling(t - 1 - up, down));
 }
 
-/* The further arguments of KIND_OF are n, positive, at. */
+/* Defines a row of a table of kinds.  The further arguments are n, positive, at. */
 #define KIND_OF(name, ...) name = {"Schedule" #name, __VA_ARGS__}
 static const schedule_kind
     KIND_OF(Constant, 1, 0, schedule_constant), KIND_OF(Step, 2, 0, NULL),
@@ -100,8 +101,7 @@ static const schedule_kind
     KIND_OF(Shortened, 1, 1, NULL), KIND_OF(Composed, 0, 0, NULL),
     Function = {"schedule_from_function", 0, 0, NULL};
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
+/* Whether the numbers are valid for the kind.  If not, sets the error. */
 static bool schedule_check(const schedule_kind *k, const double *number)
 {
     for (int i = 0; i < k->n; i++)
@@ -186,8 +186,6 @@ double wb_schedule_at(wb_schedule *s, double t)
     return NAN;
 }
 
-/* ---- the object ------------------------------------------------------------------------------ */
-
 static void schedule_destroy(void *object)
 {
     wb_schedule *s = object;
@@ -231,8 +229,8 @@ bool wb__schedule_given(const char *what, const wb_schedule *s)
 
 void wb__schedule_print(const wb_schedule *s, wb__text *t) { schedule_print(s, t); }
 
-static wb_schedule *schedule_make(const schedule_kind *k, const double *number, int n,
-                                  wb_schedule *const *of)
+static wb_schedule *schedule_new(const schedule_kind *k, const double *number, int n,
+                                 wb_schedule *const *of)
 {
     int depth = 0;
     if (!schedule_check(k, number)) return NULL;
@@ -275,7 +273,7 @@ static wb_schedule *schedule_with_steps(wb_schedule *s, int n, const int64_t *st
 
 /* ---- making schedules ------------------------------------------------------------------------ */
 
-#define SCHEDULE(kind, ...) schedule_make(&(kind), (double[SCHEDULE_NUMBERS]){__VA_ARGS__}, 0, NULL)
+#define SCHEDULE(kind, ...) schedule_new(&(kind), (double[SCHEDULE_NUMBERS]){__VA_ARGS__}, 0, NULL)
 #define SCHEDULE_MAKER(kind, parameters, ...) \
     wb_schedule *wb_Schedule##kind parameters { return SCHEDULE(kind, __VA_ARGS__); }
 SCHEDULE_MAKER(Constant, (double a), a)
@@ -324,19 +322,19 @@ wb_schedule *wb_ScheduleSequence_array(int n, const wb_stage *stages)
     if (n < 1 || !stages) return wb__fail_null(WB_ERROR_ARGUMENT, "ScheduleSequence: no stages");
     wb_schedule **of = wb__alloc((size_t)n * sizeof *of);
     for (int i = 0; of && i < n; i++) of[i] = stages[i].schedule;
-    wb_schedule *s = of ? schedule_make(&Sequence, (double[SCHEDULE_NUMBERS]){0}, n, of) : NULL;
+    wb_schedule *s = of ? schedule_new(&Sequence, (double[SCHEDULE_NUMBERS]){0}, n, of) : NULL;
     wb__free(of);
     return schedule_with_steps(s, n, &stages->steps, sizeof *stages);
 }
 
 wb_schedule *wb_ScheduleLoop(wb_schedule *s, int64_t period)
 {
-    return schedule_make(&Loop, (double[SCHEDULE_NUMBERS]){(double)period}, 1, &s);
+    return schedule_new(&Loop, (double[SCHEDULE_NUMBERS]){(double)period}, 1, &s);
 }
 
 wb_schedule *wb_ScheduleInterpolator(wb_schedule *s, double rate)
 {
-    return schedule_make(&Interpolator, (double[SCHEDULE_NUMBERS]){rate}, 1, &s);
+    return schedule_new(&Interpolator, (double[SCHEDULE_NUMBERS]){rate}, 1, &s);
 }
 
 wb_schedule *wb_ScheduleShifted(wb_schedule *s, int64_t offset)
@@ -344,12 +342,12 @@ wb_schedule *wb_ScheduleShifted(wb_schedule *s, int64_t offset)
     if (offset < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "ScheduleShifted: the offset is %lld; steps count "
                              "from 1", (long long)offset);
-    return schedule_make(&Shifted, (double[SCHEDULE_NUMBERS]){(double)offset}, 1, &s);
+    return schedule_new(&Shifted, (double[SCHEDULE_NUMBERS]){(double)offset}, 1, &s);
 }
 
 wb_schedule *wb_ScheduleShortened(wb_schedule *s, int64_t nsteps)
 {
-    return schedule_make(&Shortened, (double[SCHEDULE_NUMBERS]){(double)nsteps}, 1, &s);
+    return schedule_new(&Shortened, (double[SCHEDULE_NUMBERS]){(double)nsteps}, 1, &s);
 }
 
 wb_schedule *wb_ScheduleComposed_array(wb_schedule *of, int n, wb_schedule *const *numbers)
@@ -363,13 +361,13 @@ wb_schedule *wb_ScheduleComposed_array(wb_schedule *of, int n, wb_schedule *cons
         return wb__fail_null(WB_ERROR_ARGUMENT, "ScheduleComposed: %d schedules; %s has %d numbers",
                              n, of->kind->name, of->kind->n);
     memcpy(all + 1, numbers, (size_t)n * sizeof *numbers);
-    return schedule_make(&Composed, (double[SCHEDULE_NUMBERS]){0}, n + 1, all);
+    return schedule_new(&Composed, (double[SCHEDULE_NUMBERS]){0}, n + 1, all);
 }
 
 wb_schedule *wb_schedule_from_function(double (*f)(double t, void *ctx), void *ctx)
 {
     if (!f) return wb__fail_null(WB_ERROR_ARGUMENT, "schedule_from_function: no function");
-    wb_schedule *s = schedule_make(&Function, (double[SCHEDULE_NUMBERS]){0}, 0, NULL);
+    wb_schedule *s = schedule_new(&Function, (double[SCHEDULE_NUMBERS]){0}, 0, NULL);
     if (s) s->f = f;
     if (s) s->ctx = ctx;
     return s;

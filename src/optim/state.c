@@ -46,13 +46,11 @@ wb__opt_counts *wb__opt_counts_new(int n, const wb__opt_counts *from)
     return c;
 }
 
-/* ---- creation -------------------------------------------------------------------------------- */
-
 typedef struct {
     wb_opt_state *state;
     wb__pointer_map seen;
     int path_capacity, slot_capacity;
-} building;
+} opt_state_building;
 
 wb_tensor *wb__new_filled(const wb_device *d, double value, wb_dtype dtype, int ndim,
                           const int64_t *dims, const char *name)
@@ -100,7 +98,7 @@ static bool fill_slot(const wb_opt_state *s, wb__slot *slot, const wb__leaf *lea
 
 static int opt_state_add_leaf(const wb__leaf *leaf, void *ctx)
 {
-    building *m = ctx;
+    opt_state_building *m = ctx;
     wb_opt_state *s = m->state;
     if (leaf->x->op != WB__OP_variable)
         return wb__fail(WB_ERROR_ARGUMENT, "setup: \"%s\" is %s, not a variable: make it one with "
@@ -123,8 +121,8 @@ static int opt_state_add_leaf(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-/* If .mixed is given, checks that it is bf16 or f16, and evaluates pending assignments before
- * wb_setup converts the parameters.  Returns 0 or an error code. */
+/* Checks that .mixed, if given, is bf16 or f16, and evaluates pending assignments before wb_setup
+ * converts the parameters.  Returns 0 or an error code. */
 static int opt_state_check_mixed(wb_dtype mixed)
 {
     if (!mixed) return 0;
@@ -147,9 +145,9 @@ static int has_mixed(const wb__leaf *leaf, void *ctx)
                     d->backend->tag, d->ordinal, wb_dtype_name(t));
 }
 
-/* Begins mixed precision.  For f16 makes the loss scale.  Then converts the parameters of the
- * model, as the last step of wb_setup. */
-static int begin_mixed(wb_opt_state *s, void *model)
+/* Starts mixed precision, as the last step of wb_setup: for f16 makes the loss scale, then converts
+ * the parameters of the model.  Returns 0 or an error code. */
+static int opt_state_start_mixed(wb_opt_state *s, void *model)
 {
     int status = wb__walk("setup", model, NULL, WB__TRAINABLE, has_mixed, &s->mixed);
     if (!status && s->mixed == WB_F16) {
@@ -183,7 +181,7 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
     s->part = c ? c->rank : 0;
     s->n_moments = s->mixed != 0;
     for (int i = 0; i < rule->n; i++) s->n_moments += rule->parts[i].kind->moments;
-    building m = {.state = s};
+    opt_state_building m = {.state = s};
     wb_rule *own = wb__rule_copy(rule);
     s->rule = wb__ref(own);
     int status = own ? wb__walk("setup", model, NULL, WB__TRAINABLE, opt_state_add_leaf, &m)
@@ -195,15 +193,13 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
     if (!status && !(s->counts = wb__opt_counts_new(s->n, NULL))) status = WB_ERROR_MEMORY;
     if (!status && s->rule->accumulate > 1) status = wb__sums_new(s);
     if (!status && o.schedule) status = wb_set_schedule(s, "", o.schedule);
-    if (!status && s->mixed) status = begin_mixed(s, model);
+    if (!status && s->mixed) status = opt_state_start_mixed(s, model);
     if (!status) return s;
     wb_object_free(s);
     return NULL;
 }
 
-/* ---- printing -------------------------------------------------------------------------------- */
-
-/* Adds the slot's own numbers, which wb_adjust_at has set, and its schedule. */
+/* Adds to the text the slot's own numbers, which wb_adjust_at has set, and its schedule. */
 static void opt_state_print_own(const wb_opt_state *s, const wb__slot *slot, wb__text *t)
 {
     for (int p = 0; slot->own && p < s->rule->n; p++)

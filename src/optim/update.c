@@ -23,13 +23,13 @@ typedef struct {
 typedef struct {
     const char *what;                   /* the name of the function, for messages */
     wb_opt_state *state;
-    bool last;                          /* it applies the sums even if batches are missing */
+    bool last;                          /* batches may be missing: the sums are applied anyway */
     bool adds;                          /* the update only adds its gradients to the sums */
     update_work *works;                 /* the block that also has the next three arrays */
     wb_tensor **next;                   /* memory for works[i].next of all works */
     wb_tensor ***g;                     /* the address of works[i].g, or of works[i].value */
     wb_tensor **sums;   /* new values of the sums of the slots and of the losses (wb__sums_add) */
-    int leaf;                           /* index of the model's leaf that is visited */
+    int leaf;  /* index of the model's leaf that update_visit_leaf visits */
     wb__scaling_step scaling;           /* ok is NULL without loss scaling */
     wb_tensor *norm;                    /* finite if the norm of all gradients is, or NULL */
     wb_tensor *loss;                    /* mean over the ranks and the accumulated batches; NULL:
@@ -40,7 +40,7 @@ typedef struct {
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-static int update_differs(const update *u, const wb__leaf *leaf)
+static int update_fail_other_model(const update *u, const wb__leaf *leaf)
 {
     return wb__fail(WB_ERROR_ARGUMENT, "%s: the state was made for another model: \"%s\", %s, is "
                     "not where it was", u->what, leaf->path, wb_describe(leaf->x));
@@ -48,7 +48,7 @@ static int update_differs(const update *u, const wb__leaf *leaf)
 
 #define PLACE(x) (x)->device->backend->tag, (x)->device->ordinal
 
-static int check_moments(const update *u, const wb__leaf *leaf, const wb__slot *slot)
+static int update_check_moments(const update *u, const wb__leaf *leaf, const wb__slot *slot)
 {
     for (int k = 0; k <= u->state->n_moments; k++) {
         const wb_tensor *x = k < u->state->n_moments ? slot->moments[k] : slot->sum;
@@ -62,7 +62,7 @@ static int check_moments(const update *u, const wb__leaf *leaf, const wb__slot *
 
 static bool is_distributed(const wb_opt_state *s) { return s->rule->bucket && wb__world(); }
 /* Whether the rule gets means of the gradients, over ranks or accumulated batches. */
-static bool takes_means(const wb_opt_state *s) { return s->loss_sum || is_distributed(s); }
+static bool update_needs_means(const wb_opt_state *s) { return s->loss_sum || is_distributed(s); }
 
 static int update_add_gradient(const update *u, const wb__leaf *leaf, wb__slot *slot,
                                update_work *w)
@@ -83,7 +83,7 @@ static int update_add_gradient(const update *u, const wb__leaf *leaf, wb__slot *
         return wb__fail(WB_ERROR_DEVICE, "%s: the gradient of \"%s\" is on %s:%d, the parameter on "
                         "%s:%d: move the gradients, as in grads = wb_to(grads, "
                         "wb_device_of(model))", u->what, leaf->path, PLACE(g), PLACE(leaf->x));
-    const bool scaled = u->state->scaling[WB__SCALE] != NULL && !takes_means(u->state);
+    const bool scaled = u->state->scaling[WB__SCALE] != NULL && !update_needs_means(u->state);
     if (scaled && !(w->bad = wb__scaling_count(w->bad, g))) return WB_ERROR_MEMORY;
     const wb_dtype dtype = wb__moment_dtype(slot->dtype);
     if (!scaled || w->g) g = wb__as(g, dtype);      /* wb__scaling_undo converts the others */
@@ -95,7 +95,7 @@ static int update_visit_leaf(const wb__leaf *leaf, void *ctx)
 {
     update *u = ctx;
     wb_opt_state *s = u->state;
-    if (u->leaf >= s->n_paths) return update_differs(u, leaf);
+    if (u->leaf >= s->n_paths) return update_fail_other_model(u, leaf);
     int i = s->paths[u->leaf++].slot;
     wb__slot *slot = &s->slots[i];
     update_work *w = &u->works[i];
@@ -103,13 +103,11 @@ static int update_visit_leaf(const wb__leaf *leaf, void *ctx)
     if (x->op != WB__OP_variable || x->ndim != slot->ndim || (wb_dtype)x->dtype != slot->dtype ||
         memcmp(x->dims, slot->dims, (size_t)x->ndim * sizeof *x->dims) || (w->x && w->x != x) ||
         (!w->x && strcmp(slot->path, leaf->path)))
-        return update_differs(u, leaf);
+        return update_fail_other_model(u, leaf);
     w->x = leaf->x;
-    int status = check_moments(u, leaf, slot);
+    int status = update_check_moments(u, leaf, slot);
     return status ? status : update_add_gradient(u, leaf, slot, w);
 }
-
-/* ---- the rule -------------------------------------------------------------------------------- */
 
 /* What replays of an update do to the step count of a slot.  STEPPED and STEPPED_ALIKE increment
  * the count; STEPPED_ALIKE means that while the update was recorded, the previous slot with an
@@ -131,7 +129,7 @@ static int update_add_one(wb__opt_counts *counts, int64_t *count, wb_tensor *wri
     return status;
 }
 
-static int renew_steps(void *context)
+static int update_renew_steps(void *context)
 {
     const update_counting *c = context;
     wb__opt_counts *counts = c->state->counts;
@@ -162,9 +160,9 @@ static wb__fit update_steps_fit(const void *context)
     return WB__FITS;
 }
 
-/* Returns the square of the norm of all parameters' gradients together; its fields are NULL if that
- * failed or there is no gradient. */
-static wb__squares squared_norm(const update *u)
+/* Returns the square of the norm of all parameters' gradients together; its fields are NULL if the
+ * computation failed or there is no gradient. */
+static wb__squares update_squared_norm(const update *u)
 {
     wb__squares sum = {NULL, NULL};
     for (int i = 0; i < u->state->n; i++) {
@@ -175,10 +173,10 @@ static wb__squares squared_norm(const update *u)
 }
 
 /* Returns min(omega / |g|, 1), where |g| is the norm of the gradients.  Sets u->norm. */
-static wb_tensor *norm_factor(update *u, int p, int slot)
+static wb_tensor *update_norm_factor(update *u, int p, int slot)
 {
     wb_tensor *omega;
-    wb__squares sum = squared_norm(u);
+    wb__squares sum = update_squared_norm(u);
     if (sum.plain && u->state->parts > 1) {
         sum.plain = wb__ranks_sum(sum.plain, &u->before);
         sum.shrunk = wb__ranks_sum(sum.shrunk, &u->before);
@@ -195,7 +193,7 @@ static bool update_steps_alike(const wb_opt_state *s, int p, int a, int b)
     return wb__next_step(s, a) == wb__next_step(s, b) && wb__slots_alike(s, p, a, b);
 }
 
-static int apply_part(update *u, int p, int first_moment)
+static int update_apply_part(update *u, int p, int first_moment)
 {
     const wb__rule_kind *kind = u->state->rule->parts[p].kind;
     wb_tensor *number[WB__MAX_NUMBERS] = {NULL};
@@ -209,7 +207,7 @@ static int apply_part(update *u, int p, int first_moment)
                                                    !update_steps_alike(u->state, p, before, i)))) {
             dtype = (wb_dtype)w->g->dtype;
             if (kind->all_together
-                    ? !(number[0] = norm_factor(u, p, i))
+                    ? !(number[0] = update_norm_factor(u, p, i))
                     : wb__literals(u->state, p, i, dtype, u->scaling.t, number))
                 return wb__error_or(WB_ERROR_MEMORY);
         }
@@ -234,14 +232,14 @@ static bool update_has_gradient(const update *u)
     return any;
 }
 
-static int check_scaled(const update *u)
+static int update_check_scaled(const update *u)
 {
     if (!u->state->scaling[WB__SCALE] || u->state->scaled || !update_has_gradient(u)) return 0;
     return wb__fail(WB_ERROR_ARGUMENT, "%s: the loss was not scaled: in mixed f16, take the "
                     "gradient of wb_scale_loss(state, loss)", u->what);
 }
 
-/* Divides all gradients and the mean loss by the loss scale.  Without loss scaling does nothing. */
+/* Divides all gradients and the mean loss by the loss scale, if there is loss scaling. */
 static int update_unscale(update *u)
 {
     wb_opt_state *s = u->state;
@@ -261,9 +259,9 @@ static int update_unscale(update *u)
     return good ? 0 : WB_ERROR_MEMORY;
 }
 
-/* Computes the new value of a parameter.  If the update may be skipped (f16), each new value is
- * wb_where(ok, new value, old value). */
-static int update_finish(const update *u, update_work *w, const wb__slot *slot)
+/* Sets w->value to the new value of a parameter.  If the update may be skipped (f16), new values
+ * are wb_where(ok, new value, old value). */
+static int update_set_value(const update *u, update_work *w, const wb__slot *slot)
 {
     const wb_opt_state *s = u->state;
     wb_tensor *value = wb_sub(w->wide, w->g);
@@ -276,19 +274,20 @@ static int update_finish(const update *u, update_work *w, const wb__slot *slot)
     return w->value ? 0 : WB_ERROR_MEMORY;
 }
 
-static wb_tensor *loss_of(const wb_tree *grads)
+/* Returns the loss of the gradients' tree. */
+static wb_tensor *update_loss_of(const wb_tree *grads)
 {
     wb_tensor *loss = wb__is(grads, &wb__tree_class) ? grads->loss : NULL;
     return loss && !(loss->flags & WB__GONE) ? loss : NULL;
 }
 
-/* If the rule accumulates, adds the gradients and the loss to the sums; unless u->adds, replaces
+/* Adds the gradients and the loss to the sums, if the rule accumulates; unless u->adds, replaces
  * them by the sums.  Sets u->batches. */
 static int update_accumulate(update *u, const wb_tree *grads)
 {
     wb_opt_state *s = u->state;
     u->batches = 1;
-    if (takes_means(s)) u->loss = loss_of(grads);
+    if (update_needs_means(s)) u->loss = update_loss_of(grads);
     if (!s->loss_sum) return 0;
     u->adds = !u->last && !wb__sums_apply_next(s);
     u->batches = s->counts->accumulated + (grads != NULL);
@@ -296,11 +295,12 @@ static int update_accumulate(update *u, const wb_tree *grads)
     bool norm = u->adds && !status && !s->scaling[WB__SCALE] && update_has_gradient(u);
     for (int p = 0; p < s->rule->n && norm && !u->norm; p++)
         if (s->rule->parts[p].kind->all_together)
-            norm = (u->norm = wb__norm_finite(squared_norm(u))) != NULL;
+            norm = (u->norm = wb__norm_finite(update_squared_norm(u))) != NULL;
     return status;
 }
 
-static bool update_divide(wb_tensor **x, int64_t n)
+/* Divides *x by n.  False: failed. */
+static bool update_divide_by(wb_tensor **x, int64_t n)
 {
     return !*x || n == 1 || (*x = wb_mul(*x, wb_scalar(1.0 / (double)n)));
 }
@@ -310,13 +310,13 @@ static int update_average(update *u)
 {
     wb_opt_state *s = u->state;
     int status = 0;
-    if (!takes_means(s)) return 0;
+    if (!update_needs_means(s)) return 0;
     if (is_distributed(s))
         status = wb__ranks_mean(s, u->batches, u->g, &u->loss, &u->before);
-    else if (!update_divide(&u->loss, u->batches)) status = WB_ERROR_MEMORY;
+    else if (!update_divide_by(&u->loss, u->batches)) status = WB_ERROR_MEMORY;
     for (int i = 0; i < s->n && !status; i++) {
         update_work *w = &u->works[i];
-        if (!is_distributed(s) && !update_divide(&w->g, u->batches)) status = WB_ERROR_MEMORY;
+        if (!is_distributed(s) && !update_divide_by(&w->g, u->batches)) status = WB_ERROR_MEMORY;
         if (w->g && s->scaling[WB__SCALE] && !(w->bad = wb__scaling_count(NULL, w->g)))
             status = WB_ERROR_MEMORY;
     }
@@ -332,7 +332,7 @@ static int update_compute(update *u, void *model, wb_tree *grads)
     if (!status && u->leaf != s->n_paths)
         status = wb__fail(WB_ERROR_ARGUMENT, "%s: the state was made for another model, which had "
                           "\"%s\"", u->what, s->paths[u->leaf].path);
-    if (!status) status = check_scaled(u);
+    if (!status) status = update_check_scaled(u);
     if (!status) status = update_accumulate(u, grads);
     if (status || u->adds) return status ? wb__error_or(status) : 0;
     status = update_average(u);
@@ -348,9 +348,9 @@ static int update_compute(update *u, void *model, wb_tree *grads)
     if (!status) status = update_unscale(u);
     for (int p = 0, moment = 0; !status && p < s->rule->n;
          moment += s->rule->parts[p++].kind->moments)
-        status = apply_part(u, p, moment);
+        status = update_apply_part(u, p, moment);
     for (int i = 0; !status && i < s->n; i++)
-        if (u->works[i].g) status = update_finish(u, &u->works[i], &s->slots[i]);
+        if (u->works[i].g) status = update_set_value(u, &u->works[i], &s->slots[i]);
     for (int i = 0; i < s->n && s->parts > 1; i++) u->g[i] = &u->works[i].value;
     if (!status && s->parts > 1) status = wb__ranks_gather(s, u->g, &u->before);
     return status ? wb__error_or(status) : 0;
@@ -364,7 +364,7 @@ static bool update_accepts(const update *u, const wb_opt_state *s, const void *m
            (grads ? wb__is_model(u->what, grads) : u->last || !wb__null(u->what, "grads"));
 }
 
-static int update_begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
+static int update_init(update *u, wb_opt_state *s, void *model, wb_tree *grads)
 {
     u->state = s;
     u->works = wb__alloc_zero((size_t)s->n + 1, sizeof *u->works + sizeof *u->g +
@@ -405,7 +405,7 @@ static int update_add_leaf(const wb__leaf *leaf, void *ctx)
 }
 
 /* Adds 1 to the step count of each updated slot.  While wb_compile records a function,
- * update_count_steps instead registers renew_steps, which adds the 1 after each replay. */
+ * update_count_steps instead registers update_renew_steps, which adds the 1 after each replay. */
 static int update_count_steps(update *u)
 {
     wb_opt_state *s = u->state;
@@ -432,7 +432,7 @@ static int update_count_steps(update *u)
         c->stepped[i] = alike ? STEPPED_ALIKE : STEPPED;
         before = i;
     }
-    int status = wb__on_replay(&(wb__replay){.after = renew_steps, .fits = update_steps_fit,
+    int status = wb__on_replay(&(wb__replay){.after = update_renew_steps, .fits = update_steps_fit,
                                              .context = c, .bytes = bytes, .holds = s});
     wb__free(c);
     return status;
@@ -440,7 +440,7 @@ static int update_count_steps(update *u)
 
 static void update_end(update *u) { wb__free(u->works); }
 
-/* In the root scope, evaluates the assignments of the previous wb_update that are still pending.
+/* Evaluates the assignments of the previous wb_update that are still pending, in the root scope.
  * Returns 0 or an error code. */
 static int update_end_step_before(wb_opt_state *s, void *grads)
 {
@@ -457,7 +457,7 @@ static int update_end_step_before(wb_opt_state *s, void *grads)
 /* Returns the tensor that must be finite for the update to be made: wb__norm_finite if a rule
  * computes the norm of the gradients, else the loss.  Returns NULL if nothing is checked here.  For
  * f16 the check is on the device (mixed.c). */
-static wb_tensor *guard_of(const update *u, const wb_tree *grads, const char **what)
+static wb_tensor *update_guard_of(const update *u, const wb_tree *grads, const char **what)
 {
     const wb_opt_state *s = u->state;
     if (!update_has_gradient(u) || s->unguarded || s->scaling[WB__SCALE]) return NULL;
@@ -465,7 +465,7 @@ static wb_tensor *guard_of(const update *u, const wb_tree *grads, const char **w
           : !u->loss ? "the loss"
           : is_distributed(s) ? "the mean loss of the ranks"
                               : "the mean loss of the accumulated batches";
-    return u->norm ? u->norm : u->loss ? u->loss : loss_of(grads);
+    return u->norm ? u->norm : u->loss ? u->loss : update_loss_of(grads);
 }
 
 /* Counts the update, its steps and the accumulated batches. */
@@ -476,7 +476,7 @@ static int update_count(update *u)
     return status || u->adds ? status : update_count_steps(u);
 }
 
-static int record_update(wb_opt_state *state, void *model, wb_tree *grads, bool last)
+static int update_record(wb_opt_state *state, void *model, wb_tree *grads, bool last)
 {
     update u = {.what = "update", .last = last};
     if (!update_accepts(&u, state, model, grads)) return wb__error_or(WB_ERROR_ARGUMENT);
@@ -484,10 +484,10 @@ static int record_update(wb_opt_state *state, void *model, wb_tree *grads, bool 
     if (status) return status;
     const wb__frame f = wb__frame_begin();
     wb__this_thread()->busy++;
-    status = update_begin(&u, state, model, grads);
+    status = update_init(&u, state, model, grads);
     const int pending = wb__pending_count();
     const char *what = NULL;
-    wb_tensor *guard = status ? NULL : guard_of(&u, grads, &what);
+    wb_tensor *guard = status ? NULL : update_guard_of(&u, grads, &what);
     if (guard) status = wb__guard_pending(guard, what);
     /* A rank whose update fails gives the others a loss that is not finite, and takes part in no
      * further update.  The others must know before they begin one. */
@@ -511,12 +511,12 @@ static int record_update(wb_opt_state *state, void *model, wb_tree *grads, bool 
 int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
 {
     WB__EDGE;
-    return record_update(state, model, grads, false);
+    return update_record(state, model, grads, false);
 }
 
 int wb__update_now(wb_opt_state *state, void *model, wb_tree *grads)
 {
-    return record_update(state, model, grads, true);
+    return update_record(state, model, grads, true);
 }
 
 /* ---- wb_update_new --------------------------------------------------------------------------- */
@@ -536,7 +536,7 @@ static wb_tensor *update_replacement(wb_tensor *x, const char *path, void *ctx)
 static int update_evaluate(const update *u, wb_tree *grads)
 {
     const char *what = NULL;
-    wb_tensor *guard = guard_of(u, grads, &what);
+    wb_tensor *guard = update_guard_of(u, grads, &what);
     const wb_opt_state *s = u->state;
     wb_tensor **all =
         wb__alloc(((size_t)s->n * (size_t)(s->n_moments + 2) + WB__SCALING + 1) * sizeof *all);
@@ -564,7 +564,7 @@ wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads)
     update u = {.what = "update_new"};
     wb_layer *made = NULL;
     if (!update_accepts(&u, state, model, grads) || !wb__is_model("update_new", model)) return NULL;
-    if (!update_begin(&u, state, model, grads) && !update_evaluate(&u, grads))
+    if (!update_init(&u, state, model, grads) && !update_evaluate(&u, grads))
         made = wb__fmap(model, update_replacement, &u);
     const int pending = wb__pending_count();
     if (made && (update_record_state(&u) || update_count(&u))) {

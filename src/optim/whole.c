@@ -12,24 +12,24 @@ static wb_tensor *whole_sum(wb_tensor *x)
 /* Returns the factor with which no sum of squares of values of the dtype overflows. */
 static double shrink_of(const wb_tensor *x) { return x->dtype == WB_F64 ? 0x1p-560 : 0x1p-80; }
 
-static wb__squares squares_of(wb_tensor *x)
+static wb__squares whole_squares_of(wb_tensor *x)
 {
     if (!x) return (wb__squares){NULL, NULL};
     return (wb__squares){whole_sum(wb_square(x)),
                          whole_sum(wb_square(wb_mul(x, wb_scalar(shrink_of(x)))))};
 }
 
-/* Returns a sum as f64.  A sum in f32 is multiplied by `more`. */
-static wb_tensor *in_f64(wb_tensor *sum, double more)
+/* Returns a sum as f64; one in f32 is first multiplied by `more`. */
+static wb_tensor *whole_as_f64(wb_tensor *sum, double more)
 {
     return sum->dtype == WB_F64 ? sum : wb_mul(wb_astype(sum, WB_F64), wb_scalar(more));
 }
 
-static bool whole_add(wb_tensor **sum, wb_tensor *part, double more)
+static bool whole_add_sum(wb_tensor **sum, wb_tensor *part, double more)
 {
     if (part && *sum && part->dtype != (*sum)->dtype) {             /* f64 and f32 */
-        part = in_f64(part, more);
-        *sum = in_f64(*sum, more);
+        part = whole_as_f64(part, more);
+        *sum = whole_as_f64(*sum, more);
     }
     *sum = *sum ? wb_add(*sum, part) : part;
     return *sum != NULL;
@@ -37,10 +37,10 @@ static bool whole_add(wb_tensor **sum, wb_tensor *part, double more)
 
 bool wb__squares_add(wb__squares *sum, wb_tensor *x)
 {
-    const wb__squares part = squares_of(x);
+    const wb__squares part = whole_squares_of(x);
     const double more = 0x1p-560 / 0x1p-80;
-    return whole_add(&sum->plain, part.plain, 1) &&
-           whole_add(&sum->shrunk, part.shrunk, more * more);
+    return whole_add_sum(&sum->plain, part.plain, 1) &&
+           whole_add_sum(&sum->shrunk, part.shrunk, more * more);
 }
 
 wb_tensor *wb__norm_finite(wb__squares s)
@@ -57,8 +57,9 @@ wb_tensor *wb__norm_of(wb__squares s, bool inverse)
                     wb_mul(root(s.shrunk), wb_scalar(inverse ? shrink : 1 / shrink)));
 }
 
-static wb_tensor *whole_norm(wb_tensor *x) { return wb__norm_of(squares_of(x), false); }
+static wb_tensor *whole_norm(wb_tensor *x) { return wb__norm_of(whole_squares_of(x), false); }
 
+/* Returns the root of the mean of the squares of x's elements. */
 static wb_tensor *whole_rms(wb_tensor *x)
 {
     return wb_sqrt(wb_mul(whole_sum(wb_square(x)), wb_scalar(1 / (double)WB__MAX(x->size, 1))));
@@ -122,8 +123,8 @@ static bool adafactor_counted(wb_tensor **number, wb_tensor *t)
     return number[1] && number[2];
 }
 
-/* The first moment is the row, or, if a parameter has no rows, all averages.  The second is the
- * column, or one element that stays 0. */
+/* Sets the shape of a moment.  The first moment has the averages of rows or, if a parameter has no
+ * rows, all averages.  The second has the averages of columns, or one element that stays 0. */
 static void adafactor_shape(int moment, int *ndim, int64_t *dims)
 {
     if (*ndim > 1) dims[*ndim - 1 - moment] = 1;
@@ -131,8 +132,8 @@ static void adafactor_shape(int moment, int *ndim, int64_t *dims)
 }
 
 /* Returns the new value of a moment: its weighted average with the means of x over an axis. */
-static wb_tensor *whole_of_axis(wb__rule_step *s, int moment, wb_tensor *x,
-                                wb_tensor *const *number)
+static wb_tensor *whole_mean_over_axis(wb__rule_step *s, int moment, wb_tensor *x,
+                                       wb_tensor *const *number)
 {
     const int axis = s->g->ndim - 1 - moment;
     const double n = (double)WB__MAX(s->g->dims[axis], 1);
@@ -150,7 +151,7 @@ static wb_tensor *whole_variance(wb__rule_step *s, wb_tensor *const *number)
         return s->next[0];
     }
     for (int k = 0; k < 2; k++)
-        if (!square || !(s->next[k] = whole_of_axis(s, k, square, number))) return NULL;
+        if (!square || !(s->next[k] = whole_mean_over_axis(s, k, square, number))) return NULL;
     const double rows = (double)WB__MAX(s->g->dims[n - 2], 1);
     wb_tensor *mean = wb__reduce(WB__OP_sum, s->next[0], 1u << (n - 2), true);
     mean = wb_maximum(wb_mul(mean, wb_scalar(1 / rows)), number[3]);
@@ -181,8 +182,9 @@ static int muon_numbers(const wb_Rule_options *o, double t, double *out)
     return 5;
 }
 
-/* Returns x with singular values of about 1.  The matrix x has at most as many rows as columns. */
-static wb_tensor *whole_orthogonal(wb_tensor *x, wb_tensor *eps)
+/* Returns a matrix x with singular values changed to about 1.  x has at most as many rows as
+ * columns. */
+static wb_tensor *whole_orthogonalise(wb_tensor *x, wb_tensor *eps)
 {
     static const double c[] = {3.4445, -4.775, 2.0315};
     x = wb_div(x, wb_maximum(whole_norm(x), eps));
@@ -206,16 +208,14 @@ static bool muon(wb__rule_step *s, wb_tensor *const *number)
     if (u->ndim < 2 || !u->size) u = wb_div(u, wb_maximum(whole_rms(u), number[3]));
     else {
         wb_tensor *m = wb_reshape_array(u, 2, matrix);
-        m = rows > columns ? wb_transpose(whole_orthogonal(wb_transpose(m), number[3]))
-                           : whole_orthogonal(m, number[3]);
+        m = rows > columns ? wb_transpose(whole_orthogonalise(wb_transpose(m), number[3]))
+                           : whole_orthogonalise(m, number[3]);
         factor = sqrt(WB__MAX((double)rows / (double)columns, 1));
         u = wb_reshape_array(m, u->ndim, u->dims);
     }
     u = wb_mul(wb_mul(u, wb_scalar(factor)), number[2]);
     return (s->g = wb_add(u, wb_mul(s->x, number[4]))) != NULL;
 }
-
-/* ---- the rules ------------------------------------------------------------------------------- */
 
 static const wb__rule_kind
     lamb_kind = {.name = "LAMB", .moments = 2, .numbers = lamb_numbers, .apply = lamb,

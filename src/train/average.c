@@ -8,9 +8,9 @@
 #include <math.h>
 #include <stdatomic.h>
 
-/* Notes in a model that it is a target: made, copied or averaged into.  Returns whether that was
- * noted before. */
-static bool note_target(void *model)
+/* Sets the flag of a model that is a target: made, copied or averaged into.  Returns whether the
+ * flag was set before. */
+static bool average_set_target(void *model)
 {
     wb__branch *node = model;
     const bool known = node->is_target;
@@ -18,18 +18,16 @@ static bool note_target(void *model)
     return known;
 }
 
-/* ---- copies ---------------------------------------------------------------------------------- */
-
 /* An assignment of a copy.  All assignments are made after all leaves were checked. */
 typedef struct { wb_tensor *to, *value; } assignment;
 typedef struct {
     int n, capacity, same;              /* n assignments; `same` leaves that both models have */
     assignment *all;
     wb__pointer_map from;               /* the source of each variable */
-} average_copying;
+} average_copy_state;
 
 /* Checks a leaf of the source. */
-static int average_has_place(const wb__leaf *leaf, void *ctx)
+static int average_check_source(const wb__leaf *leaf, void *ctx)
 {
     (void)ctx;
     if (!leaf->other || !wb_is_none(leaf->other)) return 0;
@@ -40,7 +38,7 @@ static int average_has_place(const wb__leaf *leaf, void *ctx)
 /* Checks a leaf of the target, and adds its assignment. */
 static int average_prepare_leaf(const wb__leaf *leaf, void *ctx)
 {
-    average_copying *c = ctx;
+    average_copy_state *c = ctx;
     wb_tensor *to = leaf->x, *x = leaf->other;
     const bool is_tensor = wb__is(x, &wb__tensor_class) && x != WB_NONE;
     if (to == x) return c->same++, 0;
@@ -72,7 +70,7 @@ static int average_prepare_leaf(const wb__leaf *leaf, void *ctx)
 }
 
 /* In the root scope, evaluates pending assignments of an earlier update to these variables. */
-static int average_end_step_before(const average_copying *c)
+static int average_end_step_before(const average_copy_state *c)
 {
     wb__thread *t = wb__this_thread();
     bool waits = false;
@@ -89,7 +87,7 @@ static int average_end_step_before(const average_copying *c)
 }
 
 /* Makes all assignments, or on failure none. */
-static int assign_all(const average_copying *c)
+static int average_assign_all(const average_copy_state *c)
 {
     const wb__thread *t = wb__this_thread();
     int status = average_end_step_before(c);
@@ -103,20 +101,20 @@ static int assign_all(const average_copying *c)
 int wb_copy(void *to, void *from)
 {
     WB__EDGE;
-    average_copying c = {0};
+    average_copy_state c = {0};
     if (!wb__is_model("copy", to) || !wb__is_model("copy", from))
         return wb__error_or(WB_ERROR_ARGUMENT);
     const wb__frame f = wb__frame_begin();
-    int status = wb__walk("copy (from, to)", from, to, 0, average_has_place, NULL);
+    int status = wb__walk("copy (from, to)", from, to, 0, average_check_source, NULL);
     if (!status) status = wb__walk("copy (to, from)", to, from, 0, average_prepare_leaf, &c);
-    if (!status) status = assign_all(&c);
+    if (!status) status = average_assign_all(&c);
     wb__pointer_map_free(&c.from);
     wb__free(c.all);
     wb__frame_end(f, NULL);
     if (!status && !c.n && !c.same)
         return wb__fail(WB_ERROR_ARGUMENT, "copy: the model has no variable, only constants: make "
                         "its parameters with wb_variable");
-    if (!status) note_target(to);
+    if (!status) average_set_target(to);
     return status;
 }
 
@@ -140,13 +138,13 @@ void *wb_object_average_of(void *model)
     WB__PUBLIC(wb_object_average_of, NULL);
     if (!wb__is_model("average_of", model)) return NULL;
     void *average = wb__fmap_plain(model, average_copy, NULL);
-    if (average) note_target(average);
+    if (average) average_set_target(average);
     return average;
 }
 
 typedef struct { wb_tensor *apart, *size; } average_distance;
 
-static int add_distance(const wb__leaf *leaf, void *ctx)
+static int average_add_distance(const wb__leaf *leaf, void *ctx)
 {
     average_distance *d = ctx;
     wb_tensor *to = leaf->x, *x = leaf->other;
@@ -169,7 +167,7 @@ static bool are_unrelated(void *average, void *model)
     wb__error_keep(&before);
     const wb__frame f = wb__frame_begin();
     const bool known = !wb__walk("average", average, model, WB__TRAINABLE | WB__DISTINCT,
-                                 add_distance, &d) && d.apart;
+                                 average_add_distance, &d) && d.apart;
     wb_tensor *ratio = known ? wb_div(d.apart, d.size) : NULL;
     const bool apart = ratio && wb__item(ratio) > 0.5;
     wb__frame_end(f, NULL);
@@ -180,12 +178,12 @@ static bool are_unrelated(void *average, void *model)
 /* Warns once in the process about an average where a copy was meant.  Looks only at the first few
  * targets, each at its first average: this evaluates the pending writes, and old values stay
  * readable.  Returns 0, or the error of these writes. */
-static int warn_no_copy(void *average, void *model)
+static int average_warn_no_copy(void *average, void *model)
 {
     enum { LOOKS = 16 };
     static atomic_bool warned;
     static atomic_int looks;
-    if (note_target(average) || warned || wb__this_thread()->recording ||
+    if (average_set_target(average) || warned || wb__this_thread()->recording ||
         atomic_fetch_add(&looks, 1) >= LOOKS)
         return 0;
     int status = wb__pending_count() ? wb__evaluate_keeping(0, NULL) : 0;
@@ -200,6 +198,7 @@ static int warn_no_copy(void *average, void *model)
 
 typedef struct { double decay; int n, shared; } averaging;  /* n variables, `shared` of them tied */
 
+/* Assigns to a leaf of an average the next average of it and of the model's leaf. */
 static int average_leaf(const wb__leaf *leaf, void *ctx)
 {
     averaging *a = ctx;
@@ -241,8 +240,8 @@ int wb_average_with(void *average, void *model, const wb_average_options *given)
                         (long long)o.count);
     if (!(a.decay >= 0 && a.decay <= 1))
         return wb__fail(WB_ERROR_ARGUMENT, "average: .decay is %g; it is from 0 to 1", a.decay);
-    if (o.count || o.decay != WB_DEFAULT) note_target(average);
-    else if (warn_no_copy(average, model)) return wb_error_code();
+    if (o.count || o.decay != WB_DEFAULT) average_set_target(average);
+    else if (average_warn_no_copy(average, model)) return wb_error_code();
     const int pending = wb__pending_count();
     const int status = wb__walk("average", average, model, WB__DISTINCT, average_leaf, &a);
     if (status) wb__forget_pending(pending);

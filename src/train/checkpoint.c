@@ -35,23 +35,22 @@ int wb__checkpoint_name(const char *what, const char *name)
                     "_ - . (the last not in front)", what, name, CHECKPOINT_NAME_MOST);
 }
 
-/* ---- saving ---------------------------------------------------------------------------------- */
-
 /* A moment k of a slot in a divided state.  Files have the whole moment. */
 typedef struct { const wb_opt_state *state; int slot, k; } divided;
 
-static int checkpoint_put_part(const void *part, int64_t bytes, void *ctx)
+static int checkpoint_write_part(const void *part, int64_t bytes, void *ctx)
 {
     return wb__writer_put(ctx, part, bytes);
 }
 
-static int put_divided(wb__writer *w, const void *data)
+static int checkpoint_write_divided(wb__writer *w, const void *data)
 {
     const divided *m = data;
-    return wb__divided_read(m->state, m->slot, m->k, checkpoint_put_part, w);
+    return wb__divided_read(m->state, m->slot, m->k, checkpoint_write_part, w);
 }
 
-/* Gives the entry *t, a part of a moment, the shape and the bytes of the whole moment. */
+/* Sets the shape and the bytes of the entry *t, a part of a moment, to those of the whole
+ * moment. */
 static void checkpoint_make_whole(wb__st_out *t, const divided *m)
 {
     const wb__slot *slot = &m->state->slots[m->slot];
@@ -60,7 +59,7 @@ static void checkpoint_make_whole(wb__st_out *t, const divided *m)
     t->bytes = (int64_t)wb__dtype_size(t->dtype);
     for (int i = 0; i < slot->ndim; i++) t->bytes *= slot->dims[i];
     t->data = m;
-    t->put = put_divided;
+    t->put = checkpoint_write_divided;
 }
 
 /* Adds the moments to the list.  `own` is memory with an element for each moment. */
@@ -94,7 +93,7 @@ int wb_save_checkpoint(const char *path, const wb_checkpoint *c)
 
 /* Whether the library knows all fields of the checkpoint, and its members are NULL or objects of
  * the right kinds. */
-static bool has_objects(const wb_checkpoint *c)
+static bool checkpoint_has_objects(const wb_checkpoint *c)
 {
     return wb__reserve_is_empty("checkpoint", c->reserved_, sizeof c->reserved_) &&
            (!c->model || wb__is_model("checkpoint: .model", c->model)) &&
@@ -108,7 +107,7 @@ int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t seria
     static const char what[] = "save_checkpoint";
     wb__saving list = {0};
     const wb_opt_state *s = c->state;
-    if (!has_objects(c)) return wb_error_code();
+    if (!checkpoint_has_objects(c)) return wb_error_code();
     const size_t n = s ? (size_t)s->n * (size_t)s->n_moments : 0;
     divided *moments = wb__alloc((n + 1) * sizeof *moments);
     int status = moments ? wb__evaluate_pending() : WB_ERROR_MEMORY;
@@ -142,7 +141,8 @@ typedef struct {
     uint64_t random[2], loader[WB__LOADER_WORDS];
 } restoring;
 
-static int checkpoint_wrong(const restoring *r, const char *what)
+/* Sets the error that the file is a damaged checkpoint, with the reason; returns its code. */
+static int checkpoint_fail(const restoring *r, const char *what)
 {
     return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint's %s", r->path, what);
 }
@@ -177,7 +177,7 @@ static bool is_list_of(const wb__json *list, int n)
     return wb__json_is(list, WB__JSON_LIST) && wb__json_count(list) == n;
 }
 
-static int another_rule(const restoring *r, const wb_rule *rule)
+static int checkpoint_fail_other_rule(const restoring *r, const wb_rule *rule)
 {
     const wb__json *part;
     wb__text its = {0};
@@ -202,16 +202,16 @@ static int checkpoint_read_parts(const restoring *r, const wb__json *list, const
                                  wb__rule_part *parts)
 {
     const wb__json *part;
-    if (!is_list_of(list, rule->n)) return another_rule(r, rule);
+    if (!is_list_of(list, rule->n)) return checkpoint_fail_other_rule(r, rule);
     WB__JSON_EACH(list, part, i) {
         const char *name = wb__json_text(wb__json_get(part, "name"));
         parts[i] = rule->parts[i];
-        if (!name || strcmp(name, parts[i].kind->name)) return another_rule(r, rule);
+        if (!name || strcmp(name, parts[i].kind->name)) return checkpoint_fail_other_rule(r, rule);
         for (int k = 0; k < WB__RULE_NUMBERS; k++)
             if (wb__part_has(&parts[i], k) &&
                 !checkpoint_read_number(wb__json_get(part, wb__rule_fields[k].name),
                                         wb__rule_number(&parts[i].o, k)))
-                return checkpoint_wrong(r, "rule lacks a number");
+                return checkpoint_fail(r, "rule lacks a number");
         if (!wb__rule_check(parts[i].kind, &parts[i].o)) return WB_ERROR_FORMAT;
     }
     return 0;
@@ -264,7 +264,7 @@ static int checkpoint_check_mixed(const restoring *r, const wb_opt_state *s)
                         "this one with %s", r->path, its, own);
     for (int i = 0; i < WB__SCALING && s->scaling[i]; i++)
         if (!checkpoint_fits(scaling_of(r, i), WB_F32, s->scaling[i]->ndim, s->scaling[i]->dims))
-            return checkpoint_wrong(r, "scale is missing or does not fit");
+            return checkpoint_fail(r, "scale is missing or does not fit");
     return 0;
 }
 
@@ -272,17 +272,17 @@ static int checkpoint_check_state(const restoring *r, const wb_opt_state *s)
 {
     const wb__json *entry, *slots = wb__json_get(r->note, "slots");
     const wb__json *updates = wb__json_get(r->note, "updates");
-    if (!is_list_of(slots, s->n)) return checkpoint_wrong(r, "state is of another model");
+    if (!is_list_of(slots, s->n)) return checkpoint_fail(r, "state is of another model");
     if (updates && (!wb__json_is(updates, WB__JSON_INTEGER) || wb__json_integer(updates) < 0))
-        return checkpoint_wrong(r, "updates are wrong");
+        return checkpoint_fail(r, "updates are wrong");
     WB__JSON_EACH(slots, entry, i) {
         const wb__slot *slot = &s->slots[i];
         const wb__json *steps = wb__json_get(entry, "steps");
         const char *path = wb__json_text(wb__json_get(entry, "path"));
         if (!path || strcmp(path, slot->path))
-            return checkpoint_wrong(r, "state is of another model");
+            return checkpoint_fail(r, "state is of another model");
         if (!wb__json_is(steps, WB__JSON_INTEGER) || wb__json_integer(steps) < 0)
-            return checkpoint_wrong(r, "steps are wrong");
+            return checkpoint_fail(r, "steps are wrong");
         for (int k = 0; k < s->n_moments; k++) {
             int64_t dims[WB_MAX_DIMS];
             int ndim;
@@ -345,7 +345,7 @@ static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_par
     return 0;
 }
 
-static int read_about(const restoring *r, wb__checkpoint_about *about)
+static int checkpoint_read_about(const restoring *r, wb__checkpoint_about *about)
 {
     const wb__json *epoch = wb__json_get(r->note, "epoch"), *name = wb__json_get(r->note, "name"),
                    *metric = wb__json_get(r->note, "metric"),
@@ -353,23 +353,23 @@ static int read_about(const restoring *r, wb__checkpoint_about *about)
     const char *called = wb__json_text(name), *direction = wb__json_text(best);
     *about = (wb__checkpoint_about){
         .epoch = wb__json_integer(epoch), .serial = wb__json_integer(serial), .has_metric = metric};
-    if (!wb__json_is(epoch, WB__JSON_INTEGER)) return checkpoint_wrong(r, "epoch is wrong");
+    if (!wb__json_is(epoch, WB__JSON_INTEGER)) return checkpoint_fail(r, "epoch is wrong");
     if (name && (!called || strlen(called) > CHECKPOINT_NAME_MOST))
-        return checkpoint_wrong(r, "name is wrong");
+        return checkpoint_fail(r, "name is wrong");
     if (metric && !checkpoint_read_number(metric, &about->metric))
-        return checkpoint_wrong(r, "metric is wrong");
+        return checkpoint_fail(r, "metric is wrong");
     if (serial && (!wb__json_is(serial, WB__JSON_INTEGER) || about->serial < 1 ||
                    about->serial > SERIAL_MOST))
-        return checkpoint_wrong(r, "serial is wrong");
+        return checkpoint_fail(r, "serial is wrong");
     if (best && (!direction || strlen(direction) >= sizeof about->best))
-        return checkpoint_wrong(r, "direction of the best is wrong");
+        return checkpoint_fail(r, "direction of the best is wrong");
     snprintf(about->name, sizeof about->name, "%s", called ? called : "");
     snprintf(about->best, sizeof about->best, "%s", direction ? direction : "");
     return 0;
 }
 
-/* Reads a note of put_watch into *w, whose first three fields the program has set. */
-static int read_watch(const restoring *r, const char *key, wb_watch *w)
+/* Sets *w, whose first three fields the program has set, from a note of note_write_watch. */
+static int checkpoint_read_watch(const restoring *r, const char *key, wb_watch *w)
 {
     const wb__json *number, *list = wb__json_get(r->note, key);
     double numbers[2] = {0};
@@ -377,12 +377,12 @@ static int read_watch(const restoring *r, const char *key, wb_watch *w)
     if (!list)
         return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint was saved without .%s", r->path, key);
     const int n = wb__json_count(list);
-    if (!is_list_of(list, n) || n > 2) return checkpoint_wrong(r, what);
+    if (!is_list_of(list, n) || n > 2) return checkpoint_fail(r, what);
     WB__JSON_EACH(list, number, i) {
-        if (!checkpoint_read_number(number, &numbers[i])) return checkpoint_wrong(r, what);
+        if (!checkpoint_read_number(number, &numbers[i])) return checkpoint_fail(r, what);
     }
     if (!(numbers[0] >= 0 && numbers[0] <= INT_MAX) || numbers[0] != floor(numbers[0]))
-        return checkpoint_wrong(r, what);
+        return checkpoint_fail(r, what);
     w->begun = n == 2;
     w->count = (int)numbers[0];
     w->score = numbers[1];
@@ -396,19 +396,19 @@ static int checkpoint_open(restoring *r, wb__checkpoint_about *about)
         return wb__fail(WB_ERROR_FORMAT,
                         "%s: is no checkpoint: it was not written by wb_save_checkpoint", r->path);
     r->note = wb__json_read(text, &reason);
-    if (!r->note) return checkpoint_wrong(r, "note is not JSON");
+    if (!r->note) return checkpoint_fail(r, "note is not JSON");
     const int64_t version = wb__json_integer(wb__json_get(r->note, "version"));
     if (version < 1 || version > WB__CHECKPOINT_VERSION)
         return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint is of version %lld; up to %d are "
                         "known", r->path, (long long)version, WB__CHECKPOINT_VERSION);
-    if (version > 1 && !r->file.summed) return checkpoint_wrong(r, "checksums are gone");
+    if (version > 1 && !r->file.summed) return checkpoint_fail(r, "checksums are gone");
     if (!checkpoint_read_words(wb__json_get(r->note, "random"), 2, r->random))
-        return checkpoint_wrong(r, "random counters are wrong");
-    return read_about(r, about);
+        return checkpoint_fail(r, "random counters are wrong");
+    return checkpoint_read_about(r, about);
 }
 
 /* Loads the values of the model and of its average, or with `check_only` only checks them. */
-static int load_models(restoring *r, const wb_checkpoint *c, bool check_only)
+static int checkpoint_load_models(restoring *r, const wb_checkpoint *c, bool check_only)
 {
     wb__state_load values = {.path = r->path, .prefix = "model.", .names = WB_NAMES_WEBER,
                              .check_only = check_only};
@@ -432,7 +432,7 @@ static int checkpoint_restore(restoring *r, const wb__checkpoint_about *about, w
                           "%s: the checkpoint was saved without a loader's position", r->path);
     if (!status && c->loader &&
         !checkpoint_read_words(wb__json_get(r->note, "loader"), WB__LOADER_SHUFFLE, r->loader))
-        status = checkpoint_wrong(r, "loader position is wrong");
+        status = checkpoint_fail(r, "loader position is wrong");
     uint64_t *order = r->loader + WB__LOADER_SHUFFLE;       /* older checkpoints do not have it */
     if (!checkpoint_read_words(wb__json_get(r->note, "order"),
                                WB__LOADER_WORDS - WB__LOADER_SHUFFLE, order))
@@ -444,14 +444,14 @@ static int checkpoint_restore(restoring *r, const wb__checkpoint_about *about, w
     if (!status && c->state) status = checkpoint_check_state(r, c->state);
     if (!status && c->state) status = checkpoint_read_rule(r, c->state, parts);
     wb_watch stop = c->stop ? *c->stop : (wb_watch){0}, reduce = c->reduce ? *c->reduce : stop;
-    if (!status && c->stop) status = read_watch(r, "stop", &stop);
-    if (!status && c->reduce) status = read_watch(r, "reduce", &reduce);
+    if (!status && c->stop) status = checkpoint_read_watch(r, "stop", &stop);
+    if (!status && c->reduce) status = checkpoint_read_watch(r, "reduce", &reduce);
     if (!status && c->average && !wb__json_get(r->note, "average"))
         status = wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint was saved without an average",
                           r->path);
-    if (!status) status = load_models(r, c, true);
+    if (!status) status = checkpoint_load_models(r, c, true);
     if (!status && c->loader) status = wb__loader_restore(c->loader, r->loader);
-    if (!status) status = load_models(r, c, false);
+    if (!status) status = checkpoint_load_models(r, c, false);
     if (!status && c->state) status = restore_state(r, c->state, parts);
     if (!status && c->stop) *c->stop = stop;
     if (!status && c->reduce) *c->reduce = reduce;
@@ -483,7 +483,7 @@ int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole)
     wb__checkpoint_about about;
     restoring r = {.path = path};
     *whole = false;
-    if (!has_objects(c)) return wb_error_code();
+    if (!checkpoint_has_objects(c)) return wb_error_code();
     int status = checkpoint_load(path, true, &r.file);
     if (!status) status = checkpoint_open(&r, &about);
     *whole = !status;

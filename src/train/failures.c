@@ -14,7 +14,7 @@
 
 /* Writes the first element of x that is not finite, and its index, to `text`: "NaN at [3,5]".
  * False: all are finite, or x cannot be read. */
-static bool failures_find(wb_tensor *x, char *text, size_t bytes)
+static bool failures_find_element(wb_tensor *x, char *text, size_t bytes)
 {
     enum { BLOCK = 512 };
     double v[BLOCK];
@@ -49,7 +49,7 @@ enum { CAUSE = 400 };
 static int find_parameter(const wb__leaf *leaf, void *cause)
 {
     char found[CAUSE / 2];
-    if (!failures_find(leaf->x, found, sizeof found)) return 0;
+    if (!failures_find_element(leaf->x, found, sizeof found)) return 0;
     snprintf(cause, CAUSE, "the parameter \"%.150s\" had %s before this step", leaf->path, found);
     return -1;
 }
@@ -60,7 +60,7 @@ static void find_cause(void *model, const wb_batch *batch, char *text)
     char found[CAUSE / 2];
     wb_tensor *const of[] = {batch->x, batch->y};
     for (int i = 0; i < 2; i++)
-        if (failures_find(of[i], found, sizeof found)) {
+        if (failures_find_element(of[i], found, sizeof found)) {
             snprintf(text, CAUSE, "batch.%c has %s", "xy"[i], found);
             return;
         }

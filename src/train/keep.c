@@ -34,7 +34,7 @@ static char *keep_path_of(const keep_state *k, int64_t epoch)
 
 /* Returns the epoch in the file name, such as 12 in NAME-000012.safetensors, and sets *rest to the
  * end of the name after ".safetensors".  Returns -1 for other names. */
-static int64_t epoch_in(const keep_state *k, const char *file, const char **rest)
+static int64_t keep_epoch_in(const keep_state *k, const char *file, const char **rest)
 {
     const size_t n = strlen(k->name);
     if (strncmp(file, k->name, n) || file[n] != '-') return -1;
@@ -48,7 +48,7 @@ static int64_t epoch_in(const keep_state *k, const char *file, const char **rest
 
 /* Whether `rest` is the end of the name of a temporary file, such as ".0.part".  A writer that was
  * killed leaves such a file. */
-static bool is_leftover(const char *rest)
+static bool keep_is_leftover(const char *rest)
 {
     size_t digits = rest[0] == '.' ? strspn(rest + 1, "0123456789") : 0;
     return digits && !strcmp(rest + 1 + digits, ".part");
@@ -73,14 +73,14 @@ static int keep_add_file(const char *file, void *ctx)
 {
     keep_state *k = ctx;
     const char *rest;
-    int64_t epoch = epoch_in(k, file, &rest);
+    int64_t epoch = keep_epoch_in(k, file, &rest);
     if (epoch < 0) return 0;
     char *path = wb__printf("%s/%s", k->folder, file);
     if (!path) return WB_ERROR_MEMORY;
     wb__checkpoint_about about;
     int status = 0;
     if (*rest) {
-        if (is_leftover(rest)) (void)!wb__writer_sweep(path);
+        if (keep_is_leftover(rest)) (void)!wb__writer_sweep(path);
     } else if ((status = wb__checkpoint_peek(path, &about)) == 0) {
         if (!strcmp(about.name, k->name) && about.epoch == epoch &&
             (status = keep_add(k, path, &about)) == 0)
@@ -102,6 +102,7 @@ static int by_serial(const void *a, const void *b)
     return x->epoch != y->epoch ? (x->epoch > y->epoch ? -1 : 1) : 0;
 }
 
+/* Sets k->files to the checkpoints of the folder, the newest first.  Returns 0 or an error code. */
 static int keep_collect(keep_state *k)
 {
     int status = wb__folder_each(k->folder, keep_add_file, k);
@@ -109,7 +110,7 @@ static int keep_collect(keep_state *k)
     return status;
 }
 
-static void keep_forget(keep_state *k)
+static void keep_free_list(keep_state *k)
 {
     for (int i = 0; i < k->n; i++) wb__free(k->files[i].path);
     wb__free(k->files);
@@ -117,7 +118,8 @@ static void keep_forget(keep_state *k)
 
 /* Whether checkpoint a is better than checkpoint b.  A checkpoint without a metric, or with the
  * metric NaN, is never better.  If the metrics are equal, the older checkpoint is better. */
-static bool keep_better(const wb__checkpoint_about *a, const wb__checkpoint_about *b, bool higher)
+static bool keep_is_better(const wb__checkpoint_about *a, const wb__checkpoint_about *b,
+                           bool higher)
 {
     if (!a->has_metric || isnan(a->metric)) return false;
     if (!b->has_metric || isnan(b->metric)) return true;
@@ -127,7 +129,8 @@ static bool keep_better(const wb__checkpoint_about *a, const wb__checkpoint_abou
 
 /* ---- keeping --------------------------------------------------------------------------------- */
 
-static int keep_begin(const char *what, const char *folder, const wb_checkpoint *c, keep_state *k)
+/* Sets *k to an empty list for the folder and the name of *c.  Returns 0 or an error code. */
+static int keep_init(const char *what, const char *folder, const wb_checkpoint *c, keep_state *k)
 {
     if (!folder || !c)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: no %s", what, folder ? "checkpoint" : "folder");
@@ -140,7 +143,7 @@ static void remove_others(const keep_state *k, const wb_keep_checkpoint_options 
 {
     int best = 0;
     for (int i = 1; i < k->n; i++)
-        if (keep_better(&k->files[i].about, &k->files[best].about, o->higher)) best = i;
+        if (keep_is_better(&k->files[i].about, &k->files[best].about, o->higher)) best = i;
     for (int i = o->last; i < k->n; i++)
         if ((i != best || !o->best) && wb__file_remove(k->files[i].path)) {
             wb__log(WB_LOG_WARN, "an old checkpoint stays: %s", wb_error());
@@ -172,7 +175,8 @@ static int keep_prepare(keep_state *k, const wb_checkpoint *c, wb__checkpoint_ab
     return status;
 }
 
-static int keep_best(keep_state *k, const wb_checkpoint *c, const wb_keep_checkpoint_options *o)
+static int keep_new_checkpoint(keep_state *k, const wb_checkpoint *c,
+                               const wb_keep_checkpoint_options *o)
 {
     wb__checkpoint_about about;
     char *path;
@@ -203,19 +207,17 @@ int wb_keep_checkpoint_with(const char *folder, const wb_checkpoint *c,
     if (!o.last)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "keep_checkpoint: .last is 0; it is at least 1, or negative for all");
-    int status = keep_begin("keep_checkpoint", folder, c, &k);
+    int status = keep_init("keep_checkpoint", folder, c, &k);
     if (status) return status;
     if (c->epoch < 0)
         return wb__fail(WB_ERROR_ARGUMENT, "keep_checkpoint: epoch %lld", (long long)c->epoch);
     if (o.best && !c->has_metric)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "keep_checkpoint: .best needs a metric; the checkpoint has none");
-    status = keep_best(&k, c, &o);
-    keep_forget(&k);
+    status = keep_new_checkpoint(&k, c, &o);
+    keep_free_list(&k);
     return status;
 }
-
-/* ---- loading --------------------------------------------------------------------------------- */
 
 /* Loads the first undamaged file of the list and sets *found to true.  If all files are damaged,
  * sets *found to false and returns 0.  Returns an error code if the undamaged file does not fit the
@@ -239,19 +241,20 @@ static int keep_load_first(keep_state *k, wb_checkpoint *c, bool *found)
 
 static int by_lowest(const void *a, const void *b)
 {
-    return keep_better(&((const keep_file *)a)->about, &((const keep_file *)b)->about, false) ? -1
+    return keep_is_better(&((const keep_file *)a)->about, &((const keep_file *)b)->about,
+                          false) ? -1
                                                                                               : 1;
 }
 
 static int by_highest(const void *a, const void *b)
 {
-    return keep_better(&((const keep_file *)a)->about, &((const keep_file *)b)->about, true) ? -1
+    return keep_is_better(&((const keep_file *)a)->about, &((const keep_file *)b)->about, true) ? -1
                                                                                              : 1;
 }
 
-/* Drops files whose metric is missing or NaN from the list, and sorts the others, the best first.
- * A higher metric is better if `best` of the newest file is "highest". */
-static void order_by_metric(keep_state *k)
+/* Removes files whose metric is missing or NaN from the list, and sorts the others, the best
+ * first.  A higher metric is better if `best` of the newest file is "highest". */
+static void keep_sort_by_metric(keep_state *k)
 {
     bool higher = k->n && !strcmp(k->files[0].about.best, WB__CHECKPOINT_HIGHEST);
     int n = 0;
@@ -269,13 +272,13 @@ static int keep_load_from(const char *what, const char *folder, wb_checkpoint *c
 {
     keep_state k;
     *found = false;
-    int status = keep_begin(what, folder, c, &k);
+    int status = keep_init(what, folder, c, &k);
     if (status) return status;
     k.report = true;
     status = keep_collect(&k);
-    if (best) order_by_metric(&k);
+    if (best) keep_sort_by_metric(&k);
     if (!status) status = keep_load_first(&k, c, found);
-    keep_forget(&k);
+    keep_free_list(&k);
     return status;
 }
 
@@ -287,11 +290,11 @@ int wb__checkpoint_resume(const char *folder, wb_checkpoint *c, bool *found)
 int wb__checkpoint_newest(const char *folder, const wb_checkpoint *c, int64_t *epoch)
 {
     keep_state k;
-    int status = keep_begin("train", folder, c, &k);
+    int status = keep_init("train", folder, c, &k);
     if (status) return status;
     status = keep_collect(&k);
     *epoch = k.n ? k.files[0].about.epoch : -1;
-    keep_forget(&k);
+    keep_free_list(&k);
     return status;
 }
 

@@ -27,7 +27,7 @@ static const double flush_after = 5;    /* seconds */
 
 struct wb_logger {
     wb__object object;
-    wb_logger *next;                    /* in the list of open logs, which `logs_mutex` guards */
+    wb_logger *next;                    /* the next open log; `logs_mutex` guards the list */
     wb__mutex mutex;                    /* guards the fields below */
     FILE *events, *csv;                 /* NULL: closed */
     char *events_path, *csv_path;
@@ -41,7 +41,8 @@ static wb_logger *logger_logs;
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* CRC-32C (Castagnoli), rotated and shifted so that checksums of data with checksums differ. */
+/* Returns the CRC-32C (Castagnoli) of the data, rotated and shifted so that checksums of data with
+ * checksums differ. */
 static uint32_t masked_crc32c(const uint8_t *data, size_t n)
 {
     uint32_t sum = 0xFFFFFFFF;
@@ -53,29 +54,30 @@ static uint32_t masked_crc32c(const uint8_t *data, size_t n)
     return (sum >> 15 | sum << 17) + 0xA282EAD8u;
 }
 
-static void logger_put_little(uint8_t *to, uint64_t value, int bytes)
+static void logger_write_little(uint8_t *to, uint64_t value, int bytes)
 {
     for (int i = 0; i < bytes; i++) to[i] = (uint8_t)(value >> (8 * i));
 }
 
-static void put_wall_time(wb__wire_out *o, double seconds)
+static void logger_add_wall_time(wb__wire_out *o, double seconds)
 {
     uint64_t bits;
     memcpy(&bits, &seconds, sizeof bits);
     wb__wire_put_fixed(o, 1, WB__WIRE_FIXED64, bits);
 }
 
-/* Completes the frame of a record: the data begin at byte `begun`, behind 12 reserved bytes. */
+/* Completes a record: writes the length and the checksums around the data, which begin at byte
+ * `begun`, behind 12 reserved bytes. */
 static void logger_end_record(wb__wire_out *o, size_t begun)
 {
     uint8_t sum[4] = {0};
     if (!o->failed)
-        logger_put_little(sum, masked_crc32c(o->data + begun, o->n - begun), sizeof sum);
+        logger_write_little(sum, masked_crc32c(o->data + begun, o->n - begun), sizeof sum);
     wb__wire_put_raw(o, sum, sizeof sum);
     if (o->failed) return;
     uint8_t *head = o->data + begun - 12;
-    logger_put_little(head, o->n - sizeof sum - begun, 8);
-    logger_put_little(head + 8, masked_crc32c(head, 8), 4);
+    logger_write_little(head, o->n - sizeof sum - begun, 8);
+    logger_write_little(head + 8, masked_crc32c(head, 8), 4);
 }
 
 static size_t logger_begin_record(wb__wire_out *o)
@@ -87,7 +89,7 @@ static size_t logger_begin_record(wb__wire_out *o)
 void wb__event_version(wb__wire_out *o, double wall_time)
 {
     const size_t begun = logger_begin_record(o);
-    put_wall_time(o, wall_time);
+    logger_add_wall_time(o, wall_time);
     wb__wire_put_text(o, 3, "brain.Event:2");
     logger_end_record(o, begun);
 }
@@ -95,7 +97,7 @@ void wb__event_version(wb__wire_out *o, double wall_time)
 void wb__event_scalar(wb__wire_out *o, double wall_time, int64_t step, const char *tag, float value)
 {
     const size_t begun = logger_begin_record(o);
-    put_wall_time(o, wall_time);
+    logger_add_wall_time(o, wall_time);
     wb__wire_put_int(o, 2, step);
     const size_t summary = wb__wire_begin(o, 5), inside = wb__wire_begin(o, 1);
     wb__wire_put_text(o, 1, tag);
@@ -105,10 +107,8 @@ void wb__event_scalar(wb__wire_out *o, double wall_time, int64_t step, const cha
     logger_end_record(o, begun);
 }
 
-/* ---- lines ----------------------------------------------------------------------------------- */
-
 /* Writes the shortest text of 15 to 17 digits that has this value, with a point in every locale. */
-static void logger_put_number(FILE *f, double value)
+static void logger_write_number(FILE *f, double value)
 {
     char text[40];
     if (isnan(value)) {                 /* printf may write a sign */
@@ -123,7 +123,7 @@ static void logger_put_number(FILE *f, double value)
 }
 
 /* Writes a field of RFC 4180, in quotation marks if it needs them. */
-static void put_field(FILE *f, const char *text)
+static void logger_write_field(FILE *f, const char *text)
 {
     if (!strpbrk(text, ",\"\r\n")) {
         fputs(text, f);
@@ -137,13 +137,14 @@ static void put_field(FILE *f, const char *text)
     fputc('"', f);
 }
 
-static void logger_put_line(FILE *f, double wall_time, int64_t step, const char *tag, double value)
+static void logger_write_line(FILE *f, double wall_time, int64_t step, const char *tag,
+                              double value)
 {
     fprintf(f, "%lld.%06d,%lld,", (long long)wall_time,
             (int)((wall_time - (double)(long long)wall_time) * 1e6), (long long)step);
-    put_field(f, tag);
+    logger_write_field(f, tag);
     fputc(',', f);
-    logger_put_number(f, value);
+    logger_write_number(f, value);
     fputc('\n', f);
 }
 
@@ -154,7 +155,7 @@ static double wall_time(void)
     return 1e-9 * (double)wb__os_clock(WB__OS_WALL);
 }
 
-static void note_failure(wb_logger *l, const char *path)
+static void logger_set_failure(wb_logger *l, const char *path)
 {
     if (l->error) return;
     l->error = wb__os_error() ? wb__os_error() : WB__OS_BROKEN;
@@ -168,17 +169,18 @@ static int logger_report(const wb_logger *l)
                     : 0;
 }
 
+/* Writes what the buffers of both files have. */
 static void logger_flush(wb_logger *l)
 {
     l->flushed = wb__now();
-    if (fflush(l->events) || ferror(l->events)) note_failure(l, l->events_path);
-    if (fflush(l->csv) || ferror(l->csv)) note_failure(l, l->csv_path);
+    if (fflush(l->events) || ferror(l->events)) logger_set_failure(l, l->events_path);
+    if (fflush(l->csv) || ferror(l->csv)) logger_set_failure(l, l->csv_path);
 }
 
 /* ---- fork ------------------------------------------------------------------------------------ */
 
-/* Around a fork the locks of all logs are held, except those that stay locked for good.  A failure
- * of the flush is noted by the next flush. */
+/* Locks all logs before a fork, except those that stay locked for good, and flushes them.  A
+ * failure of the flush is reported by the next flush. */
 static void logger_before_fork(void)
 {
     for (wb_logger *l = logger_logs; l && logs_mutex.at_fork; l = l->next) {
@@ -188,7 +190,7 @@ static void logger_before_fork(void)
     }
 }
 
-static void add_to_logs(wb_logger *l)
+static void logger_add_to_list(wb_logger *l)
 {
     static wb__fork_handler flush = {.f = logger_before_fork};
     wb__before_fork(&flush);
@@ -198,7 +200,7 @@ static void add_to_logs(wb_logger *l)
     wb__mutex_unlock(&logs_mutex);
 }
 
-static void remove_from_logs(const wb_logger *l)
+static void logger_remove_from_list(const wb_logger *l)
 {
     wb__mutex_lock(&logs_mutex);
     wb_logger **at = &logger_logs;
@@ -207,22 +209,20 @@ static void remove_from_logs(const wb_logger *l)
     wb__mutex_unlock(&logs_mutex);
 }
 
-/* ---- logs, continued ------------------------------------------------------------------------- */
-
-static void close_files(wb_logger *l)
+static void logger_close_files(wb_logger *l)
 {
     if (l->events && l->csv) logger_flush(l);
-    if (l->events && fclose(l->events)) note_failure(l, l->events_path);
-    if (l->csv && fclose(l->csv)) note_failure(l, l->csv_path);
+    if (l->events && fclose(l->events)) logger_set_failure(l, l->events_path);
+    if (l->csv && fclose(l->csv)) logger_set_failure(l, l->csv_path);
     l->events = l->csv = NULL;
 }
 
 static void logger_destroy(void *object)
 {
     wb_logger *l = object;
-    remove_from_logs(l);
+    logger_remove_from_list(l);
     const bool open = l->events && l->csv;
-    close_files(l);
+    logger_close_files(l);
     if (open && l->error)
         wb__log(WB_LOG_WARN, "logger: %s: cannot be written: %s", l->failed, wb__os_text(l->error));
     wb__mutex_destroy(&l->mutex);
@@ -256,24 +256,24 @@ static int logger_make_folders(const char *folder)
     return status ? status : wb__folder_make(folder);
 }
 
-static int open_events(wb_logger *l)
+static int logger_open_events(wb_logger *l)
 {
     wb__wire_out first = {0};
     wb__event_version(&first, wall_time());
     if (first.failed) return wb__wire_free(&first), wb__error_or(WB_ERROR_MEMORY);
     l->events = fopen(l->events_path, "abe");
     if (!l->events || fwrite(first.data, 1, first.n, l->events) != first.n)
-        note_failure(l, l->events_path);
+        logger_set_failure(l, l->events_path);
     wb__wire_free(&first);
     return logger_report(l);
 }
 
 /* Opens the CSV file and continues after its last complete line: a killed process may have left a
  * part of a line. */
-static int open_csv(wb_logger *l)
+static int logger_open_csv(wb_logger *l)
 {
     l->csv = fopen(l->csv_path, "a+e");
-    if (!l->csv) return note_failure(l, l->csv_path), logger_report(l);
+    if (!l->csv) return logger_set_failure(l, l->csv_path), logger_report(l);
     const bool any = fseek(l->csv, -1, SEEK_END) == 0;
     const int last = any ? fgetc(l->csv) : '\n';
     fseek(l->csv, 0, SEEK_END);
@@ -282,7 +282,7 @@ static int open_csv(wb_logger *l)
     return 0;
 }
 
-static int open_files(wb_logger *l, const char *folder)
+static int logger_open_files(wb_logger *l, const char *folder)
 {
     static _Atomic int logs;
     char host[256];
@@ -292,8 +292,8 @@ static int open_files(wb_logger *l, const char *folder)
     l->csv_path = wb__printf("%s/scalars.csv", folder);
     if (!l->events_path || !l->csv_path) return wb_error_code();
     int status = logger_make_folders(folder);
-    if (!status) status = open_events(l);
-    if (!status) status = open_csv(l);
+    if (!status) status = logger_open_events(l);
+    if (!status) status = logger_open_csv(l);
     if (!status) logger_flush(l);
     return status ? status : logger_report(l);
 }
@@ -304,9 +304,9 @@ wb_logger *wb_logger_open(const char *folder)
     wb_logger *l = wb__object_new_owned(&wb__logger_class, sizeof *l);
     if (!l) return NULL;
     wb__mutex_init(&l->mutex);
-    add_to_logs(l);
-    if (open_files(l, folder)) {
-        close_files(l);
+    logger_add_to_list(l);
+    if (logger_open_files(l, folder)) {
+        logger_close_files(l);
         wb__unref(l);
         return NULL;
     }
@@ -314,7 +314,7 @@ wb_logger *wb_logger_open(const char *folder)
 }
 
 /* Locks the log; false, with the error set: `l` is no log, or is closed. */
-static bool logger_begin(const char *what, wb_logger *l)
+static bool logger_lock(const char *what, wb_logger *l)
 {
     if (!wb__expect(what, l, &wb__logger_class)) return false;
     wb__mutex_lock(&l->mutex);
@@ -330,15 +330,15 @@ int wb_log_scalar(wb_logger *log, const char *tag, double value, int64_t step)
     if (!tag || !*tag || strlen(tag) > TAG_MOST || !wb__is_utf8(tag))
         return wb__fail(WB_ERROR_ARGUMENT, "log_scalar: %s; it is UTF-8 of 1 to %d bytes",
                         tag && *tag ? "the tag is too long or not UTF-8" : "no tag", TAG_MOST);
-    if (!logger_begin("log_scalar", log)) return wb_error_code();
+    if (!logger_lock("log_scalar", log)) return wb_error_code();
     wb__wire_out record = {0};
     const double at = wall_time();
     wb__event_scalar(&record, at, step, tag, (float)value);
     int status = record.failed ? WB_ERROR_MEMORY : 0;
     if (!status && fwrite(record.data, 1, record.n, log->events) != record.n)
-        note_failure(log, log->events_path);
+        logger_set_failure(log, log->events_path);
     wb__wire_free(&record);
-    if (!status) logger_put_line(log->csv, at, step, tag, value);
+    if (!status) logger_write_line(log->csv, at, step, tag, value);
     if (!status && wb__now() - log->flushed > flush_after) logger_flush(log);
     if (!status) status = logger_report(log);
     wb__mutex_unlock(&log->mutex);
@@ -347,7 +347,7 @@ int wb_log_scalar(wb_logger *log, const char *tag, double value, int64_t step)
 
 int wb_logger_flush(wb_logger *log)
 {
-    if (!logger_begin("logger_flush", log)) return wb_error_code();
+    if (!logger_lock("logger_flush", log)) return wb_error_code();
     logger_flush(log);
     const int status = logger_report(log);
     wb__mutex_unlock(&log->mutex);
@@ -356,8 +356,8 @@ int wb_logger_flush(wb_logger *log)
 
 int wb_logger_close(wb_logger *log)
 {
-    if (!logger_begin("logger_close", log)) return wb_error_code();
-    close_files(log);
+    if (!logger_lock("logger_close", log)) return wb_error_code();
+    logger_close_files(log);
     const int status = logger_report(log);
     wb__mutex_unlock(&log->mutex);
     return status;

@@ -21,7 +21,7 @@ static const double redraw_after = 0.1, line_after = 10;        /* seconds */
 typedef struct {
     char name[24];
     wb_tensor *held;                /* latest tensor, not read yet (reference) */
-    double last, sum;               /* of the values read so far */
+    double last, sum;               /* the last value read; sum of all values read */
     int64_t n;                      /* number of values in `sum` */
 } progress_metric;
 
@@ -56,7 +56,7 @@ static int terminal_columns(void)
     return columns > 0 ? columns : 80;
 }
 
-static wb_progress *progress_begin(int64_t total, const char *format, va_list arguments)
+static wb_progress *progress_new(int64_t total, const char *format, va_list arguments)
 {
     wb_progress *p = wb__object_new(&wb__progress_class, sizeof *p);
     if (!p) return NULL;
@@ -75,8 +75,8 @@ wb_progress *wb_progress_begin(wb_loader *loader, const char *format, ...)
     va_list arguments;
     if (loader && !wb__expect("progress_begin", loader, &wb__loader_class)) return NULL;
     va_start(arguments, format);
-    wb_progress *p = progress_begin(loader ? WB__MAX(wb_loader_length(loader), 0) : 0, format,
-                                    arguments);
+    wb_progress *p = progress_new(loader ? WB__MAX(wb_loader_length(loader), 0) : 0, format,
+                                  arguments);
     va_end(arguments);
     return p;
 }
@@ -85,7 +85,7 @@ wb_progress *wb_progress_of(int64_t steps, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    wb_progress *p = progress_begin(WB__MAX(steps, 0), format, arguments);
+    wb_progress *p = progress_new(WB__MAX(steps, 0), format, arguments);
     va_end(arguments);
     return p;
 }
@@ -175,7 +175,7 @@ static void progress_draw(wb_progress *p, double now)
     fflush(stderr);
 }
 
-static void read_held(progress_metric *m)
+static void progress_read_held(progress_metric *m)
 {
     if (!m->held) return;
     m->last = wb__item(m->held);
@@ -185,8 +185,8 @@ static void read_held(progress_metric *m)
     m->held = NULL;
 }
 
-/* Returns the metric with this name, and adds a metric if the name is new.  Returns NULL if the
- * name is new and there are METRICS metrics already. */
+/* Returns the metric with this name, a new one if the name is new.  Returns NULL if the name is new
+ * and there are METRICS metrics already. */
 static progress_metric *metric_of(wb_progress *p, const char *name)
 {
     for (int i = 0; i < p->n_metrics; i++)
@@ -207,7 +207,7 @@ void wb_progress_step(wb_progress *p, const char *name, wb_tensor *value)
     progress_metric *m = name ? metric_of(p, name) : NULL;
     if (name && !m) return;
     if (m) {
-        read_held(m);
+        progress_read_held(m);
         if (value && !wb_is_none(value)) m->held = wb__ref(value);
     }
     if (m && m != &p->metrics[0]) return;
@@ -235,18 +235,18 @@ void wb_progress_end(wb_progress *p)
 {
     if (!p || !wb__expect("progress_end", p, &wb__progress_class) || p->ended) return;
     WB__FIRST(wb_progress_end, );
-    for (int i = 0; i < p->n_metrics; i++) read_held(&p->metrics[i]);
+    for (int i = 0; i < p->n_metrics; i++) progress_read_held(&p->metrics[i]);
     progress_finish(p);
 }
 
-/* A closing scope may call this function, and then no tensor may be evaluated.  The mean of a
- * metric therefore leaves out a last tensor that has not been computed. */
+/* Ends the progress when its scope closes.  No tensor may be evaluated then, so the mean of a
+ * metric leaves out a last tensor that has not been computed. */
 static void progress_destroy(void *object)
 {
     wb_progress *p = object;
     for (int i = 0; i < p->n_metrics; i++) {
         progress_metric *m = &p->metrics[i];
-        if (m->held && m->held->storage) read_held(m);
+        if (m->held && m->held->storage) progress_read_held(m);
         wb__unref(m->held);
     }
     if (!p->ended) progress_finish(p);

@@ -1,5 +1,5 @@
-/* Curves as an SVG file: axes with round ticks, a line for each series, a legend.  Points that are
- * not finite leave a gap in the line.  Numbers are written with a decimal point in every locale. */
+/* Curves as an SVG file: axes with round ticks, a line for each series, a legend.  A line is
+ * interrupted at points that are not finite.  Numbers have a decimal point in every locale. */
 #include "base/base.h"
 #include "base/files/file.h"
 #include "base/text.h"
@@ -17,7 +17,7 @@ static const char *const svg_colours[] = {"#0072b2", "#d55e00", "#009e73",
 
 typedef struct { double low, high, step; } axis;
 
-static double round_step(double span)
+static double svg_round_step(double span)
 {
     double raw = span / TICKS, power = pow(10, floor(log10(raw))), digit = raw / power;
     return power * (digit < 1.5 ? 1 : digit < 3.5 ? 2 : digit < 7.5 ? 5 : 10);
@@ -41,7 +41,7 @@ static axis svg_axis_of(int n_series, const wb_series *series, bool vertical)
         low -= half;
         high += half;
     }
-    axis a = {low, high, round_step(high - low)};
+    axis a = {low, high, svg_round_step(high - low)};
     if (vertical) {
         a.low = floor(low / a.step) * a.step;
         a.high = ceil(high / a.step) * a.step;
@@ -49,12 +49,14 @@ static axis svg_axis_of(int n_series, const wb_series *series, bool vertical)
     return a;
 }
 
-static double svg_across(axis a, double v)
+/* Returns the horizontal position of the number v in the picture. */
+static double svg_x_of(axis a, double v)
 {
     return LEFT + (v - a.low) / (a.high - a.low) * (SVG_WIDTH - LEFT - RIGHT);
 }
 
-static double svg_down(axis a, double v)
+/* Returns the vertical position of the number v in the picture. */
+static double svg_y_of(axis a, double v)
 {
     return HEIGHT - BOTTOM - (v - a.low) / (a.high - a.low) * (HEIGHT - TOP - BOTTOM);
 }
@@ -94,18 +96,18 @@ static void svg_line(wb__text *to, double x1, double y1, double x2, double y2, c
                  svg_number(x2, "%.1f", a[2], 32), svg_number(y2, "%.1f", a[3], 32), stroke);
 }
 
-static void svg_axes(wb__text *to, axis x, axis y)
+static void svg_add_axes(wb__text *to, axis x, axis y)
 {
     char label[32];
     /* Adding 0.0 turns -0 into 0, so that no label is "-0". */
     for (double k = ceil(y.low / y.step - 1e-9) + 0.0; k * y.step <= y.high + 1e-9 * y.step; k++) {
-        double at = svg_down(y, k * y.step);
+        double at = svg_y_of(y, k * y.step);
         svg_line(to, LEFT, at, SVG_WIDTH - RIGHT, at, "#ddd");
         svg_text(to, LEFT - 8, at + 4, "text-anchor=\"end\"",
                  svg_number(k * y.step, "%.6g", label, sizeof label));
     }
     for (double k = ceil(x.low / x.step - 1e-9) + 0.0; k * x.step <= x.high + 1e-9 * x.step; k++) {
-        double at = svg_across(x, k * x.step);
+        double at = svg_x_of(x, k * x.step);
         svg_line(to, at, HEIGHT - BOTTOM, at, HEIGHT - BOTTOM + 5, "#444");
         svg_text(to, at, HEIGHT - BOTTOM + 20, "text-anchor=\"middle\"",
                  svg_number(k * x.step, "%.6g", label, sizeof label));
@@ -114,7 +116,7 @@ static void svg_axes(wb__text *to, axis x, axis y)
     svg_line(to, LEFT, TOP, LEFT, HEIGHT - BOTTOM, "#444");
 }
 
-static void svg_curve(wb__text *to, axis x, axis y, const wb_series *s, const char *colour)
+static void svg_add_curve(wb__text *to, axis x, axis y, const wb_series *s, const char *colour)
 {
     char a[32], b[32];
     bool open = false;
@@ -124,8 +126,8 @@ static void svg_curve(wb__text *to, axis x, axis y, const wb_series *s, const ch
             wb__text_add(to, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\" points=\"",
                          colour);
         if (point)
-            wb__text_add(to, "%s,%s ", svg_number(svg_across(x, s->x[i]), "%.1f", a, sizeof a),
-                         svg_number(svg_down(y, s->y[i]), "%.1f", b, sizeof b));
+            wb__text_add(to, "%s,%s ", svg_number(svg_x_of(x, s->x[i]), "%.1f", a, sizeof a),
+                         svg_number(svg_y_of(y, s->y[i]), "%.1f", b, sizeof b));
         else if (open) wb__text_add(to, "\"/>\n");
         open = point;
     }
@@ -151,11 +153,11 @@ int wb_save_curves(const char *path, const char *title, const char *x_label, con
     svg_text(to, LEFT, 24, "font-size=\"16\"", title);
     svg_text(to, (LEFT + SVG_WIDTH - RIGHT) / 2.0, HEIGHT - 14, "text-anchor=\"middle\"", x_label);
     svg_text(to, 8, TOP - 10, "text-anchor=\"start\"", y_label);
-    svg_axes(to, x, y);
+    svg_add_axes(to, x, y);
     double legend = SVG_WIDTH - RIGHT;
     for (int s = n_series - 1; s >= 0; s--) {
         const char *colour = svg_colours[(size_t)s % WB__COUNT(svg_colours)];
-        svg_curve(to, x, y, &series[s], colour);
+        svg_add_curve(to, x, y, &series[s], colour);
         if (!series[s].name) continue;
         svg_text(to, legend, TOP - 10, "text-anchor=\"end\"", series[s].name);
         legend -= 7 * (double)strlen(series[s].name) + 4;

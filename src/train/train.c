@@ -22,7 +22,7 @@ typedef struct {
     wb_layer *model;
     wb_loader *data;
     wb_opt_state *state;
-    wb_train_options o;
+    wb_train_options o;         /* options */
     wb_progress *bar;
     bool stop;                  /* .each or .stop ends the training */
     bool compares_stop;         /* the ranks train one model, and at least one has .each */
@@ -40,30 +40,30 @@ typedef struct {
 } train_state;
 
 static bool train_saves(const train_state *t) { return t->o.checkpoint || t->o.folder; }
-/* Whether epochs have a metric. */
-static bool train_measures(const train_state *t)
+/* Whether each epoch has a metric. */
+static bool train_has_metric(const train_state *t)
 {
     return train_saves(t) || t->o.stop || t->o.reduce || t->o.metrics || t->has_metric;
 }
 /* Whether the mean loss of an epoch is needed. */
-static bool train_averages(const train_state *t)
+static bool train_needs_mean(const train_state *t)
 {
-    return t->o.losses || (train_measures(t) && !t->o.metric);
+    return t->o.losses || (train_has_metric(t) && !t->o.metric);
 }
 
 /* Whether all ranks train one model.  Rank 0 shows the progress, and reads and writes files. */
-static bool train_distributed(const train_state *t)
+static bool train_is_distributed(const train_state *t)
 {
     return t->state->rule->bucket && wb__world();
 }
 static bool train_is_first(const train_state *t)
 {
-    return !train_distributed(t) || !wb__world()->rank;
+    return !train_is_distributed(t) || !wb__world()->rank;
 }
 
 /* Adds t->latest, the loss of the batches before, to the sum.  Then sets t->latest to `loss`, the
  * mean of n observations, which may be NULL. */
-static void add_loss(train_state *t, wb_tensor *loss, int64_t n)
+static void train_add_loss(train_state *t, wb_tensor *loss, int64_t n)
 {
     wb_tensor *before = t->latest;
     const int64_t before_of = t->latest_of;
@@ -75,9 +75,9 @@ static void add_loss(train_state *t, wb_tensor *loss, int64_t n)
     wb__unref(before);
 }
 
-/* Writes the loss that waits, t->logged, to .logger.  Then `loss`, of the latest update, waits
- * until the next call, since it is not computed yet; NULL: none waits. */
-static int log_loss(train_state *t, wb_tensor *loss)
+/* Writes the loss that waits, t->logged, to .logger.  Then makes `loss`, of the latest update, the
+ * one that waits until the next call, since it is not computed yet; NULL: none waits. */
+static int train_log_loss(train_state *t, wb_tensor *loss)
 {
     wb_tensor *before = t->logged;
     const int64_t step = t->logged_step;
@@ -89,26 +89,26 @@ static int log_loss(train_state *t, wb_tensor *loss)
     return status;
 }
 
-/* Adds `own`, the loss of a batch of n observations, to the epoch's.  Ranks that train one model
- * add instead `mean`, over the ranks and the accumulated batches, when an update has computed it;
- * then n and `own` may be 0 and NULL. */
+/* Adds `own`, the loss of a batch of n observations, to the epoch's loss.  Ranks that train one
+ * model add instead `mean`, over the ranks and the accumulated batches, when an update has computed
+ * it; then n and `own` may be 0 and NULL. */
 static void train_add_batch(train_state *t, wb_tensor *own, wb_tensor *mean, int64_t n)
 {
-    if (!train_averages(t)) return;
-    if (!train_distributed(t)) {
-        if (own) add_loss(t, own, n);
+    if (!train_needs_mean(t)) return;
+    if (!train_is_distributed(t)) {
+        if (own) train_add_loss(t, own, n);
         return;
     }
     t->waiting += n;
     if (!mean) return;
-    add_loss(t, mean, t->waiting);
+    train_add_loss(t, mean, t->waiting);
     t->waiting = 0;
 }
 
 /* Evaluates the last update, which had a batch of n observations.  *loss, the loss of this batch or
  * NULL, becomes the mean over the ranks and the accumulated batches, if the update has a mean.
  * Sets *before to whether the update failed because the update before it was not finite. */
-static int finish_update(train_state *t, wb_tensor **loss, int64_t n, bool *before)
+static int train_finish_update(train_state *t, wb_tensor **loss, int64_t n, bool *before)
 {
     /* now->guard is the tensor that wb_update requires to be finite, or NULL. */
     const wb__thread *now = wb__this_thread();
@@ -118,25 +118,26 @@ static int finish_update(train_state *t, wb_tensor **loss, int64_t n, bool *befo
                      ? 0 : wb__guard_pending(both[0], "the loss");
     if (!status) status = wb__evaluate(*loss ? 2 : 1, both, now->guard ? NULL : both[0]);
     *before = status && wb__guard_was_late();
-    const bool later = train_averages(t) || t->bar || t->o.logger;
+    const bool later = train_needs_mean(t) || t->bar || t->o.logger;
     const bool reads = t->o.each || (later && now->late.guard != both[0]);
     if (!status && reads) status = wb__guard_confirm();
     if (status) return status;
     const bool updated = s->mean_loss || !s->loss_sum;
     train_add_batch(t, *loss, updated ? both[0] : NULL, n);
     *loss = both[0];
-    return t->o.logger && updated && train_is_first(t) ? log_loss(t, both[0]) : 0;
+    return t->o.logger && updated && train_is_first(t) ? train_log_loss(t, both[0]) : 0;
 }
 
 /* Records the assignments that move .average towards the model, after an update. */
-static int take_average(const train_state *t)
+static int train_move_average(const train_state *t)
 {
     const wb_average_options o = WB__OPTIONS(wb_average_options, .decay = t->o.decay);
     return t->o.average ? wb_average_with(t->o.average, t->model, &o) : 0;
 }
 
-/* Keeps the loss of this update, and its batch if the guard is read later.  NULL: forgets both. */
-static void train_keep_before(train_state *t, wb_tensor *loss, const wb_batch *batch)
+/* Keeps the loss of this update, and its batch if the guard, the tensor that must be finite, is
+ * read later.  NULL: forgets both. */
+static void train_keep_last(train_state *t, wb_tensor *loss, const wb_batch *batch)
 {
     const bool late = loss && wb__this_thread()->late.guard;
     wb__unref(t->before);
@@ -148,8 +149,9 @@ static void train_keep_before(train_state *t, wb_tensor *loss, const wb_batch *b
                                  .index = loss ? batch->index : 0};
 }
 
-/* Waits for the guard of the last step; if it is not finite, the error names its batch. */
-static int wait_for_guard(train_state *t)
+/* Waits for the guard (see train_keep_last) of the last training step; if it is not finite, the
+ * error names the batch. */
+static int train_wait_for_guard(train_state *t)
 {
     const int status = wb__guard_confirm();
     return status == WB_ERROR_NUMBER && t->before
@@ -157,23 +159,23 @@ static int wait_for_guard(train_state *t)
 }
 
 /* Applies the accumulated gradients, without a further batch. */
-static int apply_rest(train_state *t)
+static int train_apply_rest(train_state *t)
 {
     wb_tensor *loss = NULL;
     bool before;
     if (!t->state->counts->accumulated) return 0;
     int status = wb__update_now(t->state, t->model, NULL);
-    if (!status) status = take_average(t);
-    if (!status) status = finish_update(t, &loss, 0, &before);
-    return status ? status : wait_for_guard(t);
+    if (!status) status = train_move_average(t);
+    if (!status) status = train_finish_update(t, &loss, 0, &before);
+    return status ? status : train_wait_for_guard(t);
 }
 
 /* Drops the accumulated batches.  After a failure the ranks may have different numbers of them,
  * with which the training could not go on. */
-static void drop_rest(const train_state *t)
+static void train_drop_rest(const train_state *t)
 {
     wb__error_kept kept;
-    if (!train_distributed(t)) return;
+    if (!train_is_distributed(t)) return;
     wb__error_keep(&kept);
     if (!wb__sums_drop(t->state)) wb__error_restore(&kept);
 }
@@ -198,23 +200,23 @@ static int train_step(train_state *t, int epoch, wb_batch batch)
     int status = (last ? wb__update_now : wb_update)(t->state, t->model, grads);
     if (status) return status;
     const bool adds = t->state->loss_sum && !t->state->mean_loss;
-    if (!adds && (status = take_average(t))) return status;
-    status = finish_update(t, &loss, batch.n, &before);
+    if (!adds && (status = train_move_average(t))) return status;
+    status = train_finish_update(t, &loss, batch.n, &before);
     if (before && t->before)
         return wb__not_finite(t->model, t->state, t->before, &t->before_batch);
     /* The other ranks will wait in the update that applies the sums.  This rank takes part with its
      * loss, so that the update fails on all ranks. */
-    if (status == WB_ERROR_NUMBER && adds && train_distributed(t) &&
+    if (status == WB_ERROR_NUMBER && adds && train_is_distributed(t) &&
         !wb__update_now(t->state, t->model, grads))
-        finish_update(t, &loss, 0, &before);
+        train_finish_update(t, &loss, 0, &before);
     if (status == WB_ERROR_NUMBER) return wb__not_finite(t->model, t->state, own, &batch);
     if (status) return status;
-    train_keep_before(t, own, &batch);
+    train_keep_last(t, own, &batch);
     if (t->bar) wb_progress_step(t->bar, "loss", loss);
     return wb__call_each(&t->o, epoch, batch.index + 1, loss, &t->stop);
 }
 
-/* If .each has stopped the training, or *ended this epoch, on one rank, does so on all. */
+/* Stops the training, or if *ended this epoch, on all ranks if .each has stopped it on one. */
 static int train_compare_stop(train_state *t, bool *ended)
 {
     const int64_t mine[] = {t->stop, *ended};
@@ -228,7 +230,7 @@ static int train_compare_stop(train_state *t, bool *ended)
     return status;
 }
 
-static int run_epoch(train_state *t, int epoch)
+static int train_run_epoch(train_state *t, int epoch)
 {
     int status = 0;
     uint64_t at[WB__LOADER_WORDS];
@@ -247,12 +249,12 @@ static int run_epoch(train_state *t, int epoch)
         if (!status) status = train_compare_stop(t, &ended);
         if (ended) break;
     }
-    if (!status) status = wait_for_guard(t);
-    if (!status) status = apply_rest(t);
-    if (status) drop_rest(t);
+    if (!status) status = train_wait_for_guard(t);
+    if (!status) status = train_apply_rest(t);
+    if (status) train_drop_rest(t);
     wb__error_kept kept;
     wb__error_keep(&kept);
-    const int logged = log_loss(t, NULL);       /* also the loss before the one that failed */
+    const int logged = train_log_loss(t, NULL);       /* also the loss before the one that failed */
     if (status) wb__error_restore(&kept);
     else status = logged;
     if (status || t->stop) wb_loader_stop(t->data);
@@ -265,14 +267,14 @@ static int run_epoch(train_state *t, int epoch)
         wb_free(t->bar);
         t->bar = NULL;
     }
-    if (!status && train_distributed(t)) status = wb__compare_ranks(t->model, "after an epoch");
+    if (!status && train_is_distributed(t)) status = wb__compare_ranks(t->model, "after an epoch");
     return status;
 }
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
 /* Whether the options that are objects are of their kinds. */
-static bool objects_fit(const wb_train_options *o)
+static bool train_objects_fit(const wb_train_options *o)
 {
     return (!o->average || wb__is_model("train: .average", o->average)) &&
            (!o->schedule || wb__expect("train: .schedule", o->schedule, &wb__schedule_class)) &&
@@ -280,7 +282,7 @@ static bool objects_fit(const wb_train_options *o)
 }
 
 /* Reads the options of averages, schedules and watched numbers. */
-static int check_watching(train_state *t)
+static int train_check_watching(train_state *t)
 {
     wb_train_options *o = &t->o;
     if (!(o->factor >= 0 && o->factor <= 1))
@@ -302,7 +304,7 @@ static int check_watching(train_state *t)
     return o->schedule ? wb_set_schedule(t->state, "", o->schedule) : 0;
 }
 
-static wb_checkpoint train_here(const train_state *t)
+static wb_checkpoint train_checkpoint_here(const train_state *t)
 {
     return (wb_checkpoint){.model = t->model, .state = t->state, .loader = t->data,
                            .name = t->o.name, .average = t->o.average, .stop = t->o.stop,
@@ -311,14 +313,15 @@ static wb_checkpoint train_here(const train_state *t)
 }
 
 /* Returns the mean loss of the epoch's observations. */
-static double epoch_loss(train_state *t)
+static double train_epoch_loss(train_state *t)
 {
-    add_loss(t, NULL, 0);
+    train_add_loss(t, NULL, 0);
     return t->sum / (double)t->observations;
 }
 
-/* The metric of a rank may fail: then all ranks fail, since the others would wait for it. */
-static int train_agree(int status)
+/* Returns `status`, or an error code if another rank has an error.  The metric of a rank may fail:
+ * then all ranks fail, since the others would wait for it. */
+static int train_agree_on_status(int status)
 {
     int64_t least = 0, most = 0, mine = status;
     const int failed = wb__extremes(1, &mine, &least, &most);
@@ -330,7 +333,7 @@ static int train_agree(int status)
 /* Sets *metric to the metric of the epoch. */
 static int train_measure(train_state *t, int epoch, double *metric)
 {
-    if (!t->o.metric) return *metric = epoch_loss(t), 0;
+    if (!t->o.metric) return *metric = train_epoch_loss(t), 0;
     wb_scope *s = wb_scope_open();
     if (!s) return wb_error_code();
     const unsigned failures = wb__failures();
@@ -347,7 +350,7 @@ static int train_measure(train_state *t, int epoch, double *metric)
 
 static int train_save(const train_state *t, double metric)
 {
-    wb_checkpoint c = train_here(t);
+    wb_checkpoint c = train_checkpoint_here(t);
     c.metric = metric;
     c.has_metric = true;
     if (!train_is_first(t) && !wb__is_divided(t->state)) return 0;
@@ -357,7 +360,7 @@ static int train_save(const train_state *t, double metric)
 }
 
 /* Multiplies all learning rates by .factor. */
-static void reduce_eta(const train_state *t)
+static void train_reduce_eta(const train_state *t)
 {
     wb_opt_state *s = t->state;
     for (int i = -1; i < s->n; i++)
@@ -370,13 +373,13 @@ static void reduce_eta(const train_state *t)
 }
 
 /* Ends the epoch: computes its metric, and applies .stop, .reduce and the checkpoint options. */
-static int end_epoch(train_state *t, int epoch)
+static int train_end_epoch(train_state *t, int epoch)
 {
     double metric = 0;
-    if (!train_measures(t)) return 0;
+    if (!train_has_metric(t)) return 0;
     int status = train_measure(t, epoch, &metric);
-    if (train_distributed(t) && t->has_metric) status = train_agree(status);
-    if (!status && train_distributed(t) && (t->o.stop || t->o.reduce))
+    if (train_is_distributed(t) && t->has_metric) status = train_agree_on_status(status);
+    if (!status && train_is_distributed(t) && (t->o.stop || t->o.reduce))
         status = wb__from_rank(&metric, WB_F64, 1, 0);
     if (status) return status;
     if (t->o.metrics) t->o.metrics[epoch - 1] = metric;
@@ -387,7 +390,7 @@ static int end_epoch(train_state *t, int epoch)
     const bool ends = t->o.stop && wb_early_stopping(t->o.stop, metric);
     if (t->o.reduce && wb_early_stopping(t->o.reduce, metric)) {
         t->o.reduce->count = 0;
-        reduce_eta(t);
+        train_reduce_eta(t);
     }
     if (!status && train_saves(t)) status = train_save(t, metric);
     t->stop |= ends;
@@ -396,9 +399,9 @@ static int end_epoch(train_state *t, int epoch)
 
 /* Reports checkpoints of an earlier training in the folder, since they count among the kept ones
  * although this training begins anew. */
-static int report_earlier(const train_state *t)
+static int train_report_earlier(const train_state *t)
 {
-    const wb_checkpoint c = train_here(t);
+    const wb_checkpoint c = train_checkpoint_here(t);
     int64_t epoch = -1;
     if (!t->o.folder || t->o.resume || c.epoch || !train_is_first(t) ||
         !wb__os_is_there(t->o.folder))
@@ -416,7 +419,7 @@ static int report_earlier(const train_state *t)
  * checkpoint is ahead of the loader. */
 static int train_load(const train_state *t, int64_t *done)
 {
-    wb_checkpoint c = train_here(t);
+    wb_checkpoint c = train_checkpoint_here(t);
     const int64_t begun = c.epoch;
     const char *folder = t->o.folder;
     bool found = true;
@@ -428,8 +431,8 @@ static int train_load(const train_state *t, int64_t *done)
     return status;
 }
 
-/* Gives the other ranks the counts of rank 0's watched number. */
-static int share_watch(wb_watch *w)
+/* Sends the counts of rank 0's watched number to the other ranks. */
+static int train_send_watch(wb_watch *w)
 {
     if (!w) return 0;
     double words[] = {w->count, w->begun, w->score};
@@ -440,9 +443,10 @@ static int share_watch(wb_watch *w)
     return status;
 }
 
-/* Gives the other ranks the objects of rank 0: model, state, average, watched numbers, and, if rank
- * 0 has loaded a checkpoint, the position of the loader, which is the beginning of an epoch. */
-static int train_share(const train_state *t, bool loaded)
+/* Sends the objects of rank 0 to the other ranks: model, state, average, watched numbers, and, if
+ * rank 0 has loaded a checkpoint, the position of the loader, which is the beginning of an
+ * epoch. */
+static int train_send_objects(const train_state *t, bool loaded)
 {
     uint64_t at[WB__LOADER_WORDS];
     wb__loader_state(t->data, at);
@@ -453,8 +457,8 @@ static int train_share(const train_state *t, bool loaded)
     if (!status) status = wb_distributed_synchronize_with(t->state, NULL);
     if (!status && t->o.average)
         status = wb_distributed_synchronize_with(t->o.average, NULL);
-    if (!status) status = share_watch(t->o.stop);
-    if (!status) status = share_watch(t->o.reduce);
+    if (!status) status = train_send_watch(t->o.stop);
+    if (!status) status = train_send_watch(t->o.reduce);
     if (status || train_is_first(t) || !loaded) return status;
     at[0] = (uint64_t)words[0];
     at[1] = (uint64_t)words[1];
@@ -464,7 +468,7 @@ static int train_share(const train_state *t, bool loaded)
 /* Resumes from the checkpoint, if .resume is set and there is one.  Sets *done to the number of
  * epochs by which the checkpoint is ahead of the loader; they count as epochs of this training.
  * Afterwards all ranks have the objects of rank 0. */
-static int train_begin(train_state *t, int *done)
+static int train_resume(train_state *t, int *done)
 {
     int64_t ahead = 0, status = 0;
     const bool divided = wb__is_divided(t->state);
@@ -474,7 +478,7 @@ static int train_begin(train_state *t, int *done)
         t->state->gives = false;
         if (divided) status = wb__divided_end((int)status);
     } else if (t->o.resume && divided) status = wb__divided_take(t->state, "train");
-    if (train_distributed(t)) {
+    if (train_is_distributed(t)) {
         int64_t words[] = {status, ahead};
         const int failed = wb__from_rank(words, WB_I64, WB__COUNT(words), 0);
         if (failed) return failed;
@@ -485,7 +489,7 @@ static int train_begin(train_state *t, int *done)
         for (int i = 0; divided && i < t->state->n && !status; i++)
             status = wb__from_rank(&t->state->counts->slot[i].steps, WB_I64, 1, 0);
         if (divided && !status) status = wb__from_rank(&t->state->counts->updates, WB_I64, 1, 0);
-        if (!status) status = train_share(t, ahead > 0);
+        if (!status) status = train_send_objects(t, ahead > 0);
     }
     *done = (int)ahead;
     /* the checkpoint was written by a training that .stop had ended */
@@ -493,13 +497,13 @@ static int train_begin(train_state *t, int *done)
     return (int)status;
 }
 
-/* The random numbers of an epoch, such as those of dropout, follow from those of rank 0 and differ
- * between the ranks: a checkpoint of rank 0 restores those of all. */
-static int begin_random(const train_state *t)
+/* Sets the random numbers of an epoch, such as those of dropout.  They follow from those of rank 0
+ * and differ between the ranks: a checkpoint of rank 0 restores those of all. */
+static int train_set_random(const train_state *t)
 {
     wb__rng_state rng = wb__rng_get_state();
     int64_t words[] = {(int64_t)rng.key, (int64_t)rng.counter};
-    if (!train_distributed(t)) return 0;
+    if (!train_is_distributed(t)) return 0;
     const int status = wb__from_rank(words, WB_I64, WB__COUNT(words), 0);
     if (status || train_is_first(t)) return status;
     const uint64_t other = (uint64_t)wb__world()->rank * 0x9E3779B97F4A7C15u;
@@ -507,8 +511,8 @@ static int begin_random(const train_state *t)
     return 0;
 }
 
-/* All ranks must have the same number of batches, since each batch is a collective operation, and
- * divide the state alike.  Sets t->compares_stop and t->has_metric. */
+/* Compares what must be equal on all ranks: the number of batches, since each batch is a collective
+ * operation, and whether the state is divided.  Sets t->compares_stop and t->has_metric. */
 static int train_compare_options(train_state *t)
 {
     static const char *const names[] = {"batches of the loader", ".epochs",
@@ -521,7 +525,7 @@ static int train_compare_options(train_state *t)
                             o->each != NULL, o->metric != NULL};
     int64_t least[6] = {0}, most[6] = {0};
     t->has_metric = mine[5] != 0;
-    if (!train_distributed(t)) return 0;
+    if (!train_is_distributed(t)) return 0;
     const int status = wb__extremes(6, mine, least, most);
     if (status) return status;
     t->compares_stop = most[4] != 0;
@@ -557,29 +561,29 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
     int done = 0;
     wb__claimed claimed = {0};
     wb__ref(state);                     /* the loss function may free it */
-    int status = objects_fit(&t.o) ? wb__check_saving(&t.o) : (int)wb_error_code();
+    int status = train_objects_fit(&t.o) ? wb__check_saving(&t.o) : (int)wb_error_code();
     if (!status) status = wb__claim_model(model, &claimed);
-    if (!status) status = check_watching(&t);
-    state->keeps_loss = train_distributed(&t) || state->loss_sum;
+    if (!status) status = train_check_watching(&t);
+    state->keeps_loss = train_is_distributed(&t) || state->loss_sum;
     if (!status) status = wb__end_pending_exchange();
     if (!status) status = train_compare_options(&t);
     if (!status) status = wb__divided_agree(state, "train", 0);
-    if (!status) status = report_earlier(&t);
-    if (!status) status = train_begin(&t, &done);
+    if (!status) status = train_report_earlier(&t);
+    if (!status) status = train_resume(&t, &done);
     if (!status && done && done >= t.o.epochs && train_is_first(&t))
         wb__log(WB_LOG_INFO, "train: %s has %d epochs, and .epochs is %d: nothing is left to train",
                 t.o.folder ? t.o.folder : t.o.checkpoint, done, t.o.epochs);
     for (int epoch = done + 1; !status && !t.stop && epoch <= t.o.epochs; epoch++) {
         t.sum = 0;
         t.observations = 0;
-        status = begin_random(&t);
-        if (!status) status = run_epoch(&t, epoch);
-        if (!status && t.o.losses) t.o.losses[epoch - 1] = epoch_loss(&t);
-        if (!status && !t.stop) status = end_epoch(&t, epoch);
+        status = train_set_random(&t);
+        if (!status) status = train_run_epoch(&t, epoch);
+        if (!status && t.o.losses) t.o.losses[epoch - 1] = train_epoch_loss(&t);
+        if (!status && !t.stop) status = train_end_epoch(&t, epoch);
     }
     if (t.latest) wb__unref(t.latest);
     wb__unref(t.logged);
-    train_keep_before(&t, NULL, NULL);
+    train_keep_last(&t, NULL, NULL);
     state->keeps_loss = false;
     wb__unref(state->mean_loss);
     state->mean_loss = NULL;

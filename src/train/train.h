@@ -17,7 +17,7 @@ int wb__call_each(const wb_train_options *o, int epoch, int64_t batch, wb_tensor
 void wb__call_metric(const wb_train_options *o, wb_layer *model, int epoch, double *metric);
 
 /* The variables of a model that wb__claim_model has claimed for this thread (claims.c).
- * wb__unclaim_model gives them up, also after an error of wb__claim_model. */
+ * wb__unclaim_model releases them, also after an error of wb__claim_model. */
 typedef struct { wb_tensor **v; int n, capacity; } wb__claimed;
 int wb__claim_model(void *model, wb__claimed *c);
 void wb__unclaim_model(wb__claimed *c);

@@ -88,8 +88,6 @@ bool wb__branch_check_depth(const wb__branch *node, const char *what)
     return false;
 }
 
-/* ---- trees ----------------------------------------------------------------------------------- */
-
 static wb__branch *tree_like(wb__branch *of);
 static const wb__branch_kind tree_kind = {.layer = false, .like = tree_like};
 
@@ -102,6 +100,7 @@ static void tree_destroy(void *object)
     wb__object_end(t, sizeof *t);
 }
 
+/* Adds a hold to each child. */
 static void tree_hold(void *object)
 {
     const wb_tree *t = object;
@@ -145,7 +144,7 @@ wb_tree *wb__tree_new(int n)
 }
 
 /* Whether wb_to accepts the object, although no tuple can have it as an element. */
-static bool moves_alone(const void *object)
+static bool branch_moves_alone(const void *object)
 {
     return wb__is(object, &wb__loader_class) || wb__is(object, &wb__dataset_class) ||
            wb__is(object, &wb__opt_state_class);
@@ -166,7 +165,7 @@ static wb_tree *branch_tree_of(const char *what, int n, const char *const *names
             return wb__fail_null(WB_ERROR_ARGUMENT,
                                  "%s: element %d is a %s; tensors, layers and trees go in%s", what,
                                  i, wb__kind(objects[i]),
-                                 moves_alone(objects[i]) ? ": move each by itself, as in "
+                                 branch_moves_alone(objects[i]) ? ": move each by itself, as in "
                                                            "train = wb_gpu(train)" : "");
         if (!names) continue;
         if (!names[i] || !names[i][0] || strchr(names[i], '.'))
@@ -194,8 +193,6 @@ wb_tree *wb_named_tuple(int n, const char *const *names, void *const *objects)
     if (n > 0 && !names) return wb__fail_null(WB_ERROR_ARGUMENT, "named_tuple: no names");
     return branch_tree_of("named_tuple", n, names, objects);
 }
-
-/* ---- paths ----------------------------------------------------------------------------------- */
 
 static void *branch_no_child(const char *what, const wb__branch *node, const char *path,
                              size_t n_done, const char *name, size_t n)
@@ -256,7 +253,7 @@ static bool branch_of(const char *what, void *object, wb__branch **node)
     return true;
 }
 
-static void *object_at(const char *what, void *object, const char *path)
+static void *branch_object_at(const char *what, void *object, const char *path)
 {
     wb__branch *node;
     if (!branch_of(what, object, &node)) return NULL;
@@ -266,24 +263,25 @@ static void *object_at(const char *what, void *object, const char *path)
     return child ? child->object : NULL;
 }
 
-static void *branch_give(void *object)
+/* Returns the object with a new reference, which the current scope owns. */
+static void *branch_referenced(void *object)
 {
     return wb_is_none(object) ? object : wb__scope_give(wb__ref(object));
 }
 
 wb_tensor *wb_get(void *object, const char *path)
 {
-    void *found = object_at("get", object, path);
-    if (!found || wb__is(found, &wb__tensor_class)) return found ? branch_give(found) : NULL;
+    void *found = branch_object_at("get", object, path);
+    if (!found || wb__is(found, &wb__tensor_class)) return found ? branch_referenced(found) : NULL;
     return wb__fail_null(WB_ERROR_ARGUMENT, "get: \"%s\" is a %s, not a tensor", path,
                          wb__kind(found));
 }
 
 wb_tree *wb_child(void *object, const char *path)
 {
-    void *found = object_at("child", object, path);
+    void *found = branch_object_at("child", object, path);
     if (!found) return NULL;
-    if (wb__is(found, &wb__tree_class)) return branch_give(found);
+    if (wb__is(found, &wb__tree_class)) return branch_referenced(found);
     if (!wb__is_branch(found))
         return wb__fail_null(WB_ERROR_ARGUMENT, "child: \"%s\" is a %s, not a tree", path,
                              wb__kind(found));

@@ -6,11 +6,11 @@
 
 /* The arguments and the state of a wb__fmap. */
 typedef struct {
-    wb_leaf_function f;
+    wb_leaf_function f;                     /* the program's function for a tensor */
     void *ctx;
     bool plain;                             /* results for variables need not be variables */
-    void *(*replace)(void *branch, const char *path, void *ctx);    /* of branches, or NULL */
-    wb__pointer_map seen;                   /* object -> its result */
+    void *(*replace)(void *branch, const char *path, void *ctx);    /* for branches, or NULL */
+    wb__pointer_map seen;                   /* the result of each object */
     wb__text path;
 } mapping;
 
@@ -23,7 +23,8 @@ wb_tensor *wb__variable_replacing(wb_tensor *x, const wb_tensor *of)
 
 static void *fmap_map(mapping *m, void *object, bool in_layer);
 
-static void *map_node(mapping *m, wb__branch *node, bool in_layer)
+/* Returns a new branch with the results for the children of `node`.  NULL: failed. */
+static void *fmap_map_node(mapping *m, wb__branch *node, bool in_layer)
 {
     wb__branch_used(node);
     wb__branch *made = node->kind->like(node);
@@ -45,6 +46,7 @@ WB__PROGRAM_CALL(leaf_call, leaf_run, wb_tensor *,
                  wb_leaf_function f; wb_tensor *x; const char *path; void *ctx;,
                  c->f(c->x, c->path, c->ctx))
 
+/* Returns the result of the program's function for x.  NULL: failed. */
 static wb_tensor *fmap_map_tensor(mapping *m, wb_tensor *x, bool in_layer)
 {
     leaf_call c = {m->f, x, wb__path(&m->path), m->ctx, NULL};
@@ -56,6 +58,7 @@ static wb_tensor *fmap_map_tensor(mapping *m, wb_tensor *x, bool in_layer)
     return in_layer && !m->plain && x->op == WB__OP_variable ? wb__variable_replacing(y, x) : y;
 }
 
+/* Returns the result for an object of any kind, of the first visit if there was one. */
 static void *fmap_map(mapping *m, void *object, bool in_layer)
 {
     if (wb_is_none(object)) return object;
@@ -66,7 +69,7 @@ static void *fmap_map(mapping *m, void *object, bool in_layer)
     const bool branch = wb__is_branch(object);
     void *from = branch && m->replace ? m->replace(object, wb__path(&m->path), m->ctx) : object;
     if (!from) return NULL;
-    void *made = branch ? map_node(m, from, in_layer)
+    void *made = branch ? fmap_map_node(m, from, in_layer)
                         : (void *)fmap_map_tensor(m, object, in_layer);
     if (!made) return NULL;
     seen = wb__pointer_map_at(&m->seen, object);       /* the map may have grown */
@@ -74,6 +77,7 @@ static void *fmap_map(mapping *m, void *object, bool in_layer)
     return *seen = made;
 }
 
+/* Returns the result for `object`, and frees the memory of m. */
 static void *fmap_map_all(mapping m, void *object)
 {
     void *made = fmap_map(&m, object, false);
@@ -92,7 +96,7 @@ void *wb__fmap_plain(void *object, wb_leaf_function f, void *ctx)
     return fmap_map_all((mapping){.f = f, .ctx = ctx, .plain = true}, object);
 }
 
-static wb_tensor *fmap_same(wb_tensor *x, const char *path, void *ctx)
+static wb_tensor *fmap_keep_tensor(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path, (void)ctx;
     return x;
@@ -101,10 +105,10 @@ static wb_tensor *fmap_same(wb_tensor *x, const char *path, void *ctx)
 void *wb__fmap_replacing(void *object,
                          void *(*replace)(void *branch, const char *path, void *ctx), void *ctx)
 {
-    return fmap_map_all((mapping){.f = fmap_same, .ctx = ctx, .replace = replace}, object);
+    return fmap_map_all((mapping){.f = fmap_keep_tensor, .ctx = ctx, .replace = replace}, object);
 }
 
-static void *public_map(wb_leaf_function f, void *object, void *ctx)
+static void *fmap_map_public(wb_leaf_function f, void *object, void *ctx)
 {
     if (!object) return wb__null("fmap", "x"), NULL;
     if (!wb__is_model("fmap", object)) return NULL;
@@ -115,12 +119,12 @@ static void *public_map(wb_leaf_function f, void *object, void *ctx)
 wb_layer *wb_fmap_layer(wb_leaf_function f, wb_layer *x, void *ctx)
 {
     WB__EDGE;
-    return public_map(f, x, ctx);
+    return fmap_map_public(f, x, ctx);
 }
 wb_tree *wb_fmap_tree(wb_leaf_function f, wb_tree *x, void *ctx)
 {
     WB__EDGE;
-    return public_map(f, x, ctx);
+    return fmap_map_public(f, x, ctx);
 }
 
 /* ---- wb_set and wb_tie ----------------------------------------------------------------------- */
@@ -154,8 +158,8 @@ static bool fmap_alike(const char *what, const char *path, const wb_tensor *old,
 
 wb__mutex wb__replacing = WB__MUTEX_INIT;
 
-/* Replaces child->object by x.  Claims the old tensor first, which another thread may train.
- * Returns 0 or an error code. */
+/* Sets child->object to x.  Claims the old tensor first, which another thread may train.  Returns 0
+ * or an error code. */
 static int fmap_replace(const char *what, wb__branch *of, wb__child *child, wb_tensor *x)
 {
     wb_tensor *old = child->object, *v = old->op == WB__OP_variable ? old : NULL;

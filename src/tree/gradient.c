@@ -5,11 +5,11 @@
 #include <string.h>
 
 typedef struct {
-    wb__pointer_map index;              /* leaf -> its index in wrt + 1 */
+    wb__pointer_map index;              /* index of each leaf in wrt, plus 1 */
     wb_tensor **wrt, **grads;
     int n, capacity;
     int visited;                        /* index of the next trainable leaf, for `skips` */
-    bool (*skips)(void *ctx, int leaf); /* may be NULL */
+    bool (*skips)(void *ctx, int leaf); /* whether to skip a leaf; may be NULL */
     void *ctx;
 } tree_gradient_leaves;
 

@@ -10,7 +10,7 @@ typedef struct {
     wb_dtype dtype;
 } moving;
 
-/* Returns the dtype that x gets by the move, or 0 or WB_DTYPE_KEEP as in wb_to_options. */
+/* Returns the dtype that x gets by the move; 0 or WB_DTYPE_KEEP as in wb_to_options. */
 static wb_dtype tree_move_dtype_of(const wb_tensor *x, const moving *m)
 {
     return x->op == WB__OP_variable && x->flags & WB__WIDE ? WB_DTYPE_KEEP : m->dtype;

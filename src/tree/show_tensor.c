@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Only the first and last SHOW_TENSOR_EDGE elements of an axis longer than AT_MOST are printed. */
+/* Of an axis longer than AT_MOST, only the first and last SHOW_TENSOR_EDGE elements are printed;
+ * "..." marks the elements between, the gap. */
 enum { AT_MOST = 8, SHOW_TENSOR_EDGE = 4 };
 enum { SHOW_TENSOR_WIDTH = 24 };
 
@@ -28,8 +29,8 @@ static void show_tensor_format_value(char *text, const void *data, wb_dtype dtyp
     else wb__plain(text, SHOW_TENSOR_WIDTH, "%.6g", f);
 }
 
-/* show_tensor_shown returns the number of printed entries of an axis of n elements, counting the
- * gap as one.  index_shown returns the index of the k-th printed element, or -1 for the gap. */
+/* show_tensor_shown returns the number of printed entries of an axis of n elements, the gap counted
+ * as one.  index_shown returns the index of the k-th printed element, or -1 for the gap. */
 static int show_tensor_shown(int64_t n) { return n <= AT_MOST ? (int)n : 2 * SHOW_TENSOR_EDGE + 1; }
 static int64_t index_shown(int64_t n, int k)
 {
@@ -58,7 +59,7 @@ static void show_matrix(wb__text *t, const void *data, wb_dtype dtype, int64_t b
     }
 }
 
-static void show_values(wb__text *t, const wb_tensor *x, const void *data)
+static void show_tensor_add_values(wb__text *t, const wb_tensor *x, const void *data)
 {
     int64_t columns = x->ndim ? x->dims[x->ndim - 1] : 1,
             rows = x->ndim > 1 ? x->dims[x->ndim - 2] : 1;
@@ -80,8 +81,8 @@ static void show_values(wb__text *t, const wb_tensor *x, const void *data)
     }
 }
 
-/* Values on a device whose memory the host cannot read are copied to the host for this call
- * only. */
+/* Returns the text of x.  Values on a device whose memory the host cannot read are copied to the
+ * host for this call only. */
 char *wb__format_tensor(wb_tensor *x)
 {
     wb__text t = {0};
@@ -95,7 +96,7 @@ char *wb__format_tensor(wb_tensor *x)
     const char *data = fetched;
     if (from && here) data = (const char *)from->storage->data + from->offset;
     if (!from || (fetched && wb_copy_out(x, fetched, bytes))) data = NULL;
-    if (data) show_values(&t, x, data);
+    if (data) show_tensor_add_values(&t, x, data);
     if (from) wb__value_end(&r);
     wb__free(fetched);
     char *text = wb__text_take(&t);

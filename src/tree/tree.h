@@ -55,9 +55,9 @@ struct wb_tree {
  * wb__branch_clear releases all children of the branch. */
 bool wb__branch_init(wb__branch *node, const wb__branch_kind *kind, int n);
 void wb__branch_clear(wb__branch *node);
-/* Set child i and take a reference to the object.  wb__branch_put borrows the name, which must
- * outlive the branch.  wb__branch_put_copy copies the name and is for branches with owns_names.  It
- * returns false if memory is short. */
+/* wb__branch_put and wb__branch_put_copy set child i and add a reference to the object.
+ * wb__branch_put borrows the name, which must outlive the branch.  wb__branch_put_copy copies the
+ * name, for branches with owns_names, and returns false if memory is short. */
 void wb__branch_put(wb__branch *node, int i, const char *name, void *object);
 bool wb__branch_put_copy(wb__branch *node, int i, const char *name, void *object);
 /* Whether all children have different names.  Otherwise sets an error, with a message of `what` and
@@ -66,8 +66,8 @@ bool wb__branch_check_names(const wb__branch *node, const char *what);
 /* Whether `node` has at most WB__MAX_DEPTH levels of branches below it.  Otherwise sets an error
  * that begins with `what`. */
 bool wb__branch_check_depth(const wb__branch *node, const char *what);
-/* Like wb__branch_init, with the kind, the number of children and the names of `of`.  The node
- * keeps a reference to the branch that owns the names.  False: out of memory. */
+/* Initialises `node` like wb__branch_init, with the kind, the number of children and the names of
+ * `of`, and a reference to the branch that owns the names.  False: out of memory. */
 bool wb__branch_init_like(wb__branch *node, wb__branch *of);
 
 static inline bool wb__is_branch(const void *object)
@@ -78,7 +78,8 @@ static inline bool wb__is_branch(const void *object)
 /* Whether `model` is a layer or tree that was not freed.  Otherwise sets the error. */
 bool wb__is_model(const char *what, const void *model);
 
-/* Makes a tree with n empty children, which wb__branch_put_copy sets; it owns their names. */
+/* Returns a tree with n empty children, which wb__branch_put_copy sets; the tree owns their
+ * names. */
 wb_tree *wb__tree_new(int n);
 /* Whether WB_FUNCTOR or WB_LAYER has made the description of the struct; else sets the error. */
 bool wb__struct_type_is_whole(const char *what, const wb_struct_type *type);
@@ -87,14 +88,14 @@ bool wb__struct_type_is_whole(const char *what, const wb_struct_type *type);
  * the child; `of` may be NULL.  Returns NULL, with the error set, if there is no such child. */
 wb__child *wb__child_at(const char *what, void *object, const char *path, wb__branch **of);
 extern wb__mutex wb__replacing;         /* held while wb_set or wb_tie replaces a child */
-/* While wb_compile records a function, notes that the function depends on which objects are the
+/* Records, while wb_compile records a function, that the function depends on which objects are the
  * children of the branch. */
 static inline void wb__branch_used(wb__branch *node) { wb__setting_counted(node, &node->replaced); }
 
 /* A leaf that wb__walk visits.  `other` is the object at the same path in the second tree, or NULL
  * without a second tree. */
 typedef struct {
-    wb_tensor *x;
+    wb_tensor *x;                           /* the leaf itself */
     void *other;
     const char *path;                       /* "layers.0.weight", valid during the call */
     bool trainable;
@@ -158,7 +159,7 @@ static inline void wb__path_cut(wb__text *path, size_t length)
 }
 
 /* Whether a path is equal to the first n characters of `start`, or is the path of something below.
- * If these have a '*', it matches any text, and the whole path must match. */
+ * A '*' in these characters matches any text, and then the whole path must match. */
 bool wb__path_is_below(const char *path, const char *start, size_t n);
 
 /* wb_to and wb_device_of of layers and trees. */

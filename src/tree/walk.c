@@ -14,7 +14,7 @@ typedef struct {
     wb__pointer_map seen;
 } walk_state;
 
-static bool walk_trainable(const wb_tensor *x, bool in_layer)
+static bool walk_is_trainable(const wb_tensor *x, bool in_layer)
 {
     return wb__dtype_float((wb_dtype)x->dtype) && !(x->flags & WB__FROZEN) &&
            (!in_layer || x->op == WB__OP_variable);
@@ -23,7 +23,7 @@ static bool walk_trainable(const wb_tensor *x, bool in_layer)
 static int walk_visit(walk_state *w, wb_tensor *x, void *other, bool in_layer)
 {
     if (wb_is_none(x)) return 0;
-    wb__leaf leaf = {x, other, wb__path(&w->path), walk_trainable(x, in_layer)};
+    wb__leaf leaf = {x, other, wb__path(&w->path), walk_is_trainable(x, in_layer)};
     if ((w->which & WB__TRAINABLE) && !leaf.trainable) return 0;
     if (w->which & WB__DISTINCT) {
         void **seen = wb__pointer_map_at(&w->seen, x);
@@ -36,8 +36,8 @@ static int walk_visit(walk_state *w, wb_tensor *x, void *other, bool in_layer)
 
 /* Sets *out to the child of `other` that has the name of child i of `node`.  If `other` is NULL or
  * WB_NONE, sets *out to `other`.  Returns 0 or an error code. */
-static int walk_matching(const walk_state *w, const wb__branch *node, int i, void *other,
-                         void **out)
+static int walk_other_child(const walk_state *w, const wb__branch *node, int i, void *other,
+                            void **out)
 {
     *out = other;
     if (!other || wb_is_none(other)) return 0;
@@ -59,6 +59,7 @@ static int walk_matching(const walk_state *w, const wb__branch *node, int i, voi
                     w->what, wb__path(&w->path), w->path.length ? "." : "", name);
 }
 
+/* Visits the leaves of `object`, at any depth.  Returns 0 or the first nonzero result. */
 static int walk_descend(walk_state *w, void *object, void *other, bool in_layer)
 {
     if (!wb__is_branch(object)) return walk_visit(w, object, other, in_layer);
@@ -69,7 +70,7 @@ static int walk_descend(walk_state *w, void *object, void *other, bool in_layer)
     bool layer = in_layer || node->kind->layer; /* a tree inside a layer counts as the layer */
     for (int i = 0; i < node->n; i++) {
         void *matched;
-        int status = walk_matching(w, node, i, other, &matched);
+        int status = walk_other_child(w, node, i, other, &matched);
         if (!status && named && !wb__path_push(&w->path, node->children[i].name))
             status = WB_ERROR_MEMORY;
         if (!status) status = walk_descend(w, node->children[i].object, matched, layer);
@@ -90,8 +91,6 @@ int wb__walk(const char *what, void *object, void *other, unsigned which, wb__le
     wb__pointer_map_free(&w.seen);
     return status;
 }
-
-/* ---- public functions ------------------------------------------------------------------------ */
 
 typedef struct { int (*f)(wb_tensor *x, const char *path, void *ctx); void *ctx; } public_visit;
 
@@ -145,12 +144,12 @@ int64_t wb_parameter_count(void *object)
 
 typedef struct { wb__leaf_result f; void *ctx; } tree_map;
 
-static void *map_object(void *object, const tree_map *m, bool in_layer)
+static void *walk_map_object(void *object, const tree_map *m, bool in_layer)
 {
     if (wb__is(object, &wb__tensor_class)) {
         wb_tensor *x = object;
         if (wb_is_none(x)) return x;
-        return m->f(&(wb__leaf){x, NULL, "", walk_trainable(x, in_layer)}, m->ctx);
+        return m->f(&(wb__leaf){x, NULL, "", walk_is_trainable(x, in_layer)}, m->ctx);
     }
     wb__branch *node = object;
     if (wb__is(object, &wb__tree_class) && ((wb_tree *)object)->is_opaque) return WB_NONE;
@@ -161,7 +160,7 @@ static void *map_object(void *object, const tree_map *m, bool in_layer)
     bool ok = wb__branch_init_like(&t->node, node), layer = in_layer || node->kind->layer;
     t->node.kind = kind;
     for (int i = 0; ok && i < node->n; i++) {
-        void *child = map_object(node->children[i].object, m, layer);
+        void *child = walk_map_object(node->children[i].object, m, layer);
         ok = child != NULL;
         if (ok) wb__branch_put(&t->node, i, node->children[i].name, child);
     }
@@ -175,5 +174,5 @@ wb_tree *wb__tree_map(void *object, wb__leaf_result f, void *ctx)
     if (!wb__is_branch(object))
         return wb__fail_null(WB_ERROR_ARGUMENT, "a %s is not a tree", wb__kind(object));
     if (wb__is(object, &wb__tree_class) && ((wb_tree *)object)->is_opaque) return wb__tree_new(0);
-    return map_object(object, &(tree_map){f, ctx}, false);
+    return walk_map_object(object, &(tree_map){f, ctx}, false);
 }

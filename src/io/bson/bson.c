@@ -35,8 +35,6 @@ bool wb__bson_spend(wb__bson_file *f, int64_t n)
     return false;
 }
 
-/* ---- walking --------------------------------------------------------------------------------- */
-
 wb__bson_walk wb__bson_walk_of(wb__bson doc)
 {
     return (wb__bson_walk){.of = doc, .next = 4};
@@ -136,8 +134,6 @@ int wb__bson_count(wb__bson_file *f, wb__bson doc)
     return n;
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
 bool wb__bson_equals(wb__bson v, const char *text)
 {
     return v.kind == WB__BSON_STRING && v.bytes == strlen(text) && !memcmp(v.at, text, v.bytes);
@@ -170,12 +166,11 @@ void wb__bson_text(wb__bson v, char *out, size_t size)
             out[i] = '?';
 }
 
-/* ---- files ----------------------------------------------------------------------------------- */
-
 #ifdef WB_HAVE_BSON
 
-/* Stores the offsets of the entries of "_backrefs", so that wb__bson_ref needs no walk. */
-static int find_refs(wb__bson_file *f)
+/* Sets f->ref_at to the offsets of the entries of "_backrefs", so that wb__bson_ref needs no
+ * walk. */
+static int bson_find_references(wb__bson_file *f)
 {
     f->refs = wb__bson_get(f, f->root, "_backrefs");
     if (f->status || !f->refs.kind) return f->status;
@@ -205,7 +200,7 @@ int wb__bson_open(wb__bson_file *f, const wb__mapping *m)
                              m->bytes < length ? "cut short" : "no BSON", (long long)m->bytes,
                              (long long)length);
     f->root = (wb__bson){.at = at, .bytes = (uint32_t)m->bytes, .kind = WB__BSON_DOCUMENT};
-    return find_refs(f);
+    return bson_find_references(f);
 }
 
 #else

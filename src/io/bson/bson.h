@@ -27,7 +27,7 @@ typedef struct {
     const uint8_t *at;      /* the bytes of a document, or the contents of a string or binary */
     uint32_t bytes;
     uint8_t kind;
-    union { double real; int64_t integer; };    /* integers of both widths, and bool */
+    union { double real; int64_t integer; };    /* `integer` also has bools */
 } wb__bson;
 
 typedef struct {
@@ -71,9 +71,8 @@ void wb__bson_text(wb__bson v, char *out, size_t size);
 /* Subtracts n from f->unfold_left.  Returns false, with the error set, if the result is negative or
  * a failure has occurred before. */
 bool wb__bson_spend(wb__bson_file *f, int64_t n);
-/* Sets f->status and the error, such as "path: byte 16: reason".  After an earlier failure it
- * changes nothing.  Returns f->status.  `at` is the address of the byte; NULL: the message names no
- * byte. */
+/* Sets f->status and the error, such as "path: byte 16: reason", unless there was a failure
+ * before.  Returns f->status.  `at` is the address of the byte; NULL: the message names no byte. */
 int wb__bson_fail(wb__bson_file *f, const void *at, const char *format, ...) WB__PRINTF(3, 4);
 
 #endif

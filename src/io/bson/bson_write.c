@@ -32,10 +32,8 @@ struct wb__doc {
         const void *bytes;
         struct { bson_element *first, *last; } elements;
     } as;
-    wb_tensor *x;
+    wb_tensor *x;                       /* the tensor whose elements are the bytes, or NULL */
 };
-
-/* ---- values ---------------------------------------------------------------------------------- */
 
 void *wb__doc_memory(wb__doc_arena *r, size_t bytes)
 {
@@ -68,32 +66,32 @@ void wb__doc_drop(wb__doc_arena *r)
     *r = (wb__doc_arena){0};
 }
 
-static wb__doc *bson_make(wb__doc_arena *r, bson_type type, int64_t size)
+static wb__doc *bson_new_value(wb__doc_arena *r, bson_type type, int64_t size)
 {
     wb__doc *v = wb__doc_memory(r, sizeof *v);
     if (v) *v = (wb__doc){.type = type, .size = size};
     return v;
 }
 
-wb__doc *wb__doc_null(wb__doc_arena *r) { return bson_make(r, BSON_NOTHING, 0); }
+wb__doc *wb__doc_null(wb__doc_arena *r) { return bson_new_value(r, BSON_NOTHING, 0); }
 
 wb__doc *wb__doc_bool(wb__doc_arena *r, bool value)
 {
-    wb__doc *v = bson_make(r, BOOL, 1);
+    wb__doc *v = bson_new_value(r, BOOL, 1);
     if (v) v->as.truth = value;
     return v;
 }
 
 wb__doc *wb__doc_int(wb__doc_arena *r, int64_t value)
 {
-    wb__doc *v = bson_make(r, INT, 8);
+    wb__doc *v = bson_new_value(r, INT, 8);
     if (v) v->as.integer = value;
     return v;
 }
 
 wb__doc *wb__doc_real(wb__doc_arena *r, double value)
 {
-    wb__doc *v = bson_make(r, BSON_REAL, 8);
+    wb__doc *v = bson_new_value(r, BSON_REAL, 8);
     if (v) v->as.real = value;
     return v;
 }
@@ -107,7 +105,7 @@ static const void *bson_copy(wb__doc_arena *r, const void *bytes, size_t n)
 wb__doc *wb__doc_text(wb__doc_arena *r, const char *text)
 {
     int64_t n = (int64_t)strlen(text) + 1;
-    wb__doc *v = bson_make(r, BSON_TEXT, 4 + n);
+    wb__doc *v = bson_new_value(r, BSON_TEXT, 4 + n);
     if (!v) return NULL;
     v->n = n;
     v->as.bytes = bson_copy(r, text, (size_t)n);
@@ -116,7 +114,7 @@ wb__doc *wb__doc_text(wb__doc_arena *r, const char *text)
 
 wb__doc *wb__doc_zeros(wb__doc_arena *r, int64_t n)
 {
-    wb__doc *v = bson_make(r, BSON_BYTES, 4 + 1 + n);
+    wb__doc *v = bson_new_value(r, BSON_BYTES, 4 + 1 + n);
     if (v) v->n = n;
     return v;
 }
@@ -137,8 +135,8 @@ wb__doc *wb__doc_tensor(wb__doc_arena *r, wb_tensor *x, wb__doc_order order)
     return v;
 }
 
-wb__doc *wb__doc_document(wb__doc_arena *r) { return bson_make(r, DOCUMENT, 4 + 1); }
-wb__doc *wb__doc_list(wb__doc_arena *r) { return bson_make(r, BSON_LIST, 4 + 1); }
+wb__doc *wb__doc_document(wb__doc_arena *r) { return bson_new_value(r, DOCUMENT, 4 + 1); }
+wb__doc *wb__doc_list(wb__doc_arena *r) { return bson_new_value(r, BSON_LIST, 4 + 1); }
 
 static void bson_append(wb__doc_arena *r, wb__doc *to, const char *name, size_t length,
                         wb__doc *value)
@@ -173,20 +171,18 @@ void wb__doc_push(wb__doc_arena *r, wb__doc *list, wb__doc *value)
 int64_t wb__doc_size(const wb__doc *value) { return value->size; }
 int64_t wb__doc_count(const wb__doc *list) { return list ? list->n : 0; }
 
-/* ---- writing --------------------------------------------------------------------------------- */
-
 typedef struct { wb__writer *w; size_t each; } bson_putting;
 
-static int bson_put_part(const void *part, int64_t n, void *ctx)
+static int bson_write_part(const void *part, int64_t n, void *ctx)
 {
     const bson_putting *p = ctx;
     return wb__writer_put(p->w, part, n * (int64_t)p->each);
 }
 
-/* The context of put_reordered.  Values that come in several parts are gathered in `copy`, whose
- * first `done` bytes are filled, and then reordered. */
+/* The context of bson_write_reordered.  Values that come in several parts are collected in `copy`,
+ * whose first `done` bytes are filled, and then reordered. */
 typedef struct {
-    wb__writer *w;
+    wb__writer *w;              /* the file */
     const wb__doc *value;
     size_t each;                /* bytes of an element */
     char *copy;
@@ -194,7 +190,7 @@ typedef struct {
 } reordering;
 
 /* Writes a tensor [a, b, c] in the order of the tensor [c, b, a] with its axes reversed. */
-static int put_reversed(const reordering *o, const char *from)
+static int bson_write_reversed(const reordering *o, const char *from)
 {
     const wb_tensor *x = o->value->x;
     const int64_t bytes = x->size * (int64_t)o->each;
@@ -206,11 +202,11 @@ static int put_reversed(const reordering *o, const char *from)
     return status;
 }
 
-static int bson_put_columns(const reordering *o, const char *from)
+static int bson_write_columns(const reordering *o, const char *from)
 {
     const wb_tensor *x = o->value->x;
     const int64_t rows = x->dims[0], columns = x->dims[1];
-    if (x->ndim == 3) return put_reversed(o, from);
+    if (x->ndim == 3) return bson_write_reversed(o, from);
     const int64_t most = WB__MIN(columns, WB__MAX(1, PART / (rows * (int64_t)o->each)));
     char *to = wb__alloc((size_t)(most * rows) * o->each);
     int status = to ? 0 : WB_ERROR_MEMORY;
@@ -223,8 +219,8 @@ static int bson_put_columns(const reordering *o, const char *from)
     return status;
 }
 
-/* Flipping a kernel along all its axes reverses the order of its elements. */
-static int put_flipped(const reordering *o, const char *from)
+/* Writes kernels flipped along all their axes: the elements of each in reverse order. */
+static int bson_write_flipped(const reordering *o, const char *from)
 {
     const wb_tensor *x = o->value->x;
     int64_t kernel = 1;
@@ -241,7 +237,7 @@ static int put_flipped(const reordering *o, const char *from)
     return status;
 }
 
-static int put_reordered(const void *part, int64_t n, void *ctx)
+static int bson_write_reordered(const void *part, int64_t n, void *ctx)
 {
     reordering *o = ctx;
     const int64_t size = o->value->x->size;
@@ -254,21 +250,22 @@ static int put_reordered(const void *part, int64_t n, void *ctx)
         if (o->done < size) return 0;
         from = o->copy;
     }
-    return o->value->order == WB__DOC_COLUMNS ? bson_put_columns(o, from) : put_flipped(o, from);
+    if (o->value->order == WB__DOC_COLUMNS) return bson_write_columns(o, from);
+    return bson_write_flipped(o, from);
 }
 
-static int bson_put_tensor(wb__writer *w, const wb__doc *v)
+static int bson_write_tensor(wb__writer *w, const wb__doc *v)
 {
     const size_t each = wb__dtype_size((wb_dtype)v->x->dtype);
     if (v->order == WB__DOC_ROWS)
-        return wb__read_in_parts(v->x, bson_put_part, &(bson_putting){w, each});
+        return wb__read_in_parts(v->x, bson_write_part, &(bson_putting){w, each});
     reordering o = {.w = w, .value = v, .each = each};
-    int status = wb__read_in_parts(v->x, put_reordered, &o);
+    int status = wb__read_in_parts(v->x, bson_write_reordered, &o);
     wb__free(o.copy);
     return status;
 }
 
-static int put_zeros(wb__writer *w, int64_t n)
+static int bson_write_zeros(wb__writer *w, int64_t n)
 {
     static const char zeros[4096];
     int status = 0;
@@ -277,51 +274,52 @@ static int put_zeros(wb__writer *w, int64_t n)
     return status;
 }
 
-static int bson_put_little(wb__writer *w, uint64_t value, int n)
+static int bson_write_little(wb__writer *w, uint64_t value, int n)
 {
     uint8_t bytes[8];
     for (int i = 0; i < n; i++) bytes[i] = (uint8_t)(value >> (8 * i));
     return wb__writer_put(w, bytes, n);
 }
 
-static int bson_put_bytes(wb__writer *w, const wb__doc *v)
+static int bson_write_bytes(wb__writer *w, const wb__doc *v)
 {
-    int status = bson_put_little(w, (uint64_t)v->n, 4);
-    if (!status && v->type == BSON_BYTES) status = bson_put_little(w, 0, 1);
+    int status = bson_write_little(w, (uint64_t)v->n, 4);
+    if (!status && v->type == BSON_BYTES) status = bson_write_little(w, 0, 1);
     if (status || !v->n) return status;
     if (v->as.bytes) return wb__writer_put(w, v->as.bytes, v->n);
-    if (!v->x) return put_zeros(w, v->n);
-    return bson_put_tensor(w, v);
+    if (!v->x) return bson_write_zeros(w, v->n);
+    return bson_write_tensor(w, v);
 }
 
-static int bson_put(wb__writer *w, const wb__doc *v);
+static int bson_write_value(wb__writer *w, const wb__doc *v);
 
-static int bson_put_elements(wb__writer *w, const wb__doc *v)
+static int bson_write_elements(wb__writer *w, const wb__doc *v)
 {
     int64_t i = 0;
-    int status = bson_put_little(w, (uint64_t)v->size, 4);
+    int status = bson_write_little(w, (uint64_t)v->size, 4);
     for (const bson_element *e = v->as.elements.first; !status && e; e = e->next, i++) {
         char number[NAME_ROOM];
         const char *name = e->name ? e->name : number;
         if (!e->name) snprintf(number, sizeof number, "%lld", (long long)i);
-        status = bson_put_little(w, (uint64_t)e->value->type, 1);
+        status = bson_write_little(w, (uint64_t)e->value->type, 1);
         if (!status) status = wb__writer_put(w, name, (int64_t)strlen(name) + 1);
-        if (!status) status = bson_put(w, e->value);
+        if (!status) status = bson_write_value(w, e->value);
     }
-    return status ? status : bson_put_little(w, 0, 1);
+    return status ? status : bson_write_little(w, 0, 1);
 }
 
-static int bson_put(wb__writer *w, const wb__doc *v)
+static int bson_write_value(wb__writer *w, const wb__doc *v)
 {
     uint64_t bits;
     switch (v->type) {
     case BSON_NOTHING: return 0;
-    case BOOL: return bson_put_little(w, v->as.truth, 1);
-    case INT: return bson_put_little(w, (uint64_t)v->as.integer, 8);
-    case BSON_REAL: memcpy(&bits, &v->as.real, sizeof bits); return bson_put_little(w, bits, 8);
-    case BSON_TEXT: case BSON_BYTES: return bson_put_bytes(w, v);
-    default: return bson_put_elements(w, v);
+    case BOOL: return bson_write_little(w, v->as.truth, 1);
+    case INT: return bson_write_little(w, (uint64_t)v->as.integer, 8);
+    case BSON_REAL: memcpy(&bits, &v->as.real, sizeof bits); return bson_write_little(w, bits, 8);
+    case BSON_TEXT: case BSON_BYTES: return bson_write_bytes(w, v);
+    default: return bson_write_elements(w, v);
     }
 }
 
-int wb__doc_write(const wb__doc *document, wb__writer *w) { return bson_put_elements(w, document); }
+int wb__doc_write(const wb__doc *document,
+                  wb__writer *w) { return bson_write_elements(w, document); }

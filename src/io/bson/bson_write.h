@@ -34,7 +34,7 @@ wb__doc *wb__doc_zeros(wb__doc_arena *r, int64_t n);
  * WB__DOC_FLIPPED: row-major, with each kernel (the axes 2 and up) flipped along all its axes.
  * WB__DOC_COLUMNS: column-major, for tensors of 2 or 3 dimensions. */
 typedef enum { WB__DOC_ROWS, WB__DOC_FLIPPED, WB__DOC_COLUMNS, WB__DOC_ORDERS } wb__doc_order;
-/* Makes a binary of the elements of an evaluated tensor, which must live until the document is
+/* Returns a binary of the elements of an evaluated tensor, which must live until the document is
  * written. */
 wb__doc *wb__doc_tensor(wb__doc_arena *r, wb_tensor *x, wb__doc_order order);
 

@@ -80,7 +80,7 @@ wb__julia wb__julia_symbol(wb__doc_arena *r, const char *name)
 
 /* ---- tuples ---------------------------------------------------------------------------------- */
 
-static wb__doc *tuple_of(wb__doc_arena *r, wb__doc *list)
+static wb__doc *julia_tuple_of(wb__doc_arena *r, wb__doc *list)
 {
     wb__doc *d = julia_tagged(r, "tuple");
     wb__doc_put(r, d, "data", list);
@@ -108,7 +108,7 @@ wb__julia wb__julia_tuple(wb__doc_arena *r, int n, const wb__julia *values)
     wb__doc **types = julia_members(r, n, values, true);
     if (!types) return (wb__julia){NULL, NULL};
     return (wb__julia){wb__julia_type(r, "Core.Tuple", n, types),
-                       tuple_of(r, julia_list_of(r, n, values))};
+                       julia_tuple_of(r, julia_list_of(r, n, values))};
 }
 
 wb__julia wb__julia_ints(wb__doc_arena *r, int n, const int64_t *values)
@@ -124,11 +124,9 @@ wb__julia wb__julia_named_tuple(wb__doc_arena *r, int n, const char *const *name
     wb__doc *symbols = wb__doc_list(r), **types = julia_members(r, n, values, true);
     if (!types) return (wb__julia){NULL, NULL};
     for (int i = 0; i < n; i++) wb__doc_push(r, symbols, julia_symbol(r, names[i]));
-    wb__doc *both[2] = {tuple_of(r, symbols), wb__julia_type(r, "Core.Tuple", n, types)};
+    wb__doc *both[2] = {julia_tuple_of(r, symbols), wb__julia_type(r, "Core.Tuple", n, types)};
     return wb__julia_struct(r, wb__julia_type(r, "Core.NamedTuple", 2, both), n, values);
 }
-
-/* ---- structs --------------------------------------------------------------------------------- */
 
 wb__julia wb__julia_struct(wb__doc_arena *r, wb__doc *type, int n, const wb__julia *fields)
 {
@@ -142,8 +140,6 @@ wb__julia wb__julia_singleton(wb__doc_arena *r, const char *path)
 {
     return wb__julia_struct(r, julia_core(r, path), 0, NULL);
 }
-
-/* ---- arrays ---------------------------------------------------------------------------------- */
 
 const char *wb__julia_dtype(wb_dtype dtype)
 {
@@ -168,8 +164,8 @@ wb__doc *wb__julia_array_type(wb__doc_arena *r, wb_dtype dtype, int ndim)
     return wb__julia_type(r, "Core.Array", 2, both);
 }
 
-/* Makes an array; `dims` are Weber's dimensions.  Returns `nothing` if Julia lacks the dtype.  A
- * Vector{UInt8} is a plain BSON binary, as BSON.jl writes it. */
+/* Returns an array; `dims` are Weber's dimensions.  Returns `nothing` if Julia lacks the dtype.  A
+ * Vector{UInt8} is a BSON binary without a type, as BSON.jl writes it. */
 static wb__julia julia_array(wb__doc_arena *r, wb_dtype dtype, int ndim, const int64_t *dims,
                              wb__doc *data)
 {

@@ -29,7 +29,7 @@ typedef struct {
  * from 0, in messages from 1; column -1: only the line.  `name` may be NULL. */
 typedef struct { char text[120]; } wb__cell_place;
 wb__cell_place wb__cells_place(const wb__cells *t, int64_t column, const char *name);
-/* Fails with a message of the place and of printf's arguments. */
+/* Sets an error with a message of the place and of printf's arguments, and returns its code. */
 int wb__cells_wrong(const wb__cells *t, const char *at, int64_t column, const char *name,
                     const char *format, ...) WB__PRINTF(5, 6);
 
@@ -43,8 +43,8 @@ char *wb__cell_word(const wb__cells *t, wb__cell c);
  * its status, or 0.  `what` names the list in messages. */
 int wb__cells_of(const char *what, const char *list,
                  int (*each)(const wb__cells *t, wb__cell c, void *ctx), void *ctx);
-/* Counts the separators ; TAB | and , other than the file's outside of quotation marks in the line
- * at `at`.  Returns the most frequent one and sets *count; 0 if there is none. */
+/* Returns the most frequent of the separators ; TAB | and , other than the file's that are in the
+ * line at `at`, outside of quotation marks, and sets *count; 0 if there is none. */
 char wb__cells_other(const wb__cells *t, int64_t *count);
 
 /* Between these two calls, numbers are read and written with a decimal point, whatever the
@@ -58,7 +58,7 @@ static inline bool wb__cell_blank(const wb__cells *t, char c)
     return (c == ' ' || c == '\t' || c == '\r') && c != t->separator;
 }
 
-/* Moves to the next line with a cell.  Returns false at the end of the text. */
+/* Moves t->at to the next line with a cell.  Returns false at the end of the text. */
 static inline bool wb__cells_next_line(wb__cells *t)
 {
     for (;;) {
@@ -75,7 +75,7 @@ static inline bool wb__cells_line_ends(const wb__cells *t)
 {
     return t->at == t->end || *t->at == '\n';
 }
-/* Moves behind the line that began at `start` and ends at t->at. */
+/* Moves t->at behind the line that began at `start` and ends at t->at. */
 static inline void wb__cells_end_line(wb__cells *t, const char *start)
 {
     t->at += t->at < t->end;
@@ -83,7 +83,7 @@ static inline void wb__cells_end_line(wb__cells *t, const char *start)
     t->line += t->at == t->end && t->at[-1] != '\n';
 }
 
-/* Reads a cell from t->at, without blanks and quotation marks around it.  Moves t->at to the
+/* Sets *f to the cell at t->at, without blanks and quotation marks around it.  Moves t->at to the
  * separator, the newline or the end of the text. */
 static inline int wb__cells_next(wb__cells *t, int64_t column, wb__cell *f)
 {
@@ -110,10 +110,11 @@ static inline int wb__cells_next(wb__cells *t, int64_t column, wb__cell *f)
     return 0;
 }
 
-bool wb__cell_long_number(wb__cell f, double *value);       /* by strtod */
+bool wb__cell_long_number(wb__cell f, double *value);       /* reads by strtod */
 
-/* Reads a number; false: the cell is none.  Up to 16 digits that fit in 53 bits are divided by a
- * power of ten, which gives a correctly rounded double.  strtod reads other numbers. */
+/* Sets *value to the cell's number; false: the cell is none.  Up to 16 digits that fit in 53 bits
+ * are divided by a power of ten, which gives a correctly rounded double.  strtod reads other
+ * numbers. */
 static inline bool wb__cell_number(wb__cell f, double *value)
 {
     static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,

@@ -3,9 +3,8 @@
 
 #include <stdio.h>
 
-/* ---- words ----------------------------------------------------------------------------------- */
-
-/* Returns the next byte of a cell's text, in which two marks count as one; false at the end. */
+/* Sets *byte to the next byte of a cell's text, in which two quotation marks count as one; false at
+ * the end. */
 static inline bool next_byte(wb__cell c, int *at, char *byte)
 {
     if (*at >= c.length) return false;
@@ -97,8 +96,6 @@ void wb__words_free(wb__words *w)
     if (w) wb__words_clear(w);
     wb__free(w);
 }
-
-/* ---- the object ------------------------------------------------------------------------------ */
 
 static void columns_destroy(void *object)
 {
@@ -221,8 +218,6 @@ int64_t wb__columns_named(const wb_columns *c, const char *path, const char *opt
     wb__free(text);
     return -1;
 }
-
-/* ---- questions ------------------------------------------------------------------------------- */
 
 int64_t wb_columns_count(const wb_columns *c)
 {

@@ -15,21 +15,21 @@ typedef struct {
     bool one_hot;                       /* x has a column for each word, not one of the numbers */
     /* only while the file is read, and if the option "*" made this a column of words: */
     bool found;                         /* the column has a word */
-    int64_t numbers, others;            /* how many cells are numbers, and how many are not */
+    int64_t numbers, others;  /* number of cells that are numbers; of cells that are not */
     int64_t first, line;                /* byte, line, length of the first cell that is no number */
     int length;
 } wb__words;
 /* Returns the number of a word; -1 if it is not there. */
 int wb__words_find(const wb__words *w, wb__cell c);
-/* Like wb__words_find, but adds a word that is not there.  -1: failed. */
+/* Returns the number of a word, and adds the word if it is not there.  -1: failed. */
 int wb__words_add(wb__words *w, const wb__cells *t, wb__cell c);
-/* Puts the words with uses[k] > 0 in order of their bytes and forgets the others.  Sets rank[k] to
- * the new number of word k. */
+/* Sorts the words with uses[k] > 0 by their bytes and removes the others.  Sets rank[k] to the new
+ * number of word k. */
 int wb__words_sort(wb__words *w, const int64_t *uses, int32_t *rank);
 void wb__words_clear(wb__words *w);                     /* frees what it holds */
 void wb__words_free(wb__words *w);                      /* accepts NULL */
 
-enum { WB__FEATURE, WB__LABEL, WB__LEFT_OUT };          /* of wb__column.role */
+enum { WB__FEATURE, WB__LABEL, WB__LEFT_OUT };          /* values of wb__column.role */
 /* A column of the file.  The struct is small, since a file may have a million columns. */
 typedef struct {
     char *name;                         /* NULL: the file has no heading; see `names` */
@@ -47,12 +47,12 @@ struct wb_columns {
     bool header, label_numbers;         /* label_numbers: y is f32 */
     wb_missing missing;
     char *missing_texts;                /* the option .missing_texts */
-    wb__words gaps;                     /* the words in this option */
-    double *gap_numbers;                /* the words among these that are numbers */
+    wb__words gaps;                     /* the missing texts: the words in this option */
+    double *gap_numbers;                /* those of the missing texts that are numbers */
     int n_gap_numbers, gap_capacity;
 };
 
-/* An object without columns, in the current scope. */
+/* Returns an object without columns, in the current scope. */
 wb_columns *wb__columns_new(wb_missing missing, const char *missing_texts);
 /* Whether a cell has no value: its text, or its number, is one of the missing texts. */
 bool wb__columns_gap(const wb_columns *c, wb__cell f);

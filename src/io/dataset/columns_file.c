@@ -34,36 +34,34 @@ static int columns_file_kind_of(const wb__column *k)
     return !k->words ? COLUMNS_FILE_NUMBERS : k->words->one_hot ? ONE_HOT : NUMBERED;
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
-
-static void columns_file_put_cell(wb__text *t, const char *text)
+static void columns_file_add_cell(wb__text *t, const char *text)
 {
     wb__text_raw(t, "\"", 1);
     for (const char *c = text; *c; c++) wb__text_raw(t, *c == '"' ? "\"\"" : c, *c == '"' ? 2 : 1);
     wb__text_raw(t, "\"", 1);
 }
 
-static void columns_file_put_line(wb__text *t, const char *kind, const char *value, float fill)
+static void columns_file_add_line(wb__text *t, const char *kind, const char *value, float fill)
 {
     wb__text_add(t, "%s,", kind);
-    columns_file_put_cell(t, value);
+    columns_file_add_cell(t, value);
     if (isnan(fill)) wb__text_add(t, ",\n");
     else wb__text_add(t, ",%.9g\n", (double)fill);
 }
 
-static void columns_file_put_columns(wb__text *t, const wb_columns *c)
+static void columns_file_add_columns(wb__text *t, const wb_columns *c)
 {
-    columns_file_put_line(t, "weber columns", "1", NAN);
-    columns_file_put_line(t, "header", c->header ? "yes" : "no", NAN);
-    columns_file_put_line(t, "missing", columns_file_policies[c->missing], NAN);
-    columns_file_put_line(t, "missing texts", c->missing_texts, NAN);
-    columns_file_put_line(t, "label", c->label_numbers ? "numbers" : "classes", NAN);
+    columns_file_add_line(t, "weber columns", "1", NAN);
+    columns_file_add_line(t, "header", c->header ? "yes" : "no", NAN);
+    columns_file_add_line(t, "missing", columns_file_policies[c->missing], NAN);
+    columns_file_add_line(t, "missing texts", c->missing_texts, NAN);
+    columns_file_add_line(t, "label", c->label_numbers ? "numbers" : "classes", NAN);
     for (int64_t i = 0; i < c->n; i++) {
         const wb__column *k = &c->column[i];
-        columns_file_put_line(t, columns_file_kinds[columns_file_kind_of(k)],
+        columns_file_add_line(t, columns_file_kinds[columns_file_kind_of(k)],
                               k->name ? k->name : "", k->fill);
         for (int w = 0; k->words && w < k->words->n; w++)
-            columns_file_put_line(t, "word", k->words->list[w], NAN);
+            columns_file_add_line(t, "word", k->words->list[w], NAN);
     }
 }
 
@@ -75,7 +73,7 @@ int wb_save_columns(const char *path, const wb_columns *c)
     wb__plain_locale locale;
     wb__text t = {0};
     if (!wb__plain_begin(&locale, path)) return wb_error_code();
-    columns_file_put_columns(&t, c);
+    columns_file_add_columns(&t, c);
     wb__plain_end(&locale);
     const int64_t bytes = (int64_t)t.length;
     char *text = wb__text_take(&t);
@@ -84,17 +82,15 @@ int wb_save_columns(const char *path, const wb_columns *c)
     return status;
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
-
 typedef struct {
     wb__cells cells;
-    wb_columns *c;
-    int capacity;                       /* of the list of columns */
+    wb_columns *c;                      /* the columns that are read */
+    int capacity;                       /* size of the list of columns */
     wb__cell cell[3];                   /* the cells of the last line */
     char *value;                        /* the text of cell[1] */
 } columns_file;
 
-static bool columns_file_is(wb__cell f, const char *text)
+static bool columns_file_cell_is(wb__cell f, const char *text)
 {
     return (size_t)f.length == strlen(text) && !memcmp(f.text, text, (size_t)f.length);
 }
@@ -104,13 +100,13 @@ static int columns_file_one_of(const columns_file *f, wb__cell cell, int n,
                                const char *const *texts)
 {
     for (int i = 0; i < n; i++)
-        if (columns_file_is(cell, texts[i])) return i;
+        if (columns_file_cell_is(cell, texts[i])) return i;
     wb__cells_wrong(&f->cells, cell.text, -1, NULL, "\"%.*s\" has no meaning here",
                     WB__MIN(cell.length, 60), cell.text);
     return -1;
 }
 
-/* Reads the next line, of three cells. */
+/* Reads the next line, of three cells, into f->cell. */
 static int columns_file_next_line(columns_file *f)
 {
     wb__cells *s = &f->cells;
@@ -130,7 +126,7 @@ static int columns_file_next_line(columns_file *f)
     return f->value ? 0 : (int)wb_error_code();
 }
 
-/* Reads a line of this kind, and sets *value to the index of its value among n texts. */
+/* Reads a line of this kind, and sets *value to the index of the line's value among n texts. */
 static int columns_file_read_setting(columns_file *f, const char *kind, int n,
                                      const char *const *texts, int *value)
 {
@@ -162,7 +158,7 @@ static int columns_file_read_head(columns_file *f)
 }
 
 /* Whether the fill of a column of words is one of its words or empty. */
-static int check_column(const columns_file *f)
+static int columns_file_check_column(const columns_file *f)
 {
     const wb__column *k = f->c->n ? &f->c->column[f->c->n - 1] : NULL;
     if (!k || !k->words || isnan(k->fill) || (k->fill >= 0 && k->fill < (float)k->words->n))
@@ -172,11 +168,11 @@ static int check_column(const columns_file *f)
                            (long long)f->c->n, k->words->n, (double)k->fill);
 }
 
-static int read_column(columns_file *f)
+static int columns_file_read_column(columns_file *f)
 {
     wb_columns *c = f->c;
     const int kind = columns_file_one_of(f, f->cell[0], COLUMNS_FILE_KINDS, columns_file_kinds);
-    if (kind < 0 || check_column(f)) return wb_error_code();
+    if (kind < 0 || columns_file_check_column(f)) return wb_error_code();
     if (kind == CLASSES && c->label_numbers)
         return wb__cells_wrong(&f->cells, f->cell[0].text, -1, NULL,
                                "classes, but the labels are numbers");
@@ -214,13 +210,13 @@ static int columns_file_read(columns_file *f)
     int status = columns_file_read_head(f);
     while (!status && wb__cells_next_line(&f->cells)) {
         status = columns_file_next_line(f);
-        if (status || !columns_file_is(f->cell[0], "word")) {
-            if (!status) status = read_column(f);
+        if (status || !columns_file_cell_is(f->cell[0], "word")) {
+            if (!status) status = columns_file_read_column(f);
             continue;
         }
         status = columns_file_add_word(f, f->c->n ? f->c->column[f->c->n - 1].words : NULL);
     }
-    if (!status) status = check_column(f);
+    if (!status) status = columns_file_check_column(f);
     if (!status && !wb__columns_width(f->c))
         status = wb__cells_wrong(&f->cells, f->cells.at, -1, NULL, "no column of x");
     return status;

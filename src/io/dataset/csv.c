@@ -17,7 +17,7 @@ static wb__column *csv_column_of(const csv_named *n, const wb__cells *list, wb__
     return at < 0 ? NULL : &n->t->c->column[at];
 }
 
-static int set_role(wb__csv *t, wb__column *k, int role)
+static int csv_set_role(wb__csv *t, wb__column *k, int role)
 {
     if (k->role != WB__FEATURE)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: options name column %lld \"%.60s\" twice",
@@ -26,18 +26,18 @@ static int set_role(wb__csv *t, wb__column *k, int role)
     return 0;
 }
 
-static int add_label(const wb__cells *list, wb__cell f, void *ctx)
+static int csv_add_label(const wb__cells *list, wb__cell f, void *ctx)
 {
     const csv_named *n = ctx;
     wb__column *k = csv_column_of(n, list, f);
-    return k ? set_role(n->t, k, WB__LABEL) : (int)wb_error_code();
+    return k ? csv_set_role(n->t, k, WB__LABEL) : (int)wb_error_code();
 }
 
 static int csv_leave_out(const wb__cells *list, wb__cell f, void *ctx)
 {
     const csv_named *n = ctx;
     wb__column *k = csv_column_of(n, list, f);
-    return k ? set_role(n->t, k, WB__LEFT_OUT) : (int)wb_error_code();
+    return k ? csv_set_role(n->t, k, WB__LEFT_OUT) : (int)wb_error_code();
 }
 
 static int csv_add_words(const csv_named *n, const wb__cells *list, wb__cell f, bool one_hot)
@@ -59,11 +59,11 @@ static int csv_add_words(const csv_named *n, const wb__cells *list, wb__cell f, 
     return 0;
 }
 
-static int add_one_hot(const wb__cells *list, wb__cell f, void *ctx)
+static int csv_add_one_hot(const wb__cells *list, wb__cell f, void *ctx)
 {
     return csv_add_words(ctx, list, f, true);
 }
-static int add_numbered(const wb__cells *list, wb__cell f, void *ctx)
+static int csv_add_numbered(const wb__cells *list, wb__cell f, void *ctx)
 {
     return csv_add_words(ctx, list, f, false);
 }
@@ -74,22 +74,22 @@ static int csv_each_name(wb__csv *t, const char *option, const char *list,
     return list ? wb__cells_of(option, list, each, &(csv_named){t, option}) : 0;
 }
 
-/* Decides the roles of the columns of a file that is read without .like. */
-static int set_roles(wb__csv *t, const wb_load_csv_options *o)
+/* Sets the roles of the columns of a file that is read without .like. */
+static int csv_set_roles(wb__csv *t, const wb_load_csv_options *o)
 {
     wb_columns *c = t->c;
     c->label_numbers = o->label_dtype == WB_F32;
     int status = csv_each_name(t, ".skip", o->skip, csv_leave_out);
-    if (!status) status = csv_each_name(t, ".label_name", o->label_name, add_label);
+    if (!status) status = csv_each_name(t, ".label_name", o->label_name, csv_add_label);
     if (!status && o->label != INT32_MIN) {
         const int64_t label = o->label + (o->label < 0 ? c->n : 0);
         if (label < 0 || label >= c->n)
             return wb__fail(WB_ERROR_ARGUMENT, "%s: label column %d of %lld columns", t->cells.path,
                             o->label, (long long)c->n);
-        status = set_role(t, &c->column[label], WB__LABEL);
+        status = csv_set_role(t, &c->column[label], WB__LABEL);
     }
-    if (!status) status = csv_each_name(t, ".one_hot", o->one_hot, add_one_hot);
-    if (!status) status = csv_each_name(t, ".numbered", o->numbered, add_numbered);
+    if (!status) status = csv_each_name(t, ".one_hot", o->one_hot, csv_add_one_hot);
+    if (!status) status = csv_each_name(t, ".numbered", o->numbered, csv_add_numbered);
     for (int64_t i = 0; i < c->n; i++) c->labels += c->column[i].role == WB__LABEL;
     return status;
 }
@@ -119,13 +119,13 @@ static int csv_each_cell(wb__csv *t, int64_t *n,
     return 0;
 }
 
-static int skip_cell(wb__csv *t, wb__cell f, int64_t column)
+static int csv_skip_cell(wb__csv *t, wb__cell f, int64_t column)
 {
     (void)t, (void)f, (void)column;
     return 0;
 }
 
-/* Refuses a word in the first line if "*" would otherwise take a heading for a row. */
+/* Refuses a word in the first line if the option "*" would otherwise read a heading as a row. */
 static int csv_refuse_word(wb__csv *t, wb__cell f, int64_t column)
 {
     double value;
@@ -144,7 +144,8 @@ static int csv_set_name(wb__csv *t, wb__cell f, int64_t column)
 
 static bool csv_names_columns(const char *list) { return list && strcmp(list, "*"); }
 
-/* Checks that there is a row at t->cells.at, and that it has as many cells as the heading. */
+/* Returns 0 if there is a row at t->cells.at with as many cells as the heading, else an error
+ * code. */
 static int csv_check_row(wb__csv *t)
 {
     wb__cells *s = &t->cells;
@@ -163,7 +164,7 @@ static int csv_check_columns(wb__csv *t, size_t *bytes)
     const wb__cells line = t->cells;
     const int64_t each = sizeof(wb__column) + sizeof(wb__csv_value);
     int64_t n;
-    int status = t->c->header ? csv_each_cell(t, &n, skip_cell) : 0;
+    int status = t->c->header ? csv_each_cell(t, &n, csv_skip_cell) : 0;
     *bytes = (size_t)(t->cells.at - line.at + t->n) + 1;
     if (!status) status = csv_check_row(t);
     t->cells = line;
@@ -190,13 +191,13 @@ static int csv_make_columns(wb__csv *t, const wb_load_csv_options *o)
     c->n = t->n;
     for (int64_t i = 0; i < c->n; i++) c->column[i].fill = NAN;
     status = c->header ? csv_each_cell(t, &n, csv_set_name) : 0;
-    return status ? status : set_roles(t, o);
+    return status ? status : csv_set_roles(t, o);
 }
 
 /* ---- a file like another --------------------------------------------------------------------- */
 
-/* Uses column `from` of c for column `column` of the file. */
-static int use_column(wb__csv *t, int64_t from, int64_t column, int64_t *places)
+/* Makes column `from` of c the one that column `column` of the file becomes. */
+static int csv_use_column(wb__csv *t, int64_t from, int64_t column, int64_t *places)
 {
     if (t->c->column[from].role == WB__LEFT_OUT) return 0;
     if (places[from] < 0)
@@ -210,7 +211,7 @@ static int use_column(wb__csv *t, int64_t from, int64_t column, int64_t *places)
 enum { TWICE = -1 };
 typedef struct { wb__words names; int32_t *column; } name_index;
 
-/* Makes an index from name to column of c; a name that two columns have leads to TWICE. */
+/* Sets *index to a map from names to columns of c; a name that two columns have leads to TWICE. */
 static bool csv_index_names(const wb_columns *c, name_index *index)
 {
     const wb__cells none = {.path = "load_csv"};
@@ -244,8 +245,8 @@ static bool csv_same_names(const wb__csv *t, const name_index *index)
     return true;
 }
 
-/* Matches the heading with the columns of .like by name.  Columns that .like lacks are not used. */
-static int match_names(wb__csv *t, const name_index *index, int64_t *places)
+/* Sets `places` by the names in the heading.  Columns that .like lacks are not used. */
+static int csv_match_names(wb__csv *t, const name_index *index, int64_t *places)
 {
     wb__cells *s = &t->cells;
     wb__cell f;
@@ -257,13 +258,13 @@ static int match_names(wb__csv *t, const name_index *index, int64_t *places)
             return wb__cells_wrong(s, f.text, column, index->names.list[word],
                                    "the file of .like has this name twice; then the headings "
                                    "must be the same");
-        if (!status && from >= 0) status = use_column(t, from, column, places);
+        if (!status && from >= 0) status = csv_use_column(t, from, column, places);
         if (status || wb__cells_line_ends(s)) return status;
     }
 }
 
-/* Matches the columns with those of .like by their order: all of them, or all but the labels. */
-static int match_order(wb__csv *t, int64_t *places)
+/* Sets `places` by the order of the columns: all columns of .like, or all but the labels. */
+static int csv_match_order(wb__csv *t, int64_t *places)
 {
     const wb_columns *c = t->c;
     const bool without = t->n == c->n - c->labels;
@@ -274,7 +275,7 @@ static int match_order(wb__csv *t, int64_t *places)
     int status = 0;
     for (int64_t i = 0, column = 0; !status && i < c->n; i++)
         if (!without || c->column[i].role != WB__LABEL)
-            status = use_column(t, i, column++, places);
+            status = csv_use_column(t, i, column++, places);
     return status;
 }
 
@@ -282,15 +283,15 @@ static int match_heading(wb__csv *t, const name_index *index, int64_t *places)
 {
     int64_t n;
     const wb__cells line = t->cells;
-    const int status = csv_same_names(t, index) ? match_order(t, places)
-                                                : match_names(t, index, places);
+    const int status = csv_same_names(t, index) ? csv_match_order(t, places)
+                                                : csv_match_names(t, index, places);
     if (status) return status;
     t->cells = line;
-    return csv_each_cell(t, &n, skip_cell);
+    return csv_each_cell(t, &n, csv_skip_cell);
 }
 
-/* Checks that all features are in the file, and all labels or none. */
-static int check_matches(wb__csv *t, const int64_t *places)
+/* Returns 0 if all features are in the file, and all labels or none; else an error code. */
+static int csv_check_matches(wb__csv *t, const int64_t *places)
 {
     int64_t labels = 0;
     for (int64_t i = 0; i < t->n; i++)
@@ -305,7 +306,7 @@ static int check_matches(wb__csv *t, const int64_t *places)
     return 0;
 }
 
-static int match_columns(wb__csv *t)
+static int csv_match_columns(wb__csv *t)
 {
     const wb_columns *c = t->c;
     int64_t *places = wb__alloc_zero((size_t)c->n + 1, sizeof *places), x = 0, y = 0;
@@ -317,17 +318,15 @@ static int match_columns(wb__csv *t)
     for (int64_t i = 0; !status && i < c->n; i++)
         places[i] = c->column[i].role == WB__FEATURE ? x++
                     : c->column[i].role == WB__LABEL ? y++ : 0;
-    if (!status) status = c->header ? match_heading(t, &index, places) : match_order(t, places);
-    if (!status) status = check_matches(t, places);
+    if (!status) status = c->header ? match_heading(t, &index, places) : csv_match_order(t, places);
+    if (!status) status = csv_check_matches(t, places);
     wb__free(places);
     wb__free(index.column);
     wb__words_clear(&index.names);
     return status;
 }
 
-/* ---- the whole file -------------------------------------------------------------------------- */
-
-static int csv_begin(wb__csv *t, const wb_load_csv_options *o)
+static int csv_read_first_lines(wb__csv *t, const wb_load_csv_options *o)
 {
     wb__cells *s = &t->cells;
     int64_t n;
@@ -335,7 +334,7 @@ static int csv_begin(wb__csv *t, const wb_load_csv_options *o)
     if (!wb__cells_next_line(s)) return wb__cells_wrong(s, s->at, -1, NULL, "no rows");
     int status = wb__csv_check_separator(t);
     if (!status) status = csv_each_cell(t, &t->n, NULL);
-    if (!status) t->labels = 0, status = t->like ? match_columns(t) : csv_make_columns(t, o);
+    if (!status) t->labels = 0, status = t->like ? csv_match_columns(t) : csv_make_columns(t, o);
     if (status) return status;
     if (!t->like) t->labels = t->c->labels;
     for (int64_t i = 0; i < t->c->n; i++) t->features += t->c->column[i].role == WB__FEATURE;
@@ -355,7 +354,7 @@ static int csv_begin(wb__csv *t, const wb_load_csv_options *o)
 
 static int csv_read_all(wb__csv *t, const wb_load_csv_options *o, wb_tensor **x, wb_tensor **y)
 {
-    int status = csv_begin(t, o);
+    int status = csv_read_first_lines(t, o);
     const wb__cells rows = t->cells;
     if (!status) status = wb__csv_rows(t);
     if (!status && t->again) {

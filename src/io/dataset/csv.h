@@ -8,16 +8,17 @@
 
 #include "io/dataset/columns.h"
 
-/* The number of a word in x or y, -1 if it is missing; or a number, NaN if it is missing. */
+/* A value of x or y: the number of a word, -1 if it is missing; or a number, NaN if it is
+ * missing. */
 typedef union { float number; int32_t word; } wb__csv_value;
 
-/* A cell that is an error unless following rows show that it is not.  cell.text NULL: none. */
+/* A cell that is an error unless later rows show that it is not.  cell.text NULL: there is none. */
 typedef struct { wb__cell cell; int64_t line, column; } wb__csv_found;
 
 /* A CSV file while it is read. */
 typedef struct {
     wb__cells cells;
-    wb_columns *c;
+    wb_columns *c;                      /* the result, or the columns of .like */
     bool like;                          /* c comes from .like, and does not change */
     bool all_one_hot, all_numbered;     /* the option is "*": all columns with a word */
     bool asked_header;                  /* the program gives .header */
@@ -29,8 +30,8 @@ typedef struct {
     struct wb__csv_place { wb__column *column; int64_t at; } *places;
     int64_t features, labels;           /* values of a row in x and in y */
     wb__csv_value *x, *y;
-    int64_t rows, capacity;             /* of x and y, in rows */
-    int64_t lines;                      /* rows that were read, with those that were left out */
+    int64_t rows, capacity;  /* number of rows of x and y; for how many there is memory */
+    int64_t lines;                      /* rows that were read, also those that were left out */
     bool incomplete;                    /* the present row lacks a value */
     bool only_words;                    /* the first row has only words, and no heading before it */
     bool again;                         /* a column has its first word after the first row, so the
@@ -51,7 +52,8 @@ int wb__csv_read(const char *path, const wb_load_csv_options *o, wb_tensor **x,
 char *wb__csv_text(const char *path, char separator, int64_t *bytes, bool *unpacked);
 int wb__csv_rows(wb__csv *t);                           /* reads the rows at t->cells.at */
 int wb__csv_finish(wb__csv *t, wb_tensor **x, wb_tensor **y);
-/* Fails if the line at t->cells.at has a single column, and contains another separator. */
+/* Returns an error code if the line at t->cells.at has one column and contains another
+ * separator. */
 int wb__csv_check_separator(const wb__csv *t);
 
 #endif

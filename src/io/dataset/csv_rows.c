@@ -5,8 +5,6 @@
 
 enum { MOST_ONE_HOT = 1000, MOST_WORDS = 1 << 24 };     /* numbers of words are exact in f32 */
 
-/* ---- messages -------------------------------------------------------------------------------- */
-
 static const char *csv_rows_name_of(char c)
 {
     return c == ';' ? "';'" : c == '|' ? "'|'" : c == '\t' ? "'\\t'" : "','";
@@ -66,7 +64,7 @@ static void csv_rows_explain(const wb__csv *t, const wb__column *k, wb__cell f, 
                  k->name ? ", .skip leaves the column out" : "");
 }
 
-static int not_a_number(const wb__csv *t, int64_t column, const wb__column *k, wb__cell f)
+static int csv_rows_fail_word(const wb__csv *t, int64_t column, const wb__column *k, wb__cell f)
 {
     char cure[300];
     csv_rows_explain(t, k, f, cure, sizeof cure);
@@ -77,8 +75,8 @@ static int not_a_number(const wb__csv *t, int64_t column, const wb__column *k, w
 }
 
 /* Handles a cell without a value, or with a word that .like does not have. */
-static int csv_rows_missing(wb__csv *t, int64_t column, const wb__column *k, wb__cell f,
-                            bool is_new)
+static int csv_rows_read_missing(wb__csv *t, int64_t column, const wb__column *k, wb__cell f,
+                                 bool is_new)
 {
     const char *cure = is_new ? "the file of .like does not have this word"
                        : t->like && k->role == WB__LABEL
@@ -103,20 +101,18 @@ static int csv_rows_missing(wb__csv *t, int64_t column, const wb__column *k, wb_
                     byte, place.text, WB__MIN(f.length, 60), f.text, cure);
 }
 
-/* ---- cells ----------------------------------------------------------------------------------- */
-
 /* Returns the name of a column in the file; NULL if it has none. */
-static const char *name_in_file(const wb__csv *t, int64_t column)
+static const char *csv_rows_column_name(const wb__csv *t, int64_t column)
 {
     return (t->places ? t->places[column].column : &t->c->column[column])->name;
 }
 
-/* Makes a column one of words, when its first word is met. */
+/* Makes the column one of words, at its first word. */
 static int csv_rows_begin_words(wb__csv *t, int64_t column, wb__column *k, wb__cell f)
 {
     const bool classes = k->role == WB__LABEL && !t->c->label_numbers;
     if (t->like || !(classes || (k->role == WB__FEATURE && (t->all_one_hot || t->all_numbered))))
-        return not_a_number(t, column, k, f);
+        return csv_rows_fail_word(t, column, k, f);
     k->words = wb__alloc_zero(1, sizeof *k->words);
     if (!k->words) return WB_ERROR_MEMORY;
     k->words->one_hot = !classes && t->all_one_hot;
@@ -138,7 +134,8 @@ static void csv_rows_count_cell(const wb__csv *t, wb__words *w, wb__cell f)
     }
 }
 
-/* Fails if most cells of such a column are numbers: then its words are probably mistakes. */
+/* Returns an error code if most cells of a column that "*" made one of words are numbers: then its
+ * words are probably mistakes. */
 static int csv_rows_check_words(const wb__csv *t, int64_t column)
 {
     const wb__column *k = &t->c->column[column];
@@ -166,7 +163,7 @@ static int csv_rows_read_word(wb__csv *t, int64_t column, wb__column *k, wb__cel
     double value;
     if (t->like) {
         *word = wb__words_find(k->words, f);
-        return *word < 0 ? csv_rows_missing(t, column, k, f, true) : 0;
+        return *word < 0 ? csv_rows_read_missing(t, column, k, f, true) : 0;
     }
     if (t->only_words && t->lines == 1 && wb__cell_number(f, &value))
         return wb__cells_wrong(&t->cells, f.text, column, k->name,
@@ -185,49 +182,49 @@ static int csv_rows_read_word(wb__csv *t, int64_t column, wb__column *k, wb__cel
                                                              : "; .numbered gives words numbers");
 }
 
-static void csv_rows_find(wb__csv_found *found, const wb__csv *t, int64_t column, wb__cell f)
+static void csv_rows_record(wb__csv_found *found, const wb__csv *t, int64_t column, wb__cell f)
 {
     if (!found->cell.text) *found = (wb__csv_found){f, t->cells.line, column};
 }
 
-/* Fails because a number is infinite as f32. */
+/* Sets the error that a number is infinite as f32, and returns its code. */
 static int not_finite(const wb__csv *t, int64_t line, int64_t column, wb__cell f)
 {
     wb__cells s = t->cells;
     bool digits = false;
     s.line = line;
     for (int i = 0; i < f.length; i++) digits |= f.text[i] >= '0' && f.text[i] <= '9';
-    return wb__cells_wrong(&s, f.text, column, name_in_file(t, column), "\"%.*s\" is %s",
+    return wb__cells_wrong(&s, f.text, column, csv_rows_column_name(t, column), "\"%.*s\" is %s",
                            WB__MIN(f.length, 60), f.text,
                            digits ? "too large for f32, which ends at 3.4e38" : "not finite");
 }
 
-/* Puts a number into x, or into y as f32. */
-static int csv_rows_put_number(wb__csv *t, int64_t column, wb__cell f, double value,
+/* Sets *to to a number of x, or of y as f32. */
+static int csv_rows_set_number(wb__csv *t, int64_t column, wb__cell f, double value,
                                wb__csv_value *to)
 {
     to->number = (float)value;
     if (isfinite(to->number)) return 0;
     if (!t->all_one_hot && !t->all_numbered) return not_finite(t, t->cells.line, column, f);
-    csv_rows_find(&t->infinite, t, column, f);
+    csv_rows_record(&t->infinite, t, column, f);
     return 0;
 }
 
-/* Reads a cell that is not a number of a feature. */
+/* Sets *to to a cell that is not a number of a feature. */
 static int csv_rows_read_cell(wb__csv *t, int64_t column, wb__column *k, wb__cell f,
                               wb__csv_value *to)
 {
     double value;
     if (k->words) to->word = -1;
     else to->number = NAN;
-    if (!f.length || wb__columns_gap(t->c, f)) return csv_rows_missing(t, column, k, f, false);
+    if (!f.length || wb__columns_gap(t->c, f)) return csv_rows_read_missing(t, column, k, f, false);
     if (!k->words && wb__cell_number(f, &value)) {
         if (k->role == WB__FEATURE || t->c->label_numbers) {
-            return csv_rows_put_number(t, column, f, value, to);
+            return csv_rows_set_number(t, column, f, value, to);
         } else if (value == trunc(value) && fabs(value) <= INT32_MAX) {
             to->word = (int32_t)value;
         } else {
-            csv_rows_find(&t->fraction, t, column, f);
+            csv_rows_record(&t->fraction, t, column, f);
         }
         return 0;
     }
@@ -235,9 +232,7 @@ static int csv_rows_read_cell(wb__csv *t, int64_t column, wb__column *k, wb__cel
     return status ? status : csv_rows_read_word(t, column, k, f, &to->word);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------ */
-
-static bool reserve_row(wb__csv *t)
+static bool csv_rows_reserve(wb__csv *t)
 {
     if (t->rows < t->capacity) return true;
     const int64_t width = t->features + t->labels;
@@ -253,8 +248,8 @@ static bool reserve_row(wb__csv *t)
     return true;
 }
 
-/* Fails because the line has more or fewer columns than the heading or the first row. */
-static int wrong_length(const wb__csv *t, int64_t column, bool ends)
+/* Sets the error that the line has more or fewer columns than the heading or the first row. */
+static int csv_rows_fail_length(const wb__csv *t, int64_t column, bool ends)
 {
     if (ends)
         return wb__cells_wrong(&t->cells, t->row, -1, NULL, "%lld columns instead of %lld",
@@ -266,7 +261,7 @@ static int wrong_length(const wb__csv *t, int64_t column, bool ends)
 static int csv_rows_read_row(wb__csv *t)
 {
     wb__cells *s = &t->cells;
-    if (!reserve_row(t)) return WB_ERROR_MEMORY;
+    if (!csv_rows_reserve(t)) return WB_ERROR_MEMORY;
     wb__csv_value *x = t->x + t->rows * t->features, *y = t->y + t->rows * t->labels;
     const struct wb__csv_place *places = t->places;
     wb__column *columns = t->c->column;
@@ -284,13 +279,13 @@ static int csv_rows_read_row(wb__csv *t)
             const bool label = k->role == WB__LABEL;
             wb__csv_value *to = places ? (label ? y : x) + places[column].at : label ? y++ : x++;
             if (plain && !label && !k->words && wb__cell_number(f, &value))
-                status = csv_rows_put_number(t, column, f, value, to);
+                status = csv_rows_set_number(t, column, f, value, to);
             else
                 status = csv_rows_read_cell(t, column, k, f, to);
             if (status) return status;
         }
         const bool ends = wb__cells_line_ends(s);
-        if (ends != (column == n - 1)) return wrong_length(t, column, ends);
+        if (ends != (column == n - 1)) return csv_rows_fail_length(t, column, ends);
         if (!ends) s->at++;
     }
     wb__cells_end_line(s, t->row);

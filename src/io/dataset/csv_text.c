@@ -27,12 +27,12 @@ static encoding encoding_of(const uint8_t *text, int64_t bytes, int *mark)
     return odd ? UTF_16_LITTLE : UTF_16_BIG;
 }
 
-static int csv_text_wrong(const char *path, int64_t at, const char *what)
+static int csv_text_fail(const char *path, int64_t at, const char *what)
 {
     return wb__fail(WB_ERROR_FORMAT, "%s: byte %lld: %s", path, (long long)at, what);
 }
 
-static uint32_t csv_text_unit(const uint8_t *at, bool big)
+static uint32_t csv_text_code_unit(const uint8_t *at, bool big)
 {
     return big ? (uint32_t)at[0] << 8 | at[1] : (uint32_t)at[1] << 8 | at[0];
 }
@@ -42,18 +42,18 @@ static uint32_t csv_text_unit(const uint8_t *at, bool big)
 static char *from_utf_16(const char *path, const uint8_t *text, int64_t *bytes, int mark, bool big)
 {
     if (*bytes % 2) {
-        csv_text_wrong(path, *bytes, "UTF-16, but the number of bytes is odd: the file is cut off");
+        csv_text_fail(path, *bytes, "UTF-16, but the number of bytes is odd: the file is cut off");
         return NULL;
     }
     char *made = wb__alloc((size_t)(*bytes / 2 * 3) + 1), *to = made;
     for (int64_t at = mark; made && at < *bytes; at += 2) {
-        uint32_t c = csv_text_unit(text + at, big);
-        const uint32_t low = at + 2 < *bytes ? csv_text_unit(text + at + 2, big) : 0;
+        uint32_t c = csv_text_code_unit(text + at, big);
+        const uint32_t low = at + 2 < *bytes ? csv_text_code_unit(text + at + 2, big) : 0;
         if (c >= 0xd800 && c < 0xdc00 && low >= 0xdc00 && low < 0xe000) {
             c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
             at += 2;
         } else if (c >= 0xd800 && c < 0xe000) {
-            csv_text_wrong(path, at, "UTF-16 with half of a pair: the text is damaged");
+            csv_text_fail(path, at, "UTF-16 with half of a pair: the text is damaged");
             wb__free(made);
             return NULL;
         }
@@ -73,7 +73,7 @@ static bool has_lone_return(const char *text, const char *end)
     return false;
 }
 
-/* Replaces each \r that no \n follows by \n, outside of quotation marks. */
+/* Changes each \r that no \n follows to \n, outside of quotation marks. */
 static void csv_text_end_lines(char *text, const char *end, char separator)
 {
     bool begins = true;                 /* the cell has had only blanks so far */
@@ -92,7 +92,7 @@ static void csv_text_end_lines(char *text, const char *end, char separator)
     }
 }
 
-/* Reads the bytes of the file.  Sets *unpacked to whether the file is gzip. */
+/* Returns the bytes of the file, unpacked.  Sets *unpacked to whether the file is gzip. */
 static char *csv_text_read_whole(const char *path, int64_t *bytes, bool *unpacked)
 {
     wb__reader *r = wb__reader_open(path);
@@ -113,7 +113,7 @@ char *wb__csv_text(const char *path, char separator, int64_t *bytes, bool *unpac
     const encoding e = encoding_of((const uint8_t *)text, *bytes, &mark);
     if (e != UTF_8) {
         char *made = NULL;
-        if (e == UTF_32) csv_text_wrong(path, 0, "a text in UTF-32: save it as UTF-8");
+        if (e == UTF_32) csv_text_fail(path, 0, "a text in UTF-32: save it as UTF-8");
         else made = from_utf_16(path, (const uint8_t *)text, bytes, mark, e == UTF_16_BIG);
         wb__free(text);
         if (!(text = made)) return NULL;

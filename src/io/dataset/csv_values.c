@@ -6,10 +6,8 @@
 /* One column of x or y in memory: `rows` values, `step` apart. */
 typedef struct { wb__csv_value *first; int64_t step, rows; } csv_values_strip;
 
-/* ---- words ----------------------------------------------------------------------------------- */
-
-/* Numbers the words of a column in the order of their bytes.  Words of rows that were left out are
- * forgotten. */
+/* Numbers the words of a column in the order of their bytes.  Words that only rows left out have
+ * are removed. */
 static int csv_values_renumber(wb__column *k, csv_values_strip s)
 {
     const int n = k->words->n;
@@ -51,7 +49,7 @@ static int csv_values_mean_of(csv_values_strip s, float *result)
     return 0;
 }
 
-static int median_of(csv_values_strip s, float *result)
+static int csv_values_median_of(csv_values_strip s, float *result)
 {
     float *all = wb__alloc((size_t)s.rows * sizeof *all);
     if (!all) return WB_ERROR_MEMORY;
@@ -87,7 +85,7 @@ static int csv_values_find_fill(const wb__csv *t, int64_t column, csv_values_str
 {
     wb__column *k = &t->c->column[column];
     const int status = k->words                              ? frequent_of(k->words, s, &k->fill)
-                       : t->c->missing == WB_MISSING_MEDIAN ? median_of(s, &k->fill)
+                       : t->c->missing == WB_MISSING_MEDIAN ? csv_values_median_of(s, &k->fill)
                                                              : csv_values_mean_of(s, &k->fill);
     if (status || !isnan(k->fill)) return status;
     return wb__cells_wrong(&t->cells, t->cells.at, column, k->name,
@@ -95,7 +93,8 @@ static int csv_values_find_fill(const wb__csv *t, int64_t column, csv_values_str
                            k->name ? "; .skip leaves it out" : "");
 }
 
-/* Warns of a column in which many rows have a word of their own, such as a customer's number. */
+/* Logs a warning of a column in which many rows have a word of their own, such as a customer's
+ * number. */
 static void report_many_words(const wb__csv *t, int64_t column)
 {
     enum { USUAL = 20 };
@@ -108,7 +107,7 @@ static void report_many_words(const wb__csv *t, int64_t column)
                 (long long)t->rows);
 }
 
-/* Determines for each column the numbers of its words and what replaces missing values. */
+/* Sets, for each column, the numbers of its words and what replaces missing values. */
 static int csv_values_finish_columns(const wb__csv *t)
 {
     wb_columns *c = t->c;
@@ -128,8 +127,6 @@ static int csv_values_finish_columns(const wb__csv *t)
     }
     return 0;
 }
-
-/* ---- tensors --------------------------------------------------------------------------------- */
 
 /* Writes one value of a row, and returns where the next one belongs. */
 static float *csv_values_put_value(const wb__column *k, wb__csv_value from, float *to)
@@ -158,14 +155,14 @@ static bool csv_values_is_plain(const wb_columns *c)
     return true;
 }
 
-static void *csv_values_take_shrunk(wb__csv_value **block, int64_t n)
+static void *csv_values_shrink_block(wb__csv_value **block, int64_t n)
 {
     void *fitting = wb__realloc(*block, (size_t)n * sizeof **block);
     if (fitting) *block = NULL;
     return fitting;
 }
 
-static wb_tensor *make_x(wb__csv *t)
+static wb_tensor *csv_values_make_x(wb__csv *t)
 {
     const wb_columns *c = t->c;
     const int64_t width = wb__columns_width(c);
@@ -173,7 +170,7 @@ static wb_tensor *make_x(wb__csv *t)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: x has no column: no column of words has a word",
                              t->cells.path);
     if (csv_values_is_plain(c))
-        return wb__borrow_block(csv_values_take_shrunk(&t->x, t->rows * width), WB_F32, 2,
+        return wb__borrow_block(csv_values_shrink_block(&t->x, t->rows * width), WB_F32, 2,
                                 (int64_t[]){t->rows, width});
     if (t->rows > UINT32_MAX / width)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: %lld rows with %lld numbers are 2^32 or more",
@@ -188,16 +185,16 @@ static wb_tensor *make_x(wb__csv *t)
     return wb__borrow_block(x, WB_F32, 2, (int64_t[]){t->rows, width});
 }
 
-static wb_tensor *make_y(wb__csv *t)
+static wb_tensor *csv_values_make_y(wb__csv *t)
 {
     if (!t->labels) return WB_NONE;
     const bool numbers = t->c->label_numbers;
     const int64_t dims[] = {t->rows, t->labels};
-    void *y = csv_values_take_shrunk(&t->y, t->rows * t->labels);
+    void *y = csv_values_shrink_block(&t->y, t->rows * t->labels);
     return wb__borrow_block(y, numbers ? WB_F32 : WB_I32, numbers || t->labels > 1 ? 2 : 1, dims);
 }
 
-/* Fails if a label that is a number is no class. */
+/* Returns an error code if a label that is a number is no class. */
 static int check_classes(const wb__csv *t)
 {
     bool numbers = false;
@@ -219,7 +216,7 @@ int wb__csv_finish(wb__csv *t, wb_tensor **x, wb_tensor **y)
     int status = check_classes(t);
     if (!status && !t->like) status = csv_values_finish_columns(t);
     if (status) return status;
-    *x = make_x(t);
-    *y = *x ? make_y(t) : NULL;
+    *x = csv_values_make_x(t);
+    *y = *x ? csv_values_make_y(t) : NULL;
     return *y ? 0 : (int)wb_error_code();
 }

@@ -15,7 +15,7 @@ static const struct { uint8_t code, bytes; wb_dtype dtype;
     {0x0c, 4, WB_I32}, {0x0d, 4, WB_F32}, {0x0e, 8, WB_F64},
 };
 
-static void big_to_host(unsigned char *data, int64_t n, int bytes)
+static void idx_big_to_host(unsigned char *data, int64_t n, int bytes)
 {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     for (int64_t i = 0; i < n; i++, data += bytes)
@@ -79,14 +79,14 @@ static int idx_read_header(wb__mapping *m, idx_header *h)
 
 /* Returns the elements in host byte order, in a new block of wb__alloc_aligned; NULL: out of
  * memory. */
-static void *idx_copied(const idx_header *h)
+static void *idx_host_elements(const idx_header *h)
 {
     const int bytes = idx_types[h->type].bytes;
     const size_t each = wb__dtype_size(idx_types[h->type].dtype);
     unsigned char *data = wb__alloc_aligned((size_t)h->size * each + 1);
     if (!data) return NULL;
     memcpy(data, h->elements, (size_t)(h->size * bytes));
-    big_to_host(data, h->size, bytes);
+    idx_big_to_host(data, h->size, bytes);
     /* from the end, since it widens in place */
     for (int64_t i = bytes == 2 ? h->size - 1 : -1; i >= 0; i--) {
         int16_t narrow;
@@ -96,8 +96,9 @@ static void *idx_copied(const idx_header *h)
     return data;
 }
 
-/* If the file is in memory of its own, not mapped by the system, and its elements are aligned and
- * not widened, the tensor takes over that memory; else it gets a copy. */
+/* Returns the tensor of a file.  If the file is in memory of its own, not mapped by the system, and
+ * its elements are aligned and not widened, the tensor takes over that memory; else it gets a
+ * copy. */
 wb_tensor *wb_load_idx_tensor(const char *path)
 {
     idx_header h;
@@ -107,10 +108,10 @@ wb_tensor *wb_load_idx_tensor(const char *path)
     if (!idx_read_header(m, &h)) {
         const int bytes = idx_types[h.type].bytes;
         if (m->mapped || bytes == 2 || h.begin % bytes) {
-            x = wb__borrow_block(idx_copied(&h), idx_types[h.type].dtype, h.ndim, h.dims);
+            x = wb__borrow_block(idx_host_elements(&h), idx_types[h.type].dtype, h.ndim, h.dims);
         } else {
             unsigned char *data = (unsigned char *)(uintptr_t)h.elements;
-            big_to_host(data, h.size, bytes);
+            idx_big_to_host(data, h.size, bytes);
             x = wb_borrow(data, idx_types[h.type].dtype, h.ndim, h.dims, wb__free_mapping, m);
             if (x) return x;
         }
@@ -133,7 +134,7 @@ int wb__idx_table(wb__mapping *m, bool values, wb__table *out)
     e->bytes = h.size * idx_types[h.type].bytes;
     snprintf(e->type, sizeof e->type, "0x%02x", idx_types[h.type].code);
     if (values) {
-        e->data = idx_copied(&h);
+        e->data = idx_host_elements(&h);
         e->owned = true;
         e->bytes = h.size * (int64_t)wb__dtype_size(e->dtype);
     }

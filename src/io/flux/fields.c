@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-/* ---- structs --------------------------------------------------------------------------------- */
-
 #define STRUCT(type, layer, since, before, parameters, ...)                                \
     {type, layer, since, before, parameters,                                               \
      (int)(sizeof(wb__flux_field[]){__VA_ARGS__} / sizeof(wb__flux_field)), {__VA_ARGS__}},
@@ -236,8 +234,8 @@ const char *wb__flux_like(unsigned has)
 #define BASE(name) OF_ELEMENTS("Base.#" name, name, 0)
 #define ALIAS(julia, here) {"#" julia, here, true, false, 0}
 
-/* A writer uses the first row that the version has.  Aliases come last, because only readers use
- * them. */
+/* Functions.  A writer uses the first row that the version has.  Aliases come last, because only
+ * readers use them. */
 const wb__flux_name wb__flux_functions[] = {
     OF_ARRAYS("Base.#identity", "identity", 0),
     OF_ARRAYS("Flux.NNlib.#softmax", "softmax", 0),
@@ -261,7 +259,8 @@ const wb__flux_name wb__flux_functions[] = {
     ALIAS("gpu", "identity"), ALIAS("cpu", "identity"), ALIAS("f32", "identity"),
     {0}};
 
-/* Julia's * of two matrices is the matrix product.  Only its broadcast, .*, is wb_mul. */
+/* Connections.  Julia's * of two matrices is the matrix product.  Only its broadcast, .*, is
+ * wb_mul. */
 const wb__flux_name wb__flux_connections[] = {
     {"Base.#+", "add", false, false, 0},   {"Base.#-", "sub", false, true, 0},
     {"Base.#vcat", "vcat", false, false, 0}, {"Base.#*", "mul", true, false, 0},
@@ -284,8 +283,6 @@ const wb__flux_name *wb__flux_name_julia(const wb__flux_name *row, const char *j
     while (row->path && strcmp(strchr(row->path, '#') + 1, julia)) row++;
     return row->path ? row : NULL;
 }
-
-/* ---- values of options ----------------------------------------------------------------------- */
 
 const wb__flux_value_name wb__flux_pad_modes[] = {
     {"zeros", WB_PAD_CONSTANT}, {"reflect", WB_PAD_REFLECT}, {"repeat", WB_PAD_REPLICATE},

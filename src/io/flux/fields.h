@@ -65,9 +65,9 @@ typedef struct {
     const char *weber;                   /* Weber's name of the child or option */
     wb__flux_field_kind kind;
     const char *written;                /* its name in named tuples, if that is not `name`: "b" */
-    /* of a bias: the first version that writes a missing bias as `false` and not as zeros */
+    /* for a bias: the first version that writes a missing bias as `false` and not as zeros */
     int since;
-    double by_default;                  /* of a number whose option has no default; else 0 */
+    double by_default;                  /* default of a number whose option has none; else 0 */
 } wb__flux_field;
 
 /* A struct of Flux.  Versions are minor*100 + patch of 0.minor.patch: 1612 is 0.16.12. */
@@ -102,10 +102,10 @@ int wb__flux_field_at(const wb__flux_struct *s, const char *name);
 /* Iterates over the fields in the order of their kinds.  Returns the field after `last`, or the
  * first field if `last` is NULL.  Returns NULL after the last field. */
 const wb__flux_field *wb__flux_field_after(const wb__flux_struct *s, const wb__flux_field *last);
-/* Finds a field in any version of a type, by `name` or `written`; NULL if there is none. */
+/* Returns a field in any version of a type, by `name` or `written`; NULL if there is none. */
 const wb__flux_field *wb__flux_field_named(const char *type, const char *name);
 
-/* Finds the field of a type that becomes a child of Weber's layer; NULL: `type` is NULL, or the
+/* Returns the field of a type that becomes a child of Weber's layer; NULL: `type` is NULL, or the
  * field keeps its name in a table. */
 const wb__flux_field *wb__flux_child_field(const char *type, const char *name);
 /* In a state, as Flux.state returns it, layers are recognised by the names of their fields.
@@ -128,16 +128,16 @@ typedef struct {
 /* Each list ends with a row without path. */
 extern const wb__flux_name wb__flux_functions[], wb__flux_connections[];
 
-/* Finds the row of a function or connection by its name in Weber; NULL if Flux's `version` lacks
+/* Returns the row of a function or connection by its name in Weber; NULL if Flux's `version` lacks
  * it.  n is the number of arrays that a connection joins. */
 const wb__flux_name *wb__flux_name_weber(const wb__flux_name *rows, const char *weber, int n,
                                         int version);
-/* Finds the row of a function by its name in Julia without the module, such as "σ", or NULL. */
+/* Returns the row of a function by its name in Julia without the module, such as "σ", or NULL. */
 const wb__flux_name *wb__flux_name_julia(const wb__flux_name *rows, const char *julia);
 
-/* The values of an option, of the kinds WB__FIELD_PAD_MODE and WB__FIELD_REDUCTION, and what Julia
- * has in their place: a symbol, or the path of a function.  A list ends with a row without name;
- * the first row of a value is written. */
+/* A value of an option, of the kinds WB__FIELD_PAD_MODE and WB__FIELD_REDUCTION, and what Julia has
+ * for it: a symbol, or the path of a function.  A list ends with a row without name; the first row
+ * of a value is written. */
 typedef struct { const char *julia; int64_t value; } wb__flux_value_name;
 extern const wb__flux_value_name wb__flux_pad_modes[], wb__flux_reductions[];
 const char *wb__flux_value_julia(const wb__flux_value_name *rows, int64_t value);

@@ -10,13 +10,13 @@ typedef struct {
     const char *child;
     wb__flux_field_kind kind;
     wb__jl_array a;             /* the array; data NULL: it is missing */
-    void *made;                 /* a block that a.data points to, freed after reading; or NULL */
+    void *made;                 /* a block, freed after reading, to which a.data points; or NULL */
 } wb__flux_child;
 
 /* A struct while it is read. */
 typedef struct {
-    wb__flux_reader *r;
-    const wb__jl *v;
+    wb__flux_reader *r;                 /* the file */
+    const wb__jl *v;                    /* the struct */
     const wb__flux_struct *row;
     const wb__layer_type *type;         /* type of the layer */
     union {
@@ -38,10 +38,10 @@ typedef struct {
         wb_EmbeddingBag_options bag;
         wb_Recurrent_options recurrent;
         wb_MultiHeadAttention_options attention;
-    } o;
+    } o;                                /* the options of the layer, of `type` */
     /* n_typed: the first n_typed arrays of `s` determine the dtype; 0: all n do */
     int mode, n_typed, n;
-    wb__flux_child s[8];
+    wb__flux_child s[8];                /* the arrays */
 } wb__flux_reading;
 
 /* How a layer changes r->channels, which is 0 without images.  KEEPS: not.  ENDS: to 0.  STARTS: to
@@ -62,11 +62,11 @@ const wb__flux_kind *wb__flux_kind_of(const char *layer);
 /* Returns the layout, for the type of v, with as many fields as v; if there is none, the newest
  * layout of the type.  NULL: v is no struct of Flux. */
 const wb__flux_struct *wb__flux_row_of(wb__flux_reader *r, const wb__jl *v);
-/* Reads the arrays in the fields of v, which has the layout `row`.  False with r->reason set: a
- * value is no array of floats, or a required array is missing.  False with r->f.status set: another
- * failure, such as an array in GPU memory. */
+/* Sets *x to the arrays in the fields of v, which has the layout `row`.  False with r->reason set:
+ * a value is no array of floats, or a required array is missing.  False with r->f.status set:
+ * another failure, such as an array in GPU memory. */
 bool wb__flux_take_all(wb__flux_reading *x, const wb__jl *v, const wb__flux_struct *row);
-/* Whether an array has these dimensions, or ndim positive dimensions.  Else sets r->reason.  An
+/* Whether an array has these dimensions, or ndim positive dimensions.  If not, sets r->reason.  An
  * array that is missing has any shape. */
 bool wb__flux_has_shape(wb__flux_reader *r, const wb__flux_child *s, int ndim, const int64_t *dims);
 bool wb__flux_positive(wb__flux_reader *r, const wb__flux_child *s, int ndim);

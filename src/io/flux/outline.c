@@ -6,7 +6,7 @@
 #include <string.h>
 
 typedef struct {
-    wb__flux_reader *r;
+    wb__flux_reader *r;         /* the file */
     int (*row)(const wb__flux_row *, void *ctx);
     void *ctx;
     int status;                 /* the last result of `row` */
@@ -30,9 +30,7 @@ static int64_t outline_bytes_in(wb__bson_file *f, const wb__jl *v, int depth)
     return sum;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------ */
-
-static int outline_put_value(outline_text *t, const wb__jl *v, int depth, const char *name);
+static int outline_add_value(outline_text *t, const wb__jl *v, int depth, const char *name);
 
 static const char *outline_value_text(const wb__jl *v, char *out, size_t size)
 {
@@ -91,7 +89,7 @@ static int outline_kind_of(outline_text *t, const wb__jl *v)
 
 /* Whether the outline has a row for v, a part of `of`.  Options and functions of a layer, and
  * numbers and strings in a tuple or list, have none. */
-static bool is_shown(outline_text *t, const wb__jl *of, const wb__jl *v, int kind)
+static bool outline_is_shown(outline_text *t, const wb__jl *of, const wb__jl *v, int kind)
 {
     bool layer = of->kind == WB__JL_STRUCT && wb__flux_known(of);
     if (kind == WB__FLUX_VALUE)
@@ -104,7 +102,7 @@ static bool is_shown(outline_text *t, const wb__jl *of, const wb__jl *v, int kin
     return true;
 }
 
-static int put_fields(outline_text *t, const wb__jl *v, int depth)
+static int outline_add_fields(outline_text *t, const wb__jl *v, int depth)
 {
     wb__flux_reader *r = t->r;
     wb__jl_fields w;
@@ -114,15 +112,15 @@ static int put_fields(outline_text *t, const wb__jl *v, int depth)
          !r->f.status && !t->status && wb__jl_fields_next(&r->f, &w);) {
         size_t back;
         if (!wb__flux_enter(r, w.name, &back)) break;
-        if (layers && !strcmp(w.name, "layers")) put_fields(t, &w.value, depth);
-        else if (is_shown(t, v, &w.value, outline_kind_of(t, &w.value)))
-            outline_put_value(t, &w.value, depth, w.name);
+        if (layers && !strcmp(w.name, "layers")) outline_add_fields(t, &w.value, depth);
+        else if (outline_is_shown(t, v, &w.value, outline_kind_of(t, &w.value)))
+            outline_add_value(t, &w.value, depth, w.name);
         wb__flux_leave(r, back);
     }
     return r->f.status ? r->f.status : t->status;
 }
 
-static int outline_put_value(outline_text *t, const wb__jl *v, int depth, const char *name)
+static int outline_add_value(outline_text *t, const wb__jl *v, int depth, const char *name)
 {
     wb__bson_file *f = &t->r->f;
     wb__jl_array a;
@@ -149,7 +147,7 @@ static int outline_put_value(outline_text *t, const wb__jl *v, int depth, const 
     if (t->status || row.kind == WB__FLUX_ARRAY || row.kind == WB__FLUX_VALUE ||
         !wb__jl_may_hold_arrays(v))
         return t->status;
-    return put_fields(t, v, depth + 1);
+    return outline_add_fields(t, v, depth + 1);
 }
 
 int wb__flux_outline(const wb__mapping *m, int (*row)(const wb__flux_row *, void *ctx), void *ctx)
@@ -164,7 +162,7 @@ int wb__flux_outline(const wb__mapping *m, int (*row)(const wb__flux_row *, void
              !r->f.status && !t.status && wb__jl_fields_next(&r->f, &w);) {
             size_t back;
             if (!strcmp(w.name, "_backrefs") || !wb__flux_enter(r, w.name, &back)) continue;
-            outline_put_value(&t, &w.value, 0, w.name);
+            outline_add_value(&t, &w.value, 0, w.name);
             wb__flux_leave(r, back);
         }
     }

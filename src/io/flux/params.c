@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A parameter of the model.  order.list has the parameters in the order of Flux.params. */
+/* A parameter of the model, in the order of Flux.params. */
 typedef struct {
     char *path;
     bool transposed;            /* the array is (out, in) or (out, in1, in2) in Julia */
@@ -41,7 +41,7 @@ static const wb__flux_struct *flux_params_row_of(const wb_layer *l)
     return steps ? wb__flux_struct_named(row->layer) : row;
 }
 
-static bool is_transposed(const wb__flux_struct *row, const char *name)
+static bool flux_params_is_transposed(const wb__flux_struct *row, const char *name)
 {
     const wb__flux_field *f = row ? row->fields : NULL;
     for (int i = 0; row && i < row->n; i++)
@@ -66,15 +66,15 @@ static void collect_child(flux_params_order *o, const wb__flux_struct *row, cons
         if (!seen) o->status = WB_ERROR_MEMORY;
         bool counts = seen && !*seen && x->op == WB__OP_variable && !(x->flags & WB__FROZEN);
         if (seen) *seen = full;
-        bool transposed = is_transposed(row, child->name);
+        bool transposed = flux_params_is_transposed(row, child->name);
         if (counts && flux_params_add(o, (expected){.path = full,
                                                     .transposed = transposed})) return;
     }
     wb__free(full);
 }
 
-/* Collects a layer's parameters in Flux's order.  The bias of a norm comes before its scale.
- * The initial states of a recurrent layer come last, even if Weber's layer has none. */
+/* Adds a layer's parameters to the list in Flux's order.  The bias of a norm comes before its
+ * scale.  The initial states of a recurrent layer come last, even if Weber's layer has none. */
 static void flux_params_collect(flux_params_order *o, void *object, const char *path)
 {
     wb__branch *node = object;
@@ -99,15 +99,15 @@ static void flux_params_transpose(wb__entry *e)
     e->transposed = !e->transposed;
 }
 
-static bool flux_params_zero(const wb__entry *e)
+static bool flux_params_is_zero(const wb__entry *e)
 {
     for (int64_t i = 0; i < e->bytes; i++)
         if (((const char *)e->data)[i]) return false;
     return true;
 }
 
-/* Gives the entries the names and shapes of the collected parameters, in the same order.  An entry
- * for a state that Weber's layer lacks is dropped, and sets the error if it is not zero. */
+/* Sets the names and shapes of the entries to those of the listed parameters, in the same order.
+ * An entry for a state that Weber's layer lacks is dropped, and is an error if it is not zero. */
 static int flux_params_name_all(wb__table *t, const char *path, flux_params_order *o,
                                 bool with_states)
 {
@@ -117,7 +117,7 @@ static int flux_params_name_all(wb__table *t, const char *path, flux_params_orde
         if (p->state && !with_states) continue;
         wb__entry *e = &t->entries[at++];
         if (p->state) {
-            if (!status && !flux_params_zero(e))
+            if (!status && !flux_params_is_zero(e))
                 status = wb__fail(WB_ERROR_FORMAT, "%s: array %d is a learned initial state: make "
                                   "the recurrent layer with .initial_state", path, at - 1);
             wb__entry_drop(e);

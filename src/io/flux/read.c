@@ -9,8 +9,6 @@
 
 enum { FLUX_READ_MOST_LAYERS = 4096, MOST_LISTED = 40, MOST_NUMBERS = 64, MOST_NAMED = 8 };
 
-/* ---- paths ----------------------------------------------------------------------------------- */
-
 bool wb__flux_enter(wb__flux_reader *r, const char *name, size_t *back)
 {
     *back = r->path_length;
@@ -83,7 +81,7 @@ static wb_tree *flux_read_tree_of(wb__flux_reader *r, const wb__jl *v)
     return t;
 }
 
-/* Reads a field of an unknown part for .substitute.  Structs are read as layers.  Returns WB_NONE
+/* Returns a field of an unknown part for .substitute.  Structs are read as layers.  Returns WB_NONE
  * for a value that .substitute does not get, NULL on failure. */
 static void *flux_read_part_of(wb__flux_reader *r, const wb__jl *v)
 {
@@ -117,7 +115,7 @@ static void *flux_read_part_of(wb__flux_reader *r, const wb__jl *v)
     }
 }
 
-static void flux_read_note_unknown(wb__flux_reader *r, const char *type, int n, const char *reason)
+static void flux_read_add_unknown(wb__flux_reader *r, const char *type, int n, const char *reason)
 {
     if (r->n_unknown++ >= MOST_LISTED) return;
     const char *path = *r->path ? r->path : r->variable, *s = n == 1 ? "" : "s";
@@ -133,7 +131,7 @@ static wb_layer *flux_read_made(wb__flux_reader *r, wb_layer *l)
 }
 
 /* Returns a placeholder layer, so that reading continues and finds all unknown parts. */
-static wb_layer *flux_read_nothing(wb__flux_reader *r)
+static wb_layer *flux_read_placeholder(wb__flux_reader *r)
 {
     return flux_read_made(r, wb_layer_from_function(wb_identity));
 }
@@ -143,7 +141,7 @@ WB__PROGRAM_CALL(substitute_call, substitute_run, wb_layer *,
                  c->o->substitute(c->part, c->o->ctx))
 
 /* Sets *l to the layer that .substitute gives, or to NULL.  False: it has thrown an exception. */
-static bool substitute(const wb__flux_reader *r, const wb_unknown *part, wb_layer **l)
+static bool flux_read_substitute(const wb__flux_reader *r, const wb_unknown *part, wb_layer **l)
 {
     substitute_call c = {r->o, part, NULL};
     const bool returned = wb__call_program(substitute_run, &c);
@@ -167,7 +165,7 @@ wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
     r->channels = 0;
     wb_layer *l = NULL;
     const wb_unknown part = {.path = r->path, .type = type, .fields = fields};
-    if (r->o->substitute && !substitute(r, &part, &l)) return NULL;
+    if (r->o->substitute && !flux_read_substitute(r, &part, &l)) return NULL;
     if (l && wb__is(l, &wb__layer_class)) {
         l = wb__layer_unnamed(l, NULL);
         if (!strcmp(l->type->name, "MaxPool") || !strcmp(l->type->name, "MeanPool"))
@@ -176,8 +174,8 @@ wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
         if (r->unknown.text) r->unknown.text[r->unknown.length = listed] = 0;
         return l;
     }
-    flux_read_note_unknown(r, type, n, *reason ? reason : NULL);
-    return flux_read_nothing(r);
+    flux_read_add_unknown(r, type, n, *reason ? reason : NULL);
+    return flux_read_placeholder(r);
 }
 
 /* ---- containers ------------------------------------------------------------------------------ */
@@ -185,7 +183,7 @@ wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
 /* The layers of a tuple, a vector or a NamedTuple, with their names. */
 typedef struct { int n; bool named; wb_layer **layers; char **names; } inner_layers;
 
-static void drop_layers(inner_layers *p)
+static void flux_read_free_layers(inner_layers *p)
 {
     for (int i = 0; p->names && i < p->n; i++) wb__free(p->names[i]);
     wb__free(p->names);
@@ -194,7 +192,7 @@ static void drop_layers(inner_layers *p)
 
 /* Whether the next layer in `w` is a Dense whose number of inputs is a multiple of r->channels.
  * Functions and Dropout layers are skipped. */
-static bool dense_follows(wb__flux_reader *r, wb__jl_fields w)
+static bool flux_read_dense_follows(wb__flux_reader *r, wb__jl_fields w)
 {
     while (wb__jl_fields_next(&r->f, &w)) {
         const wb__jl *v = &w.value;
@@ -211,7 +209,7 @@ static wb_layer *flux_read_inner_layer(wb__flux_reader *r, const wb__jl_fields *
 {
     const wb__jl *v = &w->value;
     if (!chain || v->kind != WB__JL_CLOSURE || !r->channels || wb__jl_count(&r->f, v) ||
-        !dense_follows(r, *w))
+        !flux_read_dense_follows(r, *w))
         return r->f.status ? NULL : wb__flux_layer(r, v);
     wb__log(WB_LOG_INFO,
             "%s: \"%s\" is a closure (%s) between images and a Dense: taken for Flatten",
@@ -220,7 +218,7 @@ static wb_layer *flux_read_inner_layer(wb__flux_reader *r, const wb__jl_fields *
     return flux_read_made(r, wb_Flatten());
 }
 
-static bool read_layers(wb__flux_reader *r, const wb__jl *list, bool chain, inner_layers *p)
+static bool flux_read_layers(wb__flux_reader *r, const wb__jl *list, bool chain, inner_layers *p)
 {
     wb__jl_fields w;
     bool known =
@@ -272,7 +270,7 @@ typedef struct { size_t size; wb__connection connection; } flux_read_join_option
 
 /* Returns the connection of a layer.  NULL with r->f.status set: failed.  NULL with r->reason set:
  * the connection is unknown. */
-static wb__connection connection_of(wb__flux_reader *r, const wb__jl *v)
+static wb__connection flux_read_connection(wb__flux_reader *r, const wb__jl *v)
 {
     wb__jl f = wb__jl_field(&r->f, v, "connection");
     char type[2 * WB__JL_NAME];
@@ -289,21 +287,21 @@ bool wb__flux_contains(const wb__jl *v)
            wb__jl_flux(v, "PairwiseFusion");
 }
 
-/* Reads a layer with a list of layers.  NULL with r->f.status set: failed.  NULL with r->reason
+/* Returns a layer with a list of layers.  NULL with r->f.status set: failed.  NULL with r->reason
  * set: the layer is an unknown part. */
 static wb_layer *flux_read_container(wb__flux_reader *r, const wb__jl *v)
 {
     const bool chain = wb__jl_flux(v, "Chain"), joins = !chain && !wb__jl_flux(v, "Maxout");
     inner_layers p;
     wb__jl list = chain ? wb__jl_item(&r->f, v, 0) : wb__jl_field(&r->f, v, "layers");
-    flux_read_join_options o = {sizeof o, joins ? connection_of(r, v) : NULL};
+    flux_read_join_options o = {sizeof o, joins ? flux_read_connection(r, v) : NULL};
     wb_layer *l = NULL;
     if (joins && !o.connection) return NULL;
-    if (read_layers(r, &list, chain, &p))
+    if (flux_read_layers(r, &list, chain, &p))
         l = p.n     ? flux_read_assembled(r, wb__jl_last(v), joins ? &o : NULL, &p)
-            : chain ? flux_read_nothing(r)
+            : chain ? flux_read_placeholder(r)
                     : wb__flux_reason(r, "it has no layers");
-    drop_layers(&p);
+    flux_read_free_layers(&p);
     if (joins && o.connection == wb__connection_by_name("vcat")) r->channels = 0;
     return l;
 }
@@ -312,14 +310,12 @@ static wb_layer *flux_read_skip(wb__flux_reader *r, const wb__jl *v)
 {
     size_t back;
     wb__jl inner = wb__jl_field(&r->f, v, "layers");
-    wb__connection connection = connection_of(r, v);
+    wb__connection connection = flux_read_connection(r, v);
     if (!connection || !wb__flux_enter(r, "layers", &back)) return NULL;
     wb_layer *l = wb__flux_layer(r, &inner);
     wb__flux_leave(r, back);
     return l ? flux_read_made(r, wb_SkipConnection(l, connection)) : NULL;
 }
-
-/* ---- layers ---------------------------------------------------------------------------------- */
 
 static wb_layer *flux_read_function_layer(wb__flux_reader *r, const wb__jl *v)
 {
@@ -328,7 +324,7 @@ static wb_layer *flux_read_function_layer(wb__flux_reader *r, const wb__jl *v)
     return f ? flux_read_made(r, wb_layer_from_function(f)) : NULL;
 }
 
-static wb_layer *struct_layer(wb__flux_reader *r, const wb__jl *v)
+static wb_layer *flux_read_struct(wb__flux_reader *r, const wb__jl *v)
 {
     if (wb__flux_contains(v)) return flux_read_container(r, v);
     if (wb__jl_flux(v, "SkipConnection")) return flux_read_skip(r, v);
@@ -336,7 +332,7 @@ static wb_layer *struct_layer(wb__flux_reader *r, const wb__jl *v)
     return f.kind == WB__JL_FUNCTION ? flux_read_function_layer(r, &f) : wb__flux_plain(r, v);
 }
 
-static bool is_mutable(const wb__jl *v)
+static bool flux_read_is_mutable(const wb__jl *v)
 {
     static const char *const types[] = {"BatchNorm", "InstanceNorm", "GroupNorm", "Dropout",
                                         "AlphaDropout"};
@@ -345,17 +341,17 @@ static bool is_mutable(const wb__jl *v)
     return false;
 }
 
-/* Reads a value as a layer.  Several references to one mutable struct give one layer. */
+/* Returns a value as a layer.  Several references to one mutable struct give one layer. */
 wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
 {
     r->reason = NULL;
     if (r->f.status) return NULL;
-    bool one = v->shared && is_mutable(v);
+    bool one = v->shared && flux_read_is_mutable(v);
     void **seen = one ? wb__pointer_map_at(&r->layers, v->at) : NULL;
     if (one && !seen) return r->f.status = WB_ERROR_MEMORY, NULL;
     if (seen && *seen) return *seen;
     if (v->shared && !wb__bson_spend(&r->f, v->items.bytes)) return NULL;
-    wb_layer *l = v->kind == WB__JL_STRUCT     ? struct_layer(r, v)
+    wb_layer *l = v->kind == WB__JL_STRUCT     ? flux_read_struct(r, v)
                   : v->kind == WB__JL_FUNCTION ? flux_read_function_layer(r, v)
                                                : NULL;
     if (!l && !r->f.status) l = wb__flux_unknown(r, v);
@@ -364,9 +360,8 @@ wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
     return l;
 }
 
-/* ---- files ----------------------------------------------------------------------------------- */
-
-/* Loads a file that wb_save wrote without .structs, with the structure of the model. */
+/* Returns the model of a file that wb_save wrote without .structs, with the structure of the
+ * model. */
 static wb_layer *flux_read_by_structure(const wb__mapping *m, const char *key)
 {
     wb__table values = {0};
@@ -393,7 +388,7 @@ static const char *layers_in(wb__flux_reader *r, const char *name, const wb__jl 
     return list->text ? list->text : "";
 }
 
-static wb_layer *flux_read_no_layer(wb__flux_reader *r, const char *name, const wb__jl *v)
+static wb_layer *flux_read_fail_no_layer(wb__flux_reader *r, const char *name, const wb__jl *v)
 {
     char type[2 * WB__JL_NAME];
     wb__text list = {0};
@@ -416,7 +411,7 @@ static wb_layer *flux_read_variable(wb__flux_reader *r, const char *name, const 
     bool layer = v->kind == WB__JL_FUNCTION || v->kind == WB__JL_CLOSURE || v->kind == WB__JL_GPU ||
         (v->kind == WB__JL_STRUCT && !wb__jl_named_tuple(v) && strcmp(wb__jl_last(v), "Params"));
     if (r->f.status) return NULL;
-    if (!layer) return flux_read_no_layer(r, name, v);
+    if (!layer) return flux_read_fail_no_layer(r, name, v);
     wb_layer *l = wb__flux_layer(r, v);
     if (!l || r->f.status) return NULL;
     if (!r->n_unknown) return l;

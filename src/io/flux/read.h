@@ -9,8 +9,8 @@
 
 /* A file of Flux while it is read. */
 typedef struct {
-    wb__bson_file f;
-    const wb_load_options *o;
+    wb__bson_file f;                    /* the BSON document */
+    const wb_load_options *o;           /* the options of wb_load */
     /* maps from the address of a shared object in the file to its layer or tensor */
     wb__pointer_map layers, arrays;
     const char *variable;       /* the variable with the model: "model" */
@@ -31,20 +31,20 @@ typedef struct {
 bool wb__flux_enter(wb__flux_reader *r, const char *name, size_t *back);
 void wb__flux_leave(wb__flux_reader *r, size_t back);
 
-/* Reads a value as a layer; NULL with the error set.  wb__flux_unknown returns the layer that
- * .substitute gives for an unknown part.  Without such a layer it returns a placeholder and notes
+/* Returns a value as a layer; NULL with the error set.  wb__flux_unknown returns the layer that
+ * .substitute gives for an unknown part.  Without such a layer it returns a placeholder and records
  * the part, so that loading fails at the end. */
 wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v);
 wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v);
 
 /* Whether v is a struct of Flux whose field `layers` is a list of layers. */
 bool wb__flux_contains(const wb__jl *v);
-/* Reads a layer that contains no other layers.  NULL with r->f.status set: failed.  NULL with
+/* Returns a layer that contains no other layers.  NULL with r->f.status set: failed.  NULL with
  * r->f.status 0: Weber has no such layer, and r->reason may give the reason. */
 wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v);
-/* Joins the weights of a GRUv3: `gates`, (2 out, out) or (3 out, out) in Julia, of which the first
- * 2 out rows count, above `last`, (out, out).  Both are [rows, out] here.  Sets *out to the array
- * [3 out, out], whose values are the block *made, which the caller frees.  False with r->reason or
+/* Sets *out to the weights of a GRUv3 as one array, [3 out, out]: `gates`, (2 out, out) or (3 out,
+ * out) in Julia, of which the first 2 out rows count, above `last`, (out, out); both are [rows,
+ * out] here.  The values are the block *made, which the caller frees.  False with r->reason or
  * r->f.status set, and *made NULL: failed. */
 bool wb__flux_join_gates(wb__flux_reader *r, const wb__jl_array *gates, const wb__jl_array *last,
                          wb__jl_array *out, void **made);
@@ -54,13 +54,13 @@ bool wb__flux_known(const wb__jl *v);
 /* Sets r->reason to the text.  Returns NULL. */
 void *wb__flux_reason(wb__flux_reader *r, const char *format, ...) WB__PRINTF(2, 3);
 
-/* Return Weber's function or connection for the function v of Julia.  NULL: Weber has none, or
- * r->f.status is set. */
+/* wb__flux_function and wb__flux_connection return Weber's function or connection for the function
+ * v of Julia.  NULL: Weber has none, or r->f.status is set. */
 wb_function wb__flux_function(const wb__jl *v);
 wb__connection wb__flux_connection(wb__flux_reader *r, const wb__jl *v);
-/* If v broadcasts a function over arrays, returns the function, else v. */
+/* Returns the function that v broadcasts over arrays, or v if it broadcasts none. */
 wb__jl wb__flux_unbroadcast(wb__flux_reader *r, const wb__jl *v);
-/* Reads the activation in a field into *out.  identity, `nothing` and a missing field give NULL.
+/* Sets *out to the activation in a field; NULL for identity, `nothing` and a missing field.
  * .substitute gets an unknown function.  False: failed; r->reason or r->f.status is set. */
 bool wb__flux_activation(wb__flux_reader *r, const wb__jl *v, const char *field, wb_function *out);
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static bool is_true(wb__flux_reading *x, const char *field)
+static bool flux_read_is_true(wb__flux_reading *x, const char *field)
 {
     wb__jl value = wb__jl_field(&x->r->f, x->v, field);
     return value.kind != WB__JL_BOOL || value.integer;
@@ -49,9 +49,9 @@ static bool flux_read_conv_groups(wb__flux_reading *x)
     return wb__flux_has_shape(x->r, &x->s[1], 1, &o->out);
 }
 
-/* Checks the arrays of a norm with statistics, scale, bias, mean and var, which all have the shape
- * [channels] or are missing.  Sets *channels if there is an array, *affine to whether there are
- * scale and bias, *tracked to whether there are mean and var. */
+/* Sets *channels, *affine and *tracked from the arrays of a norm with statistics: scale, bias, mean
+ * and var, which all have the shape [channels] or are missing.  *channels is set if there is an
+ * array, *affine is whether there are scale and bias, *tracked whether there are mean and var. */
 static bool flux_read_norm(wb__flux_reading *x, int64_t *channels, bool *affine, bool *tracked)
 {
     enum { SCALE, SHIFT, MEAN, VAR };
@@ -60,8 +60,8 @@ static bool flux_read_norm(wb__flux_reading *x, int64_t *channels, bool *affine,
     if (some->a.data && !wb__flux_positive(r, some, 1)) return false;
     for (int i = 0; i < 4; i++)
         if (!wb__flux_has_shape(r, &s[i], 1, some->a.dims)) return false;
-    *affine = s[SCALE].a.data && is_true(x, "affine");
-    *tracked = s[MEAN].a.data && is_true(x, "track_stats");
+    *affine = s[SCALE].a.data && flux_read_is_true(x, "affine");
+    *tracked = s[MEAN].a.data && flux_read_is_true(x, "track_stats");
     if (*affine != !!s[SHIFT].a.data || *tracked != !!s[VAR].a.data)
         return wb__flux_reason(r, "one of two arrays that go together is missing"), false;
     if (some->a.data) *channels = some->a.dims[0];
@@ -165,7 +165,7 @@ static bool flux_read_adaptive(wb__flux_reading *x)
     return true;
 }
 
-/* The mode of an Upsample is the first parameter of its type. */
+/* Sets the options of an Upsample, whose mode is the first parameter of its type. */
 static bool flux_read_upsample(wb__flux_reading *x)
 {
     wb__bson_file *f = &x->r->f;
@@ -264,8 +264,6 @@ static bool flux_read_attention(wb__flux_reading *x)
     o->bias = x->s[1].a.data != NULL;
     return x->o.attention.heads >= 1 || wb__flux_reason(r, "its number of heads is unknown");
 }
-
-/* ---- the kinds ------------------------------------------------------------------------------- */
 
 static const wb__flux_kind flux_read_kinds[] = {
     {"Dense", WB__IMAGES_ENDS, flux_read_dense, NULL, false},

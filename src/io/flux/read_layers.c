@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- arrays ---------------------------------------------------------------------------------- */
-
 static void *flux_layer_option(wb__flux_reading *x, const char *name)
 {
     return wb__layer_option(x->type, &x->o, name);
@@ -24,9 +22,9 @@ const wb__flux_struct *wb__flux_row_of(wb__flux_reader *r, const wb__jl *v)
     return row ? row : wb__flux_struct_named(type);
 }
 
-/* Reads the array of a field.  False with r->reason set: the value is no array of floats, or a
- * required array is missing.  False with r->f.status set: another failure, such as an array in GPU
- * memory. */
+/* Adds the array of a field to x->s.  False with r->reason set: the value is no array of floats, or
+ * a required array is missing.  False with r->f.status set: another failure, such as an array in
+ * GPU memory. */
 static bool flux_layer_take(wb__flux_reading *x, const wb__jl *v, const wb__flux_field *f)
 {
     wb__flux_reader *r = x->r;
@@ -93,7 +91,7 @@ static wb_dtype flux_layer_widest(int n, const wb__flux_child *s)
     return t;
 }
 
-static bool flux_layer_alike(const wb_tensor *x, const wb_tensor *y)
+static bool flux_layer_same_type(const wb_tensor *x, const wb_tensor *y)
 {
     return x->dtype == y->dtype && x->ndim == y->ndim &&
            !memcmp(x->dims, y->dims, (size_t)x->ndim * sizeof *x->dims) &&
@@ -115,7 +113,7 @@ static int flux_layer_fill_child(wb__flux_reader *r, wb_layer *l, int i, const w
     const char *key = (const char *)s->a.at + s->a.transposed;
     void **shared = s->a.shared ? wb__pointer_map_at(&r->arrays, key) : NULL, *made;
     if (s->a.shared && !shared) return WB_ERROR_MEMORY;
-    if (shared && *shared && flux_layer_alike(*shared, x)) {
+    if (shared && *shared && flux_layer_same_type(*shared, x)) {
         wb__branch_put(&l->node, i, name, *shared);
         return 0;
     }
@@ -129,8 +127,8 @@ static int flux_layer_fill_child(wb__flux_reader *r, wb_layer *l, int i, const w
     return status;
 }
 
-/* Copies the arrays into the new layer `l` and returns it.  NULL, with r->reason or r->f.status
- * set: `l` is NULL, or the copying failed. */
+/* Returns the new layer `l` with copies of the arrays as values.  NULL, with r->reason or
+ * r->f.status set: `l` is NULL, or the copying failed. */
 static wb_layer *flux_layer_filled(wb__flux_reader *r, wb_layer *l, int n, const wb__flux_child *s)
 {
     if (!l) {
@@ -148,8 +146,6 @@ static wb_layer *flux_layer_filled(wb__flux_reader *r, wb_layer *l, int n, const
     return l;
 }
 
-/* ---- options --------------------------------------------------------------------------------- */
-
 static double flux_layer_number(wb__flux_reader *r, const wb__jl *v, const char *field,
                                 double by_default)
 {
@@ -157,9 +153,9 @@ static double flux_layer_number(wb__flux_reader *r, const wb__jl *v, const char 
     return value.kind == WB__JL_NUMBER ? value.real : by_default;
 }
 
-/* Reads 1 to 3 numbers, which must be at least `least`.  Julia's (w, h) becomes {h, w} in `out`. */
-static bool flux_layer_of_space(wb__flux_reader *r, const wb__jl *value, const char *field,
-                                int64_t least, int64_t *out)
+/* Sets `out` to 1 to 3 numbers, which must be at least `least`.  Julia's (w, h) becomes {h, w}. */
+static bool flux_layer_read_axes(wb__flux_reader *r, const wb__jl *value, const char *field,
+                                 int64_t least, int64_t *out)
 {
     int64_t given[4], sizes[3];
     const int n = wb__jl_integers(&r->f, value, 3, given);
@@ -174,8 +170,8 @@ static bool flux_layer_of_space(wb__flux_reader *r, const wb__jl *value, const c
     return true;
 }
 
-/* Reads a padding of the window or kernel that `stride` slides.  (w, h) or (left, right, top,
- * bottom) in Julia becomes {top, bottom, left, right} in `list`. */
+/* Sets `list` to a padding of the window or kernel that `stride` slides.  (w, h) or (left, right,
+ * top, bottom) in Julia becomes {top, bottom, left, right}. */
 static bool flux_layer_pad(wb__flux_reader *r, const wb__jl *value, const wb__jl *stride,
                            int64_t *list)
 {
@@ -204,7 +200,7 @@ static bool flux_layer_padding_mode(wb__flux_reader *r, const wb__jl *value, int
            wb__flux_reason(r, "what it pads with is unknown here");
 }
 
-/* Reads the function that reduces the rows of a bag. */
+/* Sets *mode to the function that reduces the rows of a bag. */
 static bool flux_layer_reduction(wb__flux_reader *r, const wb__jl *value, int64_t *mode)
 {
     for (const wb__flux_value_name *row = wb__flux_reductions; row->julia; row++)
@@ -214,7 +210,7 @@ static bool flux_layer_reduction(wb__flux_reader *r, const wb__jl *value, int64_
     return wb__flux_reason(r, "its reduction is neither mean, sum nor maximum"), false;
 }
 
-/* Reads the index of a row of an Embedding, which counts from 1 in Julia. */
+/* Sets *index to the index of a row of an Embedding, which counts from 1 in Julia. */
 static bool flux_layer_row_index(wb__flux_reading *x, const wb__jl *value, int64_t *index)
 {
     const int64_t n = x->o.embedding.n;
@@ -240,8 +236,8 @@ static bool flux_layer_axes(wb__flux_reader *r, const wb__jl *value, int64_t *ou
     return true;
 }
 
-/* Reads one learned initial state, which is (out) or (out, 1) in Julia.  A state of zeros is
- * ignored. */
+/* Adds one learned initial state, which is (out) or (out, 1) in Julia, to x->s, unless it is
+ * zeros. */
 static bool flux_layer_state(wb__flux_reading *x, const wb__jl *v, const char *child)
 {
     wb__flux_reader *r = x->r;
@@ -289,10 +285,10 @@ static bool flux_layer_read_option(wb__flux_reading *x, const wb__flux_field *f)
         if (at && f->by_default) *(double *)at = f->by_default;
         if (at) *(double *)at = flux_layer_number(r, x->v, f->name, *(double *)at);
         return true;
-    case WB__FIELD_AXES_OF_SPACE: return flux_layer_of_space(r, &value, f->name, 1, at);
-    case WB__FIELD_COUNTS: return flux_layer_of_space(r, &value, f->name, 0, at);
+    case WB__FIELD_AXES_OF_SPACE: return flux_layer_read_axes(r, &value, f->name, 1, at);
+    case WB__FIELD_COUNTS: return flux_layer_read_axes(r, &value, f->name, 0, at);
     case WB__FIELD_FACTORS:
-        return value.kind == WB__JL_NOTHING || flux_layer_of_space(r, &value, f->name, 1, at);
+        return value.kind == WB__JL_NOTHING || flux_layer_read_axes(r, &value, f->name, 1, at);
     case WB__FIELD_PAD: stride = wb__jl_field(&r->f, x->v, "stride");
         return flux_layer_pad(r, &value, &stride, at);
     case WB__FIELD_PAD_MODE: return flux_layer_padding_mode(r, &value, at);
@@ -310,10 +306,8 @@ static bool flux_layer_read_option(wb__flux_reading *x, const wb__flux_field *f)
     }
 }
 
-/* ---- layers ---------------------------------------------------------------------------------- */
-
-/* Sets the options that many kinds of layers share, and creates the layer with its arrays. */
-static wb_layer *flux_layer_made(wb__flux_reading *x, const wb__flux_kind *kind)
+/* Sets the options that many kinds of layers share, and returns the layer with its arrays. */
+static wb_layer *flux_layer_new(wb__flux_reading *x, const wb__flux_kind *kind)
 {
     const wb__images images = kind->images;
     const bool projections = kind->projections;
@@ -335,6 +329,7 @@ static wb_layer *flux_layer_made(wb__flux_reading *x, const wb__flux_kind *kind)
     return l;
 }
 
+/* Returns the layer that the struct x->v describes.  NULL with a reason or status set. */
 static wb_layer *flux_layer_read(wb__flux_reading *x, const wb__flux_kind *kind)
 {
     const wb__flux_field *f = NULL;
@@ -349,7 +344,7 @@ static wb_layer *flux_layer_read(wb__flux_reading *x, const wb__flux_kind *kind)
     while ((f = wb__flux_field_after(x->row, f)))
         if (f->weber && !strcmp(f->weber, "activation") && !flux_layer_read_function(x, f))
             return NULL;
-    return !kind->last || kind->last(x) ? flux_layer_made(x, kind) : NULL;
+    return !kind->last || kind->last(x) ? flux_layer_new(x, kind) : NULL;
 }
 
 /* Returns the first parameter of the type of v. */

@@ -21,10 +21,8 @@ wb__julia wb__flux_refuse(wb__flux_saver *s, const char *format, ...)
     return wb__julia_nothing(&s->arena);
 }
 
-/* ---- tensors --------------------------------------------------------------------------------- */
-
-/* Writes a tensor.  If the tensor occurs several times, "_backrefs" has its array, and each
- * occurrence is a reference to that array. */
+/* Returns a tensor of the document.  If the tensor occurs several times, "_backrefs" has its array,
+ * and each occurrence is a reference to that array. */
 static wb__julia flux_save_tensor(wb__flux_saver *s, wb_tensor *x, wb__doc_order order)
 {
     wb__doc_arena *r = &s->arena;
@@ -71,8 +69,6 @@ static int flux_save_count_uses(const wb__leaf *leaf, void *ctx)
     *first = x;
     return 0;
 }
-
-/* ---- trees ----------------------------------------------------------------------------------- */
 
 bool wb__flux_numbered(int n, const wb__child *children)
 {
@@ -129,8 +125,6 @@ wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object)
     return v;
 }
 
-/* ---- options --------------------------------------------------------------------------------- */
-
 /* Returns the version in a text such as "0.16.10"; 0: unknown.  Without a patch number 0.12 is
  * 0.12.9, 0.16 is 0.16.10, and other versions have patch 99. */
 static int flux_save_version_of(const char *text)
@@ -160,8 +154,7 @@ static int flux_save_check(const char *path, const wb_save_options *o, wb__flux_
     return 0;
 }
 
-/* ---- the document ---------------------------------------------------------------------------- */
-
+/* Returns the document of a file with the model under `key`.  NULL: out of memory. */
 static wb__doc *flux_save_document(wb__flux_saver *s, void *model, const char *key,
                                    const char *structure)
 {
@@ -173,6 +166,7 @@ static wb__doc *flux_save_document(wb__flux_saver *s, void *model, const char *k
     return r->failed ? NULL : d;
 }
 
+/* Writes a document to a file.  Returns 0 or an error code. */
 static int flux_save_write(const char *path, const wb__doc *d)
 {
     if (wb__doc_size(d) > WB__DOC_MAX)

@@ -23,8 +23,8 @@ enum {
 
 /* A layer while its struct is made. */
 typedef struct {
-    wb__flux_saver *s;
-    wb_layer *l;
+    wb__flux_saver *s;                  /* the file */
+    wb_layer *l;                        /* the layer */
     const wb__layer_type *type;
     const void *options;                /* the options of the layer, of `type` */
     const wb__flux_struct *row;
@@ -35,8 +35,8 @@ static wb__julia struct_of(wb__flux_saver *s, wb_layer *l, const char *type, con
 
 static wb__julia flux_put_empty(wb__flux_saver *s) { return wb__julia_tuple(&s->arena, 0, NULL); }
 
-/* Writes the only value of a type without fields, such as the type of a function.  `path` is the
- * name of the type.  Writes the empty tuple if s->structs is false. */
+/* Returns the only value of a type without fields, such as the type of a function.  `path` is the
+ * name of the type.  Returns the empty tuple if s->structs is false. */
 static wb__julia flux_put_only(wb__flux_saver *s, const char *path)
 {
     return s->structs ? wb__julia_singleton(&s->arena, path) : flux_put_empty(s);
@@ -69,7 +69,7 @@ static void *flux_put_child(const wb_layer *l, const char *name)
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-static const wb__flux_name *flux_put_named(const wb__flux_saver *s, const char *name)
+static const wb__flux_name *flux_put_function_row(const wb__flux_saver *s, const char *name)
 {
     return wb__flux_name_weber(wb__flux_functions, name, 1, s->version);
 }
@@ -78,14 +78,14 @@ static wb__julia flux_put_activation(wb__flux_saver *s, wb_function f)
 {
     if (!s->structs) return flux_put_empty(s);
     const char *name = f ? wb__function_name(f) : "identity";
-    const wb__flux_name *row = flux_put_named(s, name);
+    const wb__flux_name *row = flux_put_function_row(s, name);
     if (!row) return wb__flux_refuse(s, "the activation %s", name ? name : "without a name");
     if (!row->elements && strcmp(name, "identity"))
         return wb__flux_refuse(s, "%s as an activation: it is a layer of its own", name);
     return flux_put_only(s, row->path);
 }
 
-/* Writes an elementwise function as a layer that broadcasts it over arrays. */
+/* Returns an elementwise function as a layer that broadcasts it over arrays. */
 static wb__julia flux_put_broadcast(wb__flux_saver *s, const char *path)
 {
     wb__julia fields[2] = {flux_put_only(s, "Base.Broadcast.#broadcast"), flux_put_only(s, path)};
@@ -97,7 +97,7 @@ static wb__julia flux_put_broadcast(wb__flux_saver *s, const char *path)
 
 static wb__julia flux_put_function_named(wb__flux_saver *s, const char *name)
 {
-    const wb__flux_name *row = flux_put_named(s, name);
+    const wb__flux_name *row = flux_put_function_row(s, name);
     if (!row && !s->structs) return flux_put_empty(s);
     if (!row) return wb__flux_refuse(s, "the function %s", name ? name : "without a name");
     return row->elements ? flux_put_broadcast(s, row->path) : flux_put_only(s, row->path);
@@ -127,7 +127,7 @@ static wb__julia flux_put_connection(const flux_put_record *r)
 
 /* ---- children -------------------------------------------------------------------------------- */
 
-/* Writes a kernel.  Flux's Conv flips its kernels.  Flux's CrossCor does not, but has no groups.
+/* Returns a kernel.  Flux's Conv flips its kernels.  Flux's CrossCor does not, but has no groups.
  * So a Conv without .flip is written as a CrossCor, or, if it has groups, as a Conv with flipped
  * kernels.  A ConvTranspose without .flip is written with flipped kernels too. */
 static wb__julia flux_put_kernel(const flux_put_record *r, const wb__flux_field *f)
@@ -137,7 +137,7 @@ static wb__julia flux_put_kernel(const flux_put_record *r, const wb__flux_field 
     return wb__flux_tensor(r->s, f->weber, flux_put_child(r->l, f->weber), order);
 }
 
-/* Writes the bias.  A missing bias is `false`, or zeros in versions before f->since. */
+/* Returns the bias.  A missing bias is `false`, or zeros in versions before f->since. */
 static wb__julia flux_put_bias(const flux_put_record *r, const wb__flux_field *f)
 {
     wb__flux_saver *s = r->s;
@@ -149,7 +149,7 @@ static wb__julia flux_put_bias(const flux_put_record *r, const wb__flux_field *f
     return wb__julia_zeros(&s->arena, (wb_dtype)weight->dtype, 1, out);
 }
 
-/* Writes an initial state, as a matrix with one column, or as a vector for versions before 0.12.
+/* Returns an initial state, as a matrix with one column, or as a vector for versions before 0.12.
  * Cells and Recurs of versions before 0.15 have fields for states. */
 static wb__julia flux_put_state(const flux_put_record *r, const char *name)
 {
@@ -164,8 +164,8 @@ static wb__julia flux_put_state(const flux_put_record *r, const char *name)
     return wb__julia_zeros(&s->arena, dtype, column ? 2 : 1, column ? dims : dims + 1);
 }
 
-/* Writes the weights of the hidden state of a GRUv3.  Flux's first array has the gates r and z, and
- * since 0.15 a third block that nothing uses; its second array has the gate n. */
+/* Returns the weights of the hidden state of a GRUv3.  Flux's first array has the gates r and z,
+ * and since 0.15 a third block that nothing uses; its second array has the gate n. */
 static wb__julia flux_put_gates(const flux_put_record *r, const wb__flux_field *f)
 {
     wb_tensor *weight = flux_put_child(r->l, f->weber);
@@ -187,8 +187,8 @@ static wb__julia flux_put_states(const flux_put_record *r)
     return wb__julia_tuple(&r->s->arena, 2, both);
 }
 
-/* Writes the field `diag` of a LayerNorm: a Diagonal, or, from version 0.13, a Scale, which
- * includes the activation.  Without .affine, writes only the activation, or identity. */
+/* Returns the field `diag` of a LayerNorm: a Diagonal, or, from version 0.13, a Scale, which
+ * includes the activation.  Without .affine, returns only the activation, or identity. */
 static wb__julia flux_put_affine(const flux_put_record *r)
 {
     wb__flux_saver *s = r->s;
@@ -198,7 +198,7 @@ static wb__julia flux_put_affine(const flux_put_record *r)
         return struct_of(s, r->l, scale ? "Scale" : "Diagonal", r->options);
     if (!scale || !f) return flux_put_only(s, "Base.#identity");
     wb__julia refused = flux_put_activation(s, f);
-    const wb__flux_name *row = flux_put_named(s, wb__function_name(f));
+    const wb__flux_name *row = flux_put_function_row(s, wb__function_name(f));
     return row ? flux_put_broadcast(s, row->path) : refused;
 }
 
@@ -222,8 +222,6 @@ static wb__julia flux_put_cell(const flux_put_record *r)
     return struct_of(r->s, r->l, newest->layer, r->options);
 }
 
-/* ---- options --------------------------------------------------------------------------------- */
-
 static wb__julia flux_put_padding(const flux_put_record *r)
 {
     int64_t p[6], sides[6];
@@ -238,7 +236,7 @@ static int flux_put_reversed(const int64_t *shape, int64_t *size)
     return (int)shape[0];
 }
 
-/* Writes the factors or sizes of an Upsample: nothing, a number, or a tuple. */
+/* Returns the factors or sizes of an Upsample: nothing, a number, or a tuple. */
 static wb__julia flux_put_factors(const flux_put_record *r, const int64_t *list, bool is_size)
 {
     int64_t size[4];
@@ -254,7 +252,7 @@ static int upsampled_axes(const flux_put_record *r)
     return (int)(scale[0] ? scale[0] : sizes[0]);
 }
 
-/* Writes the index of a row of an Embedding: a negative index counts from n, 0 means no row. */
+/* Returns the index of a row of an Embedding: a negative index counts from n, 0 means no row. */
 static wb__julia flux_put_row_index(const flux_put_record *r, int64_t index)
 {
     const int64_t *n = flux_put_option(r, "n");
@@ -262,7 +260,7 @@ static wb__julia flux_put_row_index(const flux_put_record *r, int64_t index)
                               : wb__julia_int(&r->s->arena, *n + index + 1);
 }
 
-/* Writes the axes of a Dropout.  Julia's axis i is Weber's axis -i, so only negative axes can be
+/* Returns the axes of a Dropout.  Julia's axis i is Weber's axis -i, so only negative axes can be
  * written. */
 static wb__julia flux_put_drop_axes(wb__flux_saver *s, const int64_t *axes)
 {
@@ -341,8 +339,6 @@ static wb__julia flux_put_value_of(const flux_put_record *r, const wb__flux_fiel
     }
 }
 
-/* ---- structs --------------------------------------------------------------------------------- */
-
 /* Returns the number of a layer's axes of space, or of the axes that a LayerNorm normalises. */
 static int flux_put_axes_of(const flux_put_record *r)
 {
@@ -391,7 +387,7 @@ static wb__doc *flux_put_type_of(const flux_put_record *r)
     return wb__julia_type(&r->s->arena, path, n, parameters);
 }
 
-static wb__julia flux_put_closed(const flux_put_record *r)
+static wb__julia flux_put_finish(const flux_put_record *r)
 {
     wb__flux_saver *s = r->s;
     const wb__flux_struct *row = r->row;
@@ -404,7 +400,7 @@ static wb__julia flux_put_closed(const flux_put_record *r)
 }
 
 /* Whether the layer uses the option of a field that some versions of its struct lack. */
-static bool is_used(const flux_put_record *r, const wb__flux_field *f)
+static bool flux_put_is_used(const flux_put_record *r, const wb__flux_field *f)
 {
     const bool structs = r->s->structs, groups = !strcmp(f->name, "groups");
     const int64_t *value = f->weber ? flux_put_option(r, f->weber) : NULL;
@@ -422,14 +418,14 @@ static bool is_used(const flux_put_record *r, const wb__flux_field *f)
 
 /* Returns the name of an option that the layer uses and that only a later version of the struct
  * has; NULL: none.  Sets *since to that version. */
-static const char *newer_field(const flux_put_record *r, int *since)
+static const char *flux_put_newer_field(const flux_put_record *r, int *since)
 {
     const char *name = NULL;
     for (const wb__flux_struct *s = wb__flux_structs; s->type; s++) {
         if (s->since <= r->row->since || strcmp(s->type, r->row->type)) continue;
         for (int i = 0; i < s->n; i++) {
             const wb__flux_field *f = &s->fields[i];
-            if (wb__flux_field_at(r->row, f->name) >= 0 || !is_used(r, f)) continue;
+            if (wb__flux_field_at(r->row, f->name) >= 0 || !flux_put_is_used(r, f)) continue;
             name = f->name;
             *since = s->since;
         }
@@ -438,7 +434,7 @@ static const char *newer_field(const flux_put_record *r, int *since)
 }
 
 /* Whether the layer is an attention with shared heads or rotary positions, which Flux lacks. */
-static bool has_own_attention(const flux_put_record *r)
+static bool flux_put_own_attention(const flux_put_record *r)
 {
     const int64_t *heads = flux_put_option(r, "heads"), *kv_heads = flux_put_option(r, "kv_heads");
     const double *rotary = flux_put_option(r, "rotary");
@@ -446,7 +442,7 @@ static bool has_own_attention(const flux_put_record *r)
 }
 
 /* Whether this adaptive pool has windows of one size, as those of Flux have. */
-static bool fits_adaptive(const flux_put_record *r)
+static bool flux_put_fits_adaptive(const flux_put_record *r)
 {
     const int64_t *out = flux_put_option(r, "out");
     bool one = true;
@@ -454,7 +450,7 @@ static bool fits_adaptive(const flux_put_record *r)
     return one || flux_put_has(r, "fixed");
 }
 
-/* Refuses a layer with options that no version of Flux's struct has. */
+/* Refuses (wb__flux_refuse) a layer with options that no version of Flux's struct has. */
 static void flux_put_check_options(const flux_put_record *r)
 {
     wb__flux_saver *s = r->s;
@@ -463,7 +459,7 @@ static void flux_put_check_options(const flux_put_record *r)
     const bool linear = !strcmp(type, "Upsample") && *(const int64_t *)flux_put_option(r, "mode");
     if (s->structs && flux_put_has(r, "causal"))
         wb__flux_refuse(s, "a causal %s: there the mask is an argument of the call", type);
-    else if (s->structs && has_own_attention(r))
+    else if (s->structs && flux_put_own_attention(r))
         wb__flux_refuse(s, "%s with .kv_heads or .rotary", type);
     else if (s->structs && !cell && !strstr(name, "Cell") && flux_put_has(r, "last"))
         wb__flux_refuse(s, "%s with .last: there it gives all steps", name);
@@ -472,7 +468,7 @@ static void flux_put_check_options(const flux_put_record *r)
         wb__flux_refuse(s, "%s with several layers or directions: Flux's has one", name);
     else if (cell && flux_put_has(r, "hidden_bias"))
         wb__flux_refuse(s, "%s with .hidden_bias: Flux's has one bias", type);
-    else if (s->structs && wb__begins(type, "Adaptive") && !fits_adaptive(r))
+    else if (s->structs && wb__begins(type, "Adaptive") && !flux_put_fits_adaptive(r))
         wb__flux_refuse(s, "%s without .fixed: there all windows have one size", type);
     else if (s->structs && linear && (!flux_put_has(r, "align_corners") || upsampled_axes(r) < 2))
         wb__flux_refuse(s, !flux_put_has(r, "align_corners")
@@ -514,7 +510,7 @@ static void flux_put_check_version(const flux_put_record *r)
     else if (s->structs && sequence && flux_put_has(r, "return_state") &&
              s->version < RETURNED_STATES)
         wb__flux_refuse(s, "%s with .return_state, which came with 0.16.1", name);
-    else if ((newer = newer_field(r, &since)))
+    else if ((newer = flux_put_newer_field(r, &since)))
         wb__flux_refuse(s, "%s with %s, which came with 0.%d.%d", type, newer, since / 100,
                         since % 100);
     else if (s->structs && !r->row->parameters)
@@ -548,7 +544,7 @@ static wb__julia struct_of(wb__flux_saver *s, wb_layer *l, const char *type, con
     if (s->n_wrong > before) return wb__julia_nothing(&s->arena);
     const wb__flux_field *f = NULL;
     while ((f = wb__flux_field_after(r.row, f))) r.at[f - r.row->fields] = flux_put_value_of(&r, f);
-    return flux_put_closed(&r);
+    return flux_put_finish(&r);
 }
 
 static wb__julia flux_put_function_layer(wb__flux_saver *s, wb_layer *l)
@@ -559,7 +555,7 @@ static wb__julia flux_put_function_layer(wb__flux_saver *s, wb_layer *l)
 }
 
 /* Whether Flux.state returned the empty tuple for such a struct before version 0.15. */
-static bool had_no_children(const char *type)
+static bool flux_put_had_no_children(const char *type)
 {
     static const char *const types[] = {"MaxPool", "MeanPool", "AdaptiveMaxPool",
                                         "AdaptiveMeanPool", "Upsample", "PixelShuffle"};
@@ -587,7 +583,7 @@ wb__julia wb__flux_save_layer(wb__flux_saver *s, wb_layer *l)
         if (!wb__flux_struct_of(newest->layer, s->version)) return no_struct(s, newest->layer);
         snprintf(type, sizeof type, "Recur");
     }
-    if (had_no_children(type) && !s->structs && s->version < EVERYTHING_HAS_CHILDREN)
+    if (flux_put_had_no_children(type) && !s->structs && s->version < EVERYTHING_HAS_CHILDREN)
         return flux_put_empty(s);
     return struct_of(s, l, type, l->options);
 }

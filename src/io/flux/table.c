@@ -11,8 +11,8 @@
 
 /* A table while it is filled. */
 typedef struct {
-    wb__flux_reader *r;
-    wb__table *t;
+    wb__flux_reader *r;         /* the file */
+    wb__table *t;               /* the table */
     bool zeros;                 /* initial states of zeros are included */
     int64_t repeated;           /* bytes of arrays that were reached through a reference */
 } filling;
@@ -36,8 +36,9 @@ static bool flux_table_is_cell(const char *type) { return type && strstr(type, "
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
-/* Counts the bytes of an array that is named several times: each name becomes a tensor. */
-static int count_repeated(filling *x, const wb__jl_array *a)
+/* Adds the bytes of an array that is named several times to x->repeated: each name becomes a
+ * tensor. */
+static int flux_table_count_repeated(filling *x, const wb__jl_array *a)
 {
     const int64_t limit = wb__unpack_limit();
     if (!a->shared) return 0;
@@ -49,7 +50,7 @@ static int count_repeated(filling *x, const wb__jl_array *a)
                                      (long long)limit);
 }
 
-/* Gives the entry a block with the integers of the array, widened. */
+/* Sets the entry's data to a block with the integers of the array, widened. */
 static int flux_table_widen(wb__entry *e, const wb__jl_array *a)
 {
     e->dtype = wb__narrow_dtype(a->narrow);
@@ -61,13 +62,14 @@ static int flux_table_widen(wb__entry *e, const wb__jl_array *a)
     return wide ? 0 : WB_ERROR_MEMORY;
 }
 
+/* Adds the entry of an array, in the shape of Weber's child for the field. */
 static int flux_table_add(filling *x, const wb__jl_array *found, const wb__flux_field *field)
 {
     wb__flux_reader *r = x->r;
     wb__jl_array a = *found;
     wb__flux_field_kind kind = field ? field->kind : WB__FIELD_NONE;
     if (kind == WB__FIELD_MATRIX && (a.dtype || a.narrow)) wb__jl_transpose(&a);
-    if (count_repeated(x, &a)) return r->f.status;
+    if (flux_table_count_repeated(x, &a)) return r->f.status;
     if (kind == WB__FIELD_DEPTHWISE && a.ndim == 4 && a.count) {
         a.dims[0] *= a.dims[1];     /* the shape of a grouped convolution's kernel */
         a.dims[1] = 1;
@@ -118,8 +120,6 @@ static int flux_table_add_gates(filling *x, const wb__jl *of, const wb__jl *v, c
     return r->f.status;
 }
 
-/* ---- walking --------------------------------------------------------------------------------- */
-
 static int flux_table_visit(filling *x, const wb__jl *v, const wb__flux_field *field);
 
 static int flux_table_visit_part(filling *x, const wb__jl *v, const wb__flux_field *field,
@@ -159,7 +159,7 @@ static int flux_table_visit_state(filling *x, const wb__jl *v, const char *name)
     return status;
 }
 
-static int visit_fields(filling *x, const wb__jl *v)
+static int flux_table_visit_fields(filling *x, const wb__jl *v)
 {
     wb__flux_reader *r = x->r;
     wb__jl_fields w;
@@ -194,14 +194,14 @@ static int flux_table_visit(filling *x, const wb__jl *v, const wb__flux_field *f
     case WB__JL_GPU: return wb__jl_gpu_fail(&x->r->f, v, x->r->path);
     case WB__JL_ARRAY:
         if (wb__jl_array_of(&x->r->f, v, &a)) return flux_table_add(x, &a, field);
-        return x->r->f.status ? x->r->f.status : visit_fields(x, v);
+        return x->r->f.status ? x->r->f.status : flux_table_visit_fields(x, v);
     case WB__JL_STRUCT:
         if (wb__jl_array_of(&x->r->f, v, &a)) return flux_table_add(x, &a, field);
-        return visit_fields(x, v);
+        return flux_table_visit_fields(x, v);
     case WB__JL_LIST:
     case WB__JL_TUPLE:
     case WB__JL_DICT:
-    case WB__JL_CLOSURE: return visit_fields(x, v);
+    case WB__JL_CLOSURE: return flux_table_visit_fields(x, v);
     default: return x->r->f.status;
     }
 }
@@ -210,14 +210,14 @@ static int flux_table_visit(filling *x, const wb__jl *v, const wb__flux_field *f
 
 /* Returns the list of arrays in a Params of Zygote or Tracker.  A Params is (order, set), and its
  * order is a list, or a Buffer with a list.  Any other value is returned unchanged. */
-static wb__jl parameters_of(wb__bson_file *f, const wb__jl *v)
+static wb__jl flux_table_parameters_of(wb__bson_file *f, const wb__jl *v)
 {
     if (v->kind != WB__JL_STRUCT || strcmp(wb__jl_last(v), "Params")) return *v;
     wb__jl order = wb__jl_item(f, v, 0);
     return order.kind == WB__JL_STRUCT ? wb__jl_item(f, &order, 0) : order;
 }
 
-static bool all_arrays(wb__bson_file *f, const wb__jl *v)
+static bool flux_table_all_arrays(wb__bson_file *f, const wb__jl *v)
 {
     int n = 0;
     wb__jl_array a;
@@ -241,21 +241,21 @@ static int flux_table_check_names(filling *x)
     return 0;
 }
 
-/* Lists the arrays of the variable that `key` names. */
-static void visit_variable(filling *x, const char *key)
+/* Adds the arrays of the variable that `key` names. */
+static void flux_table_visit_variable(filling *x, const char *key)
 {
     wb__bson_file *f = &x->r->f;
     char name[WB__JL_NAME] = "";
     wb__jl_array a;
     wb__jl v = wb__jl_variable(f, key, name, sizeof name);
-    if (!f->status) v = parameters_of(f, &v);
-    x->t->nameless = !f->status && all_arrays(f, &v);
+    if (!f->status) v = flux_table_parameters_of(f, &v);
+    x->t->nameless = !f->status && flux_table_all_arrays(f, &v);
     const bool alone = !f->status && wb__jl_array_of(f, &v, &a);
     if (!f->status) flux_table_visit_part(x, &v, NULL, alone ? name : "");
 }
 
-/* Lists the arrays of all variables.  The names begin with the name of the variable. */
-static void visit_variables(filling *x)
+/* Adds the arrays of all variables.  The names begin with the name of the variable. */
+static void flux_table_visit_variables(filling *x)
 {
     char name[WB__JL_NAME];
     wb__jl v;
@@ -265,7 +265,7 @@ static void visit_variables(filling *x)
 }
 
 /* Adds the note with the structure of the model, as in other files that wb_save writes. */
-static int note_structure(wb__table *t, wb__bson structure)
+static int flux_table_add_structure(wb__table *t, wb__bson structure)
 {
     char *text = wb__alloc((size_t)structure.bytes + 1);
     if (!text) return WB_ERROR_MEMORY;
@@ -285,10 +285,10 @@ int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out)
     if (!wb__bson_open(&r->f, m)) {
         const wb__bson structure = wb__bson_get(&r->f, r->f.root, "weber");
         x.zeros = structure.kind == WB__BSON_STRING;
-        if (key == wb__all_variables && wb__jl_is_unclear(&r->f)) visit_variables(&x);
-        else visit_variable(&x, key == wb__all_variables ? NULL : key);
+        if (key == wb__all_variables && wb__jl_is_unclear(&r->f)) flux_table_visit_variables(&x);
+        else flux_table_visit_variable(&x, key == wb__all_variables ? NULL : key);
         if (!r->f.status) flux_table_check_names(&x);
-        if (!r->f.status && x.zeros) r->f.status = note_structure(out, structure);
+        if (!r->f.status && x.zeros) r->f.status = flux_table_add_structure(out, structure);
     }
     int status = r->f.status;
     wb__bson_close(&r->f);

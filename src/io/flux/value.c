@@ -26,7 +26,7 @@ static flux_value_tagged flux_value_parts_of(wb__bson_file *f, wb__bson doc)
     return t;
 }
 
-/* Follows references until a value is reached. */
+/* Returns the value to which references lead from v. */
 static wb__bson flux_value_follow(wb__bson_file *f, wb__bson v, bool *shared)
 {
     for (int hops = 0; v.kind == WB__BSON_DOCUMENT; hops++) {
@@ -47,9 +47,7 @@ static wb__bson flux_value_follow(wb__bson_file *f, wb__bson v, bool *shared)
     return v;
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
-
-/* Joins a list of names: ["Main", "Flux", "Dense"] becomes "Flux.Dense". */
+/* Sets `out` to a list of names, joined: ["Main", "Flux", "Dense"] becomes "Flux.Dense". */
 static void flux_value_join_names(wb__bson_file *f, wb__bson list, char *out)
 {
     int n = wb__bson_count(f, list), i = 0;
@@ -65,7 +63,7 @@ static void flux_value_join_names(wb__bson_file *f, wb__bson list, char *out)
 }
 
 /* Writes the name of a closure, which is the first symbol in the document `type_name`. */
-static void closure_name(wb__bson_file *f, wb__bson type_name, char *out)
+static void flux_value_closure_name(wb__bson_file *f, wb__bson type_name, char *out)
 {
     *out = 0;
     flux_value_tagged t = flux_value_parts_of(f, flux_value_follow(f, type_name, NULL));
@@ -108,7 +106,7 @@ typedef struct {
 } flux_value_element;
 
 /* Returns the row of a Julia type; NULL if it is not in the table. */
-static const flux_value_element *element_named(const char *type)
+static const flux_value_element *flux_value_element_named(const char *type)
 {
     static const flux_value_element elements[] = {
         {"Float32", WB_F32, 4, FLOAT, 0},     {"Float64", WB_F64, 8, FLOAT, 0},
@@ -124,11 +122,11 @@ static const flux_value_element *element_named(const char *type)
     return NULL;
 }
 
-/* Reads a number that BSON.jl writes as a struct with the bytes of the number, such as a Float32.
- * Returns false if v is no such number. */
+/* Sets v to a number that BSON.jl writes as a struct with the bytes of the number, such as a
+ * Float32.  Returns false if v is no such number. */
 static bool flux_value_number_of(wb__jl *v)
 {
-    const flux_value_element *e = element_named(wb__jl_last(v));
+    const flux_value_element *e = flux_value_element_named(wb__jl_last(v));
     const wb__bson data = v->items;
     uint64_t bits = 0;
     if (!e || !e->number || data.kind != WB__BSON_BINARY || data.bytes != (uint32_t)e->bytes)
@@ -143,7 +141,7 @@ static bool flux_value_number_of(wb__jl *v)
     return true;
 }
 
-static bool gpu_array(const char *type)
+static bool flux_value_is_gpu_array(const char *type)
 {
     static const char *const types[] = {"CuArray", "ROCArray", "MtlArray", "oneArray"};
     for (size_t i = 0; i < WB__COUNT(types); i++)
@@ -151,13 +149,13 @@ static bool gpu_array(const char *type)
     return false;
 }
 
-static void struct_kind(wb__bson_file *f, wb__jl *v)
+static void flux_value_set_struct_kind(wb__bson_file *f, wb__jl *v)
 {
     v->type = flux_value_follow(f, v->type, NULL);
     flux_value_tagged type = flux_value_parts_of(f, v->type);
     v->kind = WB__JL_STRUCT;
     if (wb__bson_equals(type.tag, "jl_anonymous")) {
-        closure_name(f, type.type_name, v->name);
+        flux_value_closure_name(f, type.type_name, v->name);
         v->kind = WB__JL_CLOSURE;
         return;
     }
@@ -168,7 +166,7 @@ static void struct_kind(wb__bson_file *f, wb__jl *v)
         v->kind = closure ? WB__JL_CLOSURE : WB__JL_FUNCTION;
         if (closure) memmove(v->name, last, strlen(last) + 1);
         else memmove((char *)(uintptr_t)last, last + 1, strlen(last));
-    } else if (gpu_array(last)) {
+    } else if (flux_value_is_gpu_array(last)) {
         v->kind = WB__JL_GPU;
     } else if (v->items.kind == WB__BSON_BINARY) {
         if (flux_value_number_of(v)) v->kind = WB__JL_NUMBER;
@@ -177,7 +175,7 @@ static void struct_kind(wb__bson_file *f, wb__jl *v)
     }
 }
 
-static void tagged_kind(wb__bson_file *f, wb__bson doc, wb__jl *v)
+static void flux_value_set_tagged_kind(wb__bson_file *f, wb__bson doc, wb__jl *v)
 {
     flux_value_tagged t = flux_value_parts_of(f, doc);
     v->kind = WB__JL_OTHER;
@@ -187,7 +185,7 @@ static void tagged_kind(wb__bson_file *f, wb__bson doc, wb__jl *v)
         v->kind = WB__JL_DICT;
         v->items = doc;
     } else if (wb__bson_equals(t.tag, "struct")) {
-        struct_kind(f, v);
+        flux_value_set_struct_kind(f, v);
     } else if (wb__bson_equals(t.tag, "array")) {
         v->kind = WB__JL_ARRAY;
         v->type = flux_value_follow(f, t.type, NULL);
@@ -221,7 +219,7 @@ static wb__jl flux_value_plain(wb__bson_file *f, wb__bson v)
         j.whole = wb__bson_integer(v, &j.integer);
         wb__bson_number(v, &j.real);
         break;
-    default: tagged_kind(f, v, &j);
+    default: flux_value_set_tagged_kind(f, v, &j);
     }
     if (f->status) j = (wb__jl){0};
     return j;
@@ -251,7 +249,7 @@ bool wb__jl_is_dict_struct(const wb__jl *v)
     return v->kind == WB__JL_STRUCT && (!strcmp(last, "Dict") || !strcmp(last, "IdDict"));
 }
 
-static bool of_flux(const wb__jl *v)
+static bool flux_value_is_of_flux(const wb__jl *v)
 {
     return v->kind == WB__JL_STRUCT && wb__begins(v->name, "Flux.");
 }
@@ -278,7 +276,7 @@ void wb__jl_fields_of(wb__bson_file *f, const wb__jl *v, wb__jl_fields *out)
         out->named = true;
         out->names = wb__bson_walk_of(keys.items);
         out->items = wb__bson_walk_of(values.items);
-    } else if (of_flux(v)) {
+    } else if (flux_value_is_of_flux(v)) {
         out->layout = wb__flux_struct_by_count(wb__jl_last(v), wb__bson_count(f, v->items));
     }
     out->i = -1;
@@ -312,7 +310,8 @@ bool wb__jl_fields_next(wb__bson_file *f, wb__jl_fields *w)
 wb__jl wb__jl_field(wb__bson_file *f, const wb__jl *v, const char *name)
 {
     const wb__flux_struct *s =
-        of_flux(v) ? wb__flux_struct_by_count(wb__jl_last(v), wb__bson_count(f, v->items)) : NULL;
+        flux_value_is_of_flux(v)
+            ? wb__flux_struct_by_count(wb__jl_last(v), wb__bson_count(f, v->items)) : NULL;
     if (s) {
         int i = wb__flux_field_at(s, name);
         return i < 0 ? (wb__jl){0} : wb__jl_item(f, v, i);
@@ -345,8 +344,6 @@ int wb__jl_integers(wb__bson_file *f, const wb__jl *v, int most, int64_t *out)
     return f->status ? -1 : n;
 }
 
-/* ---- arrays ---------------------------------------------------------------------------------- */
-
 /* Writes the short name of an element type and returns its row; NULL if it is not in the table. */
 static const flux_value_element *element_type(wb__bson_file *f, wb__bson type, char *name,
                                               size_t size)
@@ -356,7 +353,7 @@ static const flux_value_element *element_type(wb__bson_file *f, wb__bson type, c
     flux_value_join_names(f, names, full);
     const char *dot = strrchr(full, '.'), *last = dot ? dot + 1 : full;
     snprintf(name, size, "%.*s", (int)size - 1, *last ? last : "Any");
-    return element_named(last);
+    return flux_value_element_named(last);
 }
 
 static bool flux_value_sizes_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *a, int *n_sizes)
@@ -382,7 +379,7 @@ static bool flux_value_sizes_of(wb__bson_file *f, const wb__jl *v, wb__jl_array 
     return !f->status && v->size.kind == WB__BSON_ARRAY;
 }
 
-static bool plain_array(wb__bson_file *f, const wb__jl *v, wb__jl_array *a)
+static bool flux_value_plain_array(wb__bson_file *f, const wb__jl *v, wb__jl_array *a)
 {
     int n_sizes;
     if (v->items.kind != WB__BSON_BINARY) return false;
@@ -433,16 +430,17 @@ bool wb__jl_zero(const wb__jl_array *a)
     return true;
 }
 
-/* An Adjoint or Transpose of a vector is a matrix of one row with the same bytes. */
+/* Sets *out to the array of v.  An Adjoint or Transpose of a vector is a matrix of one row with the
+ * same bytes. */
 bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out)
 {
     const char *last = wb__jl_last(v);
     *out = (wb__jl_array){.at = v->at, .shared = v->shared};
-    if (v->kind == WB__JL_ARRAY) return plain_array(f, v, out);
+    if (v->kind == WB__JL_ARRAY) return flux_value_plain_array(f, v, out);
     if (v->kind != WB__JL_STRUCT || (strcmp(last, "Adjoint") && strcmp(last, "Transpose")))
         return false;
     wb__jl parent = wb__jl_item(f, v, 0);
-    if (parent.kind != WB__JL_ARRAY || !plain_array(f, &parent, out)) return false;
+    if (parent.kind != WB__JL_ARRAY || !flux_value_plain_array(f, &parent, out)) return false;
     if (out->ndim == 1) {
         out->dims[out->ndim++] = 1;
         return true;
@@ -508,8 +506,6 @@ int wb__jl_gpu_fail(wb__bson_file *f, const wb__jl *v, const char *path)
                          "cpu(model)", path, v->name);
 }
 
-/* ---- questions ------------------------------------------------------------------------------- */
-
 bool wb__jl_may_hold_arrays(const wb__jl *v)
 {
     return v->kind >= WB__JL_ARRAY && v->kind != WB__JL_OTHER && v->kind != WB__JL_FUNCTION;
@@ -517,5 +513,5 @@ bool wb__jl_may_hold_arrays(const wb__jl *v)
 
 bool wb__jl_layer(const wb__jl *v)
 {
-    return of_flux(v) && wb__flux_struct_known(wb__jl_last(v));
+    return flux_value_is_of_flux(v) && wb__flux_struct_known(wb__jl_last(v));
 }

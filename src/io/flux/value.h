@@ -42,7 +42,7 @@ typedef struct {
     char name[WB__JL_NAME];
 } wb__jl;
 
-/* Reads a value.  Follows references, and reads a TrackedArray as the array in it. */
+/* Returns a value of the file.  Follows references, and reads a TrackedArray as the array in it. */
 wb__jl wb__jl_of(wb__bson_file *f, wb__bson v);
 const char *wb__jl_last(const wb__jl *v);                   /* last part of the name: "Dense" */
 bool wb__jl_flux(const wb__jl *v, const char *type);        /* whether v is this struct of Flux */
@@ -76,13 +76,13 @@ typedef struct {
     wb_dtype dtype;             /* 0: a dtype that Weber lacks, or too many dimensions */
     char type[16];              /* the short name of the element type */
     wb__narrow_int narrow;      /* integers that tables widen; then dtype is 0 */
-    int axes;                   /* their number, if it is above WB_MAX_DIMS; ndim is 0 then */
+    int axes;                   /* number of axes, if it is above WB_MAX_DIMS; ndim is 0 then */
     int ndim;
     int64_t dims[WB_MAX_DIMS];  /* Julia's dimensions in reverse order */
     const uint8_t *data;
     int64_t count, bytes;       /* number of elements; size of the values */
     bool transposed;            /* the values are column-major, in 2 or 3 dimensions */
-    const void *at;             /* as in wb__jl */
+    const void *at;             /* address in the file, as in wb__jl */
     bool shared;
 } wb__jl_array;
 /* Sets *out to the array of v.  False: v is no array that is stored as bytes, or f->status is
@@ -98,12 +98,12 @@ bool wb__jl_zero(const wb__jl_array *a);
  * short. */
 const void *wb__jl_values(const wb__jl_array *a, wb_dtype dtype, void **made);
 
-/* Reads integers from a tuple, a list, an array or a number.  Returns their number; -1 if there are
- * more than `most`, or other values. */
+/* Sets `out` to the integers of a tuple, a list, an array or a number.  Returns their number; -1 if
+ * there are more than `most`, or other values. */
 int wb__jl_integers(wb__bson_file *f, const wb__jl *v, int most, int64_t *out);
 
-/* Writes the type of v for messages, such as "Chain", "Array{Float32,2}", "closure #3#4", "function
- * NNlib.relu" or "Main.Controller". */
+/* Sets `out` to the type of v for messages, such as "Chain", "Array{Float32,2}", "closure #3#4",
+ * "function NNlib.relu" or "Main.Controller". */
 void wb__jl_type_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size);
 
 /* Sets the error for an array in GPU memory, and returns the error code. */
@@ -112,10 +112,10 @@ int wb__jl_gpu_fail(wb__bson_file *f, const wb__jl *v, const char *path);
 /* Whether v is a struct of Flux that has fields in its newest version, according to fields.c. */
 bool wb__jl_layer(const wb__jl *v);
 
-/* Finds a variable of the file.  `key` is the name of a variable, or, with dots, the path of a part
- * of a variable.  If `key` is NULL, takes the variable "model", else the only layer, else the only
- * variable that may hold arrays or is a function.  If that variable is a dictionary with a layer
- * "model" or with only one layer, returns this layer.  Writes the name or path to `name`.  If
+/* Returns a variable of the file.  `key` is the name of a variable, or, with dots, the path of a
+ * part of a variable.  If `key` is NULL, chooses the variable "model", else the only layer, else
+ * the only variable that may hold arrays or is a function.  If that variable is a dictionary with a
+ * layer "model" or with only one layer, returns this layer.  Writes the name or path to `name`.  If
  * nothing is found, sets the error and returns a value of kind WB__JL_ABSENT. */
 wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t size);
 /* Whether several variables hold arrays or layers, and none of them is preferred without a key. */

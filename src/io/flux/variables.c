@@ -17,9 +17,9 @@ static wb__jl flux_variables_part_at(wb__bson_file *f, wb__jl v, const char *pat
     return v;
 }
 
-/* If v is a dictionary with a layer "model" or with only one layer, returns this layer and appends
- * the name of its entry to `name`.  Otherwise returns v. */
-static wb__jl layer_within(wb__bson_file *f, wb__jl v, char *name, size_t size)
+/* Returns the layer in a dictionary with a layer "model" or with only one layer, and appends the
+ * name of its entry to `name`.  Otherwise returns v. */
+static wb__jl flux_variables_layer_in(wb__bson_file *f, wb__jl v, char *name, size_t size)
 {
     int n = 0;
     wb__jl found = v;
@@ -52,7 +52,7 @@ bool wb__jl_next_variable(wb__bson_file *f, wb__bson_walk *w, wb__jl *v, char *n
     return true;
 }
 
-/* Finds the variable as wb__jl_variable does.  Its kind is WB__JL_ABSENT if there is none. */
+/* Returns the variable as wb__jl_variable does; its kind is WB__JL_ABSENT if there is none. */
 static wb__jl flux_variables_choose(wb__bson_file *f, const char *key, char *name, size_t size,
                                     variables *all)
 {
@@ -65,7 +65,7 @@ static wb__jl flux_variables_choose(wb__bson_file *f, const char *key, char *nam
         if (!key && !strcmp(w.key, "weber")) continue;
         if (!strcmp(w.key, key ? key : "model")) {
             snprintf(name, size, "%s", text);
-            return key ? v : layer_within(f, v, name, size);
+            return key ? v : flux_variables_layer_in(f, v, name, size);
         }
         const size_t length = strlen(w.key), room = sizeof all->names - all->used;
         if (key && !strncmp(key, w.key, length) && key[length] == '.')
@@ -85,7 +85,7 @@ static wb__jl flux_variables_choose(wb__bson_file *f, const char *key, char *nam
         }
     }
     if (key && part.kind) return snprintf(name, size, "%s", key), part;
-    if (!key && all->n_holding == 1) return layer_within(f, only, name, size);
+    if (!key && all->n_holding == 1) return flux_variables_layer_in(f, only, name, size);
     if (!key && n_layers == 1) return snprintf(name, size, "%s", layer_name), layer;
     return (wb__jl){0};
 }

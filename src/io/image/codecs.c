@@ -46,7 +46,7 @@ static struct {
 typedef struct {
     wb__package_id package;
     const char *files[3], *functions[6];
-    void *table;                                /* receives the functions, in their order */
+    void *table;  /* structure of pointers that receives the functions, in their order */
     bool is_open;                               /* guarded by `lock`, as is the table before */
 } codecs_library;
 
@@ -81,12 +81,10 @@ static int codecs_open_library(const char *what, codecs_library *l)
 int wb__png_open(const char *what) { return codecs_open_library(what, &libpng); }
 int wb__jpeg_open(const char *what) { return codecs_open_library(what, &turbojpeg); }
 
-/* ---- reading --------------------------------------------------------------------------------- */
-
-/* Allocates the pixels.  Fails if the sizes in the file are too large, or if no compression could
- * bring so many pixels into a file of this size. */
-static int make_pixels(const wb__mapping *m, int64_t height, int64_t width, int channels,
-                       wb__pixels *image)
+/* Allocates the pixels of *image.  Fails if the sizes in the file are too large, or if no
+ * compression could bring so many pixels into a file of this size. */
+static int codecs_make_pixels(const wb__mapping *m, int64_t height, int64_t width, int channels,
+                              wb__pixels *image)
 {
     const int64_t most = WB__MIN(WB__IMAGE_MOST, wb__unpack_limit()), ratio = 32768;
     if (height < 1 || width < 1 || height > most / channels / width)
@@ -124,7 +122,7 @@ static int png_read(const char *what, const wb__mapping *m, wb__pixels *image)
         p.format &= PNG_ALPHA | PNG_COLOUR;         /* 8 bits, no palette */
         p.flags |= PNG_16_BIT_SRGB;
         const int channels = 1 + (p.format & PNG_ALPHA) + (p.format & PNG_COLOUR);
-        status = make_pixels(m, p.height, p.width, channels, image);
+        status = codecs_make_pixels(m, p.height, p.width, channels, image);
         if (!status) good = png.finish(&p, NULL, image->pixels, 0, NULL) && p.outcome < 2;
     }
     png.free(&p);
@@ -148,7 +146,7 @@ static int jpeg_decode(void *handle, const wb__mapping *m, wb__pixels *image)
     if (space == JPEG_IS_CMYK || space == JPEG_IS_YCCK)
         return wb__map_fail(m, 0, "a JPEG file with the four colours CMYK: convert it to RGB");
     const bool grey = space == JPEG_IS_GREY;
-    const int status = make_pixels(m, height, width, grey ? 1 : 3, image);
+    const int status = codecs_make_pixels(m, height, width, grey ? 1 : 3, image);
     if (status) return status;
     if (!jpeg.decode(handle, m->data, bytes, image->pixels, width, 0, height,
                      grey ? JPEG_GREY : JPEG_RGB, JPEG_STOP_ON_WARNING | JPEG_LIMIT_SCANS))
@@ -177,8 +175,6 @@ int wb__image_read(const char *what, const wb__mapping *m, wb__pixels *image)
     if (m->bytes >= 3 && !memcmp(m->data, "\xff\xd8\xff", 3)) return jpeg_read(what, m, image);
     return wb__map_fail(m, 0, "neither a PNG nor a JPEG file");
 }
-
-/* ---- writing --------------------------------------------------------------------------------- */
 
 void *wb__png_write(const char *what, const wb__pixels *image, int64_t *bytes)
 {

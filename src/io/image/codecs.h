@@ -18,11 +18,12 @@ enum { WB__IMAGE_MOST = 1 << 28 };      /* the most bytes of an image */
  * message. */
 int wb__png_open(const char *what);
 int wb__jpeg_open(const char *what);
-/* Reads a PNG or JPEG file with its own channels.  The caller frees image->pixels.  Returns 0, or
- * an error code with nothing to free.  `what` begins the message if the library is missing. */
+/* Sets *image to the pixels of a PNG or JPEG file, with its own channels.  The caller frees
+ * image->pixels.  Returns 0, or an error code with nothing to free.  `what` begins the message if
+ * the library is missing. */
 int wb__image_read(const char *what, const wb__mapping *m, wb__pixels *image);
 
-/* Compresses an image as PNG.  Returns a block of *bytes bytes, or NULL with the error set. */
+/* Returns an image compressed as PNG, a block of *bytes bytes, or NULL with the error set. */
 void *wb__png_write(const char *what, const wb__pixels *image, int64_t *bytes);
 
 #endif

@@ -20,7 +20,7 @@ static uint32_t exif_number(const tiff *t, int64_t at, int n)
 }
 
 /* Returns the orientation in the first directory; 0 if there is none. */
-static int orientation_of(const uint8_t *data, int64_t bytes)
+static int exif_orientation_in(const uint8_t *data, int64_t bytes)
 {
     enum { HEAD = 8, ENTRY = 12, TAG = 0x0112, BYTE = 1, SHORT = 3, LONG = 4 };
     tiff t = {data, bytes, bytes > 0 && data[0] == 'M'};
@@ -37,9 +37,9 @@ static int orientation_of(const uint8_t *data, int64_t bytes)
     return 0;
 }
 
-/* Finds the segment of Exif data.  Segments precede the pixels: 0xff, a kind, a length that
- * includes its own two bytes, and contents. */
-static int jpeg_orientation(const wb__mapping *m)
+/* Returns the orientation in a JPEG file's segment of Exif data; 0 if there is none.  Segments
+ * precede the pixels: 0xff, a kind, a length that includes its own two bytes, and contents. */
+static int exif_in_jpeg(const wb__mapping *m)
 {
     enum { APP1 = 0xe1, SCAN = 0xda };
     static const uint8_t head[6] = {'E', 'x', 'i', 'f', 0, 0};
@@ -49,20 +49,21 @@ static int jpeg_orientation(const wb__mapping *m)
         n = p[2] << 8 | p[3];
         if (p[0] != 0xff || p[1] == SCAN || n < 2 || at + 2 + n > m->bytes) return 0;
         if (p[1] != APP1 || n < 8 || memcmp(p + 4, head, sizeof head)) continue;
-        const int found = orientation_of(p + 10, n - 8);
+        const int found = exif_orientation_in(p + 10, n - 8);
         if (found) return found;
     }
     return 0;
 }
 
-/* Finds the chunk eXIf.  A chunk has a length and a type of 4 bytes each, data, and a checksum. */
-static int png_orientation(const wb__mapping *m)
+/* Returns the orientation in a PNG file's chunk eXIf; 0 if there is none.  A chunk has a length and
+ * a type of 4 bytes each, data, and a checksum. */
+static int exif_in_png(const wb__mapping *m)
 {
     for (int64_t at = 8, n; at + 12 <= m->bytes; at += 12 + n) {
         const uint8_t *p = m->data + at;
         n = (int64_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3];
         if (n > m->bytes - at - 12 || !memcmp(p + 4, "IEND", 4)) return 0;
-        if (!memcmp(p + 4, "eXIf", 4)) return orientation_of(p + 8, n);
+        if (!memcmp(p + 4, "eXIf", 4)) return exif_orientation_in(p + 8, n);
     }
     return 0;
 }
@@ -70,7 +71,7 @@ static int png_orientation(const wb__mapping *m)
 int wb__exif_orientation(const wb__mapping *m)
 {
     if (m->bytes < 8) return 1;
-    return WB__MAX(m->data[0] == 0xff ? jpeg_orientation(m) : png_orientation(m), 1);
+    return WB__MAX(m->data[0] == 0xff ? exif_in_jpeg(m) : exif_in_png(m), 1);
 }
 
 /* Returns the index of the pixel of the file, `height` rows of `width` pixels, that is pixel (i, j)

@@ -21,7 +21,7 @@ static uint8_t image_luma(const uint8_t *rgb)
 }
 
 /* Returns the value that a pixel with n channels has in plane c of `channels` planes. */
-static uint8_t plane_value(const uint8_t *pixel, int n, int c, int channels)
+static uint8_t image_plane_value(const uint8_t *pixel, int n, int c, int channels)
 {
     const bool colours = n > 2, wanted = channels > 2;
     if (c == (wanted ? 3 : 1)) return n % 2 == 0 ? pixel[n - 1] : 255;
@@ -34,7 +34,8 @@ void wb__image_planes(const wb__pixels *image, int channels, uint8_t *to)
     const int64_t n = image->height * image->width;
     for (int c = 0; c < channels; c++)
         for (int64_t i = 0; i < n; i++)
-            *to++ = plane_value(image->pixels + i * image->channels, image->channels, c, channels);
+            *to++ = image_plane_value(image->pixels + i * image->channels, image->channels, c,
+                                      channels);
 }
 
 int wb__image_load(const char *what, const char *path, int channels, bool exif, int64_t dims[3],
@@ -79,8 +80,6 @@ wb_tensor *wb_load_image_with(const char *path, const wb_load_image_options *giv
     return x;
 }
 
-/* ---- saving ---------------------------------------------------------------------------------- */
-
 /* Returns a number from 0 to 1 as a byte; numbers outside and NaN become 0 or 255. */
 static uint8_t byte_of(float x)
 {
@@ -117,12 +116,13 @@ int wb_save_image(const char *path, wb_tensor *image)
 
 /* ---- resizing -------------------------------------------------------------------------------- */
 
-/* The elements of which element i of a resized axis is the weighted sum: `n` from `first` on. */
+/* The elements whose weighted sum is an element of a resized axis: `n` from `first` on. */
 typedef struct { int64_t first, n; double *weight; } taps;
 
-/* Sets *t for element i.  The weights are a triangle around its middle, as wide as an element of
- * the smaller axis.  t->weight has memory for 2 · ceil(size / made) + 3 numbers. */
-static void find_taps(int64_t size, int64_t made, int64_t i, taps *t)
+/* Sets *t for element i of an axis of `size` elements that becomes `made` elements long.  The
+ * weights fall linearly from the middle of element i to both sides, as far as an element of the
+ * shorter axis is wide.  t->weight has memory for 2 · ceil(size / made) + 3 numbers. */
+static void image_find_taps(int64_t size, int64_t made, int64_t i, taps *t)
 {
     const double scale = (double)size / (double)made, reach = WB__MAX(scale, 1);
     const double middle = scale * ((double)i + 0.5);
@@ -144,7 +144,7 @@ int wb__image_resize(const float *from, int64_t h, int64_t w, float *to, int64_t
     float *narrow = wb__alloc((size_t)(h * width) * sizeof *narrow + 1);    /* [h, width] */
     const bool ok = t.weight && narrow;
     for (int64_t j = 0; ok && j < width; j++) {
-        find_taps(w, width, j, &t);
+        image_find_taps(w, width, j, &t);
         for (int64_t i = 0; i < h; i++) {
             double sum = 0;
             for (int64_t k = 0; k < t.n; k++) sum += t.weight[k] * from[i * w + t.first + k];
@@ -152,7 +152,7 @@ int wb__image_resize(const float *from, int64_t h, int64_t w, float *to, int64_t
         }
     }
     for (int64_t i = 0; ok && i < height; i++) {
-        find_taps(h, height, i, &t);
+        image_find_taps(h, height, i, &t);
         for (int64_t j = 0; j < width; j++) {
             double sum = 0;
             for (int64_t k = 0; k < t.n; k++)
@@ -165,9 +165,9 @@ int wb__image_resize(const float *from, int64_t h, int64_t w, float *to, int64_t
     return ok ? 0 : WB_ERROR_MEMORY;
 }
 
-/* Resizes `planes` planes of u8 or f32. */
-static int resize_planes(const void *data, bool u8, int64_t planes, const int64_t from[2],
-                         void *made, const int64_t to[2])
+/* Writes `planes` planes of u8 or f32, each resized from [from] to [to], to `made`. */
+static int image_resize_planes(const void *data, bool u8, int64_t planes, const int64_t from[2],
+                               void *made, const int64_t to[2])
 {
     const int64_t n = from[0] * from[1], m = to[0] * to[1];
     float *in = u8 ? wb__alloc((size_t)n * sizeof *in) : NULL;
@@ -210,7 +210,7 @@ wb_tensor *wb_resize_image(wb_tensor *image, int64_t height, int64_t width)
     const void *data = wb_data(image);
     void *made = data ? wb__alloc_aligned((size_t)(planes * height * width) * wb__dtype_size(t))
                       : NULL;
-    if (made && resize_planes(data, t == WB_U8, planes, from, made, to)) {
+    if (made && image_resize_planes(data, t == WB_U8, planes, from, made, to)) {
         wb__free(made);
         made = NULL;
     }

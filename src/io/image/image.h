@@ -8,12 +8,13 @@
  * 4 RGB; 2 and 4 have alpha, which is 255 where the image has none. */
 void wb__image_planes(const wb__pixels *image, int channels, uint8_t *to);
 
-/* Reads a file as planes.  `channels` 0: those of the file.  With `exif` its Exif data turn it
- * upright.  *planes is a block of wb__alloc_aligned.  Returns 0 or an error code. */
+/* Sets *planes to the planes of a file, a block of wb__alloc_aligned.  `channels` 0: those of the
+ * file.  With `exif` its Exif data turn it upright.  Returns 0 or an error code. */
 int wb__image_load(const char *what, const char *path, int channels, bool exif, int64_t dims[3],
                    uint8_t **planes);
 
-/* Resizes one plane [h, w] to [height, width] (wb_resize_image).  Returns 0 or an error code. */
+/* Writes one plane [h, w], resized to [height, width] (wb_resize_image), to `to`.  Returns 0 or an
+ * error code. */
 int wb__image_resize(const float *from, int64_t h, int64_t w, float *to, int64_t height,
                      int64_t width);
 

@@ -30,8 +30,8 @@ static int hdf5_forbid(const char *file, const char *group, const char *child_fi
     return -1;
 }
 
-/* Prepares the use of the library.  Returns NULL, or the reason why it cannot be used. */
-static const char *hdf5_begin(void *library)
+/* Initialises the library for use here.  Returns NULL, or the reason why it cannot be used. */
+static const char *hdf5_init_library(void *library)
 {
     static const char old[] = "is older than 1.10";
     unsigned major, minor, release;
@@ -51,7 +51,7 @@ const wb__hdf5 *wb__hdf5_open(const char *path)
     char reason[WB__LIBRARY_REASON];
     if (!hdf5_is_open)
         hdf5_is_open = wb__library_open(wb__packages[WB__PACKAGE_HDF5].variable, hdf5_usual,
-                                        hdf5_names, hdf5_begin, &hdf5_table, reason);
+                                        hdf5_names, hdf5_init_library, &hdf5_table, reason);
     if (hdf5_is_open) return &hdf5_table;
     return wb__package_missing(WB__PACKAGE_HDF5, path, reason), NULL;
 }

@@ -29,12 +29,13 @@ static wb__mutex jld2_lock = WB__MUTEX_INIT;   /* guards all calls of libhdf5 */
 
 /* A file while it is read. */
 typedef struct {
-    const wb__hdf5 *h;
-    wb__mapping *m;
+    const wb__hdf5 *h;          /* the functions of libhdf5 */
+    wb__mapping *m;             /* the file */
     bool values;                /* the values are read, not only the sizes */
     wb__table *out;
     const char *variable;       /* name of the variable, if paths do not begin with it */
-    int64_t file, bytes, takes; /* identifier; so far: bytes of elements; of names and objects */
+    int64_t file, bytes, takes; /* identifier; bytes of elements so far; bytes of names and objects
+                                   so far */
     int visits, depth;          /* parts visited so far; depth of the present part */
     char path[1024];
 } jld2_reading;
@@ -78,8 +79,6 @@ static void jld2_leave(jld2_reading *r, size_t back)
     r->depth--;
 }
 
-/* ---- arrays ---------------------------------------------------------------------------------- */
-
 /* Whether the first two members of a type are named a and b. */
 static bool jld2_has_names(const wb__hdf5 *h, int64_t type, const char *a, const char *b)
 {
@@ -94,7 +93,7 @@ static bool jld2_has_names(const wb__hdf5 *h, int64_t type, const char *a, const
 }
 
 /* Whether an enum is a bool of h5py: FALSE = 0 and TRUE = 1, in a byte. */
-static bool is_bool(const wb__hdf5 *h, int64_t type)
+static bool jld2_is_bool(const wb__hdf5 *h, int64_t type)
 {
     uint8_t no = 1, yes = 0;
     return h->H5Tget_size(type) == 1 && jld2_has_names(h, type, "FALSE", "TRUE") &&
@@ -102,11 +101,12 @@ static bool is_bool(const wb__hdf5 *h, int64_t type)
            h->H5Tget_member_value(type, 1, &yes) >= 0 && yes == 1;
 }
 
-/* Returns the dtype of the elements of a type that is no number of HDF5; 0 if Weber lacks it.
- * Writes its name.  A complex number is a compound of re and im for JLD2, of r and i for h5py. */
+/* Returns the dtype of the elements of a type that is no number of HDF5; 0 if Weber lacks the
+ * dtype.  Writes the name of the type.  A complex number is a compound of re and im for JLD2, of r
+ * and i for h5py. */
 static wb_dtype other_dtype(const wb__hdf5 *h, int64_t type, int class, char *name, size_t room)
 {
-    const bool flag = class == WB__H5T_ENUM && is_bool(h, type);
+    const bool flag = class == WB__H5T_ENUM && jld2_is_bool(h, type);
     const bool pair = class == WB__H5T_COMPOUND &&
                       (jld2_has_names(h, type, "re", "im") || jld2_has_names(h, type, "r", "i"));
     const char *kind = flag ? "Bool" : class == WB__H5T_ENUM ? "Enum" : pair ? "Complex"
@@ -116,7 +116,8 @@ static wb_dtype other_dtype(const wb__hdf5 *h, int64_t type, int class, char *na
     return flag ? WB_BOOL : 0;
 }
 
-/* Returns the dtype of the elements of a type; 0 if Weber lacks it.  Writes its name. */
+/* Returns the dtype of the elements of a type; 0 if Weber lacks it.  Writes the name of the
+ * type. */
 static wb_dtype jld2_dtype_of(const wb__hdf5 *h, int64_t type, char *name, size_t room,
                               wb__narrow_int *narrow)
 {
@@ -242,9 +243,7 @@ static int jld2_add(jld2_reading *r, wb__jl_array *a, void *block, const wb__flu
     return 0;
 }
 
-/* ---- structs --------------------------------------------------------------------------------- */
-
-static int visit_object(jld2_reading *r, int64_t object, const wb__flux_field *field);
+static int jld2_visit_object(jld2_reading *r, int64_t object, const wb__flux_field *field);
 
 /* Returns a compound type of those members of `type` that are read, at the same offsets; -1 if
  * there are none.  The caller closes it. */
@@ -273,9 +272,10 @@ static int64_t members_of(const wb__hdf5 *h, int64_t type, int depth)
 /* What the names of all members of a compound type show of its layer. */
 typedef struct { const char *like; bool numbered, recurrent; } jld2_outline;
 
-/* A field of a type without data has no member, such as the activation of a Dense, or the scale of
- * a norm without one.  So a bias and no stride make a Dense, and `track_stats` makes a norm. */
-static jld2_outline outline_of(const wb__hdf5 *h, int64_t type)
+/* Returns what the members show.  A field of a type without data has no member, such as the
+ * activation of a Dense, or the scale of a norm without one.  So a bias and no stride make a Dense,
+ * and `track_stats` makes a norm. */
+static jld2_outline jld2_outline_of(const wb__hdf5 *h, int64_t type)
 {
     jld2_outline o = {.numbered = true};
     unsigned marks = 0;
@@ -300,6 +300,7 @@ static jld2_outline outline_of(const wb__hdf5 *h, int64_t type)
 /* The two weights of a GRUv3 that become one. */
 typedef struct { wb__jl_array a[2]; void *block[2]; bool has[2]; } jld2_gates;
 
+/* Visits the object of a reference; a weight of a GRUv3 is kept in *g instead. */
 static int jld2_follow(jld2_reading *r, const uint8_t *at, const wb__flux_field *field,
                        jld2_gates *g)
 {
@@ -320,7 +321,7 @@ static int jld2_follow(jld2_reading *r, const uint8_t *at, const wb__flux_field 
         if (type >= 0) r->h->H5Tclose(type);
         if (space >= 0) r->h->H5Sclose(space);
     } else {
-        status = visit_object(r, object, field);
+        status = jld2_visit_object(r, object, field);
     }
     r->h->H5Oclose(object);
     return status;
@@ -357,11 +358,11 @@ static int jld2_add_gates(jld2_reading *r, jld2_gates *g)
     return status;
 }
 
-static int visit_compound(jld2_reading *r, int64_t type, const uint8_t *at, size_t room);
+static int jld2_visit_compound(jld2_reading *r, int64_t type, const uint8_t *at, size_t room);
 
-/* Reads member i of a compound type. */
-static int visit_member(jld2_reading *r, int64_t type, int i, const char *name,
-                        const jld2_outline *o, const uint8_t *at, size_t room, jld2_gates *g)
+/* Reads member i of a compound type, and adds its arrays. */
+static int jld2_visit_member(jld2_reading *r, int64_t type, int i, const char *name,
+                             const jld2_outline *o, const uint8_t *at, size_t room, jld2_gates *g)
 {
     const wb__hdf5 *h = r->h;
     const wb__flux_field *field = wb__flux_child_field(o->like, name);
@@ -380,7 +381,7 @@ static int visit_member(jld2_reading *r, int64_t type, int i, const char *name,
     if (fits && (class == WB__H5T_COMPOUND || (class == WB__H5T_REFERENCE && size == 8))) {
         if (!jld2_enter(r, own, &back)) status = wb_error_code();
         else {
-            status = class == WB__H5T_COMPOUND ? visit_compound(r, member, at + offset, size)
+            status = class == WB__H5T_COMPOUND ? jld2_visit_compound(r, member, at + offset, size)
                                                : jld2_follow(r, at + offset, field, g);
             jld2_leave(r, back);
         }
@@ -390,16 +391,16 @@ static int visit_member(jld2_reading *r, int64_t type, int i, const char *name,
 }
 
 /* Visits the members of a compound type.  Its value is the `room` bytes at `at`. */
-static int visit_compound(jld2_reading *r, int64_t type, const uint8_t *at, size_t room)
+static int jld2_visit_compound(jld2_reading *r, int64_t type, const uint8_t *at, size_t room)
 {
-    const jld2_outline o = outline_of(r->h, type);
+    const jld2_outline o = jld2_outline_of(r->h, type);
     const int n = r->h->H5Tget_nmembers(type);
     jld2_gates g = {.has = {false, false}};
     int status = 0;
     for (int i = 0; !status && i < n; i++) {
         char *name = r->h->H5Tget_member_name(type, (unsigned)i);
         if (!name) status = jld2_fail(r, "a name is not readable");
-        else status = visit_member(r, type, i, name, &o, at, room, &g);
+        else status = jld2_visit_member(r, type, i, name, &o, at, room, &g);
         if (name) r->h->H5free_memory(name);
     }
     if (!status) status = jld2_add_gates(r, &g);
@@ -407,8 +408,8 @@ static int visit_compound(jld2_reading *r, int64_t type, const uint8_t *at, size
     return status;
 }
 
-/* Reads a value of a compound type. */
-static int read_compound(jld2_reading *r, int64_t set, int64_t type)
+/* Reads a value of a compound type, and adds its arrays. */
+static int jld2_read_compound(jld2_reading *r, int64_t set, int64_t type)
 {
     const size_t size = r->h->H5Tget_size(type);
     if (!size || size > JLD2_MOST_BYTES) return jld2_fail(r, "its struct has an impossible size");
@@ -419,13 +420,13 @@ static int read_compound(jld2_reading *r, int64_t set, int64_t type)
     if (!status && (!jld2_is_in_file(r, set) || r->h->H5Dread(set, wanted, 0, 0, 0, at) < 0))
         status = wb_error_code() ? (int)wb_error_code()
                                  : jld2_fail(r, "its fields are not readable");
-    if (!status) status = visit_compound(r, type, at, size);
+    if (!status) status = jld2_visit_compound(r, type, at, size);
     wb__free(at);
     r->h->H5Tclose(wanted);
     return status;
 }
 
-/* Reads a list of references. */
+/* Reads a list of references, and adds their arrays. */
 static int jld2_read_list(jld2_reading *r, int64_t set, int64_t type, int64_t space)
 {
     wb__jl_array a = {0};
@@ -460,7 +461,7 @@ static int jld2_visit_set(jld2_reading *r, int64_t set, int64_t type, int64_t sp
     const int class = r->h->H5Tget_class(type);
     const int extent = r->h->H5Sget_simple_extent_type(space);
     const bool one = extent == WB__H5S_SCALAR, many = extent == WB__H5S_SIMPLE;
-    if (class == WB__H5T_COMPOUND && one) return read_compound(r, set, type);
+    if (class == WB__H5T_COMPOUND && one) return jld2_read_compound(r, set, type);
     if (class == WB__H5T_REFERENCE && (one || many)) return jld2_read_list(r, set, type, space);
     /* single numbers and texts are left out */
     if (!many || class == WB__H5T_STRING || class == WB__H5T_VLEN) return 0;
@@ -472,7 +473,7 @@ static int jld2_visit_set(jld2_reading *r, int64_t set, int64_t type, int64_t sp
 
 static int jld2_visit_group(jld2_reading *r, int64_t group);
 
-static int visit_object(jld2_reading *r, int64_t object, const wb__flux_field *field)
+static int jld2_visit_object(jld2_reading *r, int64_t object, const wb__flux_field *field)
 {
     const int kind = r->h->H5Iget_type(object);
     if (r->depth >= JLD2_DEEPEST) return jld2_fail(r, "its parts are nested too deep");
@@ -486,21 +487,21 @@ static int visit_object(jld2_reading *r, int64_t object, const wb__flux_field *f
     return status;
 }
 
-/* Visits an object in a group.  With `inside` its name is not added to the path. */
-static int visit_link(jld2_reading *r, int64_t group, const char *name, bool inside)
+/* Visits an object in a group.  With `inside` the object's name is not added to the path. */
+static int jld2_visit_link(jld2_reading *r, int64_t group, const char *name, bool inside)
 {
     size_t back;
     if (!jld2_enter(r, inside ? "" : name, &back)) return wb_error_code();
     const int64_t object = r->h->H5Oopen(group, name, r->h->link_access);
     int status = object < 0 ? jld2_fail(r, "it is not readable, or a link to another file")
-                            : visit_object(r, object, NULL);
+                            : jld2_visit_object(r, object, NULL);
     if (object >= 0) r->h->H5Oclose(object);
     jld2_leave(r, back);
     return status;
 }
 
-/* Writes the name of link i of a group.  Returns 0 or an error code. */
-static int link_name(const jld2_reading *r, int64_t group, uint64_t i, char *name, size_t room)
+/* Sets `name` to the name of link i of a group.  Returns 0 or an error code. */
+static int jld2_link_name(const jld2_reading *r, int64_t group, uint64_t i, char *name, size_t room)
 {
     const ptrdiff_t n = r->h->H5Lget_name_by_idx(group, ".", 0, 0, i, name, room, 0);
     return n > 0 && (size_t)n < room ? 0 : jld2_fail(r, "a name in it is not readable");
@@ -514,8 +515,8 @@ static int jld2_visit_group(jld2_reading *r, int64_t group)
         return jld2_fail(r, "it is no readable group");
     int status = 0;
     for (uint64_t i = 0; !status && i < info.links; i++) {
-        status = link_name(r, group, i, name, sizeof name);
-        if (!status && strcmp(name, "_types")) status = visit_link(r, group, name, false);
+        status = jld2_link_name(r, group, i, name, sizeof name);
+        if (!status && strcmp(name, "_types")) status = jld2_visit_link(r, group, name, false);
     }
     return status;
 }
@@ -531,7 +532,7 @@ static int jld2_visit_file(jld2_reading *r, const char *key)
     if (r->h->H5Gget_info(r->file, &info) < 0 || info.links > MOST_LINKS)
         return jld2_fail(r, "it is no readable file");
     for (uint64_t i = 0; !status && i < info.links; i++) {
-        status = link_name(r, r->file, i, name, sizeof name);
+        status = jld2_link_name(r, r->file, i, name, sizeof name);
         if (status || !strcmp(name, "_types")) continue;
         found |= key && !strcmp(name, key);
         state |= !strcmp(name, "model_state");
@@ -547,13 +548,13 @@ static int jld2_visit_file(jld2_reading *r, const char *key)
                         r->m->path, key, n ? known : "none");
     const char *meant = key ? key : n == 1 ? only : state ? "model_state" : model ? "model" : NULL;
     r->variable = meant;
-    status = meant ? visit_link(r, r->file, meant, true) : jld2_visit_group(r, r->file);
+    status = meant ? jld2_visit_link(r, r->file, meant, true) : jld2_visit_group(r, r->file);
     r->variable = NULL;
     return status;
 }
 
-/* Walks through the file without reading values, so that the memory of all its arrays is known and
- * checked before the first one is read. */
+/* Visits the file without reading values, so that the memory of all its arrays is known and checked
+ * before the first one is read. */
 static int jld2_check_file(const jld2_reading *r, const char *key)
 {
     wb__table table = {0};

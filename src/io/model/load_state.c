@@ -17,14 +17,14 @@ enum { LOAD_STATE_LINES_MOST = 50, LOAD_STATE_LIST_MOST = 7000 };
  * naming that is being tried. */
 typedef struct { char *name; wb__entry *entry; bool used; } load_state_source;
 
-/* A try to match the tensors of the file and of the model with one naming. */
+/* An attempt to match the tensors of the file and of the model by one naming. */
 typedef struct {
-    const wb__state_load *o;
+    const wb__state_load *o;            /* the options of wb_load_state */
     wb__name_map names;
     int n;
     load_state_source *sources;         /* sorted by name */
-    wb__pointer_map found;              /* tensor -> the row that loads it; WB_NONE: no row fits */
-    wb__pointer_map convolutions;       /* kernel -> the wb__flip of its convolution */
+    wb__pointer_map found;              /* the row that loads each tensor; WB_NONE: no row fits */
+    wb__pointer_map convolutions;       /* the wb__flip of each kernel's convolution */
     int lacking;                        /* number of the model's tensors that get no value */
     int absent;                         /* number of names that the file does not have */
     wb__text list;                      /* the lines of the error, one for each misfit */
@@ -42,10 +42,8 @@ static void load_state_drop(load_state_matching *m)
     *m = (load_state_matching){0};
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
-
-/* Applies .rename to a name in the file.  Returns the path in the model that the first matching row
- * gives; the caller frees it.  NULL: no row matches (*fits is then false), or out of memory. */
+/* Returns the path in the model that the first matching row of .rename gives a name of the file;
+ * the caller frees it.  NULL: no row matches (*fits is then false), or out of memory. */
 static char *load_state_renamed(const wb__state_load *o, const char *name, bool *fits)
 {
     *fits = true;
@@ -80,7 +78,7 @@ static int load_state_by_name(const void *a, const void *b)
     return strcmp(((const load_state_source *)a)->name, ((const load_state_source *)b)->name);
 }
 
-static int name_sources(load_state_matching *m, wb__table *file, void *model, naming how)
+static int load_state_name_sources(load_state_matching *m, wb__table *file, void *model, naming how)
 {
     const char *prefix = m->o->prefix ? m->o->prefix : "";
     const size_t skip = strlen(prefix);
@@ -128,7 +126,8 @@ static const char *file_name_of(const wb__name_row *l, file_name *out)
     return out->text;
 }
 
-static void report_misfit(load_state_matching *m, const wb__name_row *l, const wb__entry *e)
+static void load_state_report_misfit(load_state_matching *m, const wb__name_row *l,
+                                     const wb__entry *e)
 {
     file_name second;
     char part[40] = "";
@@ -143,7 +142,7 @@ static void report_misfit(load_state_matching *m, const wb__name_row *l, const w
                       file_name_of(l, &second), wb_describe(l->x), part, wb__entry_describe(e));
 }
 
-static void report_missing(load_state_matching *m, const wb__name_row *l)
+static void load_state_report_missing(load_state_matching *m, const wb__name_row *l)
 {
     file_name second;
     load_state_report(m, "\"%.200s\"%s, %s, is not in the file", l->path, file_name_of(l, &second),
@@ -152,7 +151,7 @@ static void report_missing(load_state_matching *m, const wb__name_row *l)
 
 /* Whether the source is PyTorch's counter of batches beside running statistics that are loaded.  A
  * model from an ONNX file has the statistics and no counter. */
-static bool counts_batches(const load_state_matching *m, const load_state_source *s)
+static bool load_state_is_counter(const load_state_matching *m, const load_state_source *s)
 {
     static const char count[] = "num_batches_tracked";
     const size_t n = strlen(s->name), tail = sizeof count - 1;
@@ -165,7 +164,7 @@ static bool counts_batches(const load_state_matching *m, const load_state_source
 
 /* Whether a layer of the model has the source as a constant, such as the positions of an encoder,
  * which are part of PyTorch's state. */
-static bool is_constant(void *object, const char *name, const wb__entry *e)
+static bool load_state_is_constant(void *object, const char *name, const wb__entry *e)
 {
     const wb_layer *l = wb__is(object, &wb__layer_class) ? object : NULL;
     if (l && l->type->has_constant && e->data && !e->transposed)
@@ -174,12 +173,12 @@ static bool is_constant(void *object, const char *name, const wb__entry *e)
     for (int i = 0; node && i < node->n; i++) {
         const size_t n = strlen(node->children[i].name);
         if (!strncmp(name, node->children[i].name, n) && name[n] == '.')
-            return is_constant(node->children[i].object, name + n + 1, e);
+            return load_state_is_constant(node->children[i].object, name + n + 1, e);
     }
     return false;
 }
 
-static void report_unexpected(load_state_matching *m, void *model)
+static void load_state_report_unexpected(load_state_matching *m, void *model)
 {
     for (int i = 0; i < m->n; i++) {
         const load_state_source *s = &m->sources[i];
@@ -188,14 +187,12 @@ static void report_unexpected(load_state_matching *m, void *model)
         if (before)
             load_state_report(m, "\"%.200s\" and \"%.200s\" are the same in the model: \"%.200s\"",
                               s[-1].entry->name, s->entry->name, s->name);
-        else if (!s->used && !after && !counts_batches(m, s) &&
-                 !is_constant(model, s->name, s->entry))
+        else if (!s->used && !after && !load_state_is_counter(m, s) &&
+                 !load_state_is_constant(model, s->name, s->entry))
             load_state_report(m, "\"%.200s\", %s, is not in the model", s->entry->name,
                               wb__entry_describe(s->entry));
     }
 }
-
-/* ---- matching -------------------------------------------------------------------------------- */
 
 static bool load_state_same_shape(const wb__name_row *l, const wb__entry *e)
 {
@@ -208,7 +205,7 @@ static bool load_state_same_shape(const wb__name_row *l, const wb__entry *e)
 }
 
 /* Whether the entry's last l->zeros elements, which the model cannot store, are 0 or -0. */
-static bool rest_is_zero(const wb__name_row *l, const wb__entry *e)
+static bool load_state_rest_is_zero(const wb__name_row *l, const wb__entry *e)
 {
     const int64_t each = (int64_t)wb__dtype_size(e->dtype), rows = l->x->dims[0];
     const uint8_t *at = e->data;
@@ -226,19 +223,19 @@ static load_state load_state_check_row(load_state_matching *m, const wb__name_ro
     s->used = true;
     if (l->kind == WB__NAME_COUNT) return GOOD;
     if (!load_state_same_shape(l, s->entry)) {
-        report_misfit(m, l, s->entry);
+        load_state_report_misfit(m, l, s->entry);
         return UNFIT;
     }
-    if (!l->zeros || rest_is_zero(l, s->entry)) return GOOD;
+    if (!l->zeros || load_state_rest_is_zero(l, s->entry)) return GOOD;
     load_state_report(m, "\"%.200s\" (\"%.200s\"): its last %lld numbers are not zero, and %s",
                       l->path, l->name, (long long)l->zeros,
                       "there is no place for them: make the GRU with .hidden_bias = true");
     return UNFIT;
 }
 
-/* Finds, for each tensor, the row that loads it.  A tied tensor has several rows.  The first row
- * that is in the file and fits is used. */
-static int match_rows(load_state_matching *m)
+/* Sets m->found for each tensor to the row that loads it.  A tied tensor has several rows.  The
+ * first row that is in the file and fits is used. */
+static int load_state_match_rows(load_state_matching *m)
 {
     for (int i = 0; i < m->names.n; i++) {
         wb__name_row *l = &m->names.rows[i];
@@ -247,7 +244,7 @@ static int match_rows(load_state_matching *m)
         if (l->kind == WB__NAME_COUNT) continue;
         bool added = i + 1 < m->names.n && l[1].kind == WB__NAME_ADDED;
         load_state second = added ? load_state_check_row(m, l + 1) : GOOD;
-        if (s == GOOD && second == ABSENT) report_missing(m, l + 1);
+        if (s == GOOD && second == ABSENT) load_state_report_missing(m, l + 1);
         void **at = wb__pointer_map_at(&m->found, l->x);
         if (!at) return WB_ERROR_MEMORY;
         if (*at && !wb_is_none(*at)) continue;
@@ -257,7 +254,7 @@ static int match_rows(load_state_matching *m)
     return 0;
 }
 
-static int find_missing(load_state_matching *m)
+static int load_state_find_missing(load_state_matching *m)
 {
     wb__pointer_map counted = {0};
     for (int i = 0; i < m->names.n; i++) {
@@ -268,7 +265,7 @@ static int find_missing(load_state_matching *m)
         if (!at || !once) return wb__pointer_map_free(&counted), WB_ERROR_MEMORY;
         if (*once) continue;
         *once = l->x;
-        if (!*at) report_missing(m, l);
+        if (!*at) load_state_report_missing(m, l);
         m->lacking += !*at || wb_is_none(*at);
         m->absent += !*at;
     }
@@ -276,13 +273,14 @@ static int find_missing(load_state_matching *m)
     return 0;
 }
 
+/* Matches the tensors of the file with those of the model by the naming `how`. */
 static int load_state_match(load_state_matching *m, wb__table *file, void *model, naming how)
 {
     int status = how == WEBER ? wb__name_map_weber(model, &m->names)
                               : wb__name_map_torch(model, how == TORCH_NUMBERED, &m->names);
-    if (!status) status = name_sources(m, file, model, how);
-    if (!status) status = match_rows(m);
-    return status ? status : find_missing(m);
+    if (!status) status = load_state_name_sources(m, file, model, how);
+    if (!status) status = load_state_match_rows(m);
+    return status ? status : load_state_find_missing(m);
 }
 
 /* ---- choosing the names ---------------------------------------------------------------------- */
@@ -308,7 +306,7 @@ static int load_state_candidates(const wb__table *file, wb_names names, naming *
     return n;
 }
 
-static int match_best(load_state_matching *best, wb__table *file, void *model)
+static int load_state_match_best(load_state_matching *best, wb__table *file, void *model)
 {
     naming hows[4];
     const wb__state_load *o = best->o;
@@ -329,8 +327,6 @@ static int match_best(load_state_matching *best, wb__table *file, void *model)
     }
     return status;
 }
-
-/* ---- values ---------------------------------------------------------------------------------- */
 
 const char *wb__entry_describe(const wb__entry *e)
 {
@@ -374,8 +370,8 @@ const void *wb__entry_values(const wb__entry *e, void **block)
     return to;
 }
 
-/* Flips each kernel along all its axes, which are the axes 2 and up. */
-static void flip_kernels(uint8_t *to, const uint8_t *from, const wb_tensor *x)
+/* Writes each kernel of `from`, flipped along all its axes, the axes 2 and up, to `to`. */
+static void load_state_flip_kernels(uint8_t *to, const uint8_t *from, const wb_tensor *x)
 {
     const size_t each = wb__dtype_size((wb_dtype)x->dtype);
     int64_t plane = 1;
@@ -401,12 +397,13 @@ static void load_state_add(void *to, const uint8_t *a, const uint8_t *b, wb_dtyp
     }
 }
 
-static int note_kernels(load_state_matching *m, void *object)
+static int load_state_find_kernels(load_state_matching *m, void *object)
 {
     int status = 0;
     if (!wb__is_branch(object)) return 0;
     wb__branch *node = object;
-    for (int i = 0; !status && i < node->n; i++) status = note_kernels(m, node->children[i].object);
+    for (int i = 0; !status &&
+         i < node->n; i++) status = load_state_find_kernels(m, node->children[i].object);
     const wb_layer *l = node->kind->layer ? object : NULL;
     const bool *flip = l ? wb__layer_option(l->type, l->options, "flip") : NULL;
     if (status || !flip) return status;
@@ -418,8 +415,8 @@ static int note_kernels(load_state_matching *m, void *object)
 
 /* Sets *flipped to whether the kernels must be flipped, so that the model's convolution computes
  * the same as the convolution of the file.  Returns 0 or an error code. */
-static int must_flip(load_state_matching *m, const wb__name_row *l, const wb__entry *e,
-                     bool *flipped)
+static int load_state_must_flip(load_state_matching *m, const wb__name_row *l, const wb__entry *e,
+                                bool *flipped)
 {
     void **at = e->flip ? wb__pointer_map_at(&m->convolutions, l->x) : NULL;
     *flipped = at && *at ? (wb__flip)(uintptr_t)*at != e->flip : l->kind == WB__NAME_FLIPPED;
@@ -447,7 +444,7 @@ static const uint8_t *load_state_values_of(load_state_matching *m, const wb__nam
     const size_t bytes = load_state_bytes_of(x);
     bool flipped;
     *block = NULL;
-    if (must_flip(m, l, e, &flipped)) return NULL;
+    if (load_state_must_flip(m, l, e, &flipped)) return NULL;
     const uint8_t *values = wb__entry_values(e, block);
     if (!values) return NULL;
     values += (size_t)l->part * bytes;
@@ -456,12 +453,13 @@ static const uint8_t *load_state_values_of(load_state_matching *m, const wb__nam
     if (made && is_added(m, l))
         load_state_add(made, values, load_state_source_of(m, l + 1)->entry->data,
                        (wb_dtype)x->dtype, x->size);
-    else if (made && bytes) flip_kernels(made, values, x);
+    else if (made && bytes) load_state_flip_kernels(made, values, x);
     wb__free(*block);
     return *block = made;
 }
 
-/* Loads one tensor, directly from the file to the device unless the values need a copy. */
+/* Sets one tensor to its values, directly from the file to the device unless the values need a
+ * copy. */
 static int load_state_tensor(load_state_matching *m, const wb__name_row *l)
 {
     void *block;
@@ -480,10 +478,11 @@ static bool source_fits(const load_state_matching *m, const wb__name_row *l)
     return s && load_state_same_shape(l, s->entry) && (!is_added(m, l) || source_fits(m, l + 1));
 }
 
-/* Checks that the file has the same values for all paths of a tied tensor. */
-static int check_ties(load_state_matching *m, void *model)
+/* Returns 0 if the file has the same values for all paths of each tied tensor, else an error
+ * code. */
+static int load_state_check_ties(load_state_matching *m, void *model)
 {
-    int status = note_kernels(m, model);
+    int status = load_state_find_kernels(m, model);
     for (int i = 0; !status && i < m->names.n; i++) {
         const wb__name_row *l = &m->names.rows[i];
         if (!l->x || l->kind == WB__NAME_ADDED || !load_state_bytes_of(l->x)) continue;
@@ -504,6 +503,7 @@ static int check_ties(load_state_matching *m, void *model)
     return status;
 }
 
+/* Sets all tensors of the model that a row loads to their values. */
 static int load_state_all(load_state_matching *m)
 {
     int status = 0;
@@ -520,9 +520,9 @@ static int load_state_all(load_state_matching *m)
 int wb__load_values(wb__table *file, const wb__state_load *o, void *model)
 {
     load_state_matching m = {.o = o};
-    int status = match_best(&m, file, model);
-    if (!status) status = check_ties(&m, model);
-    if (!status) report_unexpected(&m, model);
+    int status = load_state_match_best(&m, file, model);
+    if (!status) status = load_state_check_ties(&m, model);
+    if (!status) load_state_report_unexpected(&m, model);
     if (!status && m.list.failed) status = WB_ERROR_MEMORY;
     if (!status && m.n_wrong) {
         char more[40] = "";

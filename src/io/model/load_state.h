@@ -15,9 +15,9 @@ typedef struct {
     const wb_rename *rename;
 } wb__state_load;
 
-/* Loads the values of a table into a model, as wb_load_state does; returns 0 or an error code.  If
- * any tensor does not fit, nothing is written; with `lenient`, the tensors that fit are written.
- * With `check_only` nothing is written in any case. */
+/* Sets the tensors of a model to the values of a table, as wb_load_state does; returns 0 or an
+ * error code.  If any tensor does not fit, nothing is written; with `lenient`, the tensors that fit
+ * are written.  With `check_only` nothing is written in any case. */
 int wb__load_values(wb__table *file, const wb__state_load *o, void *model);
 
 /* Returns the values of an entry as a tensor stores them: e->data, or a corrected copy if a matrix

@@ -17,8 +17,6 @@
 enum { LORA_FILE_VERSION = 1 };
 static const char lora_file_note_name[] = "weber_lora";
 
-/* ---- saving ---------------------------------------------------------------------------------- */
-
 /* A file while it is made. */
 typedef struct {
     void *model;
@@ -111,8 +109,6 @@ int wb_save_lora(const char *path, void *model)
     return lora_file_save(path, model);
 }
 
-/* ---- loading --------------------------------------------------------------------------------- */
-
 typedef struct {
     const char *path;
     wb__table file;
@@ -122,7 +118,7 @@ typedef struct {
     wb__pointer_map trained;            /* tensors of the model that the file has by their paths */
 } loading;
 
-/* Reads rank, alpha and dropout of a layer, the last two into `number`.  False, with the error set,
+/* Sets *rank to the rank of a layer, and `number` to alpha and dropout.  False, with the error set,
  * if they are wrong. */
 static bool lora_file_read_numbers(const loading *t, const char *layer, const wb__json *at,
                                    int64_t *rank, double *number)

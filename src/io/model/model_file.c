@@ -9,9 +9,7 @@
 
 #include <string.h>
 
-/* ---- saving ---------------------------------------------------------------------------------- */
-
-/* The context of model_file_gather. */
+/* The context of model_file_add_leaf. */
 typedef struct {
     const char *prefix;
     wb__saving *list;
@@ -27,7 +25,7 @@ static int model_file_put_part(const void *part, int64_t n, void *ctx)
     return wb__writer_put(p->w, part, n * (int64_t)p->each);
 }
 
-static int model_file_put_tensor(wb__writer *w, const void *data)
+static int model_file_write_tensor(wb__writer *w, const void *data)
 {
     wb_tensor *x = (wb_tensor *)(uintptr_t)data;
     model_file_putting p = {w, wb__dtype_size((wb_dtype)x->dtype)};
@@ -36,7 +34,7 @@ static int model_file_put_tensor(wb__writer *w, const void *data)
 
 int wb__saving_write(wb__saving *l, const char *path, int n_notes, const wb__note *notes)
 {
-    return wb__st_save(model_file_put_tensor, path, l->n, l->tensors, n_notes, notes);
+    return wb__st_save(model_file_write_tensor, path, l->n, l->tensors, n_notes, notes);
 }
 
 int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tensor *x)
@@ -59,7 +57,7 @@ void wb__saving_free(wb__saving *l)
     *l = (wb__saving){0};
 }
 
-static int model_file_gather(const wb__leaf *leaf, void *ctx)
+static int model_file_add_leaf(const wb__leaf *leaf, void *ctx)
 {
     gathering *g = ctx;
     return wb__saving_add(g->list, g->prefix, leaf->path, leaf->x);
@@ -69,12 +67,12 @@ int wb__saving_add_model(wb__saving *l, const char *prefix, void *model)
 {
     int status = wb__evaluate_pending();
     gathering g = {prefix, l};
-    return status ? status : wb__walk("save", model, NULL, WB__DISTINCT, model_file_gather, &g);
+    return status ? status : wb__walk("save", model, NULL, WB__DISTINCT, model_file_add_leaf, &g);
 }
 
 /* Returns the tensor that is written for a row: l->x, flipped kernels, zeros, or the concatenation
  * of the tensors of l->parts rows.  NULL with the error set. */
-static wb_tensor *model_file_composed(const wb__name_row *l)
+static wb_tensor *model_file_tensor_of_row(const wb__name_row *l)
 {
     switch (l->kind) {
     case WB__NAME_FLIPPED: {
@@ -102,7 +100,7 @@ static int model_file_add_torch(wb__saving *list, void *model)
     for (int i = 0; !status && i < names.n; i++) {
         const wb__name_row *l = &names.rows[i];
         if (l->other || l->part) continue;
-        wb_tensor *x = model_file_composed(l);
+        wb_tensor *x = model_file_tensor_of_row(l);
         status = x ? wb__saving_add(list, "", l->name, x) : (int)wb_error_code();
     }
     wb__name_map_free(&names);
@@ -214,9 +212,9 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
 
 /* ---- loading a model ------------------------------------------------------------------------- */
 
-/* Called by wb__fmap for each tensor.  `ctx` maps a tensor to its entry in the file if the entry
- * has another floating dtype than the tensor.  Returns a new tensor of that dtype, or x itself if
- * `ctx` has no entry.  NULL with the error set. */
+/* Returns a new tensor with the dtype of the file's entry, or x itself if `ctx`, a map from tensors
+ * to entries of another floating dtype, has none.  wb__fmap calls it for each tensor.  NULL with
+ * the error set. */
 static wb_tensor *model_file_retype(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path;
@@ -226,7 +224,7 @@ static wb_tensor *model_file_retype(wb_tensor *x, const char *path, void *ctx)
     return e ? wb_full_array(0, e->dtype, x->ndim, x->dims) : x;
 }
 
-static void *model_file_retyped(void *model, const wb__table *file, bool torch)
+static void *model_file_retype_all(void *model, const wb__table *file, bool torch)
 {
     wb__name_map names;
     wb__pointer_map other = {0};
@@ -259,7 +257,7 @@ void *wb__model_from(const char *path, const char *structure, wb__table *file, b
     if (model && !wb__is(model, tree ? &wb__tree_class : &wb__layer_class))
         return wb__fail_null(WB_ERROR_FORMAT, "%s: describes a %s, not a %s: wb_load%s reads it",
                              path, wb__kind(model), tree ? "tree" : "layer", tree ? "" : "_tree");
-    if (model) model = model_file_retyped(model, file, torch);
+    if (model) model = model_file_retype_all(model, file, torch);
     const wb__state_load how = {.path = path, .names = torch ? WB_NAMES_TORCH : WB_NAMES_WEBER};
     return model && !wb__load_values(file, &how, model) ? model : NULL;
 }

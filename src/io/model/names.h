@@ -26,7 +26,8 @@ typedef struct {
     char *name, *path;          /* the name in the file, and the path in the model */
     wb_tensor *x;
     wb__name_kind kind;
-    /* x is block `part` of the file's tensor, which has `parts` equal blocks along axis 0 */
+    /* `part` is the index of the block of the file's tensor that x is; it has `parts` equal blocks
+     * along axis 0 */
     int part, parts;
     /* kind WB__NAME_ADDED: number of last elements of the file's tensor that must be 0 */
     int64_t zeros;

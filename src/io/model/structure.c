@@ -18,8 +18,6 @@ enum { TIED_MOST = 32, STRUCTURE_LEAST = 1 << 20 };
 
 static const char *const structure_modes[] = {"auto", "train", "test"};
 
-/* ---- options --------------------------------------------------------------------------------- */
-
 /* A structure while it is written.  `nameless` lists the functions without names, for the error
  * message. */
 typedef struct { wb__json_out out; wb__text path, nameless; } structure_writing;
@@ -34,7 +32,7 @@ static const char *structure_kind_of(const wb__option *o)
     return o->kind == WB__OPTION_FUNCTION ? "function" : "connection";
 }
 
-static void put_blob(wb__json_out *out, const wb__blob *b)
+static void structure_write_blob(wb__json_out *out, const wb__blob *b)
 {
     wb__text t = {0};
     wb__base64_add(&t, b->bytes, b->n);
@@ -44,10 +42,10 @@ static void put_blob(wb__json_out *out, const wb__blob *b)
     wb__free(text);
 }
 
-static void structure_put_option(wb__json_out *out, const wb__option *o, const char *at)
+static void structure_write_option(wb__json_out *out, const wb__option *o, const char *at)
 {
     switch (o->kind) {
-    case WB__OPTION_BLOB: put_blob(out, *(wb__blob *const *)(const void *)at); break;
+    case WB__OPTION_BLOB: structure_write_blob(out, *(wb__blob *const *)(const void *)at); break;
     case WB__OPTION_INT: wb__json_put_integer(out, *(const int64_t *)(const void *)at); break;
     case WB__OPTION_INT32:
         wb__json_put_integer(out, *(const int32_t *)(const void *)at);
@@ -73,7 +71,7 @@ static void structure_put_option(wb__json_out *out, const wb__option *o, const c
 }
 
 /* Whether the value of an option means a default that is no number, such as WB_DEFAULT. */
-static bool is_default(const wb__option *o, const void *at)
+static bool structure_is_default(const wb__option *o, const void *at)
 {
     return (o->kind == WB__OPTION_REAL && *(const double *)at == WB_DEFAULT) ||
            (o->kind == WB__OPTION_INT && *(const int64_t *)at == INT64_MIN);
@@ -81,8 +79,8 @@ static bool is_default(const wb__option *o, const void *at)
 
 /* Writes the options of a layer type or struct, except initialisers, functions that are NULL, and
  * numbers that mean a default. */
-static void structure_put_options(structure_writing *w, const wb__layer_type *type,
-                                  const void *options)
+static void structure_write_options(structure_writing *w, const wb__layer_type *type,
+                                    const void *options)
 {
     wb__json_out *out = &w->out;
     if (!type->n_options) return;
@@ -93,24 +91,24 @@ static void structure_put_options(structure_writing *w, const wb__layer_type *ty
         const char *at = (const char *)options + o->offset, *kind = structure_kind_of(o);
         bool set = o->kind != WB__OPTION_INITIALISER;
         const char *name = structure_is_named(o) ? wb__option_name(o, at, &set) : NULL;
-        if (!set || (type->defaults && is_default(o, at))) continue;
+        if (!set || (type->defaults && structure_is_default(o, at))) continue;
         wb__json_put_key(out, o->name);
         if (structure_is_named(o) && !name)
             wb__text_add(&w->nameless, "\n  \"%s\": the %s of a %s: wb_name_%s(\"NAME\", ...)"
                          " gives it one", wb__path(&w->path), kind, type->name, kind);
         if (structure_is_named(o)) wb__json_put_text(out, name ? name : "");
-        structure_put_option(out, o, at);
+        structure_write_option(out, o, at);
     }
     wb__json_close(out, '}');
 }
 
-static int structure_wrong(const char *file, const wb__layer_type *type, const char *option)
+static int structure_fail_option(const char *file, const wb__layer_type *type, const char *option)
 {
     return wb__fail(WB_ERROR_FORMAT, "%s: the option \"%s\" of a %s is wrong", file, option,
                     type->name);
 }
 
-static bool read_ints(const wb__option *o, int64_t *list, const wb__json *numbers)
+static bool structure_read_ints(const wb__option *o, int64_t *list, const wb__json *numbers)
 {
     const wb__json *number = NULL;
     int64_t values[WB_MAX_DIMS], length = 0;
@@ -128,7 +126,7 @@ static bool read_ints(const wb__option *o, int64_t *list, const wb__json *number
     return true;
 }
 
-static bool read_blob(wb__blob **at, const char *text)
+static bool structure_read_blob(wb__blob **at, const char *text)
 {
     const int64_t n = text ? wb__base64_bytes(text) : -1;
     *at = n < 0 ? NULL : wb__blob_new((size_t)n);
@@ -167,8 +165,8 @@ static bool structure_read_value(const wb__option *o, char *at, const wb__json *
     case WB__OPTION_TEXT:
         if (text && strlen(text) < (size_t)o->count) memcpy(at, text, strlen(text) + 1);
         return text && strlen(text) < (size_t)o->count;
-    case WB__OPTION_INTS: return read_ints(o, (void *)at, value);
-    case WB__OPTION_BLOB: return read_blob((void *)at, text);
+    case WB__OPTION_INTS: return structure_read_ints(o, (void *)at, value);
+    case WB__OPTION_BLOB: return structure_read_blob((void *)at, text);
     default: return false;
     }
 }
@@ -181,11 +179,11 @@ static int structure_read_option(const char *file, const wb__layer_type *type, c
     if (name)
         return wb__fail(WB_ERROR_FORMAT, "%s: no %s is named \"%.200s\": name it with wb_name_%s "
                         "first", file, structure_kind_of(o), name, structure_kind_of(o));
-    return structure_read_value(o, at, value) ? 0 : structure_wrong(file, type, o->name);
+    return structure_read_value(o, at, value) ? 0 : structure_fail_option(file, type, o->name);
 }
 
-/* Reads options of a layer type.  Missing options keep their defaults; initialisers become
- * wb__init_empty, because the values are loaded later. */
+/* Sets `options` to the options of a layer type in the file.  Missing options keep their defaults;
+ * initialisers become wb__init_empty, because the values are loaded later. */
 static int structure_read_options(const char *file, const wb__layer_type *type,
                                   const wb__json *object, char *options)
 {
@@ -194,7 +192,7 @@ static int structure_read_options(const char *file, const wb__layer_type *type,
     else if (type->options_size && !wb__own_struct(type))
         memcpy(options, &type->options_size, sizeof type->options_size);
     if (object && !wb__json_is(object, WB__JSON_OBJECT))
-        return structure_wrong(file, type, "options");
+        return structure_fail_option(file, type, "options");
     WB__JSON_EACH_MEMBER(object, value, member) {
         const char *key = wb__json_key(value);
         const wb__option *o = NULL;
@@ -218,9 +216,7 @@ static int structure_read_options(const char *file, const wb__layer_type *type,
     return 0;
 }
 
-/* ---- to JSON --------------------------------------------------------------------------------- */
-
-static void put_node(structure_writing *w, void *object, const char *name, int depth);
+static void structure_write_node(structure_writing *w, void *object, const char *name, int depth);
 
 static void put_children(structure_writing *w, int n, const wb__child *children, int depth)
 {
@@ -229,52 +225,53 @@ static void put_children(structure_writing *w, int n, const wb__child *children,
     wb__json_open(&w->out, '[');
     for (int i = 0; !w->out.status && i < n; i++) {
         wb__path_push(&w->path, children[i].name);
-        put_node(w, children[i].object, children[i].name, depth + 1);
+        structure_write_node(w, children[i].object, children[i].name, depth + 1);
         wb__path_cut(&w->path, length);
     }
     wb__json_close(&w->out, ']');
 }
 
-/* Whether the object is a layer that was put around another one, which no layer does by itself. */
-static bool is_wrapped(const void *object)
+/* Whether the object is a layer that was put around another one, such as a LoRA, which no layer
+ * does by itself. */
+static bool structure_is_wrapped(const void *object)
 {
     return wb__is(object, &wb__layer_class) && ((const wb_layer *)object)->type->one_row &&
            ((const wb_layer *)object)->type->assemble;
 }
 
 /* Writes those inner layers that have replaced the ones that the layer had made. */
-static void put_replaced(structure_writing *w, const wb_layer *l, int depth)
+static void structure_write_replaced(structure_writing *w, const wb_layer *l, int depth)
 {
     bool any = false;
     for (int i = 0; !w->out.status && i < l->node.n; i++) {
         const wb__child *c = &l->node.children[i];
         const size_t length = w->path.length;
-        if (!is_wrapped(c->object)) continue;
+        if (!structure_is_wrapped(c->object)) continue;
         if (!any) wb__json_put_key(&w->out, "parts");
         if (!any) wb__json_open(&w->out, '[');
         any = true;
         wb__path_push(&w->path, c->name);
-        put_node(w, c->object, c->name, depth + 1);
+        structure_write_node(w, c->object, c->name, depth + 1);
         wb__path_cut(&w->path, length);
     }
     if (any) wb__json_close(&w->out, ']');
 }
 
-static void structure_put_layer(structure_writing *w, wb_layer *l, int depth)
+static void structure_write_layer(structure_writing *w, wb_layer *l, int depth)
 {
     wb__json_put_pair(&w->out, "layer", l->type->name);
     if (l->mode) wb__json_put_pair(&w->out, "mode", structure_modes[l->mode]);
-    structure_put_options(w, l->type, l->options);
+    structure_write_options(w, l->type, l->options);
     wb__child *layers = l->node.children;
     const int n = wb__own_struct(l->type) ? l->node.n : wb__container_layers(l, &layers);
     const size_t length = w->path.length;
     if (n && layers != l->node.children) wb__path_push(&w->path, "layers");
     if (n) put_children(w, n, layers, depth);
-    else put_replaced(w, l, depth);
+    else structure_write_replaced(w, l, depth);
     wb__path_cut(&w->path, length);
 }
 
-static void structure_put_tensor(wb__json_out *out, const wb_tensor *x)
+static void structure_write_tensor(wb__json_out *out, const wb_tensor *x)
 {
     const bool none = wb_is_none(x);
     wb__json_put_pair(out, "tensor", none ? "none" : wb_dtype_name((wb_dtype)x->dtype));
@@ -288,19 +285,19 @@ static void structure_put_tensor(wb__json_out *out, const wb_tensor *x)
     wb__json_put_bool(out, true);
 }
 
-static void put_tree(structure_writing *w, wb_tree *t, int depth)
+static void structure_write_tree(structure_writing *w, wb_tree *t, int depth)
 {
     wb__json_put_pair(&w->out, "tree",
                       t->type ? t->type->name : t->is_opaque ? "opaque" : "tuple");
     const wb__layer_type *own = t->type ? wb__own_type_of(t->type) : NULL;
-    if (own) structure_put_options(w, own, t->copy);
+    if (own) structure_write_options(w, own, t->copy);
     else if (t->type) w->out.status = wb__error_or(WB_ERROR_MEMORY);
     put_children(w, t->node.n, t->node.children, depth);
 }
 
 /* Writes a layer, tree or tensor as a JSON object.  `name` is its name in its parent; NULL for the
  * whole model. */
-static void put_node(structure_writing *w, void *object, const char *name, int depth)
+static void structure_write_node(structure_writing *w, void *object, const char *name, int depth)
 {
     wb__json_out *out = &w->out;
     if (depth > STRUCTURE_DEEPEST) {
@@ -310,23 +307,23 @@ static void put_node(structure_writing *w, void *object, const char *name, int d
     }
     wb__json_open(out, '{');
     if (wb__is(object, &wb__layer_class))
-        structure_put_layer(w, wb__layer_unnamed(object, NULL), depth);
-    else if (wb__is(object, &wb__tree_class)) put_tree(w, object, depth);
-    else structure_put_tensor(out, object);
+        structure_write_layer(w, wb__layer_unnamed(object, NULL), depth);
+    else if (wb__is(object, &wb__tree_class)) structure_write_tree(w, object, depth);
+    else structure_write_tensor(out, object);
     if (name) wb__json_put_pair(out, "name", name);
     wb__json_close(out, '}');
 }
 
-static int find_tie(const wb__leaf *leaf, void *ctx)
+static int structure_find_tie(const wb__leaf *leaf, void *ctx)
 {
     bool is_first;
     return wb__ties_add(ctx, leaf, &is_first);
 }
 
-static char *ties_text(void *model)
+static char *structure_ties_text(void *model)
 {
     wb__ties t = {0};
-    const int status = wb__walk("save", model, NULL, 0, find_tie, &t);
+    const int status = wb__walk("save", model, NULL, 0, structure_find_tie, &t);
     if (status) t.out.status = status;
     return wb__ties_take(&t);
 }
@@ -338,12 +335,12 @@ char *wb__structure_text(void *model)
     wb__json_put_key(&w.out, "version");
     wb__json_put_integer(&w.out, STRUCTURE_VERSION);
     wb__json_put_key(&w.out, "model");
-    put_node(&w, model, NULL, 0);
+    structure_write_node(&w, model, NULL, 0);
     if (w.path.failed || w.nameless.failed) w.out.status = wb__fail(WB_ERROR_MEMORY, NULL);
     else if (!w.out.status && w.nameless.length)
         w.out.status = wb__fail(WB_ERROR_ARGUMENT, "save: what the program made has no name "
                                 "in files:%s", w.nameless.text);
-    char *ties = w.out.status ? NULL : ties_text(model);
+    char *ties = w.out.status ? NULL : structure_ties_text(model);
     if (!ties && !w.out.status) w.out.status = wb__error_or(WB_ERROR_MEMORY);
     if (ties && *ties) wb__text_add(&w.out.text, ",\"ties\":{%s}", ties);
     wb__json_close(&w.out, '}');
@@ -357,7 +354,7 @@ char *wb__structure_text(void *model)
 
 static void *structure_build(const char *file, const wb__json *node, int depth);
 
-/* Adds the file's name to the beginning of the current error's message.  Returns NULL. */
+/* Puts the file's name before the current error's message.  Returns NULL. */
 static void *structure_fail_in(const char *file)
 {
     return wb__fail_null((int)wb_error_code(), "%s: %s", file, wb_error());
@@ -372,7 +369,7 @@ static void structure_drop_parts(part_list *p)
     wb__free(p->objects);
 }
 
-/* Builds all parts.  False, with the error set, on failure. */
+/* Sets *p to all parts.  False, with the error set, on failure. */
 static bool build_parts(const char *file, const char *kind, const wb__json *parts, int depth,
                         part_list *p)
 {
@@ -392,7 +389,7 @@ static bool build_parts(const char *file, const char *kind, const wb__json *part
     return ok;
 }
 
-static wb_layer *assemble_container(const char *file, const wb__layer_type *type,
+static wb_layer *structure_assemble(const char *file, const wb__layer_type *type,
                                     const void *options, const part_list *p)
 {
     if (!p->n) return wb__fail_null(WB_ERROR_FORMAT, "%s: %s without parts", file, type->name);
@@ -403,7 +400,7 @@ static wb_layer *assemble_container(const char *file, const wb__layer_type *type
     return type->assemble(options, p->n, p->names, (wb_layer *const *)p->objects);
 }
 
-/* Sorts the parts of a struct in the order of its fields that are objects. */
+/* Changes the order of the parts of a struct to that of its fields that are objects. */
 static bool structure_sort_parts(const char *file, const wb_struct_type *of, part_list *p)
 {
     int k = 0;
@@ -429,9 +426,9 @@ static bool structure_sort_parts(const char *file, const wb_struct_type *of, par
 
 /* Whether a layer of the file can replace one that the layer made: it contains a layer of the same
  * kind, with a weight of the same shape. */
-static bool can_replace(const wb_layer *made, const wb_layer *l)
+static bool structure_can_replace(const wb_layer *made, const wb_layer *l)
 {
-    while (is_wrapped(l)) l = wb__layer_child(l, 0);
+    while (structure_is_wrapped(l)) l = wb__layer_child(l, 0);
     if (!wb__is(l, &wb__layer_class) || l->type != made->type || !l->node.n) return false;
     const wb_tensor *w = wb__layer_child(l, 0), *v = wb__layer_child(made, 0);
     return wb__is(w, &wb__tensor_class) && wb__is(v, &wb__tensor_class) && wb__same_dims(w, v);
@@ -444,8 +441,8 @@ static bool structure_replace_inner(const char *file, wb_layer *made, const part
         int i = 0;
         while (i < made->node.n && strcmp(made->node.children[i].name, p->names[k])) i++;
         void *inner = i < made->node.n ? wb__layer_child(made, i) : NULL;
-        if (!inner || !wb__is(inner, &wb__layer_class) || !is_wrapped(p->objects[k]) ||
-            !can_replace(inner, p->objects[k]))
+        if (!inner || !wb__is(inner, &wb__layer_class) || !structure_is_wrapped(p->objects[k]) ||
+            !structure_can_replace(inner, p->objects[k]))
             return !wb__fail(WB_ERROR_FORMAT, "%s: %s has no inner layer \"%.100s\" that its "
                              "part of this name can replace", file, made->type->name, p->names[k]);
         wb__branch_put(&made->node, i, made->node.children[i].name, p->objects[k]);
@@ -472,7 +469,7 @@ static wb_layer *build_layer(const char *file, const wb__json *node, const char 
     if (ok && of) ok = structure_sort_parts(file, of, &parts);
     if (ok) {
         made = of               ? wb__own_assemble(type, options, parts.objects)
-               : type->assemble ? assemble_container(file, type, options, &parts)
+               : type->assemble ? structure_assemble(file, type, options, &parts)
                                 : type->make(options);
         if (!made) structure_fail_in(file);
     }
@@ -523,8 +520,8 @@ static wb_tree *build_tree(const char *file, const wb__json *node, const char *k
     return t;
 }
 
-/* Makes a variable whose values are loaded later. */
-static wb_tensor *build_tensor(const char *file, const wb__json *node, const char *kind)
+/* Returns a variable whose values are loaded later. */
+static wb_tensor *structure_build_tensor(const char *file, const wb__json *node, const char *kind)
 {
     const wb__option type = {.kind = WB__OPTION_DTYPE};
     const wb__json *size = NULL, *shape = wb__json_get(node, "shape");
@@ -556,7 +553,7 @@ static void *structure_build(const char *file, const wb__json *node, int depth)
     const char *tensor = wb__json_text(wb__json_get(node, "tensor"));
     if (layer) return build_layer(file, node, layer, depth);
     if (tree) return build_tree(file, node, tree, depth);
-    if (tensor) return build_tensor(file, node, tensor);
+    if (tensor) return structure_build_tensor(file, node, tensor);
     return wb__fail_null(WB_ERROR_FORMAT, "%s: a part is no layer, tree or tensor", file);
 }
 

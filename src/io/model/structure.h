@@ -17,7 +17,7 @@ void wb__structure_update(wb__json *root);
 /* Returns a model's structure as JSON; the caller frees it with wb__free.  NULL with the error
  * set. */
 char *wb__structure_text(void *model);
-/* Builds the layer, tree or tensor that `text` describes, including ties between tensors.  The
+/* Returns the layer, tree or tensor that `text` describes, including ties between tensors.  The
  * caller then loads the values.  `file` is the path, for messages.  `values` is the size, in bytes,
  * of the tensors in the file.  A model that needs many times as many bytes is an error.  NULL with
  * the error set. */

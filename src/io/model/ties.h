@@ -7,7 +7,7 @@
 
 /* The first path of each tensor, and the ties so far; initialise it with {0}. */
 typedef struct { wb__pointer_map first; wb__json_out out; } wb__ties;
-/* Adds a leaf of a walk that visits all paths.  Sets *is_first to whether its tensor had no path
+/* Adds a leaf of a walk that visits all paths.  Sets *is_first to whether the tensor had no path
  * before.  Returns 0 or an error code. */
 int wb__ties_add(wb__ties *t, const wb__leaf *leaf, bool *is_first);
 /* Returns the ties as members of an object, `"second path":"first path",...`, in a text that the

@@ -90,7 +90,7 @@ static char *torch_names_join_row(const wb_layer *l, const char *prefix,
 }
 
 /* Whether PyTorch's Sequential has the layer's activation as a separate module behind the layer. */
-static bool has_module_behind(void *object)
+static bool torch_names_has_activation(void *object)
 {
     if (!wb__is(object, &wb__layer_class)) return false;
     const wb_layer *l = object;
@@ -108,7 +108,8 @@ static bool has_module_behind(void *object)
 
 typedef struct { wb__name_map *out; bool numbered; } torch_names_walk;
 
-/* Does the same as torch_names_name_child for a layer outside of any WeightNorm. */
+/* Returns PyTorch's name of a child, as torch_names_name_child, for a layer outside of any
+ * WeightNorm. */
 static char *torch_names_plain_child(const torch_names_walk *w, const wb_layer *owner,
                                      const wb__branch *node, int i, const char *name)
 {
@@ -121,13 +122,13 @@ static char *torch_names_plain_child(const torch_names_walk *w, const wb_layer *
     if (other) return torch_names_join_row(l, name, other, other->name, c->name);
     if (l || !torch_names_kind_of(owner)->numbered || w->numbered || strcmp(own, c->name))
         return torch_names_join(name, c->name);
-    for (int j = 0; j < i; j++) number += has_module_behind(node->children[j].object);
+    for (int j = 0; j < i; j++) number += torch_names_has_activation(node->children[j].object);
     snprintf(own, sizeof own, "%d", number);
     return torch_names_join(name, own);
 }
 
 /* Returns PyTorch's name of child i of `node`; `name` is PyTorch's name of `node`.  `owner` is the
- * layer whose child `node` is, or NULL; of WeightNorms one in the other it is the outermost.  The
+ * layer that has `node` as a child, or NULL; of nested WeightNorms it is the outermost.  The
  * numbers in a Sequential count activations too, unless w->numbered is true.  The caller frees the
  * result; NULL: out of memory. */
 static char *torch_names_name_child(const torch_names_walk *w, const wb_layer *owner,
@@ -157,8 +158,8 @@ static bool torch_names_has_child(const wb_layer *l, const char *name)
 }
 
 /* Adds the row for PyTorch's second bias of a recurrent layer that has one bias in Weber. */
-static int add_second(torch_names_walk *w, const wb_layer *l, const wb__child *c,
-                      const wb__torch_child *other, const char *name, const char *path)
+static int torch_names_add_second(torch_names_walk *w, const wb_layer *l, const wb__child *c,
+                                  const wb__torch_child *other, const char *name, const char *path)
 {
     char *full = torch_names_join_row(l, name, other, other->second, c->name);
     wb__name_row *row = full ? torch_names_add_row(w->out, full, path, c->object) : NULL;
@@ -192,7 +193,7 @@ static int torch_names_visit_child(torch_names_walk *w, const wb_layer *owner,
         status = torch_names_visit(w, owner_inside(owner, l), c->object, inner_name, inner_path);
     if (!status && other && other->second && !wb_is_none(c->object) &&
         !torch_names_has_child(l, "bias_hidden"))
-        status = add_second(w, l, c, other, name, inner_path);
+        status = torch_names_add_second(w, l, c, other, name, inner_path);
     wb__free(inner_name);
     wb__free(inner_path);
     return status;
@@ -213,8 +214,8 @@ static bool torch_names_one_shape(const wb_layer *l, const char *what)
 /* Adds two rows for the weight or bias (`what`) of each of the first three projections of an
  * attention.  A file has the three as blocks of one tensor, in_proj_..., or as three tensors.  If
  * their shapes differ, they are three tensors, q_proj_weight or q_proj.weight. */
-static int visit_projections(torch_names_walk *w, const wb_layer *l, const char *what,
-                             const char *name, const char *path)
+static int torch_names_visit_projections(torch_names_walk *w, const wb_layer *l, const char *what,
+                                         const char *name, const char *path)
 {
     const bool one = torch_names_one_shape(l, what);
     int status = 0;
@@ -255,7 +256,7 @@ static int torch_names_visit_count(torch_names_walk *w, const wb_layer *l, const
 }
 
 /* Whether PyTorch has the three projections of the attention as one tensor. */
-static bool is_joined(const wb_layer *l)
+static bool torch_names_is_joined(const wb_layer *l)
 {
     bool joined = torch_names_kind_of(l)->joined;
     for (int i = 0; joined && i < 3; i++)
@@ -276,10 +277,10 @@ static int torch_names_visit(torch_names_walk *w, const wb_layer *owner, void *o
     }
     const wb__branch *node = object;
     const wb_layer *l = wb__is(object, &wb__layer_class) ? object : NULL;
-    const bool joined = is_joined(l);
+    const bool joined = torch_names_is_joined(l);
     int status = 0;
-    if (joined) status = visit_projections(w, l, "weight", name, path);
-    if (joined && !status) status = visit_projections(w, l, "bias", name, path);
+    if (joined) status = torch_names_visit_projections(w, l, "weight", name, path);
+    if (joined && !status) status = torch_names_visit_projections(w, l, "bias", name, path);
     for (int i = joined ? 3 : 0; !status && i < node->n; i++)
         status = torch_names_visit_child(w, owner, node, i, name, path);
     return status ? status : torch_names_visit_count(w, l, name);

@@ -17,8 +17,8 @@
                     memcpy((char *)to + (j * rows + i) * (each),                                   \
                            (const char *)from + (i * stride + j) * (each), (each))
 
-/* Transposes rows x columns elements of 1, 2, 4 or 8 bytes.  Rows of `from` begin `stride` elements
- * apart. */
+/* Writes the transpose of rows x columns elements of 1, 2, 4 or 8 bytes to `to`.  Rows of `from`
+ * begin `stride` elements apart. */
 static inline void wb__transpose(void *to, const void *from, size_t each, int64_t rows,
                                  int64_t columns, int64_t stride)
 {

@@ -29,13 +29,13 @@ enum { FIRST_BLOCK = 1 << 20 };
 
 /* An archive while it is read. */
 typedef struct {
-    wb__mapping *m;
+    wb__mapping *m;                         /* the file */
     zip_t *zip;
     int64_t decompressed;                   /* bytes decompressed so far, of all members together */
 } npz_archive;
 
 typedef struct {
-    npz_archive *a;
+    npz_archive *a;                     /* the archive with this member */
     const char *name;
     zip_file_t *file;
     int64_t offset, size;               /* bytes read so far; size in the archive's directory */
@@ -44,59 +44,60 @@ typedef struct {
 
 /* ---- a member as a wb__npy_source ------------------------------------------------------------ */
 
-static int member_fail(void *ctx, int64_t offset, const char *reason)
+static int npz_member_fail(void *ctx, int64_t offset, const char *reason)
 {
     const npz_member *f = ctx;
     return wb__fail(WB_ERROR_FORMAT, "%s: member \"%.200s\": byte %lld: %s", f->a->m->path, f->name,
                     (long long)offset, reason);
 }
 
-static int npz_damaged(npz_member *f, zip_error_t *e)
+static int npz_fail_damaged(npz_member *f, zip_error_t *e)
 {
     if (zip_error_code_zip(e) == ZIP_ER_MEMORY) return wb__zip_fail(f->a->m, e);
     char reason[160];
     snprintf(reason, sizeof reason, "%s", zip_error_strerror(e));
-    return member_fail(f, f->offset, reason);
+    return npz_member_fail(f, f->offset, reason);
 }
 
-static int over_limit(const npz_archive *a)
+static int npz_fail_over_limit(const npz_archive *a)
 {
     return wb__fail(WB_ERROR_FORMAT, "%s: more than %lld bytes when decompressed: the limit of "
                     "wb_set_unpack_limit", a->m->path, (long long)wb__unpack_limit());
 }
 
-/* Reads up to n bytes.  Returns the number of bytes read, which is less than n only at the end of
- * the member; -1 with the error set. */
-static int64_t member_read(void *ctx, void *to, int64_t n)
+/* Reads up to n bytes into `to`.  Returns the number of bytes read, which is less than n only at
+ * the end of the member; -1 with the error set. */
+static int64_t npz_member_read(void *ctx, void *to, int64_t n)
 {
     npz_member *f = ctx;
     int64_t done = 0;
     while (done < n) {
         int64_t got = zip_fread(f->file, (char *)to + done, (zip_uint64_t)(n - done));
-        if (got < 0) return npz_damaged(f, zip_file_get_error(f->file)), -1;
+        if (got < 0) return npz_fail_damaged(f, zip_file_get_error(f->file)), -1;
         if (got == 0) break;
         done += got;
         f->offset += got;
         if (f->compressed && (f->a->decompressed += got) > wb__unpack_limit())
-            return over_limit(f->a), -1;
+            return npz_fail_over_limit(f->a), -1;
     }
     return done;
 }
 
-/* Checks that the member has no further bytes.  libzip compares the checksum at the end. */
-static int member_end(npz_member *f)
+/* Returns 0 if the member has no further bytes, else an error code.  libzip compares the checksum
+ * at the end. */
+static int npz_member_end(npz_member *f)
 {
     char more;
-    const int64_t at = f->offset, got = member_read(f, &more, 1);
+    const int64_t at = f->offset, got = npz_member_read(f, &more, 1);
     if (got < 0) return wb_error_code();
-    return got == 0 ? 0 : member_fail(f, at, "the contents should end here, but go on");
+    return got == 0 ? 0 : npz_member_fail(f, at, "the contents should end here, but go on");
 }
 
 /* ---- an array -------------------------------------------------------------------------------- */
 
 static int npz_read_array(npz_member *f, bool values, wb__entry *e)
 {
-    wb__npy_source s = {member_read, member_fail, f, "it", 0, f->size,
+    wb__npy_source s = {npz_member_read, npz_member_fail, f, "it", 0, f->size,
                         f->compressed ? FIRST_BLOCK : f->a->m->bytes};
     wb__npy h;
     int status = wb__npy_header(&s, true, &h);
@@ -110,12 +111,12 @@ static int npz_read_array(npz_member *f, bool values, wb__entry *e)
         char reason[160];
         snprintf(reason, sizeof reason, "it ends after %lld of the %lld bytes of elements, or goes "
                  "on", (long long)s.left, (long long)wb__npy_bytes(&h));
-        return member_fail(f, s.offset, reason);
+        return npz_member_fail(f, s.offset, reason);
     }
     if (!values) return 0;
     if (!(e->data = wb__npy_values(&s, &h))) return wb_error_code();
     e->owned = true;
-    return member_end(f);
+    return npz_member_end(f);
 }
 
 static const char *npz_unreadable(const zip_stat_t *s)
@@ -126,14 +127,15 @@ static const char *npz_unreadable(const zip_stat_t *s)
     return s->size > INT64_MAX / 2 ? "its size is impossible" : NULL;
 }
 
-static int open_member(npz_archive *a, uint64_t i, const zip_stat_t *s, bool values, wb__entry *e)
+static int npz_open_member(npz_archive *a, uint64_t i, const zip_stat_t *s, bool values,
+                           wb__entry *e)
 {
     npz_member f = {.a = a, .name = s->name, .size = (int64_t)s->size,
                     .compressed = s->comp_method != ZIP_CM_STORE};
     const char *reason = npz_unreadable(s);
-    if (reason) return member_fail(&f, 0, reason);
+    if (reason) return npz_member_fail(&f, 0, reason);
     f.file = zip_fopen_index(a->zip, i, 0);
-    if (!f.file) return npz_damaged(&f, zip_get_error(a->zip));
+    if (!f.file) return npz_fail_damaged(&f, zip_get_error(a->zip));
     int status = npz_read_array(&f, values, e);
     zip_fclose(f.file);
     return status;
@@ -154,16 +156,15 @@ static int npz_read_member(npz_archive *a, uint64_t i, const zip_stat_t *s, bool
     wb__entry *e = wb__table_add(out, name);
     wb__free(name);
     if (!e) return WB_ERROR_MEMORY;
-    if (array) return open_member(a, i, s, values, e);
+    if (array) return npz_open_member(a, i, s, values, e);
     snprintf(e->type, sizeof e->type, "no array");
     e->bytes = (int64_t)WB__MIN(s->size, (uint64_t)INT64_MAX);
     return 0;
 }
 
-/* ---- the archive ----------------------------------------------------------------------------- */
-
-/* Checks the sizes in the archive's directory before the first member is read.  A size that no
- * compression could reach is left to the reader, which finds that it is wrong. */
+/* Returns an error code if the sizes in the archive's directory are too large, before the first
+ * member is read.  A size that no compression could reach is left to the reader, which finds that
+ * it is wrong. */
 static int npz_check_sizes(const npz_archive *a)
 {
     enum { RATIO = 1032, MORE = 1000 };             /* the most that deflate compresses */
@@ -171,18 +172,18 @@ static int npz_check_sizes(const npz_archive *a)
     uint64_t all = 0;
     for (int64_t i = 0, n = zip_get_num_entries(a->zip, 0); i < n; i++) {
         zip_stat_t s;
-        if (zip_stat_index(a->zip, (zip_uint64_t)i, 0, &s)) continue;   /* read_members fails */
+        if (zip_stat_index(a->zip, (zip_uint64_t)i, 0, &s)) continue;   /* npz_read_members fails */
         const size_t end = strlen(s.name);
         if (end < 4 || strcmp(s.name + end - 4, ".npy") || s.comp_method == ZIP_CM_STORE) continue;
         const uint64_t held = WB__MIN(s.comp_size, UINT32_MAX);
         const uint64_t size = WB__MIN(s.size, RATIO * held + MORE);
-        if (size > limit - all) return over_limit(a);
+        if (size > limit - all) return npz_fail_over_limit(a);
         all += size;
     }
     return 0;
 }
 
-static int read_members(npz_archive *a, bool values, wb__table *out)
+static int npz_read_members(npz_archive *a, bool values, wb__table *out)
 {
     const int64_t n = zip_get_num_entries(a->zip, 0);
     uint64_t held = 0;
@@ -212,7 +213,7 @@ static int npz_read_archive(wb__mapping *m, bool values, wb__table *out)
     npz_archive a = {.m = m, .zip = wb__zip_open(m)};
     if (!a.zip) return wb_error_code();
     int status = values ? npz_check_sizes(&a) : 0;
-    if (!status) status = read_members(&a, values, out);
+    if (!status) status = npz_read_members(&a, values, out);
     zip_discard(a.zip);
     return status;
 }

@@ -5,10 +5,10 @@
 #include "base/map.h"
 #include "io/model/model_file.h"
 
-/* Makes the table of the arrays of a mapped NPZ or NPY file.  The array of an NPY file is named
- * "0".  With `values` false only the headers are read, and the entries have no data.  An entry has
- * dtype 0 if Weber cannot hold the array, or if the member is not an array.  On success the table
- * owns the mapping, on failure the caller. */
+/* Sets *out to the table of the arrays of a mapped NPZ or NPY file.  The array of an NPY file is
+ * named "0".  With `values` false only the headers are read, and the entries have no data.  An
+ * entry has dtype 0 if Weber cannot hold the array, or if the member is not an array.  On success
+ * the table owns the mapping, on failure the caller. */
 int wb__npz_table(wb__mapping *m, bool values, wb__table *out);
 
 /* Saves the tensors as numpy.savez does: uncompressed, in the order of the list. */

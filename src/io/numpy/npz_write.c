@@ -30,7 +30,7 @@ enum {
 /* A file of the archive. */
 typedef struct {
     const char *name;
-    wb_tensor *x;
+    wb_tensor *x;                       /* its array */
     uint32_t crc;
     uint64_t bytes, at;                 /* size of the NPY file; offset of its local header */
 } npz_write_member;
@@ -49,9 +49,7 @@ static void add_32(npz_write_record *r, uint64_t value) {
     npz_write_add(r, npz_write_large(value) ? UINT32_MAX : value, 4);
 }
 
-/* ---- members --------------------------------------------------------------------------------- */
-
-static int npz_write_sum_up(void *ctx, const void *data, int64_t bytes)
+static int npz_write_add_to_sum(void *ctx, const void *data, int64_t bytes)
 {
     npz_write_member *f = ctx;
     f->crc = wb__crc32(f->crc, data, (size_t)bytes);
@@ -68,7 +66,7 @@ static uint64_t npz_write_name_bytes(const npz_write_member *f) { return strlen(
 
 /* Adds the fields that a local header and a directory entry share, from the version to the length
  * of the name. */
-static void add_common(npz_write_record *r, const npz_write_member *f, bool long_form)
+static void npz_write_add_common(npz_write_record *r, const npz_write_member *f, bool long_form)
 {
     bool plain = true;
     for (const char *c = f->name; *c; c++) plain &= (unsigned char)*c < 128;
@@ -83,13 +81,13 @@ static void add_common(npz_write_record *r, const npz_write_member *f, bool long
     npz_write_add(r, npz_write_name_bytes(f), 2);
 }
 
-static int npz_write_put_name(wb__writer *w, const npz_write_member *f)
+static int npz_write_name(wb__writer *w, const npz_write_member *f)
 {
     wb__writer_put(w, f->name, (int64_t)strlen(f->name));
     return wb__writer_put(w, ".npy", 4);
 }
 
-static int put_member(wb__writer *w, npz_write_member *f)
+static int npz_write_put_member(wb__writer *w, npz_write_member *f)
 {
     const bool long_form = npz_write_large(f->bytes);
     npz_write_record r = {.n = 0}, extra = {.n = 0};
@@ -101,17 +99,15 @@ static int put_member(wb__writer *w, npz_write_member *f)
         npz_write_add(&extra, f->bytes, 8);
     }
     npz_write_add(&r, LOCAL, 4);
-    add_common(&r, f, long_form);
+    npz_write_add_common(&r, f, long_form);
     npz_write_add(&r, (uint64_t)extra.n, 2);
     wb__writer_put(w, r.bytes, r.n);
-    npz_write_put_name(w, f);
+    npz_write_name(w, f);
     int status = wb__writer_put(w, extra.bytes, extra.n);
     return status ? status : wb__npy_write(f->x, npz_write_to_writer, w);
 }
 
-/* ---- the directory --------------------------------------------------------------------------- */
-
-static int npz_write_put_entry(wb__writer *w, const npz_write_member *f)
+static int npz_write_entry(wb__writer *w, const npz_write_member *f)
 {
     npz_write_record r = {.n = 0}, extra = {.n = 0};
     if (npz_write_large(f->bytes)) {
@@ -121,14 +117,14 @@ static int npz_write_put_entry(wb__writer *w, const npz_write_member *f)
     if (npz_write_large(f->at)) npz_write_add(&extra, f->at, 8);
     npz_write_add(&r, NPZ_WRITE_ENTRY, 4);
     npz_write_add(&r, extra.n ? VERSION_64 : NPZ_WRITE_VERSION, 2);
-    add_common(&r, f, extra.n > 0);
+    npz_write_add_common(&r, f, extra.n > 0);
     npz_write_add(&r, extra.n ? (uint64_t)extra.n + 4 : 0, 2);
     npz_write_add(&r, 0, 2);            /* no comment */
     npz_write_add(&r, 0, 2);            /* the first disk */
     npz_write_add(&r, 0, 2 + 4);        /* attributes */
     add_32(&r, f->at);
     wb__writer_put(w, r.bytes, r.n);
-    int status = npz_write_put_name(w, f);
+    int status = npz_write_name(w, f);
     if (!extra.n) return status;
     npz_write_record head = {.n = 0};
     npz_write_add(&head, 1, 2);
@@ -137,7 +133,7 @@ static int npz_write_put_entry(wb__writer *w, const npz_write_member *f)
     return wb__writer_put(w, extra.bytes, extra.n);
 }
 
-static int npz_write_put_end(wb__writer *w, uint64_t n, uint64_t at, uint64_t bytes)
+static int npz_write_end_record(wb__writer *w, uint64_t n, uint64_t at, uint64_t bytes)
 {
     npz_write_record r = {.n = 0};
     const bool many = n >= WB__MIN(wb__npz_limit, (uint32_t)UINT16_MAX);
@@ -167,16 +163,15 @@ static int npz_write_put_end(wb__writer *w, uint64_t n, uint64_t at, uint64_t by
     return wb__writer_put(w, r.bytes, r.n);
 }
 
-static int put_directory(wb__writer *w, int n, const npz_write_member *members)
+static int npz_write_directory(wb__writer *w, int n, const npz_write_member *members)
 {
     const int64_t at = wb__writer_offset(w);
     int status = 0;
-    for (int i = 0; i < n && !status; i++) status = npz_write_put_entry(w, &members[i]);
+    for (int i = 0; i < n && !status; i++) status = npz_write_entry(w, &members[i]);
     if (status) return status;
-    return npz_write_put_end(w, (uint64_t)n, (uint64_t)at, (uint64_t)(wb__writer_offset(w) - at));
+    return npz_write_end_record(w, (uint64_t)n, (uint64_t)at,
+                                (uint64_t)(wb__writer_offset(w) - at));
 }
-
-/* ---- the whole archive ----------------------------------------------------------------------- */
 
 static int npz_write_by_name(const void *a, const void *b)
 {
@@ -207,8 +202,8 @@ static int npz_write_all(const char *path, int n, npz_write_member *members)
     wb__writer *w = wb__writer_open(path);
     if (!w) return wb_error_code();
     int status = 0;
-    for (int i = 0; i < n && !status; i++) status = put_member(w, &members[i]);
-    if (!status) status = put_directory(w, n, members);
+    for (int i = 0; i < n && !status; i++) status = npz_write_put_member(w, &members[i]);
+    if (!status) status = npz_write_directory(w, n, members);
     if (!status) return wb__writer_close(w);
     wb__writer_drop(w);
     return status;
@@ -224,7 +219,7 @@ int wb__npz_save(const char *path, wb__saving *list)
     }
     int status = npz_write_check_names(list->n, members);
     for (int i = 0; i < list->n && !status; i++)
-        status = wb__npy_write(members[i].x, npz_write_sum_up, &members[i]);
+        status = wb__npy_write(members[i].x, npz_write_add_to_sum, &members[i]);
     if (!status) status = npz_write_all(path, list->n, members);
     wb__free(members);
     return status;

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* The type of the value in each field, or 0 */
+/* The type of the value in each field, or 0. */
 static const uint8_t onnx_attr_values[ATTR_FIELDS] = {
     [ATTR_FLOAT] = WB__ONNX_IS_FLOAT, [ATTR_INT] = WB__ONNX_IS_INT,
     [ATTR_STRING] = WB__ONNX_IS_STRING, [ATTR_TENSOR] = WB__ONNX_IS_TENSOR,
@@ -28,7 +28,7 @@ const char *wb__onnx_attr_type_name(int64_t type)
 
 /* An attribute while it is read. */
 typedef struct {
-    wb__onnx_building *b;
+    wb__onnx_building *b;               /* the graph whose node has the attribute */
     const wb__onnx_node *node;
     const wb__onnx_scope *scope;
     wb__wire in;                        /* the message from its beginning */
@@ -56,7 +56,7 @@ static wb__wire_kind onnx_attr_kind_of(uint32_t field)
     return field == ATTR_FLOATS ? WB__WIRE_FIXED32 : WB__WIRE_VARINT;
 }
 
-/* Reads name, type and the reference, and counts the values. */
+/* Reads name, type and the reference, and counts the values, into *x. */
 static int onnx_attr_read_head(onnx_attr_reading *x)
 {
     wb__wire in = x->in, list;
@@ -76,7 +76,8 @@ static int onnx_attr_read_head(onnx_attr_reading *x)
     return x->name.n ? 0 : onnx_attr_fail(x, WB_ERROR_FORMAT, "it has no name");
 }
 
-/* Checks the type.  A file of the format's first version has no types; the value's field has it. */
+/* Checks the type.  A file of the format's first version has no types; the number of the value's
+ * field shows the type. */
 static int onnx_attr_check_type(onnx_attr_reading *x)
 {
     for (int type = 1; !x->type && type < (int)WB__COUNT(onnx_attr_type_names); type++)
@@ -94,8 +95,6 @@ static int onnx_attr_check_type(onnx_attr_reading *x)
         return onnx_attr_fail(x, WB_ERROR_FORMAT, "it has no value");
     return 0;
 }
-
-/* ---- values ---------------------------------------------------------------------------------- */
 
 /* The lists, each with memory for x->n elements; `at` is the index of the next element. */
 typedef struct { int64_t *ints; float *floats; const char **strings; int64_t at; } onnx_attr_lists;
@@ -115,7 +114,7 @@ static int onnx_attr_make_lists(onnx_attr_reading *x, onnx_attr_lists *l, wb__on
     return list ? 0 : (int)wb_error_code();
 }
 
-static void onnx_attr_put_numbers(wb__wire *in, const wb__wire_field *f, onnx_attr_lists *l)
+static void onnx_attr_read_numbers(wb__wire *in, const wb__wire_field *f, onnx_attr_lists *l)
 {
     wb__wire list;
     uint64_t value;
@@ -168,7 +167,7 @@ static void onnx_attr_read_value(onnx_attr_reading *x, wb__wire *in, const wb__w
             in->status = wb__onnx_read_graph(x->b->r, inside, x->scope, x->b, &to->g);
         break;
     case ATTR_FLOATS:
-    case ATTR_INTS: onnx_attr_put_numbers(in, f, l); break;
+    case ATTR_INTS: onnx_attr_read_numbers(in, f, l); break;
     case ATTR_STRINGS: in->status = put_string(x, in, f, &l->strings[l->at++]); break;
     default: break;
     }
@@ -186,8 +185,8 @@ static int onnx_attr_read_values(onnx_attr_reading *x, wb__onnx_attr *to)
     return in.status;
 }
 
-/* Reads the attribute of the call, or the default, to which this attribute refers.  Sets *none if
- * there is neither, or if the call's attribute refers to one that is missing. */
+/* Reads the attribute of the call, or the default, to which this attribute refers, into *to.  Sets
+ * *none if there is neither, or if the call's attribute refers to one that is missing. */
 static int read_either(onnx_attr_reading *x, bool is_default, wb__onnx_attr *to, bool *none)
 {
     wb__span message;
@@ -200,8 +199,8 @@ static int read_either(onnx_attr_reading *x, bool is_default, wb__onnx_attr *to,
     return wb__onnx_read_attr(x->b, x->node, in, scope, to, none);
 }
 
-/* Reads the attribute to which this one refers.  The name stays this attribute's own. */
-static int read_referred(onnx_attr_reading *x, wb__onnx_attr *to, bool *none)
+/* Reads the attribute to which this one refers into *to.  The name stays this attribute's own. */
+static int onnx_attr_read_referred(onnx_attr_reading *x, wb__onnx_attr *to, bool *none)
 {
     if (!x->scope)
         return onnx_attr_fail(x, WB_ERROR_FORMAT, "it refers to attribute \"%.*s\" of a function, "
@@ -225,7 +224,7 @@ int wb__onnx_read_attr(wb__onnx_building *b, const wb__onnx_node *node, wb__wire
     *to = (wb__onnx_attr){0};
     *none = false;
     int status = onnx_attr_read_head(&x);
-    if (!status && x.ref.n) return read_referred(&x, to, none);
+    if (!status && x.ref.n) return onnx_attr_read_referred(&x, to, none);
     if (!status) status = onnx_attr_check_type(&x);
     if (status) return status;
     to->type = (wb__onnx_attr_type)x.type;

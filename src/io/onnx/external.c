@@ -12,7 +12,7 @@
 typedef struct {
     const char *tensor;
     wb__span location;
-    int64_t offset, length;             /* in bytes; length -1: the one that the shape needs */
+    int64_t offset, length;             /* in bytes; length -1: as many as the shape needs */
 } onnx_external_place;
 
 static int onnx_external_fail(const wb__onnx_reader *r, const onnx_external_place *p,
@@ -23,7 +23,7 @@ static int onnx_external_fail(const wb__onnx_reader *r, const onnx_external_plac
                          (int)WB__MIN(p->location.n, 300), p->location.at, reason);
 }
 
-/* Reads a number in digits. */
+/* Sets *value to a number in digits.  False: the text is none. */
 static bool onnx_external_read_digits(wb__span text, int64_t *value)
 {
     *value = 0;
@@ -91,8 +91,9 @@ static int onnx_external_find_folder(wb__onnx_reader *r, const onnx_external_pla
     return r->folder ? 0 : (int)wb_error_code();
 }
 
-/* Maps the file, unless it is mapped already. */
-static int map_file(wb__onnx_reader *r, const onnx_external_place *p, const char *real)
+/* Maps the file into memory, unless it is mapped already.  Returns 0 or an error code. */
+static int onnx_external_map_file(wb__onnx_reader *r, const onnx_external_place *p,
+                                  const char *real)
 {
     wb__mapping *m = wb__onnx_find_mapping(r->m, real);
     if (!m) {
@@ -126,7 +127,7 @@ static int onnx_external_open_file(wb__onnx_reader *r, const onnx_external_place
     if (strncmp(real, r->folder, n) != 0 || real[n] != '/')
         return onnx_external_fail(r, p, "a link leads out of the model's folder: copy the file "
                                   "into the folder");
-    return map_file(r, p, real);
+    return onnx_external_map_file(r, p, real);
 }
 
 int wb__onnx_external(wb__onnx_reader *r, wb__wire in, int64_t bytes, wb__onnx_tensor *t)

@@ -7,8 +7,8 @@
 
 static bool is_onnx(const char *domain) { return !*domain || !strcmp(domain, "ai.onnx"); }
 
-/* Returns the operator for any opset, or NULL. */
-static const wb__onnx_operator *find_any(const char *domain, const char *op)
+/* Returns the operator of this name for any opset, or NULL. */
+static const wb__onnx_operator *onnx_find_any(const char *domain, const char *op)
 {
     const char *of = is_onnx(domain) ? "" : domain;
     int n;
@@ -20,7 +20,7 @@ static const wb__onnx_operator *find_any(const char *domain, const char *op)
 
 const wb__onnx_operator *wb__onnx_find(const char *domain, const char *op, int64_t opset)
 {
-    const wb__onnx_operator *o = find_any(domain, op);
+    const wb__onnx_operator *o = onnx_find_any(domain, op);
     if (!o || o->ports[0].since > opset) return NULL;
     return o->removed && opset >= o->removed ? NULL : o;
 }
@@ -37,7 +37,7 @@ typedef struct {
 } onnx_find_missing;
 typedef struct { int n, further; onnx_find_missing list[OPERATORS]; } misses;
 
-static void add_missing(misses *m, const wb__onnx_node *n)
+static void onnx_find_add_missing(misses *m, const wb__onnx_node *n)
 {
     int i = 0;
     while (i < m->n && (strcmp(m->list[i].nodes[0]->op, n->op) ||
@@ -49,27 +49,28 @@ static void add_missing(misses *m, const wb__onnx_node *n)
     }
     onnx_find_missing *o = &m->list[i];
     if (i == m->n) m->n++;
-    o->other = find_any(n->domain, n->op);
+    o->other = onnx_find_any(n->domain, n->op);
     if (o->n < NODES) o->nodes[o->n] = n;
     o->n++;
 }
 
-/* Finds the operators of the nodes of g.  Returns 0 or an error code. */
-static int onnx_find_in(misses *m, const wb__onnx_model *model, const wb__onnx_graph *g)
+/* Sets the operators of the nodes of g, and adds nodes without one to *m.  Returns 0 or an error
+ * code. */
+static int onnx_find_in_graph(misses *m, const wb__onnx_model *model, const wb__onnx_graph *g)
 {
     int status = 0;
     for (int i = 0; !status && i < g->n_nodes; i++) {
         wb__onnx_node *n = &g->nodes[i];
         n->operator = wb__onnx_find(n->domain, n->op, n->opset);
         if (n->operator) status = wb__onnx_check_form(model, g, n);
-        else add_missing(m, n);
+        else onnx_find_add_missing(m, n);
         for (int k = 0; !status && k < n->n_attrs; k++)
-            if (n->attrs[k].g) status = onnx_find_in(m, model, n->attrs[k].g);
+            if (n->attrs[k].g) status = onnx_find_in_graph(m, model, n->attrs[k].g);
     }
     return status;
 }
 
-static void add_clause(wb__text *t, const onnx_find_missing *o)
+static void onnx_find_add_clause(wb__text *t, const onnx_find_missing *o)
 {
     const wb__onnx_node *first = o->nodes[0];
     if (!is_onnx(first->domain)) {
@@ -100,11 +101,11 @@ int wb__onnx_find_operators(const wb__onnx_model *model)
 {
     misses *m = wb__alloc_zero(1, sizeof *m);
     if (!m) return WB_ERROR_MEMORY;
-    int status = onnx_find_in(m, model, model->graph);
+    int status = onnx_find_in_graph(m, model, model->graph);
     wb__text t = {0};
     for (int i = 0; i < m->n; i++) {
         wb__text_add(&t, i ? ", " : "");
-        add_clause(&t, &m->list[i]);
+        onnx_find_add_clause(&t, &m->list[i]);
     }
     if (m->further) wb__text_add(&t, ", and %d nodes of others", m->further);
     char *text = m->n ? wb__text_take(&t) : NULL;

@@ -1,7 +1,7 @@
-/* Checks what a node has against its operator in the node's opset: inputs, outputs and attributes,
- * by the rows of ops.def.  Otherwise they would be ignored, and results be wrong: Clip has bounds
- * as attributes before opset 11, and as inputs from it on.  ONNX Runtime refuses the same, and lets
- * attributes pass whose names begin with two underscores. */
+/* Checks the form of a node, that is its inputs, outputs and attributes, against its operator in
+ * the node's opset, by the rows of ops.def.  Otherwise some would be ignored, and results be wrong:
+ * Clip has bounds as attributes before opset 11, and as inputs from it on.  ONNX Runtime refuses
+ * the same, and accepts attributes whose names begin with two underscores. */
 #include "base/text.h"
 #include "io/onnx/frame.h"
 #include "io/onnx/read.h"
@@ -10,8 +10,9 @@
 
 enum { ONNX_FORM_TEXT = 500 };
 
-/* Returns the ports of the operator in the opset, which find.c has found to exist. */
-static const wb__onnx_ports *ports_of(const wb__onnx_operator *o, int64_t opset)
+/* Returns the counts of inputs and outputs of the operator in the opset, which find.c has found to
+ * exist. */
+static const wb__onnx_ports *onnx_form_ports_of(const wb__onnx_operator *o, int64_t opset)
 {
     const wb__onnx_ports *p = o->ports;
     while (p + 1 < o->ports + WB__ONNX_PORTS && p[1].since && p[1].since <= opset) p++;
@@ -41,10 +42,8 @@ int wb__onnx_word_in(const char *words, const char *text)
     return -1;
 }
 
-/* ---- messages -------------------------------------------------------------------------------- */
-
-/* Fails with "FILE: node 3 (Clip): " and the reason.  `since` is the first opset whose operator has
- * what the node's opset lacks, or 0. */
+/* Sets the error "FILE: node 3 (Clip): " and the reason, and returns its code.  `since` is the
+ * first opset whose operator has what the node's opset lacks, or 0. */
 static int onnx_form_fail(const wb__onnx_model *m, const wb__onnx_node *n, int since,
                           const char *format, ...) WB__PRINTF(4, 5);
 static int onnx_form_fail(const wb__onnx_model *m, const wb__onnx_node *n, int since,
@@ -69,7 +68,7 @@ static int onnx_form_fail(const wb__onnx_model *m, const wb__onnx_node *n, int s
 /* ---- inputs and outputs ---------------------------------------------------------------------- */
 
 /* Returns the first opset in which the operator can have so many inputs or outputs, or 0. */
-static int since_ports(const wb__onnx_operator *o, bool is_in, int count)
+static int onnx_form_since(const wb__onnx_operator *o, bool is_in, int count)
 {
     for (int i = 0; i < WB__ONNX_PORTS && o->ports[i].since; i++) {
         const int most = (is_in ? o->ports[i].in : o->ports[i].out)[1];
@@ -83,7 +82,7 @@ static int onnx_form_check_most(const wb__onnx_model *m, const wb__onnx_node *n,
 {
     const int most = (is_in ? p->in : p->out)[1], count = is_in ? n->n_in : n->n_out;
     if (count <= most || most == WB__ONNX_ANY) return 0;
-    return onnx_form_fail(m, n, since_ports(n->operator, is_in, count),
+    return onnx_form_fail(m, n, onnx_form_since(n->operator, is_in, count),
                           "has %d %s%s, which %s of opset %lld " "does not take: it has %d at most",
                           count, is_in ? "input" : "output", count > 1 ? "s" : "", n->op,
                           (long long)n->opset, most);
@@ -103,18 +102,17 @@ static int onnx_form_check_least(const wb__onnx_model *m, const wb__onnx_node *n
     return 0;
 }
 
-/* ---- attributes ------------------------------------------------------------------------------ */
-
-static const wb__onnx_attr *attribute_of(const wb__onnx_node *n, const char *name)
+static const wb__onnx_attr *onnx_form_attribute(const wb__onnx_node *n, const char *name)
 {
     for (int i = 0; i < n->n_attrs; i++)
         if (!strcmp(n->attrs[i].name, name)) return &n->attrs[i];
     return NULL;
 }
 
-/* Checks the type of an attribute, and that its text is one of the row's words. */
-static int forms_check_value(const wb__onnx_model *m, const wb__onnx_node *n,
-                             const wb__onnx_attr *a, const wb__onnx_attr_row *row)
+/* Returns 0 if an attribute has the row's type, and its text is one of the row's words, else an
+ * error code. */
+static int onnx_form_check_value(const wb__onnx_model *m, const wb__onnx_node *n,
+                                 const wb__onnx_attr *a, const wb__onnx_attr_row *row)
 {
     char known[160];
     if (a->type != row->type)
@@ -127,7 +125,7 @@ static int forms_check_value(const wb__onnx_model *m, const wb__onnx_node *n,
                           known);
 }
 
-static int check_given(const wb__onnx_model *m, const wb__onnx_node *n)
+static int onnx_form_check_given(const wb__onnx_model *m, const wb__onnx_node *n)
 {
     int status = 0;
     for (int i = 0; !status && i < n->n_attrs; i++) {
@@ -138,28 +136,29 @@ static int check_given(const wb__onnx_model *m, const wb__onnx_node *n)
             return onnx_form_fail(m, n, row ? WB__MAX(row->from, n->operator->ports[0].since) : 0,
                                   "has the attribute '%.100s', which %s of opset %lld does not "
                                   "have", a->name, n->op, (long long)n->opset);
-        status = forms_check_value(m, n, a, row);
+        status = onnx_form_check_value(m, n, a, row);
     }
     return status;
 }
 
-static int check_needed(const wb__onnx_model *m, const wb__onnx_node *n)
+static int onnx_form_check_needed(const wb__onnx_model *m, const wb__onnx_node *n)
 {
     for (const wb__onnx_attr_row *a = n->operator->attributes; a && a->type; a++)
-        if (a->is_needed && wb__onnx_in_opset(a, n->opset) && !attribute_of(n, a->name))
+        if (a->is_needed && wb__onnx_in_opset(a, n->opset) && !onnx_form_attribute(n, a->name))
             return onnx_form_fail(m, n, 0, "has no attribute '%s', which %s of opset %lld needs",
                                   a->name, n->op, (long long)n->opset);
     return 0;
 }
 
-/* Checks that the type of the first output in an attribute is the type that the graph declares. */
+/* Returns 0 if the type of the first output in an attribute is the type that the graph declares,
+ * else an error code. */
 static int onnx_form_check_type(const wb__onnx_model *m, const wb__onnx_graph *g,
                                 const wb__onnx_node *n)
 {
     static const char *const names[] = {"to", "dtype", "output_datatype", "output_dtype"};
     const wb__onnx_value *v = n->n_out && n->out[0] >= 0 ? &g->values[n->out[0]] : NULL;
     for (size_t i = 0; v && v->type && i < WB__COUNT(names); i++) {
-        const wb__onnx_attr *a = attribute_of(n, names[i]);
+        const wb__onnx_attr *a = onnx_form_attribute(n, names[i]);
         if (a && a->type == WB__ONNX_IS_INT && a->i && a->i != (int64_t)v->type)
             return onnx_form_fail(m, n, 0, "its attribute '%s' says that \"%.200s\" is %s, and the "
                                   "graph that it is %s", names[i], v->name,
@@ -171,12 +170,12 @@ static int onnx_form_check_type(const wb__onnx_model *m, const wb__onnx_graph *g
 
 int wb__onnx_check_form(const wb__onnx_model *m, const wb__onnx_graph *g, const wb__onnx_node *n)
 {
-    const wb__onnx_ports *p = ports_of(n->operator, n->opset);
+    const wb__onnx_ports *p = onnx_form_ports_of(n->operator, n->opset);
     int status = onnx_form_check_most(m, n, p, true);
     if (!status) status = onnx_form_check_most(m, n, p, false);
-    if (!status) status = check_given(m, n);
+    if (!status) status = onnx_form_check_given(m, n);
     if (!status) status = onnx_form_check_least(m, n, p, true);
     if (!status) status = onnx_form_check_least(m, n, p, false);
-    if (!status) status = check_needed(m, n);
+    if (!status) status = onnx_form_check_needed(m, n);
     return status ? status : onnx_form_check_type(m, g, n);
 }

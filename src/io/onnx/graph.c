@@ -6,11 +6,9 @@
 
 enum { ONNX_GRAPH_TEXT = 500 };
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
-/* Adds a value and returns its index; if the graph has a value of this name, sets *is_new to false.
- * -1: out of memory. */
-static int onnx_graph_define(wb__onnx_building *b, wb__span name, bool *is_new)
+/* Returns the index of the value of this name, and adds the value if there is none; sets *is_new to
+ * whether it was added.  -1: out of memory. */
+static int onnx_graph_add_value(wb__onnx_building *b, wb__span name, bool *is_new)
 {
     const int i = wb__name_set_add(b->r->m, &b->names, name, is_new);
     if (i < 0 || !*is_new) return i;
@@ -24,14 +22,14 @@ static int onnx_graph_define(wb__onnx_building *b, wb__span name, bool *is_new)
 }
 
 /* Returns the index of a value of this or an outer graph; -1: there is none; -2: out of memory. */
-static int onnx_graph_resolve(wb__onnx_building *b, wb__span name)
+static int onnx_graph_find_value(wb__onnx_building *b, wb__span name)
 {
     bool is_new;
     int i = wb__name_set_find(&b->names, name);
     if (i >= 0 || !b->outer) return i;
-    const int outer = onnx_graph_resolve(b->outer, name);
+    const int outer = onnx_graph_find_value(b->outer, name);
     if (outer < 0) return outer;
-    if ((i = onnx_graph_define(b, name, &is_new)) < 0) return -2;
+    if ((i = onnx_graph_add_value(b, name, &is_new)) < 0) return -2;
     wb__onnx_value *v = &b->g->values[i];
     const char *own = v->name;
     *v = b->outer->g->values[outer];
@@ -43,7 +41,7 @@ static int onnx_graph_resolve(wb__onnx_building *b, wb__span name)
 
 /* ---- types of values ------------------------------------------------------------------------- */
 
-static int read_dim(wb__onnx_building *b, wb__wire in, wb__onnx_value *v)
+static int onnx_graph_read_dim(wb__onnx_building *b, wb__wire in, wb__onnx_value *v)
 {
     wb__wire_field f;
     wb__span name = {"", 0};
@@ -71,13 +69,13 @@ static int onnx_graph_read_shape(wb__onnx_building *b, wb__wire in, wb__onnx_val
             return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "byte %lld: value \"%.200s\" has more than "
                                  "%d dimensions", (long long)(f.at - b->r->file.data), v->name,
                                  WB_MAX_DIMS);
-        in.status = read_dim(b, dim, v);
+        in.status = onnx_graph_read_dim(b, dim, v);
     }
     return in.status;
 }
 
-/* Reads TypeProto.Tensor. */
-static int read_tensor_type(wb__onnx_building *b, wb__wire in, wb__onnx_value *v)
+/* Sets the type and the shape of v from a TypeProto.Tensor. */
+static int onnx_graph_read_tensor_type(wb__onnx_building *b, wb__wire in, wb__onnx_value *v)
 {
     wb__wire_field f;
     wb__wire shape;
@@ -94,7 +92,7 @@ static int read_tensor_type(wb__onnx_building *b, wb__wire in, wb__onnx_value *v
                                        (long long)type);
 }
 
-/* Fails because an input or output of a graph is no tensor. */
+/* Sets the error that an input or output of a graph is no tensor, and returns its code. */
 static int onnx_graph_refuse_kind(const wb__onnx_building *b, const char *port,
                                   const wb__onnx_value *v)
 {
@@ -102,7 +100,7 @@ static int onnx_graph_refuse_kind(const wb__onnx_building *b, const char *port,
                          "are read", port, v->name, v->kind);
 }
 
-/* Reads a TypeProto. */
+/* Sets the type of v from a TypeProto. */
 static int onnx_graph_read_type(wb__onnx_building *b, wb__wire in, wb__onnx_value *v)
 {
     static const char *const kinds[TYPE_FIELDS] = {
@@ -113,15 +111,15 @@ static int onnx_graph_read_type(wb__onnx_building *b, wb__wire in, wb__onnx_valu
     while (wb__wire_next(&in, &f)) {
         const char *kind = f.number < TYPE_FIELDS ? kinds[f.number] : NULL;
         if (f.number == TYPE_TENSOR && wb__wire_message(&in, &f, &inside))
-            in.status = read_tensor_type(b, inside, v);
+            in.status = onnx_graph_read_tensor_type(b, inside, v);
         else if (kind)
             v->kind = kind;
     }
     return in.status;
 }
 
-/* Reads name and type of a ValueInfoProto. */
-static int read_info(wb__onnx_building *b, wb__wire in, wb__span *name, wb__wire *type)
+/* Sets *name and *type from a ValueInfoProto. */
+static int onnx_graph_read_info(wb__onnx_building *b, wb__wire in, wb__span *name, wb__wire *type)
 {
     wb__wire_field f;
     *name = (wb__span){"", 0};
@@ -138,14 +136,14 @@ static int read_info(wb__onnx_building *b, wb__wire in, wb__span *name, wb__wire
 
 /* ---- initializers, inputs -------------------------------------------------------------------- */
 
-static int read_initializer(wb__onnx_building *b, wb__wire in, wb__onnx_tensor *t)
+static int onnx_graph_read_initializer(wb__onnx_building *b, wb__wire in, wb__onnx_tensor *t)
 {
     bool is_new;
     int status = wb__onnx_read_tensor(b->r, in, b->r->bare && !b->outer, t);
     if (status) return status;
     if (!*t->name) return wb__wire_fail(&in, in.at, "an initializer has no name");
     wb__span name = wb__onnx_name(b->r, b->scope, wb__span_of(t->name));
-    const int i = name.at ? onnx_graph_define(b, name, &is_new) : -1;
+    const int i = name.at ? onnx_graph_add_value(b, name, &is_new) : -1;
     if (i < 0) return wb_error_code();
     if (!is_new)
         return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "two initializers are named \"%.200s\"",
@@ -159,8 +157,8 @@ static int read_initializer(wb__onnx_building *b, wb__wire in, wb__onnx_tensor *
     return 0;
 }
 
-/* Reads a TypeProto of a value.  If the value has a type already, both must be the same. */
-static int onnx_graph_read_again(wb__onnx_building *b, wb__wire type, wb__onnx_value *v)
+/* Sets the type of v from a TypeProto.  If the value has a type already, both must be the same. */
+static int onnx_graph_compare_type(wb__onnx_building *b, wb__wire type, wb__onnx_value *v)
 {
     wb__onnx_value again = {.name = v->name};
     if (!v->type) return onnx_graph_read_type(b, type, v);
@@ -171,18 +169,19 @@ static int onnx_graph_read_again(wb__onnx_building *b, wb__wire type, wb__onnx_v
                          wb__onnx_type_name(again.type));
 }
 
-/* Reads an input.  Inputs that are initializers too, as in files of version 3, are not counted. */
+/* Adds an input to the values.  Inputs that are initializers too, as in files of version 3, are not
+ * counted in *inputs. */
 static int onnx_graph_read_input(wb__onnx_building *b, wb__wire in, int *inputs)
 {
     wb__span name;
     wb__wire type;
     bool is_new;
-    int status = read_info(b, in, &name, &type);
+    int status = onnx_graph_read_info(b, in, &name, &type);
     if (status) return status;
-    const int i = onnx_graph_define(b, name, &is_new);
+    const int i = onnx_graph_add_value(b, name, &is_new);
     if (i < 0) return wb_error_code();
     if (!is_new && b->g->values[i].initializer)
-        return onnx_graph_read_again(b, type, &b->g->values[i]);
+        return onnx_graph_compare_type(b, type, &b->g->values[i]);
     if (!is_new)
         return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "two inputs are named \"%.200s\"",
                              b->g->values[i].name);
@@ -193,16 +192,14 @@ static int onnx_graph_read_input(wb__onnx_building *b, wb__wire in, int *inputs)
 }
 
 /* Adds what an output or value_info declares to a value of this graph.  Ignores other names. */
-static int read_value_type(wb__onnx_building *b, wb__wire in)
+static int onnx_graph_read_value_type(wb__onnx_building *b, wb__wire in)
 {
     wb__span name;
     wb__wire type;
-    int status = read_info(b, in, &name, &type);
+    int status = onnx_graph_read_info(b, in, &name, &type);
     const int i = status ? -1 : wb__name_set_find(&b->names, name);
-    return i < 0 ? status : onnx_graph_read_again(b, type, &b->g->values[i]);
+    return i < 0 ? status : onnx_graph_compare_type(b, type, &b->g->values[i]);
 }
-
-/* ---- nodes ----------------------------------------------------------------------------------- */
 
 int wb__onnx_read_head(wb__wire in, wb__node_head *h)
 {
@@ -247,7 +244,7 @@ static int onnx_graph_add_node(wb__onnx_building *b, wb__wire in, const wb__onnx
         wb__span name;
         if (f.number != NODE_OUTPUT || !wb__wire_text(&in, &f, &name) || !name.n) continue;
         name = wb__onnx_name(b->r, scope, name);
-        const int i = name.at ? onnx_graph_define(b, name, &is_new) : -1;
+        const int i = name.at ? onnx_graph_add_value(b, name, &is_new) : -1;
         if (i < 0) return wb_error_code();
         if (!is_new)
             return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "node \"%.*s\" (%.*s, number %d) computes "
@@ -264,7 +261,7 @@ static int onnx_graph_add_node(wb__onnx_building *b, wb__wire in, const wb__onnx
 }
 
 /* Adds a node, or, if it calls a function of the file, the nodes of the function. */
-static int onnx_graph_collect(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *scope)
+static int onnx_graph_add_nodes(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *scope)
 {
     wb__node_head h;
     wb__wire_field f;
@@ -279,13 +276,13 @@ static int onnx_graph_collect(wb__onnx_building *b, wb__wire in, const wb__onnx_
     wb__wire body = wb__wire_of(&b->r->file, called->at, (size_t)(called->end - called->at));
     while (wb__wire_next(&body, &f))
         if (f.number == FUNCTION_NODE && wb__wire_message(&body, &f, &node))
-            body.status = onnx_graph_collect(b, node, inner);
+            body.status = onnx_graph_add_nodes(b, node, inner);
     return body.status;
 }
 
 /* Sets the node's inputs and outputs. */
-static int onnx_graph_connect(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *scope,
-                              wb__onnx_node *node, int *list[2])
+static int onnx_graph_set_ports(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *scope,
+                                wb__onnx_node *node, int *list[2])
 {
     wb__wire_field f;
     int n[2] = {0, 0};
@@ -297,7 +294,7 @@ static int onnx_graph_connect(wb__onnx_building *b, wb__wire in, const wb__onnx_
         const int at = n[is_out]++;
         name = wb__onnx_name(b->r, scope, name);
         if (!name.at) return wb_error_code();
-        const int i = name.n ? onnx_graph_resolve(b, name) : -1;
+        const int i = name.n ? onnx_graph_find_value(b, name) : -1;
         if (i == -2) return wb_error_code();
         if (i < 0 && name.n)
             return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "%s: input %d is \"%.*s\", which no node "
@@ -309,7 +306,8 @@ static int onnx_graph_connect(wb__onnx_building *b, wb__wire in, const wb__onnx_
     return in.status;
 }
 
-static int find_opset(wb__onnx_building *b, const wb__onnx_scope *scope, wb__onnx_node *node)
+static int onnx_graph_find_opset(wb__onnx_building *b, const wb__onnx_scope *scope,
+                                 wb__onnx_node *node)
 {
     char text[ONNX_GRAPH_TEXT];
     const wb__opsets *own = scope ? &scope->function->opsets : &b->r->opsets;
@@ -322,9 +320,9 @@ static int find_opset(wb__onnx_building *b, const wb__onnx_scope *scope, wb__onn
                          "(opset_import)", wb__onnx_node_text(node, text, sizeof text));
 }
 
-/* Reads the attributes, which may be graphs. */
-static int read_attrs(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *scope,
-                      wb__onnx_node *node, wb__onnx_attr *attrs)
+/* Sets `attrs` to the attributes, which may be graphs. */
+static int onnx_graph_read_attrs(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *scope,
+                                 wb__onnx_node *node, wb__onnx_attr *attrs)
 {
     enum { MOST_ATTRS = 256 };
     wb__wire_field f;
@@ -347,7 +345,7 @@ static int read_attrs(wb__onnx_building *b, wb__wire in, const wb__onnx_scope *s
     return in.status;
 }
 
-static int read_node(wb__onnx_building *b, int index)
+static int onnx_graph_read_node(wb__onnx_building *b, int index)
 {
     wb__onnx_model *m = b->r->m;
     const wb__raw_node *raw = &b->raw[index];
@@ -366,16 +364,14 @@ static int read_node(wb__onnx_building *b, int index)
                             .attrs = attrs};
     if (!list[0] || !list[1] || !attrs || !node->op || !node->domain || !node->name)
         return wb_error_code();
-    status = find_opset(b, raw->scope, node);
-    if (!status) status = onnx_graph_connect(b, in, raw->scope, node, list);
-    return status ? status : read_attrs(b, in, raw->scope, node, attrs);
+    status = onnx_graph_find_opset(b, raw->scope, node);
+    if (!status) status = onnx_graph_set_ports(b, in, raw->scope, node, list);
+    return status ? status : onnx_graph_read_attrs(b, in, raw->scope, node, attrs);
 }
-
-/* ---- the graph ------------------------------------------------------------------------------- */
 
 typedef struct { int nodes, initializers, inputs, outputs; } counts;
 
-static int count_fields(wb__onnx_building *b, wb__wire in, counts *n)
+static int onnx_graph_count_fields(wb__onnx_building *b, wb__wire in, counts *n)
 {
     wb__wire_field f;
     wb__span name = {"", 0};
@@ -417,7 +413,7 @@ static int onnx_graph_allocate(wb__onnx_building *b, const counts *n, wb__onnx_t
     return 0;
 }
 
-/* Reads all fields with one number. */
+/* Reads all fields with this number. */
 static int onnx_graph_read_fields(wb__onnx_building *b, wb__wire in, uint32_t number,
                                   wb__onnx_tensor *tensors, int *inputs)
 {
@@ -425,23 +421,24 @@ static int onnx_graph_read_fields(wb__onnx_building *b, wb__wire in, uint32_t nu
     wb__wire inside;
     while (wb__wire_next(&in, &f)) {
         if (f.number != number || !wb__wire_message(&in, &f, &inside)) continue;
-        if (number == GRAPH_INITIALIZER) in.status = read_initializer(b, inside, tensors++);
+        if (number == GRAPH_INITIALIZER)
+            in.status = onnx_graph_read_initializer(b, inside, tensors++);
         else if (number == GRAPH_INPUT) in.status = onnx_graph_read_input(b, inside, inputs);
-        else if (number == GRAPH_NODE) in.status = onnx_graph_collect(b, inside, b->scope);
-        else in.status = read_value_type(b, inside);
+        else if (number == GRAPH_NODE) in.status = onnx_graph_add_nodes(b, inside, b->scope);
+        else in.status = onnx_graph_read_value_type(b, inside);
     }
     return in.status;
 }
 
-static int read_outputs(wb__onnx_building *b, wb__wire in, int *outputs)
+static int onnx_graph_read_outputs(wb__onnx_building *b, wb__wire in, int *outputs)
 {
     wb__wire_field f;
     wb__wire inside, type;
     wb__span name;
     while (wb__wire_next(&in, &f)) {
         if (f.number != GRAPH_OUTPUT || !wb__wire_message(&in, &f, &inside)) continue;
-        if ((in.status = read_info(b, inside, &name, &type))) break;
-        const int i = onnx_graph_resolve(b, name);
+        if ((in.status = onnx_graph_read_info(b, inside, &name, &type))) break;
+        const int i = onnx_graph_find_value(b, name);
         if (i == -2) return wb_error_code();
         if (i < 0)
             return wb__onnx_fail(b->r, WB_ERROR_FORMAT, "output \"%.*s\" of graph \"%.100s\": no "
@@ -454,8 +451,9 @@ static int read_outputs(wb__onnx_building *b, wb__wire in, int *outputs)
     return in.status;
 }
 
-/* Declares the sequence of maps that a ZipMap makes as the tensor that it reads (ops_ml.c). */
-static void onnx_graph_take_maps(wb__onnx_building *b, const wb__onnx_node *n)
+/* Sets the type of a ZipMap's output, by ONNX a sequence of maps, to a tensor of floats, which this
+ * library makes in its place (ops_ml.c). */
+static void onnx_graph_retype_zipmap(wb__onnx_building *b, const wb__onnx_node *n)
 {
     if (strcmp(n->op, "ZipMap") || strcmp(n->domain, WB__ONNX_ML) || n->n_out != 1) return;
     wb__onnx_value *v = n->out[0] >= 0 ? &b->g->values[n->out[0]] : NULL;
@@ -464,14 +462,14 @@ static void onnx_graph_take_maps(wb__onnx_building *b, const wb__onnx_node *n)
     v->type = WB__ONNX_FLOAT;
 }
 
-static int read_nodes(wb__onnx_building *b)
+static int onnx_graph_read_nodes(wb__onnx_building *b)
 {
     int status = 0;
     b->g->nodes = wb__onnx_alloc(b->r->m, (size_t)b->g->n_nodes, sizeof *b->g->nodes);
     if (!b->g->nodes) return wb_error_code();
     for (int i = 0; !status && i < b->g->n_nodes; i++) {
-        status = read_node(b, i);
-        if (!status) onnx_graph_take_maps(b, &b->g->nodes[i]);
+        status = onnx_graph_read_node(b, i);
+        if (!status) onnx_graph_retype_zipmap(b, &b->g->nodes[i]);
     }
     return status;
 }
@@ -491,11 +489,11 @@ int wb__onnx_read_graph(wb__onnx_reader *r, wb__wire in, const wb__onnx_scope *s
     *out = b.g = wb__onnx_alloc(r->m, 1, sizeof *b.g);
     if (!b.g) return wb_error_code();
     b.g->outer = outer ? outer->g : NULL;
-    int status = count_fields(&b, in, &n);
+    int status = onnx_graph_count_fields(&b, in, &n);
     if (!status) status = onnx_graph_allocate(&b, &n, &tensors, &inputs, &outputs);
     for (size_t i = 0; !status && i < WB__COUNT(order); i++)
         status = onnx_graph_read_fields(&b, in, order[i], tensors, inputs);
-    if (!status) status = read_nodes(&b);
-    if (!status) status = read_outputs(&b, in, outputs);
+    if (!status) status = onnx_graph_read_nodes(&b);
+    if (!status) status = onnx_graph_read_outputs(&b, in, outputs);
     return status ? status : wb__onnx_order(r, b.g);
 }

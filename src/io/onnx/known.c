@@ -1,5 +1,5 @@
-/* What is known of a graph of ONNX before its inputs have values: constants by device, and the
- * events of calls, from which later calls with the same sizes take numbers and tensors.  frame.h
+/* Keeps what is known of a graph of ONNX before its inputs have values: constants by device, and
+ * the events of calls, whose numbers and tensors later calls with the same sizes use.  frame.h
  * explains both. */
 #include "io/onnx/frame.h"
 
@@ -12,10 +12,8 @@ bool wb__onnx_state_init(wb__onnx_state *s)
     return false;
 }
 
-/* ---- constants ------------------------------------------------------------------------------- */
-
 /* Returns the map of the constants on d, at first empty; NULL: there are too many devices. */
-static wb__pointer_map *constants_on(wb__onnx_state *s, const wb_device *d)
+static wb__pointer_map *onnx_known_constants(wb__onnx_state *s, const wb_device *d)
 {
     for (int i = 0; i < WB__ONNX_DEVICES; i++) {
         if (!s->constants[i].device) s->constants[i].device = d;
@@ -27,7 +25,7 @@ static wb__pointer_map *constants_on(wb__onnx_state *s, const wb_device *d)
 wb_tensor *wb__onnx_cached(wb__onnx_state *s, const wb_device *d, const void *key)
 {
     wb__mutex_lock(&s->lock);
-    const wb__pointer_map *map = constants_on(s, d);
+    const wb__pointer_map *map = onnx_known_constants(s, d);
     wb_tensor *x = NULL;
     const wb__hashed *known = map ? wb__hash_get(map, (uintptr_t)key) : NULL;
     if (known) x = known->pointer;
@@ -39,7 +37,7 @@ wb_tensor *wb__onnx_cache(wb__onnx_state *s, const wb_device *d, const void *key
 {
     if (!x) return NULL;
     wb__mutex_lock(&s->lock);
-    wb__pointer_map *map = constants_on(s, d);
+    wb__pointer_map *map = onnx_known_constants(s, d);
     void **at = map ? wb__pointer_map_at(map, key) : NULL;
     if (at && !*at) *at = wb__ref(x);
     wb_tensor *kept = at ? *at : map ? NULL : x;
@@ -49,7 +47,7 @@ wb_tensor *wb__onnx_cache(wb__onnx_state *s, const wb_device *d, const void *key
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-static void forget_from(wb__onnx_trace *t, int first)
+static void onnx_known_drop_events(wb__onnx_trace *t, int first)
 {
     for (int i = first; i < t->n; i++) {
         wb__free(t->events[i].numbers);
@@ -58,10 +56,10 @@ static void forget_from(wb__onnx_trace *t, int first)
     t->n = WB__MIN(t->n, first);
 }
 
-static void trace_free(wb__onnx_trace *t)
+static void onnx_known_free_trace(wb__onnx_trace *t)
 {
     if (!t) return;
-    forget_from(t, 0);
+    onnx_known_drop_events(t, 0);
     wb__free(t->events);
     wb__free(t->key);
     wb__free(t);
@@ -69,7 +67,7 @@ static void trace_free(wb__onnx_trace *t)
 
 void wb__onnx_state_clear(wb__onnx_state *s)
 {
-    for (int i = 0; i < WB__ONNX_TRACES; i++) trace_free(s->traces[i]);
+    for (int i = 0; i < WB__ONNX_TRACES; i++) onnx_known_free_trace(s->traces[i]);
     for (int i = 0; i < WB__ONNX_DEVICES; i++) {
         wb__pointer_map *map = &s->constants[i].tensors;
         for (int k = 0; k < map->capacity; k++)
@@ -79,13 +77,13 @@ void wb__onnx_state_clear(wb__onnx_state *s)
     wb__mutex_destroy(&s->lock);
 }
 
-static wb__onnx_trace *trace_new(const wb_device *d, int n, wb_tensor *const *inputs)
+static wb__onnx_trace *onnx_known_new_trace(const wb_device *d, int n, wb_tensor *const *inputs)
 {
     wb__onnx_trace *t = wb__alloc_zero(1, sizeof *t);
     if (!t) return NULL;
     *t = (wb__onnx_trace){.device = d};
     t->key = wb__alloc(((size_t)n + 1) * (WB_MAX_DIMS + 1) * sizeof *t->key);
-    if (!t->key) return trace_free(t), NULL;
+    if (!t->key) return onnx_known_free_trace(t), NULL;
     for (int i = 0; i < n; i++) {
         t->key[t->n_key++] = inputs[i]->ndim;
         for (int a = 0; a < inputs[i]->ndim; a++) t->key[t->n_key++] = inputs[i]->dims[a];
@@ -102,7 +100,7 @@ static bool onnx_known_same_key(const wb__onnx_trace *a, const wb__onnx_trace *b
 wb__onnx_trace *wb__trace_take(wb__onnx_state *s, const wb_device *d, int n,
                                     wb_tensor *const *inputs)
 {
-    wb__onnx_trace *made = trace_new(d, n, inputs), *found = NULL;
+    wb__onnx_trace *made = onnx_known_new_trace(d, n, inputs), *found = NULL;
     if (!made) return NULL;
     wb__mutex_lock(&s->lock);
     for (int i = 0; i < WB__ONNX_TRACES && !found; i++) {
@@ -112,7 +110,7 @@ wb__onnx_trace *wb__trace_take(wb__onnx_state *s, const wb_device *d, int n,
     }
     wb__mutex_unlock(&s->lock);
     if (!found) return made;
-    trace_free(made);
+    onnx_known_free_trace(made);
     found->at = 0;
     return found;
 }
@@ -131,7 +129,7 @@ void wb__trace_give(wb__onnx_state *s, wb__onnx_trace *t)
     wb__onnx_trace *old = s->traces[to];
     s->traces[to] = t;
     wb__mutex_unlock(&s->lock);
-    trace_free(old);
+    onnx_known_free_trace(old);
 }
 
 const wb__onnx_event *wb__trace_next(wb__onnx_trace *t, wb__onnx_event_kind kind,
@@ -139,7 +137,7 @@ const wb__onnx_event *wb__trace_next(wb__onnx_trace *t, wb__onnx_event_kind kind
 {
     if (t->at < t->n && t->events[t->at].kind == kind && t->events[t->at].value == value)
         return &t->events[t->at++];
-    forget_from(t, t->at);
+    onnx_known_drop_events(t, t->at);
     return NULL;
 }
 
@@ -155,7 +153,7 @@ const wb__onnx_event *wb__trace_add(wb__onnx_trace *t, wb__onnx_event e)
     return &t->events[t->n - 1];
 }
 
-void wb__trace_forget(wb__onnx_trace *t) { forget_from(t, --t->at); }
+void wb__trace_forget(wb__onnx_trace *t) { onnx_known_drop_events(t, --t->at); }
 
 /* ---- values that do not vary ----------------------------------------------------------------- */
 

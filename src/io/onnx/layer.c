@@ -26,8 +26,6 @@ static wb__onnx_state *onnx_layer_state_of(const wb_layer *l)
     return ((const onnx_options *)l->options)->graph->made;
 }
 
-/* ---- the state ------------------------------------------------------------------------------- */
-
 static void onnx_layer_state_free(void *made)
 {
     wb__onnx_state *s = made;
@@ -39,7 +37,7 @@ static void onnx_layer_state_free(void *made)
 }
 
 /* Marks the running statistics among the parameters. */
-static void find_frozen(wb__onnx_state *s, const wb__onnx_graph *g)
+static void onnx_layer_find_frozen(wb__onnx_state *s, const wb__onnx_graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         const wb__onnx_node *n = &g->nodes[i];
@@ -50,11 +48,11 @@ static void find_frozen(wb__onnx_state *s, const wb__onnx_graph *g)
                 s->frozen[of->values[v].parameter] = true;
         }
         for (int k = 0; k < n->n_attrs; k++)
-            if (n->attrs[k].g) find_frozen(s, n->attrs[k].g);
+            if (n->attrs[k].g) onnx_layer_find_frozen(s, n->attrs[k].g);
     }
 }
 
-/* Makes the list of parameters from the parts, the uses of initializers.  0 or an error code. */
+/* Sets the list of parameters by `parts`, the uses of the initializers.  0 or an error code. */
 static int onnx_layer_list_parameters(wb__onnx_state *s, const wb__onnx_part *parts)
 {
     const wb__onnx_model *m = s->model;
@@ -75,11 +73,11 @@ static int onnx_layer_list_parameters(wb__onnx_state *s, const wb__onnx_part *pa
         s->parameters[s->n_parameters++] = value[i];
     }
     wb__free(value);
-    if (!status) find_frozen(s, g);
+    if (!status) onnx_layer_find_frozen(s, g);
     return status;
 }
 
-/* Checks that the graph can be a layer.  Returns 0 or an error code. */
+/* Returns 0 if the graph can be a layer, else an error code. */
 static int onnx_layer_check_graph(const wb__onnx_model *m)
 {
     const wb__onnx_graph *g = m->graph;
@@ -102,8 +100,8 @@ static int onnx_layer_check_graph(const wb__onnx_model *m)
     return 0;
 }
 
-/* Checks the model, and sets `parts` to the use of each initializer. */
-static int onnx_layer_look_at(const wb__onnx_model *m, wb__onnx_part **parts)
+/* Checks the model, and sets *parts to the use of each initializer.  Returns 0 or an error code. */
+static int onnx_layer_find_parts(const wb__onnx_model *m, wb__onnx_part **parts)
 {
     *parts = wb__alloc_zero((size_t)m->n_tensors + 1, sizeof **parts);
     if (!*parts) return WB_ERROR_MEMORY;
@@ -112,7 +110,7 @@ static int onnx_layer_look_at(const wb__onnx_model *m, wb__onnx_part **parts)
     return status ? status : wb__onnx_find_parameters(m, *parts);
 }
 
-/* Makes the state of a graph, unless it has one.  Returns 0 or an error code. */
+/* Sets graph->made to the state of a graph, unless it has one.  Returns 0 or an error code. */
 static int onnx_layer_make_state(wb__blob *graph, const char *file)
 {
     wb__onnx_part *parts = NULL;
@@ -122,7 +120,7 @@ static int onnx_layer_make_state(wb__blob *graph, const char *file)
     if (!wb__onnx_state_init(s)) return wb__free(s), WB_ERROR_MEMORY;
     snprintf(s->file, sizeof s->file, "%s", file);
     int status = wb__onnx_read(NULL, graph->bytes, graph->n, &s->model);
-    if (!status) status = onnx_layer_look_at(s->model, &parts);
+    if (!status) status = onnx_layer_find_parts(s->model, &parts);
     if (!status) status = onnx_layer_list_parameters(s, parts);
     wb__free(parts);
     if (status) return onnx_layer_state_free(s), status;
@@ -131,9 +129,7 @@ static int onnx_layer_make_state(wb__blob *graph, const char *file)
     return 0;
 }
 
-/* ---- creation -------------------------------------------------------------------------------- */
-
-/* Makes the layer, with parameters whose values are not set.  NULL with the error set. */
+/* Returns the layer, with parameters whose values are not set.  NULL with the error set. */
 static wb_layer *onnx_layer_make(const void *options)
 {
     const onnx_options *o = options;
@@ -176,7 +172,7 @@ static void onnx_layer_set_file(onnx_options *o, const char *path)
     if (!wb__is_utf8(o->file)) snprintf(o->file, sizeof o->file, "model.onnx");
 }
 
-/* Makes the layer of a model, whose bytes are `data`.  `make` reads the bytes that are kept; it
+/* Returns the layer of a model, whose bytes are `data`.  `make` reads the bytes that are kept; it
  * finds the same parameters in the same order, since values do not decide what a parameter is. */
 static wb_layer *onnx_layer_of(wb__onnx_model *m, const wb__onnx_part *parts, const void *data,
                                size_t bytes)
@@ -207,17 +203,15 @@ wb_layer *wb__onnx_load(const wb__mapping *file, const wb_load_options *o)
         return wb__fail_null(WB_ERROR_ARGUMENT, "load: %s: only BSON has .%s", file->path,
                              o->key ? "key" : "substitute");
     if (wb__onnx_read(file->path, file->data, (size_t)file->bytes, &m)) return NULL;
-    wb_layer *l = onnx_layer_look_at(m, &parts) ? NULL : onnx_layer_of(m, parts, file->data,
-                                                                       (size_t)file->bytes);
+    wb_layer *l = onnx_layer_find_parts(m, &parts)
+                      ? NULL : onnx_layer_of(m, parts, file->data, (size_t)file->bytes);
     wb__free(parts);
     wb__onnx_free(m);
     return l;
 }
 
-/* ---- inputs ---------------------------------------------------------------------------------- */
-
 /* Adds an input or output as the file declares it: "x [batch,3,224,224] f32". */
-static void add_port(wb__text *t, const wb__onnx_value *v)
+static void onnx_layer_add_port(wb__text *t, const wb__onnx_value *v)
 {
     wb__text_foreign(t, v->name);
     if (v->ndim >= 0) wb__text_add(t, " [");
@@ -232,16 +226,16 @@ static void add_port(wb__text *t, const wb__onnx_value *v)
     if (v->type) wb__text_add(t, " %s", dtype ? wb_dtype_name(dtype) : wb__onnx_type_name(v->type));
 }
 
-static void add_ports(wb__text *t, const wb__onnx_graph *g, int n, const int *values)
+static void onnx_layer_add_ports(wb__text *t, const wb__onnx_graph *g, int n, const int *values)
 {
     for (int i = 0; i < n; i++) {
         if (i) wb__text_add(t, ", ");
-        add_port(t, &g->values[values[i]]);
+        onnx_layer_add_port(t, &g->values[values[i]]);
     }
     if (!n) wb__text_add(t, "nothing");
 }
 
-/* Fails with a reason and the inputs that the file declares. */
+/* Sets the error with a reason and the inputs that the file declares, and returns false. */
 static bool onnx_layer_refuse_inputs(const wb__onnx_state *s, int code, const char *format, ...)
     WB__PRINTF(3, 4);
 static bool onnx_layer_refuse_inputs(const wb__onnx_state *s, int code, const char *format, ...)
@@ -253,7 +247,7 @@ static bool onnx_layer_refuse_inputs(const wb__onnx_state *s, int code, const ch
     wb__text_list(&t, format, arguments);
     va_end(arguments);
     wb__text_add(&t, "; the inputs are ");
-    add_ports(&t, g, g->n_inputs, g->inputs);
+    onnx_layer_add_ports(&t, g, g->n_inputs, g->inputs);
     char *text = wb__text_take(&t);
     if (text) wb__fail(code, "onnx: %s: %s", s->file, text);
     wb__free(text);
@@ -264,7 +258,7 @@ static bool onnx_layer_refuse_inputs(const wb__onnx_state *s, int code, const ch
 typedef struct { const char *name; int64_t size; int input; } named_size;
 typedef struct { int n, capacity; named_size *list; } named_sizes;
 
-/* Checks that a size is that of other axes with the same name.  False with the error set. */
+/* Whether a size is that of other axes with the same name.  If not, sets the error. */
 static bool onnx_layer_check_named(const wb__onnx_state *s, named_sizes *all, const char *name,
                                    int64_t size, int input)
 {
@@ -323,8 +317,6 @@ static bool onnx_layer_check_inputs(const wb__onnx_state *s, int n, wb_tensor *c
     return ok;
 }
 
-/* ---- the type -------------------------------------------------------------------------------- */
-
 static int onnx_layer_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
     wb__onnx_state *s = onnx_layer_state_of(l);
@@ -358,9 +350,9 @@ static void onnx_layer_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, "Onnx(");
     wb__text_foreign(t, onnx_layer_state_of(l)->file);
     wb__text_add(t, ": ");
-    add_ports(t, g, g->n_inputs, g->inputs);
+    onnx_layer_add_ports(t, g, g->n_inputs, g->inputs);
     wb__text_add(t, " => ");
-    add_ports(t, g, g->n_outputs, g->outputs);
+    onnx_layer_add_ports(t, g, g->n_outputs, g->outputs);
     wb__text_add(t, ")");
 }
 

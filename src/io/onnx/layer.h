@@ -5,7 +5,7 @@
 #include "base/map.h"
 #include "nn/layer.h"
 
-/* Loads a file of ONNX as a layer, for wb_load.  NULL with the error set. */
+/* Returns a file of ONNX as a layer, for wb_load.  NULL with the error set. */
 wb_layer *wb__onnx_load(const wb__mapping *m, const wb_load_options *o);
 
 #endif

@@ -8,7 +8,7 @@
 
 enum { EXPANDED_MOST = 64 << 20 };
 
-/* Adds a message to a list under its name. */
+/* Adds a message to a list under its name.  Returns 0 or an error code. */
 static int onnx_local_put(wb__onnx_model *m, wb__name_set *s, wb__span **list, wb__span name,
                           wb__span message, bool *is_new)
 {
@@ -21,8 +21,8 @@ static int onnx_local_put(wb__onnx_model *m, wb__name_set *s, wb__span **list, w
     return 0;
 }
 
-/* Adds an AttributeProto to a list under its name. */
-static int put_attr(wb__onnx_reader *r, wb__name_set *s, wb__span **list, wb__wire in)
+/* Adds an AttributeProto to a list under its name.  Returns 0 or an error code. */
+static int onnx_local_add_attr(wb__onnx_reader *r, wb__name_set *s, wb__span **list, wb__wire in)
 {
     const wb__span message = {(const char *)in.at, (size_t)(in.end - in.at)};
     wb__wire_field f;
@@ -37,8 +37,6 @@ static int put_attr(wb__onnx_reader *r, wb__name_set *s, wb__span **list, wb__wi
                          (int)WB__MIN(name.n, 100), name.at);
 }
 
-/* ---- the functions --------------------------------------------------------------------------- */
-
 /* Returns the key of a function, a text that the caller frees; NULL: out of memory. */
 static char *onnx_local_key_of(wb__span domain, wb__span name, wb__span overload)
 {
@@ -46,7 +44,8 @@ static char *onnx_local_key_of(wb__span domain, wb__span name, wb__span overload
                       (int)overload.n, overload.at);
 }
 
-static int add_formal(wb__onnx_reader *r, wb__local *f, wb__wire *in, const wb__wire_field *field)
+static int onnx_local_add_formal(wb__onnx_reader *r, wb__local *f, wb__wire *in,
+                                 const wb__wire_field *field)
 {
     wb__span name;
     bool is_new;
@@ -66,7 +65,7 @@ static int onnx_local_read_head(wb__onnx_reader *r, wb__wire in, wb__local *to, 
     while (wb__wire_next(&in, &f))
         switch (f.number) {
         case FUNCTION_NAME: wb__wire_text(&in, &f, name); break;
-        case FUNCTION_INPUT: in.status = add_formal(r, to, &in, &f); break;
+        case FUNCTION_INPUT: in.status = onnx_local_add_formal(r, to, &in, &f); break;
         case FUNCTION_OPSET:
             if (wb__wire_message(&in, &f, &inside))
                 in.status = wb__onnx_read_opset(r, inside, &to->opsets);
@@ -74,7 +73,7 @@ static int onnx_local_read_head(wb__onnx_reader *r, wb__wire in, wb__local *to, 
         case FUNCTION_DOMAIN: wb__wire_text(&in, &f, domain); break;
         case FUNCTION_DEFAULT:
             if (wb__wire_message(&in, &f, &inside))
-                in.status = put_attr(r, &to->defaults, &to->default_at, inside);
+                in.status = onnx_local_add_attr(r, &to->defaults, &to->default_at, inside);
             break;
         case FUNCTION_OVERLOAD: wb__wire_text(&in, &f, overload); break;
         default: break;
@@ -94,7 +93,7 @@ int wb__onnx_read_local(wb__onnx_reader *r, wb__wire in)
     *to = (wb__local){.at = in.at, .end = in.end};
     int status = onnx_local_read_head(r, in, to, &domain, &name, &overload);
     while (!status && wb__wire_next(&in, &f))
-        if (f.number == FUNCTION_OUTPUT) status = add_formal(r, to, &in, &f);
+        if (f.number == FUNCTION_OUTPUT) status = onnx_local_add_formal(r, to, &in, &f);
     if (!status) status = in.status;
     if (!status) status = wb__onnx_check_opset(r, &to->opsets, &opset);
     if (status) return status;
@@ -123,8 +122,6 @@ int wb__onnx_called(wb__onnx_reader *r, const wb__node_head *h, const wb__local 
                          (int)WB__MIN(h->op.n, 100), h->op.at);
 }
 
-/* ---- a call ---------------------------------------------------------------------------------- */
-
 int wb__onnx_count_expanded(wb__onnx_reader *r, size_t bytes)
 {
     r->expanded += bytes;
@@ -133,7 +130,8 @@ int wb__onnx_count_expanded(wb__onnx_reader *r, size_t bytes)
                          "nodes", EXPANDED_MOST >> 20);
 }
 
-/* Sets the call's names of the function's inputs and outputs, in `actual`, and its attributes. */
+/* Sets `actual` to the call's names of the function's inputs and outputs, and the call's
+ * attributes. */
 static int onnx_local_read_call(wb__onnx_reader *r, wb__onnx_scope *s, wb__span *actual,
                                 wb__wire in)
 {
@@ -145,7 +143,7 @@ static int onnx_local_read_call(wb__onnx_reader *r, wb__onnx_scope *s, wb__span 
     while (wb__wire_next(&in, &f)) {
         wb__span name;
         if (f.number == NODE_ATTR && wb__wire_message(&in, &f, &inside))
-            in.status = put_attr(r, &s->attrs, &s->attr_at, inside);
+            in.status = onnx_local_add_attr(r, &s->attrs, &s->attr_at, inside);
         const bool is_in = f.number == NODE_INPUT, is_out = f.number == NODE_OUTPUT;
         if ((!is_in && !is_out) || !wb__wire_text(&in, &f, &name)) continue;
         if (next[is_out] == end[is_out])

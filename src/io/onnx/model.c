@@ -21,7 +21,7 @@ typedef struct onnx_model_block { struct onnx_model_block *next; size_t used,
 /* The memory of a model. */
 struct wb__onnx_arena {
     onnx_model_block *blocks;
-    size_t held, most;                  /* bytes of all blocks; the most that they may be */
+    size_t held, most;                  /* bytes of all blocks; the limit of these bytes */
     wb__mapping **files;                /* mappings of files of external data */
     int n_files, file_capacity;
 };
@@ -115,8 +115,6 @@ void wb__onnx_free(wb__onnx_model *m)
     wb__free(m);
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
-
 /* Returns the place of a text in the table.  The hash depends on the set's address, so that no file
  * can have names that all collide. */
 static int onnx_model_place_of(const wb__name_set *s, wb__span text)
@@ -131,7 +129,7 @@ int wb__name_set_find(const wb__name_set *s, wb__span text)
     return s->n ? s->table[onnx_model_place_of(s, text)] - 1 : -1;
 }
 
-static bool onnx_model_widen(wb__onnx_model *m, wb__name_set *s)
+static bool onnx_model_grow_table(wb__onnx_model *m, wb__name_set *s)
 {
     if (2 * (s->n + 1) <= s->size) return true;
     if (s->size > INT32_MAX / 4)
@@ -151,7 +149,7 @@ int wb__name_set_add(wb__onnx_model *m, wb__name_set *s, wb__span text, bool *is
     int i = wb__name_set_find(s, text);
     *is_new = i < 0;
     if (i >= 0) return i;
-    if (!onnx_model_widen(m, s) ||
+    if (!onnx_model_grow_table(m, s) ||
         !wb__onnx_reserve(m, &s->list, &s->capacity, s->n + 1, sizeof *s->list))
         return -1;
     const char *copy = wb__onnx_copy(m, text);
@@ -223,7 +221,8 @@ int wb__onnx_check_opset(const wb__onnx_reader *r, const wb__opsets *s, int64_t 
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-/* Reads all fields but functions, which it counts in *n_functions, and the graph. */
+/* Reads all fields but the graph, which *graph becomes, and functions, which *n_functions
+ * counts. */
 static int onnx_model_read_head(wb__onnx_reader *r, wb__wire in, wb__wire *graph, int *n_functions)
 {
     wb__wire_field f;

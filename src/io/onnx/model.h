@@ -29,8 +29,8 @@ typedef struct {
     wb__onnx_type type;
     int ndim;
     int64_t dims[WB_MAX_DIMS], size;    /* size: number of elements */
-    /* little-endian, row-major, maybe unaligned; of strings const char *, ended by 0; NULL if the
-     * size is 0, and where wb__onnx_read allows it */
+    /* the values, little-endian, row-major, maybe unaligned; strings are const char *, ended by 0;
+     * NULL if the size is 0, and where wb__onnx_read allows it */
     const void *data;
 } wb__onnx_tensor;
 
@@ -39,12 +39,12 @@ typedef struct wb__onnx_graph wb__onnx_graph;
 typedef struct {
     const char *name;
     wb__onnx_attr_type type;
-    int64_t i;
-    float f;
+    int64_t i;                          /* value of an INT */
+    float f;                            /* value of a FLOAT */
     const char *s;                      /* s_bytes bytes, and a final 0 */
     size_t s_bytes;
-    const wb__onnx_tensor *t;
-    wb__onnx_graph *g;
+    const wb__onnx_tensor *t;           /* value of a TENSOR */
+    wb__onnx_graph *g;                  /* value of a GRAPH */
     int n;                              /* number of elements of one of the lists below */
     const int64_t *ints;
     const float *floats;
@@ -55,7 +55,7 @@ typedef struct {
 
 typedef struct {
     const char *op, *domain, *name;     /* domain "": ONNX's own; name may be "" */
-    int index;                          /* of the node in its graph */
+    int index;                          /* index of the node in its graph */
     int64_t opset;                      /* version of the domain that the model uses */
     int n_in, n_out, n_attrs;
     const int *in, *out;                /* indices of the graph's values; -1: left out */
@@ -63,13 +63,15 @@ typedef struct {
     const struct wb__onnx_operator *operator;   /* run.h; NULL: not yet found (find.c) */
 } wb__onnx_node;
 
-/* An input, an initializer, a result of a node, or a value of an outer graph */
+/* A value of a graph: an input, an initializer, a result of a node, or a value of an outer
+ * graph. */
 typedef struct {
     const char *name;
     wb__onnx_type type;                 /* UNDEFINED: the file does not declare it */
     int ndim;                           /* -1: the file does not declare the shape */
     int64_t dims[WB_MAX_DIMS];          /* -1: any size */
-    const char *dim_names[WB_MAX_DIMS]; /* sizes with the same name are equal; NULL: no name */
+    const char *dim_names[WB_MAX_DIMS]; /* names of sizes; sizes with the same name are equal; NULL:
+                                           no name */
     const char *kind;                   /* "a sequence", ...; NULL: a tensor */
     const wb__onnx_tensor *initializer; /* or NULL */
     int outer;                          /* this value's index in the outer graph, or -1 */
@@ -78,7 +80,7 @@ typedef struct {
 
 struct wb__onnx_graph {
     const char *name;
-    wb__onnx_graph *outer;              /* of a subgraph; else NULL */
+    wb__onnx_graph *outer;              /* graph that contains this subgraph; else NULL */
     int n_values, n_nodes, n_inputs, n_outputs;
     wb__onnx_value *values;
     wb__onnx_node *nodes;               /* each follows the nodes whose results it reads */
@@ -86,8 +88,8 @@ struct wb__onnx_graph {
 };
 
 typedef struct {
-    const char *path;                   /* for messages */
-    int64_t ir_version, opset;          /* opset: of ONNX's own operators */
+    const char *path;                   /* path of the file, for messages */
+    int64_t ir_version, opset;          /* opset: the version of ONNX's own operators */
     const char *producer;
     wb__onnx_graph *graph;
     int n_tensors;                      /* the graph's initializers with values */
@@ -95,15 +97,15 @@ typedef struct {
     struct wb__onnx_arena *arena;
 } wb__onnx_model;
 
-/* Reads a model.  `path` is for messages, and its folder has the external data.  Returns 0 or an
- * error code: the file is damaged, has a version of ONNX that is not read, names a value that
- * nothing computes, ...  With path NULL the bytes are the graph of a layer, whose initializers may
- * lack values, and nothing is in another file. */
+/* Sets *model to a model that is read.  `path` is for messages, and its folder has the external
+ * data.  Returns 0 or an error code: the file is damaged, has a version of ONNX that is not read,
+ * names a value that nothing computes, ...  With path NULL the bytes are the graph of a layer,
+ * whose initializers may lack values, and nothing is in another file. */
 int wb__onnx_read(const char *path, const void *data, size_t bytes, wb__onnx_model **model);
 void wb__onnx_free(wb__onnx_model *m);
 
-/* Follows value v, an index or -1 in the graph *g, to the graph that owns it.  Sets *g to this
- * graph, and returns the index there. */
+/* Returns the index of value v, an index or -1 in the graph *g, in the graph that owns it, and sets
+ * *g to this graph. */
 static inline int wb__onnx_owner(const wb__onnx_graph **g, int v)
 {
     for (; v >= 0 && (*g)->values[v].outer >= 0; *g = (*g)->outer) v = (*g)->values[v].outer;

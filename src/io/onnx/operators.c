@@ -16,7 +16,7 @@ static wb_tensor *number(double v) { return wb__number_of(v); }
 
 /* ---- trigonometric and hyperbolic functions -------------------------------------------------- */
 
-/* 1 or -1, without a gradient: sign · x is |x|, whose gradient at 0 is that of x. */
+/* Returns 1 or -1, without a gradient: sign · x is |x|, whose gradient at 0 is that of x. */
 static wb_tensor *sign_of(wb_tensor *x)
 {
     if (!x) return NULL;
@@ -30,8 +30,9 @@ static wb_tensor *cosh_of(wb_tensor *x)
     return wb_add(wb_mul(wb_mul(up, number(0.5)), up), wb_mul(wb_mul(down, number(0.5)), down));
 }
 
-/* The angle of 0 <= b <= 1.  A guess, to 0.004, is improved by the angle of d, the tangent of the
- * difference to the guess, of which three terms of the series are enough for f64. */
+/* Returns the angle with the tangent b, 0 <= b <= 1.  A guess, to 0.004, is improved by the angle
+ * of d, the tangent of the difference to the guess, of which three terms of the series are enough
+ * for f64. */
 static wb_tensor *small_angle(wb_tensor *b)
 {
     wb_tensor *guess = wb_stop_gradient(
@@ -43,7 +44,7 @@ static wb_tensor *small_angle(wb_tensor *b)
     return wb_add(guess, wb_add(d, wb_mul(wb_mul(d, square), series)));
 }
 
-/* The angle of a tangent x of any size: beyond 1 it is pi/2 minus that of 1/x. */
+/* Returns the angle of a tangent x of any size: beyond 1 it is pi/2 minus that of 1/x. */
 static wb_tensor *angle(wb_tensor *x)
 {
     wb_tensor *sign = sign_of(x), *a = wb_mul(sign, x);
@@ -53,25 +54,25 @@ static wb_tensor *angle(wb_tensor *x)
     return wb_mul(sign, wb_where(big, wb_sub(number(HALF_PI), y), y));
 }
 
-/* Beyond it 1 + x^2 is x^2, also in f64. */
+/* For x above ONNX_LARGE, 1 + x^2 is x^2, also in f64. */
 #define ONNX_LARGE 1e8
 
-/* log(2 x) for x > ONNX_LARGE, else f(x).  Each branch gets an x at which it and its gradient are
- * finite. */
+/* Returns log(2 x) for x > ONNX_LARGE, else f(x).  Each branch gets an x at which it and its
+ * gradient are finite. */
 static wb_tensor *or_log(wb_tensor *x, wb_tensor *(*f)(wb_tensor *))
 {
     wb_tensor *large = wb_add(wb_log(wb_maximum(x, number(ONNX_LARGE))), number(LN2));
     return wb_where(wb_gt(x, number(ONNX_LARGE)), large, f(wb_minimum(x, number(ONNX_LARGE))));
 }
 
-/* log(x + sqrt(1 + x^2)) for x >= 0, accurate near 0. */
+/* Returns log(x + sqrt(1 + x^2)) for x >= 0, accurate near 0. */
 static wb_tensor *asinh_of(wb_tensor *x)
 {
     wb_tensor *square = wb_square(x), *root = wb_sqrt(wb_add(square, number(1)));
     return wb_log1p(wb_add(x, wb_div(square, wb_add(root, number(1)))));
 }
 
-/* log(x + sqrt(x^2 - 1)), accurate near 1; NaN below 1. */
+/* Returns log(x + sqrt(x^2 - 1)), accurate near 1; NaN below 1. */
 static wb_tensor *acosh_of(wb_tensor *x)
 {
     wb_tensor *more = wb_sub(x, number(1));
@@ -79,6 +80,7 @@ static wb_tensor *acosh_of(wb_tensor *x)
     return wb_log1p(wb_add(more, root));
 }
 
+/* Returns the odd function that is f for x >= 0. */
 static wb_tensor *odd(wb_tensor *x, wb_tensor *(*f)(wb_tensor *))
 {
     wb_tensor *sign = sign_of(x);
@@ -87,6 +89,7 @@ static wb_tensor *odd(wb_tensor *x, wb_tensor *(*f)(wb_tensor *))
 
 /* ---- other expressions ----------------------------------------------------------------------- */
 
+/* Returns whether each element is infinite with one of the signs asked for. */
 static wb_tensor *is_inf(wb_tensor *x, bool negative, bool positive)
 {
     if (!negative && !positive)
@@ -102,7 +105,7 @@ static wb_tensor *celu(const wb__onnx_call *c, wb_tensor *x, double alpha)
     return NULL;
 }
 
-/* Joins all inputs by an operation of two operands. */
+/* Returns all inputs joined by an operation of two operands. */
 static wb_tensor *joined(const wb__onnx_call *c, wb__op op)
 {
     if (!wb__onnx_has(c, WB__MAX(c->n_in, 1))) return NULL;
@@ -112,8 +115,6 @@ static wb_tensor *joined(const wb__onnx_call *c, wb__op op)
     return y;
 }
 
-/* ---- calls ----------------------------------------------------------------------------------- */
-
 bool wb__onnx_operation(wb__onnx_call *c)
 {
     const wb__onnx_operator *o = c->node->operator;
@@ -121,8 +122,8 @@ bool wb__onnx_operation(wb__onnx_call *c)
     return wb__onnx_give(c, any ? joined(c, o->op) : wb__elementwise(o->op, c->in));
 }
 
-/* Whether the operator is its operation here: the operation takes the dtype, and its numbers are
- * those of the node.  The numbers of ONNX are f32. */
+/* Whether the operator is its operation in this node: the operation takes the dtype, and its
+ * numbers are those of the node.  The numbers of ONNX are f32. */
 static bool is_operation(const wb__onnx_call *c)
 {
     const wb__onnx_operator *o = c->node->operator;
@@ -155,8 +156,6 @@ static bool call_formula(wb__onnx_call *c)
     return wb__onnx_give(c, kind == WB__ONNX_OF_WIDE ? wb__as(y, (wb_dtype)c->in[0]->dtype) : y);
 }
 
-/* ---- the table ------------------------------------------------------------------------------- */
-
 #define ONNX_OP(name, function, ...)
 #define ONNX_IS(name, op, ...)
 #define ONNX_FORMULA(name, kind, expression, ...)                                                  \
@@ -178,11 +177,11 @@ static bool call_formula(wb__onnx_call *c)
 
 /* clang-format off */
 enum { ANY = WB__ONNX_ANY };
-/* Inputs and outputs: those of all opsets from the first one on, with one output; of several */
+/* Inputs and outputs.  AT: their counts for all opsets from the first one on, with one output. */
 #define AT(since, least, most) .ports = {{since, {least, most}, {1, 1}}}
 #define PORTS(...) .ports = {__VA_ARGS__}
-/* Attributes: with a default; known words, of which the first is the default; without a default;
- * needed.  The last argument of one that not all opsets have are these. */
+/* Attributes: with a default; with known words, of which the first is the default; without a
+ * default; needed.  The last argument of an attribute that not all opsets have are these opsets. */
 #define HAS(...) .attributes = (const wb__onnx_attr_row[]){__VA_ARGS__ {.type = 0}}
 #define INT(...) {.type = WB__ONNX_IS_INT, .has_default = true, NAMED(.number, __VA_ARGS__)},
 #define REAL(...) {.type = WB__ONNX_IS_FLOAT, .has_default = true, NAMED(.number, __VA_ARGS__)},
@@ -193,10 +192,10 @@ enum { ANY = WB__ONNX_ANY };
 #define FROM(opset) .from = opset
 #define BEFORE(opset) .before = opset
 #define DURING(first, opset) FROM(first), BEFORE(opset)
-/* The bits of the inputs first .. last, and of one input */
+/* The bits of the inputs first .. last, and of one input. */
 #define INPUTS(first, last) ((2u << (last)) - (1u << (first)))
 #define INPUT(i) INPUTS(i, i)
-/* What several rows have */
+/* What several rows have. */
 #define AUTO_PAD WORD("auto_pad", "NOTSET VALID SAME_UPPER SAME_LOWER")
 #define CONVOLUTION AUTO_PAD MAY(INTS, "dilations") INT("group", 1) MAY(INTS, "kernel_shape") \
     MAY(INTS, "pads") MAY(INTS, "strides")

@@ -8,19 +8,18 @@
 
 #include <math.h>
 
-/* With H and G heads of queries and of keys: q [N, H, Tq, d], k [N, G, Tk, d], v [N, G, Tk, e]. */
+/* An attention.  With H and G heads of queries and of keys: q [N, H, Tq, d], k [N, G, Tk, d], v [N,
+ * G, Tk, e]. */
 typedef struct {
     wb_tensor *q, *k, *v;
     wb_tensor *allowed, *bias;          /* masks of bools and of numbers; NULL: none */
     int64_t queries, keys, past;        /* past: keys before the queries */
     double scale, softcap;
     bool packed;                        /* inputs and result are [N, T, H d] */
-} onnx_attn_attention;
-
-/* ---- inputs ---------------------------------------------------------------------------------- */
+} onnx_attn_inputs;
 
 /* Returns x [N, T, heads d] as [N, heads, T, d]; x itself if it has four axes. */
-static wb_tensor *with_heads(const wb__onnx_call *c, wb_tensor *x, const char *name)
+static wb_tensor *onnx_attn_split_heads(const wb__onnx_call *c, wb_tensor *x, const char *name)
 {
     const int64_t heads = wb__onnx_int(c, name);
     if (x->ndim == 4) return x;
@@ -35,16 +34,16 @@ static wb_tensor *with_heads(const wb__onnx_call *c, wb_tensor *x, const char *n
 }
 
 /* Returns x behind the tokens of a cache, input i, if there is one. */
-static wb_tensor *onnx_attn_behind(const wb__onnx_call *c, int i, wb_tensor *x)
+static wb_tensor *onnx_attn_append_to_cache(const wb__onnx_call *c, int i, wb_tensor *x)
 {
     wb_tensor *past = wb__onnx_in(c, i);
     return past && x ? wb_concat(2, past, x) : x;
 }
 
-static bool onnx_attn_read_inputs(wb__onnx_call *c, onnx_attn_attention *a)
+static bool onnx_attn_read_inputs(wb__onnx_call *c, onnx_attn_inputs *a)
 {
     const wb_tensor *q = c->in[0];
-    *a = (onnx_attn_attention){.packed = q->ndim == 3, .softcap = wb__onnx_real(c, "softcap")};
+    *a = (onnx_attn_inputs){.packed = q->ndim == 3, .softcap = wb__onnx_real(c, "softcap")};
     for (int i = 0; i < 3; i++)
         if (!wb__onnx_floating(c, i) || c->in[i]->ndim != q->ndim || (q->ndim != 3 && q->ndim != 4))
             return wb__onnx_refuse(c, WB_ERROR_SHAPE, "input %d is %s", i, wb_describe(c->in[i]));
@@ -52,9 +51,9 @@ static bool onnx_attn_read_inputs(wb__onnx_call *c, onnx_attn_attention *a)
         return wb__onnx_refuse(c, WB_ERROR_FORMAT, "past_key and past_value belong together");
     if (wb__onnx_in(c, 4) && wb__onnx_in(c, 6))
         return wb__onnx_refuse(c, WB_ERROR_FORMAT, "nonpad_kv_seqlen with past_key");
-    a->q = with_heads(c, c->in[0], "q_num_heads");
-    a->k = onnx_attn_behind(c, 4, with_heads(c, c->in[1], "kv_num_heads"));
-    a->v = onnx_attn_behind(c, 5, with_heads(c, c->in[2], "kv_num_heads"));
+    a->q = onnx_attn_split_heads(c, c->in[0], "q_num_heads");
+    a->k = onnx_attn_append_to_cache(c, 4, onnx_attn_split_heads(c, c->in[1], "kv_num_heads"));
+    a->v = onnx_attn_append_to_cache(c, 5, onnx_attn_split_heads(c, c->in[2], "kv_num_heads"));
     if (!a->q || !a->k || !a->v) return false;
     if (wb__onnx_wants(c, 1)) c->out[1] = a->k;
     if (wb__onnx_wants(c, 2)) c->out[2] = a->v;
@@ -79,7 +78,7 @@ static bool onnx_attn_read_inputs(wb__onnx_call *c, onnx_attn_attention *a)
 
 /* ---- masks ----------------------------------------------------------------------------------- */
 
-static bool onnx_attn_allow(onnx_attn_attention *a, wb_tensor *mask)
+static bool onnx_attn_add_mask(onnx_attn_inputs *a, wb_tensor *mask)
 {
     a->allowed = a->allowed ? wb_and(a->allowed, mask) : mask;
     return a->allowed;
@@ -94,7 +93,7 @@ static wb_tensor *onnx_attn_lengths(const wb__onnx_call *c)
 
 /* Returns how many positions each key is behind its query, [Tq, Tk] or [N, 1, Tq, Tk]: negative for
  * keys after it. */
-static wb_tensor *onnx_attn_distances(const wb__onnx_call *c, const onnx_attn_attention *a)
+static wb_tensor *onnx_attn_distances(const wb__onnx_call *c, const onnx_attn_inputs *a)
 {
     wb_tensor *query = wb_unsqueeze(wb_arange(a->queries, WB_I64), 1);
     if (wb__onnx_in(c, 6))
@@ -105,7 +104,7 @@ static wb_tensor *onnx_attn_distances(const wb__onnx_call *c, const onnx_attn_at
     return wb_sub(query, wb_arange(a->keys, WB_I64));
 }
 
-static bool read_places(const wb__onnx_call *c, onnx_attn_attention *a)
+static bool onnx_attn_read_places(const wb__onnx_call *c, onnx_attn_inputs *a)
 {
     const int64_t left = wb__onnx_int(c, "left_window_size");
     const int64_t right = wb__onnx_int(c, "right_window_size");
@@ -115,22 +114,24 @@ static bool read_places(const wb__onnx_call *c, onnx_attn_attention *a)
         return wb__onnx_refuse(c, WB_ERROR_ARGUMENT, "windows of %lld and %lld", (long long)left,
                                (long long)right);
     if (causal && !a->past && !wb__onnx_in(c, 6)) {
-        if (!onnx_attn_allow(a, wb_causal_mask(a->queries, a->keys))) return false;
-    } else if (causal && !onnx_attn_allow(a, wb_ge(onnx_attn_distances(c, a), zero))) {
+        if (!onnx_attn_add_mask(a, wb_causal_mask(a->queries, a->keys))) return false;
+    } else if (causal && !onnx_attn_add_mask(a, wb_ge(onnx_attn_distances(c, a), zero))) {
         return false;
     }
     if (left >= 0 &&
-        !onnx_attn_allow(a, wb_le(onnx_attn_distances(c, a), wb__literal((double)left, WB_I64))))
+        !onnx_attn_add_mask(a, wb_le(onnx_attn_distances(c, a), wb__literal((double)left, WB_I64))))
         return false;
     if (right >= 0 &&
-        !onnx_attn_allow(a, wb_ge(onnx_attn_distances(c, a), wb__literal(-(double)right, WB_I64))))
+        !onnx_attn_add_mask(a,
+                            wb_ge(onnx_attn_distances(c, a), wb__literal(-(double)right, WB_I64))))
         return false;
     return !wb__onnx_in(c, 6) ||
-           onnx_attn_allow(a, wb_lt(wb_arange(a->keys, WB_I64), onnx_attn_lengths(c)));
+           onnx_attn_add_mask(a, wb_lt(wb_arange(a->keys, WB_I64), onnx_attn_lengths(c)));
 }
 
-/* The mask of the node, which may have fewer keys: the others are masked. */
-static bool read_mask(const wb__onnx_call *c, onnx_attn_attention *a)
+/* Adds the mask of the node to `allowed` or `bias`.  The mask may have fewer keys: the others are
+ * masked. */
+static bool onnx_attn_read_mask(const wb__onnx_call *c, onnx_attn_inputs *a)
 {
     wb_tensor *mask = wb__onnx_in(c, 3);
     if (!mask) return true;
@@ -142,22 +143,20 @@ static bool read_mask(const wb__onnx_call *c, onnx_attn_attention *a)
     const wb_pad_options o = WB__OPTIONS(wb_pad_options, .value = is_bool ? 0 : -INFINITY);
     if (more) mask = wb_pad_with(mask, mask->ndim - 1, 0, more, &o);
     if (!mask) return false;
-    if (is_bool) return onnx_attn_allow(a, mask);
+    if (is_bool) return onnx_attn_add_mask(a, mask);
     a->bias = wb__as(mask, (wb_dtype)a->q->dtype);
     return a->bias;
 }
 
-/* ---- the operator ---------------------------------------------------------------------------- */
-
 /* Returns x with -inf where a key is masked. */
-static wb_tensor *onnx_attn_masked(const onnx_attn_attention *a, wb_tensor *x)
+static wb_tensor *onnx_attn_mask_scores(const onnx_attn_inputs *a, wb_tensor *x)
 {
     if (a->bias) x = wb_add(x, a->bias);
     return a->allowed ? wb_where(a->allowed, x, wb__number_of(-INFINITY)) : x;
 }
 
 /* Returns the weights of keys for scores with masks: 0 for a query without keys. */
-static wb_tensor *onnx_attn_weights(const wb__onnx_call *c, const onnx_attn_attention *a,
+static wb_tensor *onnx_attn_weights(const wb__onnx_call *c, const onnx_attn_inputs *a,
                                     wb_tensor *scores)
 {
     const wb_dtype t = (wb_dtype)a->q->dtype;
@@ -172,15 +171,16 @@ static wb_tensor *onnx_attn_weights(const wb__onnx_call *c, const onnx_attn_atte
     wb_tensor *y = wb__as(scores, precision), *zero = wb__literal(0, precision);
     y = y ? wb_softmax(y) : NULL;
     if (y && (a->bias || a->allowed)) {
-        wb_tensor *mask = onnx_attn_masked(a, wb__literal(0, t));
+        wb_tensor *mask = onnx_attn_mask_scores(a, wb__literal(0, t));
         mask = mask ? wb__reduce(WB__OP_max, mask, 1u << (mask->ndim - 1), true) : NULL;
         y = wb_where(wb_eq(mask, wb__number_of(-INFINITY)), zero, y);
     }
     return wb__as(y, t);
 }
 
-/* Computes the steps, and output 3 if the node has it: the scores, or the weights. */
-static wb_tensor *onnx_attn_steps_of(wb__onnx_call *c, const onnx_attn_attention *a)
+/* Returns the result of separate steps, and computes output 3 if the node has it: the scores, or
+ * the weights. */
+static wb_tensor *onnx_attn_by_steps(wb__onnx_call *c, const onnx_attn_inputs *a)
 {
     const int64_t mode = wb__onnx_int(c, "qk_matmul_output_mode");
     wb_tensor *root = wb__literal(sqrt(a->scale), (wb_dtype)a->q->dtype), *stage[4];
@@ -193,7 +193,7 @@ static wb_tensor *onnx_attn_steps_of(wb__onnx_call *c, const onnx_attn_attention
     if (a->softcap > 0)
         stage[1] = wb_mul(wb_tanh(wb_div(stage[0], wb__number_of(a->softcap))),
                           wb__number_of(a->softcap));
-    stage[2] = onnx_attn_masked(a, stage[1]);
+    stage[2] = onnx_attn_mask_scores(a, stage[1]);
     stage[3] = stage[2] ? onnx_attn_weights(c, a, stage[2]) : NULL;
     if (!stage[3]) return NULL;
     if (wb__onnx_wants(c, 3) && !(c->out[3] = wb__as(stage[mode], (wb_dtype)c->in[0]->dtype)))
@@ -203,8 +203,9 @@ static wb_tensor *onnx_attn_steps_of(wb__onnx_call *c, const onnx_attn_attention
 
 bool wb__onnx_attention(wb__onnx_call *c)
 {
-    onnx_attn_attention a;
-    if (!onnx_attn_read_inputs(c, &a) || !read_mask(c, &a) || !read_places(c, &a))
+    onnx_attn_inputs a;
+    if (!onnx_attn_read_inputs(c, &a) || !onnx_attn_read_mask(c, &a) ||
+        !onnx_attn_read_places(c, &a))
         return false;
     const wb_dtype t = (wb_dtype)a.q->dtype;
     const bool is_plain = !a.bias && a.softcap == 0 && !wb__onnx_wants(c, 3) &&
@@ -216,7 +217,7 @@ bool wb__onnx_attention(wb__onnx_call *c)
         if (fabs(factor - 1) > 1e-6) q = wb_mul(q, wb__literal(factor, t));
         y = wb_attention(q, a.k, a.v, a.allowed ? a.allowed : WB_NONE);
     } else {
-        y = onnx_attn_steps_of(c, &a);
+        y = onnx_attn_by_steps(c, &a);
     }
     if (a.packed && y) {
         const int64_t dims[3] = {y->dims[0], y->dims[2], y->dims[1] * y->dims[3]};
@@ -228,8 +229,8 @@ bool wb__onnx_attention(wb__onnx_call *c)
 
 /* ---- RotaryEmbedding ------------------------------------------------------------------------- */
 
-/* Returns the table of input i, [N, T, n], with an axis of size 1 for the heads; with position_ids
- * it has the rows of [.., n] that they name. */
+/* Returns the table of input i, [N, T, n], with an axis of size 1 for the heads; with position_ids,
+ * the rows of [.., n] that they name. */
 static wb_tensor *onnx_attn_angles(const wb__onnx_call *c, int i, const wb_tensor *x, int axis,
                                    int64_t n)
 {
@@ -246,7 +247,7 @@ static wb_tensor *onnx_attn_angles(const wb__onnx_call *c, int i, const wb_tenso
 }
 
 /* Returns x [..., 2 n] with its halves, or if `pairs` its neighbours, rotated. */
-static wb_tensor *onnx_attn_rotated(wb_tensor *x, wb_tensor *cosine, wb_tensor *sine, bool pairs)
+static wb_tensor *onnx_attn_rotate(wb_tensor *x, wb_tensor *cosine, wb_tensor *sine, bool pairs)
 {
     const int64_t n = x->dims[x->ndim - 1];
     wb_tensor *a = pairs ? wb_slice(x, -1, 0, n, 2) : wb_slice(x, -1, 0, n / 2);
@@ -259,7 +260,7 @@ static wb_tensor *onnx_attn_rotated(wb_tensor *x, wb_tensor *cosine, wb_tensor *
     return both ? wb_reshape_array(both, x->ndim, x->dims) : NULL;
 }
 
-/* x is [N, heads, T, d], or [N, T, heads d] with num_heads. */
+/* Computes RotaryEmbedding; x is [N, heads, T, d], or [N, T, heads d] with num_heads. */
 bool wb__onnx_rotary_embedding(wb__onnx_call *c)
 {
     if (!wb__onnx_floating(c, 0)) return false;
@@ -281,7 +282,7 @@ bool wb__onnx_rotary_embedding(wb__onnx_call *c)
               *sine = onnx_attn_angles(c, 2, y, axis, n / 2);
     wb_tensor *part = n < all ? wb_slice(y, 3, 0, n) : y;
     if (!cosine || !sine || !part) return false;
-    part = onnx_attn_rotated(part, cosine, sine, wb__onnx_int(c, "interleaved"));
+    part = onnx_attn_rotate(part, cosine, sine, wb__onnx_int(c, "interleaved"));
     if (part && n < all) part = wb_concat(3, part, wb_slice(y, 3, n, all));
     return wb__onnx_give(c, part ? wb_reshape_array(part, x->ndim, x->dims) : NULL);
 }

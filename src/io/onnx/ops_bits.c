@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Sets *z to the result for x and y, integers of `bits` bits; it wraps around in their dtype.
- * false: x and y have no result. */
+/* A function that sets *z to the result for x and y, integers of `bits` bits; it wraps around in
+ * their dtype.  False: x and y have no result. */
 typedef bool integer_function(int64_t x, int64_t y, int bits, int64_t *z);
 typedef struct { integer_function *f; const char *fault; } integer_op;
 
@@ -20,7 +20,8 @@ static int64_t onnx_bits_elements(const wb_host_array *a)
     return n;
 }
 
-/* A wb_host_function; ctx is an integer_op.  All arrays have one shape and dtype. */
+/* Computes an operation on integers: a wb_host_function; ctx is an integer_op.  All arrays have one
+ * shape and dtype. */
 static int run_integers(int n, const wb_host_array *in, const wb_host_array *out, void *ctx)
 {
     const integer_op *op = ctx;
@@ -41,7 +42,7 @@ static int run_integers(int n, const wb_host_array *in, const wb_host_array *out
 }
 
 /* Sets xy[] to the two inputs, broadcast to one shape. */
-static bool onnx_bits_both(wb__onnx_call *c, wb_tensor *xy[2])
+static bool onnx_bits_broadcast_inputs(wb__onnx_call *c, wb_tensor *xy[2])
 {
     int ndim;
     int64_t dims[WB_MAX_DIMS];
@@ -53,8 +54,9 @@ static bool onnx_bits_both(wb__onnx_call *c, wb_tensor *xy[2])
     return true;
 }
 
-/* Gives the result of n operands, of integers, which have one shape. */
-static bool onnx_bits_integers(wb__onnx_call *c, const integer_op *op, int n, wb_tensor *const *x)
+/* Gives the node the result for n operands, integers of one shape. */
+static bool onnx_bits_give_result(wb__onnx_call *c, const integer_op *op, int n,
+                                  wb_tensor *const *x)
 {
     const wb_dtype t = (wb_dtype)x[0]->dtype;
     if (wb__dtype_float(t) || t == WB_BOOL)
@@ -64,11 +66,11 @@ static bool onnx_bits_integers(wb__onnx_call *c, const integer_op *op, int n, wb
                                               n, x));
 }
 
-/* An operator of two integers. */
+/* Computes an operator of two integers. */
 static bool of_two(wb__onnx_call *c, const integer_op *op)
 {
     wb_tensor *xy[2];
-    return onnx_bits_both(c, xy) && onnx_bits_integers(c, op, 2, xy);
+    return onnx_bits_broadcast_inputs(c, xy) && onnx_bits_give_result(c, op, 2, xy);
 }
 
 /* ---- bits ------------------------------------------------------------------------------------ */
@@ -84,7 +86,7 @@ ONNX_BITS_BITS(bits_and, x & y)
 ONNX_BITS_BITS(bits_or, x | y)
 ONNX_BITS_BITS(bits_xor, x ^ y)
 ONNX_BITS_BITS(bits_not, ~x)
-/* A shift by a negative number, or by all bits or more, moves all bits out. */
+/* Returns x shifted.  A shift by a negative number, or by all bits or more, moves all bits out. */
 ONNX_BITS_BITS(shift_left, y < 0 || y >= bits ? 0 : (int64_t)((uint64_t)x << y))
 ONNX_BITS_BITS(shift_right, y < 0 || y >= bits ? x < 0 ? -1 : 0 : x >> y)
 
@@ -101,13 +103,13 @@ OF_TWO(bitwise_xor, bits_xor)
 bool wb__onnx_bitwise_not(wb__onnx_call *c)
 {
     static const integer_op op = {bits_not, NULL};
-    return onnx_bits_integers(c, &op, 1, c->in);
+    return onnx_bits_give_result(c, &op, 1, c->in);
 }
 
 bool wb__onnx_bit_shift(wb__onnx_call *c)
 {
     static const integer_op left = {shift_left, NULL}, right = {shift_right, NULL};
-    return of_two(c, wb__onnx_word(c, "direction") ? &right : &left);
+    return of_two(c, wb__onnx_word_index(c, "direction") ? &right : &left);
 }
 
 /* ---- powers ---------------------------------------------------------------------------------- */
@@ -124,7 +126,7 @@ static bool onnx_bits_power(int64_t x, int64_t y, WB__UNUSED int bits, int64_t *
     return true;
 }
 
-/* The power has x's dtype.  In i64 each y of another dtype is held. */
+/* Computes Pow of integers.  The power has x's dtype.  An i64 has each y of another dtype. */
 bool wb__onnx_integer_power(wb__onnx_call *c)
 {
     static const integer_op op = {onnx_bits_power, "Pow: an integer to a negative power"};
@@ -135,15 +137,15 @@ bool wb__onnx_integer_power(wb__onnx_call *c)
     if (!wb__broadcast("Pow", x, y, &ndim, dims)) return false;
     wb_tensor *xy[2] = {wb_expand_array(wb__as(x, WB_I64), ndim, dims),
                         wb_expand_array(wb__as(y, WB_I64), ndim, dims)};
-    if (!xy[0] || !xy[1] || !onnx_bits_integers(c, &op, 2, xy)) return false;
+    if (!xy[0] || !xy[1] || !onnx_bits_give_result(c, &op, 2, xy)) return false;
     return wb__onnx_give(c, wb__as(c->out[0], dtype));
 }
 
 /* ---- Mod ------------------------------------------------------------------------------------- */
 
-/* The remainder of the quotient rounded towards 0 has the sign of x; with the quotient rounded down
- * it has the sign of y. */
-static double remainder_of(double x, double y, bool of_x)
+/* Returns the remainder of x / y.  With the quotient rounded towards 0 it has the sign of x
+ * (`of_x`); with the quotient rounded down it has the sign of y. */
+static double onnx_bits_remainder(double x, double y, bool of_x)
 {
     const double r = fmod(x, y);
     if (of_x || y == 0 || r != r) return r;
@@ -151,7 +153,7 @@ static double remainder_of(double x, double y, bool of_x)
     return (r < 0) != (y < 0) ? r + y : r;
 }
 
-/* A wb_host_function; ctx is not NULL if the remainder has the sign of x. */
+/* Computes Mod: a wb_host_function; ctx is not NULL if the remainder has the sign of x. */
 static int run_remainder(int n, const wb_host_array *in, const wb_host_array *out, void *ctx)
 {
     (void)n;
@@ -163,15 +165,15 @@ static int run_remainder(int n, const wb_host_array *in, const wb_host_array *ou
         const size_t from = (size_t)at * bytes;
         wb__convert(x, WB_F64, (const char *)in[0].data + from, out->dtype, m);
         wb__convert(y, WB_F64, (const char *)in[1].data + from, out->dtype, m);
-        for (int64_t i = 0; i < m; i++) x[i] = remainder_of(x[i], y[i], ctx != NULL);
+        for (int64_t i = 0; i < m; i++) x[i] = onnx_bits_remainder(x[i], y[i], ctx != NULL);
         wb__convert((char *)out->data + from, out->dtype, x, WB_F64, m);
     }
     return 0;
 }
 
-/* The remainder is x - q y with a whole q, which is a constant. */
-static int remainder_gradient(wb_tensor *g, wb_tensor *r, int n, wb_tensor *const *xy,
-                              wb_tensor **dx, void *ctx)
+/* Sets dx to the gradients of the remainder, x - q y with a whole q, which is a constant. */
+static int onnx_bits_mod_gradient(wb_tensor *g, wb_tensor *r, int n, wb_tensor *const *xy,
+                                  wb_tensor **dx, void *ctx)
 {
     (void)n, (void)ctx;
     if (!wb_is_none(dx[0])) dx[0] = g;
@@ -181,15 +183,15 @@ static int remainder_gradient(wb_tensor *g, wb_tensor *r, int n, wb_tensor *cons
     return dx[1] ? 0 : wb_error_code();
 }
 
-/* The gradient needs no memory that is to be freed; that it has a function for this makes it one of
- * the library. */
-static void onnx_bits_nothing(void *ctx) { (void)ctx; }
+/* Does nothing, since the gradient needs no memory that is to be freed; that it has this function
+ * makes it one of the library. */
+static void onnx_bits_free_nothing(void *ctx) { (void)ctx; }
 
 bool wb__onnx_mod(wb__onnx_call *c)
 {
     static const char yes = 1;
     wb_tensor *xy[2];
-    if (!onnx_bits_both(c, xy)) return false;
+    if (!onnx_bits_broadcast_inputs(c, xy)) return false;
     const bool of_x = wb__onnx_int(c, "fmod") != 0;
     wb_tensor *x = xy[0], *y = xy[1];
     if (!wb__dtype_float((wb_dtype)x->dtype)) {
@@ -200,6 +202,6 @@ bool wb__onnx_mod(wb__onnx_call *c)
     }
     wb_tensor *r = wb_host_operation(run_remainder, of_x ? (void *)&yes : NULL, (wb_dtype)x->dtype,
                                      x->ndim, x->dims, 2, xy);
-    if (r) r = wb__custom_gradient(r, remainder_gradient, NULL, onnx_bits_nothing, 2, xy);
+    if (r) r = wb__custom_gradient(r, onnx_bits_mod_gradient, NULL, onnx_bits_free_nothing, 2, xy);
     return wb__onnx_give(c, r);
 }

@@ -86,8 +86,9 @@ wb_tensor *wb__onnx_place(wb_tensor *x, const int64_t *start, const int64_t *dim
     return padded && x ? wb__concat_at(ndim, dims, 1, &x, to) : x;
 }
 
-/* x - floor(x) is exact, except for -0.5 < x < 0, where it may be rounded to 0.5, and the even
- * neighbour, 0, is right too.  The product with 0 keeps the sign of a result 0. */
+/* Returns x rounded.  x - floor(x) is exact, except for -0.5 < x < 0, where it may be rounded to
+ * 0.5, and the even neighbour, 0, is right too.  The product with 0 keeps the sign of a result
+ * 0. */
 wb_tensor *wb__onnx_rounded(wb_tensor *x)
 {
     wb_tensor *below = wb_floor(x), *rest = wb_sub(x, below);

@@ -20,17 +20,17 @@ static inline bool wb__onnx_alike(const wb__onnx_call *c, int i)
                            wb_describe(c->in[0]), wb_describe(c->in[i]));
 }
 
-/* Reads the axes of an operator, for a tensor of `ndim` axes: the attribute "axes" or input i.
- * Sets list[] to them, 0 to ndim - 1, in the order of the file.  Returns their count, -1 if none
- * are given, or -2 with the error set: an axis that does not exist, or that is named twice. */
+/* Sets list[] to the axes of an operator for a tensor of `ndim` axes, 0 to ndim - 1, in the order
+ * of the file: the attribute "axes" or input i.  Returns their count, -1 if none are given, or -2
+ * with the error set: an axis that does not exist, or that is named twice. */
 int wb__onnx_axes(const wb__onnx_call *c, int i, int ndim, int list[WB_MAX_DIMS]);
 
 /* Whether the elements of input i are fixed: known from the file and the sizes of the inputs, so
  * that to read them evaluates nothing that depends on the values of the inputs. */
 bool wb__onnx_is_fixed(const wb__onnx_call *c, int i);
 
-/* Returns input i, which has one element and the dtype of input 0, as a tensor without axes.  It is
- * a literal, so that the plan need not read it, if the input is fixed and a double has its value.
+/* Returns input i, which has one element and the dtype of input 0, as a tensor without axes: a
+ * literal, so that the plan need not read it, if the input is fixed and a double has its value.
  * NULL with the error set. */
 wb_tensor *wb__onnx_number(const wb__onnx_call *c, int i);
 
@@ -46,14 +46,14 @@ wb_tensor *wb__onnx_rounded(wb_tensor *x);
 wb_tensor *wb__onnx_over_norm(wb_tensor *x, int p, int axis);
 
 /* The functions that rows of ops.def call return the result; NULL with the error set. */
-/* Applies f along the attribute's axis.  Before opset 13 x counts as a matrix, whose columns are
- * the elements of this axis and of all behind it (ops_loss.c). */
+/* Returns f applied along the attribute's axis.  Before opset 13 x counts as a matrix, whose
+ * columns are the elements of this axis and of all behind it (ops_loss.c). */
 wb_tensor *wb__onnx_over_axis(const wb__onnx_call *c, wb_tensor *(*f)(wb_tensor *x, int axis));
 wb_tensor *wb__onnx_hardmax(wb_tensor *x, int axis);    /* 1 at the first greatest, else 0 */
-/* w[k] = a - b cos(2 pi k / m) + d cos(4 pi k / m); m is n, or n - 1 if it is not periodic
- * (ops_signal.c). */
+/* Returns the window w[k] = a - b cos(2 pi k / m) + d cos(4 pi k / m); m is n, or n - 1 if it is
+ * not periodic (ops_signal.c). */
 wb_tensor *wb__onnx_window(const wb__onnx_call *c, double a, double b, double d);
-/* Reductions over axes, places of extremes along one (ops_reduce.c) */
+/* The reductions of ONNX over axes (ops_reduce.c). */
 typedef enum {
     WB__ONNX_REDUCE_SUM, WB__ONNX_REDUCE_MEAN, WB__ONNX_REDUCE_MAX, WB__ONNX_REDUCE_MIN,
     WB__ONNX_REDUCE_PROD, WB__ONNX_REDUCE_L1, WB__ONNX_REDUCE_L2, WB__ONNX_REDUCE_LOG_SUM,
@@ -62,15 +62,15 @@ typedef enum {
 wb_tensor *wb__onnx_reduced(const wb__onnx_call *c, wb__onnx_reduction kind);
 wb_tensor *wb__onnx_extreme_place(const wb__onnx_call *c, wb_tensor *(*place)(wb_tensor *, int));
 
-/* Pow of two integer tensors (ops_bits.c). */
+/* Computes Pow of two integer tensors (ops_bits.c). */
 bool wb__onnx_integer_power(wb__onnx_call *c);
 
-/* A new tensor with these values on the device of `like`. */
+/* Returns a new tensor with these values on the device of `like`. */
 wb_tensor *wb__onnx_from(const wb_tensor *like, const void *values, wb_dtype dtype, int ndim,
                          const int64_t *dims);
 
-/* x moved into a tensor of zeros with the sizes `dims`, in which the first element of x is at
- * `start`, which may be negative; elements that are outside are cut off.  NULL gives NULL. */
+/* Returns x moved into a tensor of zeros with the sizes `dims`, in which the first element of x is
+ * at `start`, which may be negative; elements that are outside are cut off.  NULL gives NULL. */
 wb_tensor *wb__onnx_place(wb_tensor *x, const int64_t *start, const int64_t *dims);
 
 #endif

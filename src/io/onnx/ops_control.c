@@ -10,8 +10,8 @@
 /* ---- If -------------------------------------------------------------------------------------- */
 
 /* Sets *yes to the one element of x.  False with the error set. */
-static bool onnx_control_truth(wb__onnx_call *c, const wb__onnx_value *value, wb_tensor *x,
-                               wb__onnx_known known, bool *yes)
+static bool onnx_control_read_bool(wb__onnx_call *c, const wb__onnx_value *value, wb_tensor *x,
+                                   wb__onnx_known known, bool *yes)
 {
     const int64_t *list;
     const int n = wb__onnx_numbers(c, "the condition", value, x, known, &list);
@@ -52,22 +52,22 @@ bool wb__onnx_if(wb__onnx_call *c)
 enum { ITERATIONS = 1 << 16 };          /* the most of all loops in a call */
 
 /* A loop that is being unrolled.  The body's inputs are the iteration, the condition and n values
- * that are carried; its outputs are the condition, these n values, and n_scans further ones, which
- * are collected. */
+ * that go from iteration to iteration.  Its outputs are the condition, these n values, and n_scans
+ * further ones, whose values of all iterations are collected. */
 typedef struct {
     const wb__onnx_graph *body;
     int n, n_scans;
-    int64_t most, done;                 /* iterations */
-    bool goes_on;
+    int64_t most, done;                 /* the most iterations; those that are done */
+    bool goes_on;                       /* whether a further iteration follows */
     wb__onnx_known known;               /* what the number of iterations depends on */
-    wb_tensor **in, **out;              /* of the body */
+    wb_tensor **in, **out;              /* inputs and outputs of the body */
     wb__onnx_known *in_known, *out_known;
-    wb_tensor **scanned;                /* [done][n_scans] */
+    wb_tensor **scanned;                /* the further outputs, [done][n_scans] */
     wb__onnx_known *scanned_known;
-    int capacity, known_capacity;       /* of these two lists */
+    int capacity, known_capacity;       /* capacities of these two lists */
 } onnx_control_loop;
 
-/* An i64 or bool of no dimensions, on the CPU */
+/* Returns an i64 or bool of no dimensions, on the CPU. */
 static wb_tensor *onnx_control_number(int64_t value, wb_dtype dtype)
 {
     wb__apart a;
@@ -78,8 +78,8 @@ static wb_tensor *onnx_control_number(int64_t value, wb_dtype dtype)
     return x;
 }
 
-/* Reads the trip count and the condition, and checks the numbers of inputs and outputs. */
-static bool loop_begin(wb__onnx_call *c, onnx_control_loop *l)
+/* Reads the trip count and the condition into *l, and checks the numbers of inputs and outputs. */
+static bool onnx_control_init_loop(wb__onnx_call *c, onnx_control_loop *l)
 {
     int64_t yes = 1;
     const wb__onnx_graph *g = l->body;
@@ -106,7 +106,7 @@ static bool loop_begin(wb__onnx_call *c, onnx_control_loop *l)
     return true;
 }
 
-/* Calls the body once. */
+/* Calls the body once, and updates *l. */
 static bool onnx_control_iterate(wb__onnx_call *c, onnx_control_loop *l)
 {
     const wb__onnx_graph *g = l->body;
@@ -118,7 +118,8 @@ static bool onnx_control_iterate(wb__onnx_call *c, onnx_control_loop *l)
     l->in_known[0] = l->in_known[1] = l->known;
     if (!l->in[0] || !l->in[1]) return false;
     if (!wb__onnx_subgraph(c, g, g->n_inputs, l->in, l->in_known, l->out, l->out_known) ||
-        !onnx_control_truth(c, &g->values[g->outputs[0]], l->out[0], l->out_known[0], &l->goes_on))
+        !onnx_control_read_bool(c, &g->values[g->outputs[0]], l->out[0], l->out_known[0],
+                                &l->goes_on))
         return false;
     l->known = WB__MIN(l->known, l->out_known[0]);
     for (int i = 0; i < l->n; i++) {
@@ -138,8 +139,8 @@ static bool onnx_control_iterate(wb__onnx_call *c, onnx_control_loop *l)
     return true;
 }
 
-/* The collected output of a loop without iterations: of size 0 along the new axis. */
-static wb_tensor *onnx_control_nothing(wb__onnx_call *c, const wb__onnx_value *value)
+/* Returns the collected output of a loop without iterations: of size 0 along the new axis. */
+static wb_tensor *onnx_control_empty_output(wb__onnx_call *c, const wb__onnx_value *value)
 {
     const wb_dtype dtype = wb__onnx_dtype(value->type);
     int64_t dims[WB_MAX_DIMS] = {0};
@@ -154,13 +155,13 @@ static wb_tensor *onnx_control_nothing(wb__onnx_call *c, const wb__onnx_value *v
 
 /* Returns collected output i.  The results of the iterations may be on several devices, if some of
  * them do not vary; then all go to the device of the call. */
-static wb_tensor *onnx_control_collected(wb__onnx_call *c, const onnx_control_loop *l, int i,
-                                         wb__onnx_known *known)
+static wb_tensor *onnx_control_stack_output(wb__onnx_call *c, const onnx_control_loop *l, int i,
+                                            wb__onnx_known *known)
 {
     const wb__onnx_value *value = &l->body->values[l->body->outputs[1 + l->n + i]];
     wb__apart a;
     *known = l->known;
-    if (!l->done) return onnx_control_nothing(c, value);
+    if (!l->done) return onnx_control_empty_output(c, value);
     wb_tensor **list = wb__alloc((size_t)l->done * sizeof *list);
     if (!list) return NULL;
     for (int64_t k = 0; k < l->done; k++)
@@ -180,9 +181,9 @@ static wb_tensor *onnx_control_collected(wb__onnx_call *c, const onnx_control_lo
     return x;
 }
 
-static bool run_loop(wb__onnx_call *c, onnx_control_loop *l)
+static bool onnx_control_run_loop(wb__onnx_call *c, onnx_control_loop *l)
 {
-    if (!loop_begin(c, l)) return false;
+    if (!onnx_control_init_loop(c, l)) return false;
     while (l->goes_on && l->done < l->most)
         if (!onnx_control_iterate(c, l)) return false;
     for (int i = 0; i < c->n_out; i++) {
@@ -190,8 +191,8 @@ static bool run_loop(wb__onnx_call *c, onnx_control_loop *l)
         if (i < l->n) {
             c->out[i] = l->in[2 + i];
             *known = WB__MIN(l->known, l->in_known[2 + i]);
-        } else if (wb__onnx_wants(c, i) && !(c->out[i] = onnx_control_collected(c, l, i - l->n,
-                                                                                known))) {
+        } else if (wb__onnx_wants(c, i) &&
+                   !(c->out[i] = onnx_control_stack_output(c, l, i - l->n, known))) {
             return false;
         }
     }
@@ -210,7 +211,7 @@ bool wb__onnx_loop(wb__onnx_call *c)
     if (ok) {
         l.out = l.in + n;
         l.out_known = l.in_known + n;
-        ok = run_loop(c, &l);
+        ok = onnx_control_run_loop(c, &l);
     }
     wb__free(l.in);
     wb__free(l.in_known);
@@ -219,10 +220,8 @@ bool wb__onnx_loop(wb__onnx_call *c)
     return ok;
 }
 
-/* ---- constants ------------------------------------------------------------------------------- */
-
-/* Makes the constant of an attribute other than `value`. */
-static wb_tensor *onnx_control_listed(wb__onnx_call *c, const wb__onnx_attr *a)
+/* Returns the constant of an attribute other than `value`. */
+static wb_tensor *onnx_control_list_of(wb__onnx_call *c, const wb__onnx_attr *a)
 {
     const int64_t n = a->n;
     if (!strcmp(a->name, "value_int") && a->type == WB__ONNX_IS_INT)
@@ -248,7 +247,7 @@ bool wb__onnx_constant_node(wb__onnx_call *c)
     if (!strcmp(a->name, "value") && a->t) return wb__onnx_give(c, wb__onnx_constant(c, a->t));
     wb_tensor *kept = wb__onnx_cached(c->run->state, wb_default_device(), a);
     if (!kept)
-        kept = wb__onnx_cache(c->run->state, wb_default_device(), a, onnx_control_listed(c, a));
+        kept = wb__onnx_cache(c->run->state, wb_default_device(), a, onnx_control_list_of(c, a));
     return wb__onnx_give(c, kept);
 }
 
@@ -291,7 +290,8 @@ bool wb__onnx_shape(wb__onnx_call *c)
 
 /* ---- Cast ------------------------------------------------------------------------------------ */
 
-/* The attributes `saturate` and `round_mode` are about float8, which Weber lacks. */
+/* Computes Cast.  The attributes `saturate` and `round_mode` are about float8, which Weber
+ * lacks. */
 bool wb__onnx_cast(wb__onnx_call *c)
 {
     const wb_dtype dtype = wb__onnx_dtype_in(c, "to", 0);
@@ -300,7 +300,7 @@ bool wb__onnx_cast(wb__onnx_call *c)
 
 /* ---- Range and EyeLike ----------------------------------------------------------------------- */
 
-static bool range_of_reals(wb__onnx_call *c, wb_dtype dtype)
+static bool onnx_control_real_range(wb__onnx_call *c, wb_dtype dtype)
 {
     double v[3] = {0};
     for (int i = 0; i < 3; i++)
@@ -320,7 +320,7 @@ bool wb__onnx_range(wb__onnx_call *c)
     if (wb__onnx_int(c, "stash_type") != WB__ONNX_FLOAT)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "stash_type is not float32");
     const wb_dtype dtype = (wb_dtype)c->in[0]->dtype;
-    if (wb__dtype_float(dtype)) return range_of_reals(c, dtype);
+    if (wb__dtype_float(dtype)) return onnx_control_real_range(c, dtype);
     for (int i = 0; i < 3; i++)
         if (!wb__onnx_input_int(c, i, &v[i])) return false;
     const int64_t most = (int64_t)1 << 52;      /* a double has these integers */

@@ -14,7 +14,8 @@ typedef struct {
     bool used[ONNX_EINSUM_LETTERS];     /* the equation has the letter */
 } ellipsis;
 
-/* An operand's part of the equation. */
+/* An operand's part of the equation, from `text` on: its length and its number of letters, the
+ * place of the dots or NULL, and the number of letters before the dots. */
 typedef struct { const char *text, *dots; int length, letters, before; } onnx_einsum_term;
 
 static bool onnx_einsum_is_letter(char c)
@@ -22,8 +23,7 @@ static bool onnx_einsum_is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* Reads the letters from `text` on, up to a comma, "->" or the end, into *t; `before` are those
- * before the dots. */
+/* Sets *t to the term from `text` on, up to a comma, "->" or the end. */
 static bool onnx_einsum_read_term(const wb__onnx_call *c, const char *text, ellipsis *e,
                                   onnx_einsum_term *t)
 {
@@ -43,9 +43,9 @@ static bool onnx_einsum_read_term(const wb__onnx_call *c, const char *text, elli
     return true;
 }
 
-/* Reads the terms of all operands; *rest is the text behind them. */
-static bool read_terms(const wb__onnx_call *c, const char *text, ellipsis *e,
-                       onnx_einsum_term *terms, const char **rest)
+/* Sets `terms` to the terms of all operands; *rest is the text behind them. */
+static bool onnx_einsum_read_terms(const wb__onnx_call *c, const char *text, ellipsis *e,
+                                   onnx_einsum_term *terms, const char **rest)
 {
     for (int i = 0; i < c->n_in; i++) {
         if (!onnx_einsum_read_term(c, text, e, &terms[i])) return false;
@@ -59,8 +59,9 @@ static bool read_terms(const wb__onnx_call *c, const char *text, ellipsis *e,
     return true;
 }
 
-/* Chooses the letters of the dots, and finds the sizes to which these axes broadcast. */
-static bool choose_letters(const wb__onnx_call *c, const onnx_einsum_term *terms, ellipsis *e)
+/* Sets the letters of the dots, and the sizes to which these axes broadcast. */
+static bool onnx_einsum_set_letters(const wb__onnx_call *c, const onnx_einsum_term *terms,
+                                    ellipsis *e)
 {
     for (int i = 0; i < c->n_in; i++)
         if (terms[i].dots) e->n = WB__MAX(e->n, c->in[i]->ndim - terms[i].letters);
@@ -92,7 +93,7 @@ static wb_tensor *onnx_einsum_broadcast(const wb__onnx_call *c, const onnx_einsu
 }
 
 /* Appends a term in which the last m letters replace the dots. */
-static char *add_term(char *to, const onnx_einsum_term *t, const ellipsis *e, int m)
+static char *onnx_einsum_add_term(char *to, const onnx_einsum_term *t, const ellipsis *e, int m)
 {
     for (const char *at = t->text; at < t->text + t->length; at++) {
         if (at == t->dots) {
@@ -115,7 +116,7 @@ static char *onnx_einsum_add_result(const wb__onnx_call *c, char *to, const char
     if (*rest) {
         if (rest[1] == '>' && onnx_einsum_read_term(c, rest + 2, e, &result) &&
             !rest[2 + result.length] && (result.dots || !e->n))
-            return add_term(to, &result, e, e->n);
+            return onnx_einsum_add_term(to, &result, e, e->n);
         wb__onnx_refuse(c, WB_ERROR_FORMAT, "the result \"%s\" of its equation", rest);
         return NULL;
     }
@@ -132,12 +133,14 @@ static char *onnx_einsum_add_result(const wb__onnx_call *c, char *to, const char
 
 /* Sets operands[] to the inputs, and returns the equation without dots, which the caller frees.
  * NULL with the error set. */
-static char *without_dots(const wb__onnx_call *c, const char *text, wb_tensor **operands)
+static char *onnx_einsum_without_dots(const wb__onnx_call *c, const char *text,
+                                      wb_tensor **operands)
 {
     ellipsis e = {0};
     onnx_einsum_term terms[OPERANDS];
     const char *rest = "";
-    if (!read_terms(c, text, &e, terms, &rest) || !choose_letters(c, terms, &e)) return NULL;
+    if (!onnx_einsum_read_terms(c, text, &e, terms, &rest) ||
+        !onnx_einsum_set_letters(c, terms, &e)) return NULL;
     char *made = wb__alloc(strlen(text) + (OPERANDS + 2) * WB_MAX_DIMS + ONNX_EINSUM_LETTERS),
          *to = made;
     for (int i = 0; made && i < c->n_in; i++) {
@@ -150,7 +153,7 @@ static char *without_dots(const wb__onnx_call *c, const char *text, wb_tensor **
         if (!(operands[i] = onnx_einsum_broadcast(c, &terms[i], &e, i)))
             return wb__free(made), NULL;
         if (i) *to++ = ',';
-        to = add_term(to, &terms[i], &e, terms[i].dots ? m : 0);
+        to = onnx_einsum_add_term(to, &terms[i], &e, terms[i].dots ? m : 0);
     }
     to = made ? onnx_einsum_add_result(c, to, rest, terms, &e) : NULL;
     if (to) *to = 0;
@@ -167,7 +170,7 @@ bool wb__onnx_einsum(wb__onnx_call *c)
     if (c->n_in > OPERANDS)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "%d inputs; Einsum has at most %d here",
                                c->n_in, OPERANDS);
-    char *plain = without_dots(c, text, operands);
+    char *plain = onnx_einsum_without_dots(c, text, operands);
     if (!plain) return false;
     wb_tensor *y = wb_einsum_array(plain, c->n_in, operands);
     wb__free(plain);

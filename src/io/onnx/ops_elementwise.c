@@ -22,9 +22,9 @@ bool wb__onnx_clip(wb__onnx_call *c)
 
 /* ---- Pow ------------------------------------------------------------------------------------- */
 
-/* Returns x to a power that is computed by few products, which is right for integers too.  NULL:
- * there are none, or out of memory. */
-static wb_tensor *onnx_elementwise_products(wb_tensor *x, double power)
+/* Returns x to a power that few products compute, which is right for integers too.  NULL: there are
+ * no such products, or out of memory. */
+static wb_tensor *onnx_elementwise_power_by_products(wb_tensor *x, double power)
 {
     if (power == 1) return wb__unchanged(x);
     if (power == 2) return wb_square(x);
@@ -32,9 +32,9 @@ static wb_tensor *onnx_elementwise_products(wb_tensor *x, double power)
     return wide ? wb__as(wb_mul(wb_square(wide), wide), (wb_dtype)x->dtype) : NULL;
 }
 
-/* The dtype in which the power of a floating or integer x and a floating or integer y is computed.
- * `small`: y holds integers that f32 has. */
-static wb_dtype power_dtype(wb_dtype x, wb_dtype y, bool small)
+/* Returns the dtype in which the power of a floating or integer x and a floating or integer y is
+ * computed.  `small`: y holds integers that f32 has. */
+static wb_dtype onnx_elementwise_power_dtype(wb_dtype x, wb_dtype y, bool small)
 {
     const bool exact = !wb__dtype_float(y) && y != WB_I8 && y != WB_U8 && !small;
     if (x == WB_F64 || y == WB_F64 || !wb__dtype_float(x) || exact) return WB_F64;
@@ -51,18 +51,18 @@ bool wb__onnx_pow(wb__onnx_call *c)
     double power = INFINITY;
     if (y->size == 1 && y->ndim <= x->ndim && wb__onnx_is_fixed(c, 1)) {
         if (!wb__onnx_input_real(c, 1, &power)) return false;
-        wb_tensor *z = onnx_elementwise_products(x, power);
+        wb_tensor *z = onnx_elementwise_power_by_products(x, power);
         if (z) return wb__onnx_give(c, z);
     }
     if (!wb__dtype_float(dtype) && !wb__dtype_float(of_y)) return wb__onnx_integer_power(c);
-    const wb_dtype t = power_dtype(dtype, of_y, fabs(power) <= 0x1p24);
+    const wb_dtype t = onnx_elementwise_power_dtype(dtype, of_y, fabs(power) <= 0x1p24);
     if (wb__dtype_float(of_y) && isfinite(power)) y = wb__literal(power, t);
     return wb__onnx_give(c, wb__as(wb_pow(wb__as(x, t), wb__as(y, t)), dtype));
 }
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
-/* Integers are computed in a floating dtype, and rounded towards 0. */
+/* Computes Shrink.  Integers are computed in a floating dtype, and rounded towards 0. */
 bool wb__onnx_shrink(wb__onnx_call *c)
 {
     const double bias = wb__onnx_real(c, "bias"), lambda = wb__onnx_real(c, "lambd");
@@ -78,7 +78,7 @@ bool wb__onnx_shrink(wb__onnx_call *c)
     return wb__onnx_give(c, wb__as(y, dtype));
 }
 
-/* The slope broadcasts to x, which keeps its shape.  Also of integers. */
+/* Computes PRelu, also of integers.  The slope broadcasts to x, which keeps its shape. */
 bool wb__onnx_prelu(wb__onnx_call *c)
 {
     if (!wb__onnx_alike(c, 1)) return false;

@@ -19,17 +19,15 @@ typedef struct {
     bool corners;                       /* -1 and 1 are the centres of the outermost elements */
     wb_dtype index;
     wb_tensor *rows;                    /* [N S, C] */
-    wb_tensor *floor[3], *rest[3];      /* of the positions, [N, ...] */
+    wb_tensor *floor[3], *rest[3];      /* positions rounded down, and their rest */
 } sampler;
-
-/* ---- positions ------------------------------------------------------------------------------- */
 
 static wb_tensor *onnx_grid_plus(wb_tensor *x, double v) { return wb_add(x, wb__number_of(v)); }
 static wb_tensor *onnx_grid_times(wb_tensor *x, double v) { return wb_mul(x, wb__number_of(v)); }
 
 /* Returns x reflected at the borders of an axis of n elements until it is between them: with a
  * period of twice their distance. */
-static wb_tensor *onnx_grid_reflected(const sampler *s, wb_tensor *x, int64_t n)
+static wb_tensor *onnx_grid_reflect(const sampler *s, wb_tensor *x, int64_t n)
 {
     const double low = s->corners ? 0 : -0.5, width = (double)(s->corners ? n - 1 : n);
     if (width == 0) return onnx_grid_times(x, 0);
@@ -39,14 +37,14 @@ static wb_tensor *onnx_grid_reflected(const sampler *s, wb_tensor *x, int64_t n)
     return onnx_grid_plus(wb_minimum(rest, onnx_grid_plus(wb_neg(rest), 2 * width)), low);
 }
 
-static wb_tensor *onnx_grid_limited(wb_tensor *x, int64_t n)
+static wb_tensor *onnx_grid_clamp(wb_tensor *x, int64_t n)
 {
     return wb_minimum(wb_maximum(x, wb__number_of(0)), wb__number_of((double)(n - 1)));
 }
 
-/* Sets floor and rest of the positions along axis i of space, of which `grid` has the numbers.
- * Cubic interpolation beyond a border reads the elements there, as in PyTorch. */
-static bool onnx_grid_find(sampler *s, wb_tensor *grid, int i)
+/* Sets floor and rest of the positions along axis i of space; `grid` has them from -1 to 1.  Cubic
+ * interpolation beyond a border reads the elements there, as in PyTorch. */
+static bool onnx_grid_find_positions(sampler *s, wb_tensor *grid, int i)
 {
     const int64_t n = s->size[i], at = s->axes - 1 - i;
     const double low = s->corners ? 0 : -0.5, high = (double)(n - 1) - low;
@@ -58,14 +56,12 @@ static bool onnx_grid_find(sampler *s, wb_tensor *grid, int i)
     if (s->padding == REFLECTION || (s->padding == BORDER && s->mode != ONNX_GRID_CUBIC)) {
         wb_tensor *out = wb_or(wb_lt(p, wb__number_of(low)), wb_gt(p, wb__number_of(high)));
         p = wb_where(
-            out, s->padding == BORDER ? onnx_grid_limited(p, n) : onnx_grid_reflected(s, p, n), p);
+            out, s->padding == BORDER ? onnx_grid_clamp(p, n) : onnx_grid_reflect(s, p, n), p);
     }
     s->floor[i] = p ? wb_stop_gradient(wb_floor(p)) : NULL;
     s->rest[i] = wb_sub(p, s->floor[i]);
     return s->rest[i];
 }
-
-/* ---- elements -------------------------------------------------------------------------------- */
 
 /* Returns the weight of the element at floor + t, where the position is at floor + rest. */
 static wb_tensor *onnx_grid_weight(const sampler *s, int i, int t)
@@ -89,8 +85,8 @@ static wb_tensor *onnx_grid_elements(const sampler *s, const int *t)
     for (int i = 0; i < s->axes; i++) {
         const int64_t n = s->size[i];
         wb_tensor *j = onnx_grid_plus(s->floor[i], t[i]);
-        if (s->padding == REFLECTION) j = onnx_grid_reflected(s, j, n);
-        if (s->padding != ONNX_GRID_ZEROS) j = onnx_grid_limited(j, n);
+        if (s->padding == REFLECTION) j = onnx_grid_reflect(s, j, n);
+        if (s->padding != ONNX_GRID_ZEROS) j = onnx_grid_clamp(j, n);
         wb_tensor *in = wb_and(wb_ge(j, wb__number_of(0)), wb_lt(j, wb__number_of((double)n)));
         j = wb__as(wb_where(in, j, wb__number_of(0)), s->index);
         at = at ? wb_add(wb_mul(at, wb__literal((double)n, s->index)), j) : j;
@@ -106,32 +102,33 @@ static wb_tensor *onnx_grid_elements(const sampler *s, const int *t)
 }
 
 /* Returns the weighted sum over the axes from i on; t has the elements along those before. */
-static wb_tensor *onnx_grid_sampled(const sampler *s, int i, int *t)
+static wb_tensor *onnx_grid_sample_from_axis(const sampler *s, int i, int *t)
 {
     wb_tensor *sum = NULL;
     if (i == s->axes) return onnx_grid_elements(s, t);
     if (s->mode == ONNX_GRID_NEAREST) {
         t[i] = 0;
-        return onnx_grid_sampled(s, i + 1, t);
+        return onnx_grid_sample_from_axis(s, i + 1, t);
     }
     const int first = s->mode == ONNX_GRID_LINEAR ? 0 : -1,
               last = s->mode == ONNX_GRID_LINEAR ? 1 : 2;
     for (int k = first; k <= last; k++) {
         t[i] = k;
         wb_tensor *w = onnx_grid_weight(s, i, k);
-        wb_tensor *part = wb_mul(onnx_grid_sampled(s, i + 1, t), w ? wb_unsqueeze(w, -1) : NULL);
+        wb_tensor *part = wb_mul(onnx_grid_sample_from_axis(s, i + 1, t),
+                                 w ? wb_unsqueeze(w, -1) : NULL);
         sum = sum ? wb_add(sum, part) : part;
         if (!sum) return NULL;
     }
     return sum;
 }
 
-static bool read_sampler(const wb__onnx_call *c, sampler *s)
+static bool onnx_grid_read_sampler(const wb__onnx_call *c, sampler *s)
 {
     const wb_tensor *x = c->in[0], *grid = c->in[1];
     *s = (sampler){.axes = x->ndim - 2, .batch = x->ndim ? x->dims[0] : 0,
-                   .mode = (onnx_grid_interpolation)wb__onnx_word(c, "mode"),
-                   .padding = (onnx_grid_outside)wb__onnx_word(c, "padding_mode"),
+                   .mode = (onnx_grid_interpolation)wb__onnx_word_index(c, "mode"),
+                   .padding = (onnx_grid_outside)wb__onnx_word_index(c, "padding_mode"),
                    .corners = wb__onnx_int(c, "align_corners")};
     if (s->axes < 1 || s->axes > 3 || grid->ndim != x->ndim || !x->size ||
         grid->dims[0] != x->dims[0] || grid->dims[grid->ndim - 1] != s->axes)
@@ -146,7 +143,8 @@ bool wb__onnx_grid_sample(wb__onnx_call *c)
 {
     sampler s;
     int t[3];
-    if (!wb__onnx_floating(c, 0) || !wb__onnx_floating(c, 1) || !read_sampler(c, &s)) return false;
+    if (!wb__onnx_floating(c, 0) || !wb__onnx_floating(c, 1) ||
+        !onnx_grid_read_sampler(c, &s)) return false;
     wb_tensor *x = c->in[0], *wide = wb__wide(x);
     if (!wide) return false;
     const int n = x->ndim;
@@ -157,8 +155,8 @@ bool wb__onnx_grid_sample(wb__onnx_call *c)
         s.rows = wb_reshape_array(s.rows, 2, (int64_t[]){x->size / x->dims[1], x->dims[1]});
     wb_tensor *grid = wb__as(c->in[1], (wb_dtype)wide->dtype);
     for (int i = 0; i < s.axes; i++)
-        if (!s.rows || !grid || !onnx_grid_find(&s, grid, i)) return false;
-    wb_tensor *y = onnx_grid_sampled(&s, 0, t);
+        if (!s.rows || !grid || !onnx_grid_find_positions(&s, grid, i)) return false;
+    wb_tensor *y = onnx_grid_sample_from_axis(&s, 0, t);
     order[1] = n - 1;
     for (int i = 2; i < n; i++) order[i] = i - 1;
     y = y ? wb_permute_array(y, n, order) : NULL;

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* The dtype of places among n elements. */
-static wb_dtype places_in(int64_t n) { return n > INT32_MAX ? WB_I64 : WB_I32; }
+/* Returns the dtype of places (indices) among n elements. */
+static wb_dtype onnx_index_dtype_for(int64_t n) { return n > INT32_MAX ? WB_I64 : WB_I32; }
 
 static wb_tensor *onnx_index_number(int64_t v, wb_dtype t) { return wb__literal((double)v, t); }
 
@@ -39,7 +39,7 @@ static bool onnx_index_in_range(const wb__onnx_call *c, int k, const int64_t *n)
 static wb_tensor *onnx_index_from_start(wb_tensor *index, int64_t n)
 {
     if (!index || index->dtype == WB_U8) return index;
-    if (index->dtype != WB_I64) index = wb__as(index, places_in(n));
+    if (index->dtype != WB_I64) index = wb__as(index, onnx_index_dtype_for(n));
     if (!index) return NULL;
     const wb_dtype t = (wb_dtype)index->dtype;
     return wb_where(wb_lt(index, onnx_index_number(0, t)), wb_add(index, onnx_index_number(n, t)),
@@ -60,7 +60,7 @@ static void onnx_index_add_place(wb_tensor *index, int64_t n, int64_t step, wb_d
 
 /* ---- Gather ---------------------------------------------------------------------------------- */
 
-/* The element of one fixed index: a slice, which costs nothing. */
+/* Gives the node the element of one fixed index: a slice, which costs nothing. */
 static bool onnx_index_gather_one(wb__onnx_call *c, int axis)
 {
     int64_t at = 0, dims[2 * WB_MAX_DIMS];
@@ -86,7 +86,8 @@ bool wb__onnx_gather(wb__onnx_call *c)
     return wb__onnx_give(c, wb_take(x, onnx_index_from_start(c->in[1], x->dims[axis]), axis));
 }
 
-/* Along the other axes the indices may have fewer elements than x, of which the first are used. */
+/* Computes GatherElements.  Along the other axes the indices may have fewer elements than x, of
+ * which the first are used. */
 bool wb__onnx_gather_elements(wb__onnx_call *c)
 {
     if (!onnx_index_has_index(c, 1)) return false;
@@ -109,22 +110,22 @@ bool wb__onnx_gather_elements(wb__onnx_call *c)
 
 /* ---- several indices at once ----------------------------------------------------------------- */
 
-/* The last axis of an index of GatherND and ScatterND has k numbers, for the axes of x from `first`
- * on: together they name a row of x, which is all that is behind these axes. */
+/* How an index of GatherND or ScatterND names rows of x.  Its last axis has k numbers, for the axes
+ * of x from `first` on; together they name a row of x, which is all that is behind these axes. */
 typedef struct {
     int first, k;
     int64_t batches, rows, row, count;  /* products of the sizes of x before, along and behind these
                                            axes; number of the indices */
-} onnx_index_rows_of;
+} onnx_index_rows;
 
-/* Reads the sizes of x and the index, of which the first `first` are the same. */
-static bool onnx_index_read_rows(const wb__onnx_call *c, int first, onnx_index_rows_of *r)
+/* Sets *r to the sizes of x and the index, of which the first `first` are the same. */
+static bool onnx_index_read_rows(const wb__onnx_call *c, int first, onnx_index_rows *r)
 {
     const wb_tensor *x = c->in[0], *index = c->in[1];
     const int64_t k = index->ndim ? index->dims[index->ndim - 1] : 0;
     bool fits = k > 0 && first >= 0 && first < index->ndim && first + k <= x->ndim;
-    *r = (onnx_index_rows_of){.first = first, .k = (int)k, .batches = 1, .rows = 1, .row = 1,
-                              .count = 1};
+    *r = (onnx_index_rows){.first = first, .k = (int)k, .batches = 1, .rows = 1, .row = 1,
+                           .count = 1};
     for (int i = 0; fits && i < first; i++) fits = x->dims[i] == index->dims[i];
     if (!fits)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "indices %s do not fit %s after %d axes of "
@@ -135,11 +136,12 @@ static bool onnx_index_read_rows(const wb__onnx_call *c, int first, onnx_index_r
     return onnx_index_in_range(c, r->k, x->dims + first);
 }
 
-/* Returns the positions of the rows among the rows of x, [count]; -1: it has no such row. */
-static wb_tensor *row_places(const wb__onnx_call *c, const onnx_index_rows_of *r)
+/* Returns the positions of the rows that the index names among the rows of x, [count]; -1 where x
+ * has no such row. */
+static wb_tensor *row_places(const wb__onnx_call *c, const onnx_index_rows *r)
 {
     const wb_tensor *x = c->in[0];
-    const wb_dtype t = places_in(r->batches * r->rows);
+    const wb_dtype t = onnx_index_dtype_for(r->batches * r->rows);
     const int64_t each = r->batches ? r->count / r->batches : 0;
     wb_tensor *index = wb_reshape_array(c->in[1], 2, (int64_t[]){r->count, r->k});
     wb_tensor *at = onnx_index_number(0, t), *inside = NULL;
@@ -157,8 +159,8 @@ static wb_tensor *row_places(const wb__onnx_call *c, const onnx_index_rows_of *r
     return index ? wb_where(inside, at, onnx_index_number(-1, t)) : NULL;
 }
 
-/* x as rows, [n, row], or [n] if each is one element without axes. */
-static wb_tensor *onnx_index_as_rows(wb_tensor *x, const onnx_index_rows_of *r, int64_t n,
+/* Returns x as rows, [n, row], or [n] if each is one element without axes. */
+static wb_tensor *onnx_index_as_rows(wb_tensor *x, const onnx_index_rows *r, int64_t n,
                                      bool single)
 {
     return wb_reshape_array(x, single ? 1 : 2, (int64_t[]){n, r->row});
@@ -166,7 +168,7 @@ static wb_tensor *onnx_index_as_rows(wb_tensor *x, const onnx_index_rows_of *r, 
 
 bool wb__onnx_gather_nd(wb__onnx_call *c)
 {
-    onnx_index_rows_of r;
+    onnx_index_rows r;
     if (!onnx_index_has_index(c, 1)) return false;
     const int64_t first = wb__onnx_int(c, "batch_dims");
     if (!onnx_index_read_rows(c, (int)WB__MAX(WB__MIN(first, WB_MAX_DIMS), -1), &r)) return false;
@@ -181,19 +183,19 @@ bool wb__onnx_gather_nd(wb__onnx_call *c)
 
 /* ---- Scatter --------------------------------------------------------------------------------- */
 
-/* How elements with one index are combined. */
-static wb_scatter_options reduction_of(const wb__onnx_call *c)
+/* Returns how elements with one index are combined. */
+static wb_scatter_options onnx_index_reduction(const wb__onnx_call *c)
 {
     static const wb_scatter_reduce modes[] = {WB_SCATTER_SET, WB_SCATTER_ADD, WB_SCATTER_MUL,
                                               WB_SCATTER_MAX, WB_SCATTER_MIN};
-    return WB__OPTIONS(wb_scatter_options, .reduce = modes[wb__onnx_word(c, "reduction")]);
+    return WB__OPTIONS(wb_scatter_options, .reduce = modes[wb__onnx_word_index(c, "reduction")]);
 }
 
 /* Returns, for each element of the index, its place in x flattened, where the index counts along
  * the axis, and the place of the element itself along the other axes; or -1. */
-static wb_tensor *element_places(const wb_tensor *x, wb_tensor *index, int axis)
+static wb_tensor *onnx_index_element_places(const wb_tensor *x, wb_tensor *index, int axis)
 {
-    const wb_dtype t = places_in(x->size);
+    const wb_dtype t = onnx_index_dtype_for(x->size);
     wb_tensor *at = onnx_index_number(0, t), *inside = NULL;
     int64_t step = 1, along[WB_MAX_DIMS], of_axis = 1;
     for (int i = x->ndim - 1; i >= 0; step *= x->dims[i--]) {
@@ -209,7 +211,7 @@ static wb_tensor *element_places(const wb_tensor *x, wb_tensor *index, int axis)
 
 bool wb__onnx_scatter_elements(wb__onnx_call *c)
 {
-    const wb_scatter_options o = reduction_of(c);
+    const wb_scatter_options o = onnx_index_reduction(c);
     if (!onnx_index_has_index(c, 1) || !wb__onnx_alike(c, 2)) return false;
     wb_tensor *x = c->in[0], *index = c->in[1], *updates = c->in[2];
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
@@ -222,7 +224,7 @@ bool wb__onnx_scatter_elements(wb__onnx_call *c)
                                axis);
     if (!onnx_index_in_range(c, 1, &x->dims[axis])) return false;
     if (!updates->size) return wb__onnx_give(c, wb__unchanged(x));
-    wb_tensor *at = element_places(x, index, axis);
+    wb_tensor *at = onnx_index_element_places(x, index, axis);
     at = at ? wb_reshape_array(at, 1, &at->size) : NULL;
     wb_tensor *y = wb_scatter_with(wb_reshape_array(x, 1, &x->size), at,
                                    wb_reshape_array(updates, 1, &updates->size), &o);
@@ -231,8 +233,8 @@ bool wb__onnx_scatter_elements(wb__onnx_call *c)
 
 bool wb__onnx_scatter_nd(wb__onnx_call *c)
 {
-    const wb_scatter_options o = reduction_of(c);
-    onnx_index_rows_of r;
+    const wb_scatter_options o = onnx_index_reduction(c);
+    onnx_index_rows r;
     if (!onnx_index_has_index(c, 1) || !wb__onnx_alike(c, 2) || !onnx_index_read_rows(c, 0, &r))
         return false;
     wb_tensor *x = c->in[0], *updates = c->in[2];
@@ -253,7 +255,8 @@ bool wb__onnx_scatter_nd(wb__onnx_call *c)
 
 /* ---- OneHot ---------------------------------------------------------------------------------- */
 
-/* The depth becomes a new axis of the indices, at each place of which they are compared with it. */
+/* Computes OneHot.  The depth becomes a new axis of the indices, at each place of which they are
+ * compared with it. */
 bool wb__onnx_one_hot(wb__onnx_call *c)
 {
     double real_depth = 0;

@@ -18,7 +18,8 @@ static wb_tensor *written_places(wb__onnx_call *c, int64_t batch, int64_t rows, 
     return circular ? wb_sub(at, wb_mul(wb_div(at, n), n)) : at;
 }
 
-/* past_cache with the rows of `update` along an axis, from the place of each sequence on. */
+/* Computes TensorScatter: past_cache with the rows of `update` along an axis, from the place of
+ * each sequence on. */
 bool wb__onnx_tensor_scatter(wb__onnx_call *c)
 {
     wb_tensor *cache = c->in[0], *update = c->in[1], *first = wb__onnx_in(c, 2);
@@ -33,7 +34,7 @@ bool wb__onnx_tensor_scatter(wb__onnx_call *c)
                                "%s", wb_describe(cache), axis, wb_describe(update));
     const int64_t batch = cache->dims[0], rows = update->dims[axis];
     wb_tensor *at = written_places(c, batch, rows, cache->dims[axis],
-                                   wb__onnx_word(c, "mode"));
+                                   wb__onnx_word_index(c, "mode"));
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i < cache->ndim; i++) dims[i] = i == 0 ? batch : i == axis ? rows : 1;
     at = at ? wb_reshape_array(at, cache->ndim, dims) : NULL;
@@ -43,8 +44,8 @@ bool wb__onnx_tensor_scatter(wb__onnx_call *c)
 
 /* ---- CausalConvWithState --------------------------------------------------------------------- */
 
-/* A convolution of each channel over time, x [N, C, L], that sees no later elements: in front of x
- * are the last k - 1 elements of the call before, or zeros. */
+/* Computes a convolution of each channel over time, x [N, C, L], that sees no later elements: in
+ * front of x are the last k - 1 elements of the call before, or zeros. */
 bool wb__onnx_causal_conv_with_state(wb__onnx_call *c)
 {
     if (!wb__onnx_floating(c, 0)) return false;
@@ -57,7 +58,8 @@ bool wb__onnx_causal_conv_with_state(wb__onnx_call *c)
     x = state ? wb_concat(2, state, x) : wb_pad(x, 2, k - 1, 0);
     wb_conv_options o = WB__OPTIONS(wb_conv_options, .groups = w->dims[0]);
     wb_tensor *y = wb_conv_with(x, w, b ? b : WB_NONE, &o);
-    if (y && wb__onnx_word(c, "activation")) y = wb__as(wb_swish(wb__wide(y)), (wb_dtype)y->dtype);
+    if (y && wb__onnx_word_index(c, "activation"))
+        y = wb__as(wb_swish(wb__wide(y)), (wb_dtype)y->dtype);
     if (y && wb__onnx_wants(c, 1)) {
         c->out[1] = wb_slice(x, 2, x->dims[2] - (k - 1), x->dims[2]);
         if (!c->out[1]) return false;
@@ -67,11 +69,12 @@ bool wb__onnx_causal_conv_with_state(wb__onnx_call *c)
 
 /* ---- LinearAttention ------------------------------------------------------------------------- */
 
-/* With H heads of queries and G of keys, in f32: q [N, H, T, d], k [N, G, T, d], v [N, G, T, e],
- * decay [N, G, T, 1 or d], beta [N, 1 or G, T, 1]; the state is [N, G, d, e]. */
+/* A LinearAttention.  With H heads of queries and G of keys, in f32: q [N, H, T, d], k [N, G, T,
+ * d], v [N, G, T, e], decay [N, G, T, 1 or d], beta [N, 1 or G, T, 1]; the state is [N, G, d,
+ * e]. */
 typedef struct {
     wb_tensor *q, *k, *v, *decay, *beta, *state;
-    int64_t steps, repeats;
+    int64_t steps, repeats;             /* time steps; heads of queries for each of keys */
     double scale;
 } onnx_language_linear;
 
@@ -83,10 +86,10 @@ static wb_tensor *heads_of(wb_tensor *x, int64_t heads)
     return x ? wb_permute_array(x, 4, (int64_t[]){0, 2, 1, 3}) : NULL;
 }
 
-/* Sets *decays and *corrects to what the update rule has. */
+/* Sets *decays and *corrects to whether the update rule has a decay and a beta. */
 static bool onnx_language_read_rule(const wb__onnx_call *c, bool *decays, bool *corrects)
 {
-    const int rule = wb__onnx_word(c, "update_rule");
+    const int rule = wb__onnx_word_index(c, "update_rule");
     *decays = rule < 2;
     *corrects = rule != 1 && rule != 3;
     if (*decays == !!wb__onnx_in(c, 4) && *corrects == !!wb__onnx_in(c, 5)) return true;
@@ -96,7 +99,7 @@ static bool onnx_language_read_rule(const wb__onnx_call *c, bool *decays, bool *
                            *corrects ? "has" : "has no");
 }
 
-static bool read_linear(const wb__onnx_call *c, onnx_language_linear *a)
+static bool onnx_language_read_linear(const wb__onnx_call *c, onnx_language_linear *a)
 {
     const int64_t heads = wb__onnx_int(c, "q_num_heads");
     const int64_t of_keys = wb__onnx_int(c, "kv_num_heads");
@@ -132,8 +135,8 @@ static bool read_linear(const wb__onnx_call *c, onnx_language_linear *a)
 static wb_tensor *onnx_language_at_step(wb_tensor *x, int64_t t) { return wb_slice(x, 2, t,
                                                                                    t + 1); }
 
-/* Computes a step, S = exp(decay) S + kᵀ v.  With beta, v is beta (v - k S) first.  Returns q S
- * times the scale, [N, H, 1, e]. */
+/* Returns q S times the scale, [N, H, 1, e], after a step, S = exp(decay) S + kᵀ v.  With beta, v
+ * is beta (v - k S) first. */
 static wb_tensor *linear_step(onnx_language_linear *a, int64_t t)
 {
     wb_tensor *k = onnx_language_at_step(a->k, t), *v = onnx_language_at_step(a->v, t),
@@ -145,11 +148,11 @@ static wb_tensor *linear_step(onnx_language_linear *a, int64_t t)
     return wb_mul(wb_matmul(onnx_language_at_step(a->q, t), s), wb__number_of(a->scale));
 }
 
-/* chunk_size has no effect on the result. */
+/* Computes LinearAttention.  chunk_size has no effect on the result. */
 bool wb__onnx_linear_attention(wb__onnx_call *c)
 {
     onnx_language_linear a = {.steps = 0};
-    if (!read_linear(c, &a)) return false;
+    if (!onnx_language_read_linear(c, &a)) return false;
     const wb_tensor *q = c->in[0], *past = wb__onnx_in(c, 3);
     wb_tensor **rows = wb__alloc((size_t)a.steps * sizeof *rows), *y = NULL;
     bool ok = rows != NULL;
@@ -168,7 +171,7 @@ bool wb__onnx_linear_attention(wb__onnx_call *c)
 
 /* ---- SwiGLU ---------------------------------------------------------------------------------- */
 
-/* a sigmoid(alpha a) b */
+/* Computes SwiGLU: a sigmoid(alpha a) b. */
 bool wb__onnx_swiglu(wb__onnx_call *c)
 {
     if (!wb__onnx_floating(c, 0) || !wb__onnx_alike(c, 1)) return false;

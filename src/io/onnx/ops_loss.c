@@ -34,8 +34,8 @@ typedef enum { ONNX_LOSS_MEAN, ONNX_LOSS_NONE, ONNX_LOSS_SUM } onnx_loss_reducti
 
 /* Whether `target` has an integer for each row of x, [N, C, ...], and `weight` a number for each
  * class. */
-static bool loss_fits(const wb__onnx_call *c, const wb_tensor *x, const wb_tensor *target,
-                      const wb_tensor *weight)
+static bool onnx_loss_fits(const wb__onnx_call *c, const wb_tensor *x, const wb_tensor *target,
+                           const wb_tensor *weight)
 {
     const wb_dtype t = (wb_dtype)target->dtype;
     bool fits = wb__dtype_float((wb_dtype)x->dtype) && !wb__dtype_float(t) && t != WB_BOOL &&
@@ -52,12 +52,13 @@ static wb_tensor *onnx_loss_sum_of(wb_tensor *x)
     return x ? wb__reduce(WB__OP_sum, x, (1u << x->ndim) - 1, false) : NULL;
 }
 
-/* Gives the negative logarithms of probabilities, x [N, C, ...], of the classes `target` [N, ...],
- * times their weights.  The mean is weighted too.  Elements of ignore_index have the weight 0. */
-static bool give_loss(wb__onnx_call *c, wb_tensor *x, wb_tensor *target, wb_tensor *weight)
+/* Gives the node the negative logarithms of probabilities, x [N, C, ...], of the classes `target`
+ * [N, ...], times their weights.  The mean is weighted too.  Elements of ignore_index have the
+ * weight 0. */
+static bool onnx_loss_give(wb__onnx_call *c, wb_tensor *x, wb_tensor *target, wb_tensor *weight)
 {
-    const onnx_loss_reduction r = (onnx_loss_reduction)wb__onnx_word(c, "reduction");
-    if (!x || !loss_fits(c, x, target, weight)) return false;
+    const onnx_loss_reduction r = (onnx_loss_reduction)wb__onnx_word_index(c, "reduction");
+    if (!x || !onnx_loss_fits(c, x, target, weight)) return false;
     const wb_dtype t = (wb_dtype)x->dtype, index = (wb_dtype)target->dtype;
     const double ignore = (double)wb__onnx_int(c, "ignore_index");
     wb_tensor *ignored = NULL, *factor = NULL, *zero = wb__literal(0, t);
@@ -80,7 +81,7 @@ static bool give_loss(wb__onnx_call *c, wb_tensor *x, wb_tensor *target, wb_tens
 
 bool wb__onnx_negative_log_likelihood_loss(wb__onnx_call *c)
 {
-    return give_loss(c, c->in[0], c->in[1], wb__onnx_in(c, 2));
+    return onnx_loss_give(c, c->in[0], c->in[1], wb__onnx_in(c, 2));
 }
 
 bool wb__onnx_softmax_cross_entropy_loss(wb__onnx_call *c)
@@ -89,5 +90,5 @@ bool wb__onnx_softmax_cross_entropy_loss(wb__onnx_call *c)
     if (x->ndim < 2) return wb__onnx_refuse(c, WB_ERROR_SHAPE, "scores %s", wb_describe(x));
     wb_tensor *y = wb_logsoftmax_over(x, 1);
     if (y && wb__onnx_wants(c, 1)) c->out[1] = y;
-    return give_loss(c, y, c->in[1], wb__onnx_in(c, 2));
+    return onnx_loss_give(c, y, c->in[1], wb__onnx_in(c, 2));
 }

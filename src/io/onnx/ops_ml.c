@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- attributes ------------------------------------------------------------------------------ */
-
 /* Returns the numbers of a list or of a tensor, [n], as a constant.  NULL with the error set. */
 static wb_tensor *onnx_ml_numbers_in(const wb__onnx_call *c, const wb__onnx_attr *a)
 {
@@ -63,7 +61,7 @@ static bool read_floats(const wb__onnx_call *c, const char *name, int64_t n, boo
 
 /* ---- inputs and results ---------------------------------------------------------------------- */
 
-/* The dtype in which x is computed. */
+/* Returns the dtype in which x is computed. */
 static wb_dtype real_dtype(const wb_tensor *x) { return x->dtype == WB_F64 ? WB_F64 : WB_F32; }
 
 static bool give_f32(wb__onnx_call *c, wb_tensor *y) { return wb__onnx_give(c, wb__as(y, WB_F32)); }
@@ -81,7 +79,7 @@ static int64_t onnx_ml_features(const wb_tensor *x) { return x->ndim ? x->dims[x
 
 /* ---- preparation of numbers ------------------------------------------------------------------ */
 
-/* (x - offset) · scale, with a number for each feature or one for all */
+/* Computes Scaler: (x - offset) · scale, with a number for each feature or one for all. */
 bool wb__onnx_scaler(wb__onnx_call *c)
 {
     wb_tensor *offset, *scale;
@@ -96,10 +94,10 @@ bool wb__onnx_scaler(wb__onnx_call *c)
     return give_f32(c, y);
 }
 
-/* Rows over their norm; rows with the norm 0 stay as they are. */
+/* Computes Normalizer: rows over their norm; rows with the norm 0 stay as they are. */
 bool wb__onnx_normalizer(wb__onnx_call *c)
 {
-    const int norm = wb__onnx_word(c, "norm");
+    const int norm = wb__onnx_word_index(c, "norm");
     if (!onnx_ml_has_features(c)) return false;
     wb_tensor *x = wb__as(c->in[0], real_dtype(c->in[0]));
     if (!x) return false;
@@ -111,7 +109,7 @@ bool wb__onnx_normalizer(wb__onnx_call *c)
     return give_f32(c, wb_div(x, most));
 }
 
-/* 1 where x is greater than the threshold, else 0 */
+/* Computes Binarizer: 1 where x is greater than the threshold, else 0. */
 bool wb__onnx_binarizer(wb__onnx_call *c)
 {
     wb_tensor *x = c->in[0];
@@ -120,8 +118,8 @@ bool wb__onnx_binarizer(wb__onnx_call *c)
     return wb__onnx_give(c, wb__as(y, (wb_dtype)x->dtype));
 }
 
-/* Elements that equal the replaced value, which may be NaN, become the imputed value of their
- * feature, or the only imputed value. */
+/* Computes Imputer.  Elements that equal the replaced value, which may be NaN, become the imputed
+ * value of their feature, or the only imputed value. */
 bool wb__onnx_imputer(wb__onnx_call *c)
 {
     wb_tensor *x = c->in[0], *value = onnx_ml_numbers_of(c, "imputed_value");
@@ -141,7 +139,8 @@ bool wb__onnx_imputer(wb__onnx_call *c)
     return wb__onnx_give(c, wb_where(here, wb__as(value, t), x));
 }
 
-/* Matrices side by side, as f32, each with inputdimensions[i] columns.  A vector is one row. */
+/* Computes FeatureVectorizer: matrices side by side, as f32, each with inputdimensions[i] columns.
+ * A vector is one row. */
 bool wb__onnx_feature_vectorizer(wb__onnx_call *c)
 {
     const int64_t *sizes;
@@ -166,7 +165,8 @@ bool wb__onnx_feature_vectorizer(wb__onnx_call *c)
 
 /* ---- selection and categories ---------------------------------------------------------------- */
 
-/* Elements of the last axis by index.  Those of a vector are one row. */
+/* Computes ArrayFeatureExtractor: elements of the last axis by index.  Those of a vector are one
+ * row. */
 bool wb__onnx_array_feature_extractor(wb__onnx_call *c)
 {
     wb_tensor *x = c->in[0], *index = c->in[1];
@@ -179,15 +179,15 @@ bool wb__onnx_array_feature_extractor(wb__onnx_call *c)
 }
 
 /* Returns whether each element of x, [..., 1], equals each key, [K].  NaN equals NaN. */
-static wb_tensor *equal_keys(wb_tensor *x, wb_tensor *keys)
+static wb_tensor *onnx_ml_equal_keys(wb_tensor *x, wb_tensor *keys)
 {
     wb_tensor *same = wb_eq(x, keys);
     if (!keys || !wb__dtype_float((wb_dtype)keys->dtype)) return same;
     return wb_or(same, wb_and(wb_ne(x, x), wb_ne(keys, keys)));
 }
 
-/* y[..., k] is 1 if x[...] is category k, else 0.  Floats are truncated to integers.  If `zeros` is
- * 0, y is NaN for an x that is no category. */
+/* Computes OneHotEncoder: y[..., k] is 1 if x[...] is category k, else 0.  Floats are truncated to
+ * integers.  If `zeros` is 0, y is NaN for an x that is no category. */
 bool wb__onnx_one_hot_encoder(wb__onnx_call *c)
 {
     wb_tensor *x = c->in[0], *cats = onnx_ml_numbers_of(c, "cats");
@@ -205,7 +205,7 @@ bool wb__onnx_one_hot_encoder(wb__onnx_call *c)
 
 /* Returns the value for keys that are not among those of the node, [1] with the dtype of the
  * values. */
-static wb_tensor *default_of(const wb__onnx_call *c, const wb_tensor *values)
+static wb_tensor *onnx_ml_default_of(const wb__onnx_call *c, const wb_tensor *values)
 {
     const wb__onnx_attr *a = wb__onnx_attribute(c, "default_tensor");
     const wb_dtype t = (wb_dtype)values->dtype;
@@ -216,7 +216,8 @@ static wb_tensor *default_of(const wb__onnx_call *c, const wb_tensor *values)
     return wb_full_array(wb__dtype_float(t) ? real : whole, t, 1, (int64_t[]){1});
 }
 
-/* The value for each element of x, which is a key.  The last one of equal keys counts. */
+/* Computes LabelEncoder: the value for each element of x, which is a key.  The last one of equal
+ * keys counts. */
 bool wb__onnx_label_encoder(wb__onnx_call *c)
 {
     wb_tensor *x = c->in[0], *keys = onnx_ml_numbers_of(c, "keys");
@@ -226,16 +227,16 @@ bool wb__onnx_label_encoder(wb__onnx_call *c)
         return wb__onnx_refuse(c, WB_ERROR_DTYPE, "has %lld keys of %s and %lld values for %s",
                                (long long)keys->size, wb_dtype_name((wb_dtype)keys->dtype),
                                (long long)values->size, wb_describe(x));
-    wb_tensor *same = equal_keys(wb_unsqueeze(x, -1), keys);
+    wb_tensor *same = onnx_ml_equal_keys(wb_unsqueeze(x, -1), keys);
     wb_tensor *place = wb_add(wb_arange(keys->size, WB_I32), wb__number_of(1));
     place = wb_where(same, place, wb__literal(0, WB_I32));
     if (!place) return false;
     place = wb__reduce(WB__OP_max, place, 1u << (place->ndim - 1), false);
-    return wb__onnx_give(c, wb_take(wb_concat(0, default_of(c, values), values), place));
+    return wb__onnx_give(c, wb_take(wb_concat(0, onnx_ml_default_of(c, values), values), place));
 }
 
-/* ONNX makes a sequence of maps, one for each row, from classes to elements.  The matrix takes the
- * place of the sequence. */
+/* Computes ZipMap, by ONNX a sequence of maps, one for each row, from classes to elements.  Here
+ * the result is the matrix itself. */
 bool wb__onnx_zip_map(wb__onnx_call *c)
 {
     const wb__onnx_attr *a = wb__onnx_attribute(c, "classlabels_int64s");
@@ -266,8 +267,8 @@ static wb_tensor *onnx_ml_linear(const wb__onnx_call *c, int64_t n)
 static wb_tensor *onnx_ml_same(wb_tensor *x) { return x; }
 static wb_tensor *onnx_ml_softmax(wb_tensor *x) { return wb_softmax_over(x, -1); }
 
-/* The softmax in which elements within 1e-7 of 0 are x exp(-max) in place of exp(x - max) */
-static wb_tensor *softmax_zero(wb_tensor *x)
+/* Returns a softmax in which elements within 1e-7 of 0 are x exp(-max) in place of exp(x - max). */
+static wb_tensor *onnx_ml_softmax_zero(wb_tensor *x)
 {
     const unsigned last = x ? 1u << (x->ndim - 1) : 0;
     wb_tensor *most = x ? wb__reduce(WB__OP_max, x, last, true) : NULL;
@@ -276,8 +277,8 @@ static wb_tensor *softmax_zero(wb_tensor *x)
     return y ? wb_div(y, wb__reduce(WB__OP_sum, y, last, true)) : NULL;
 }
 
-/* √2 erf⁻¹(2x - 1) as ONNX Runtime and the package onnx have it: by Winitzki's approximation of
- * erf⁻¹, which is off by a few thousandths. */
+/* Returns √2 erf⁻¹(2x - 1) as ONNX Runtime and the package onnx have it: by Winitzki's
+ * approximation of erf⁻¹, which is off by a few thousandths. */
 static wb_tensor *onnx_ml_probit(wb_tensor *x)
 {
     const double a = 0.147, pi = 3.14159265358979323846;
@@ -292,12 +293,12 @@ static wb_tensor *onnx_ml_probit(wb_tensor *x)
 enum { LOGISTIC = 2 };
 
 /* Returns the scores after post_transform.  NULL with the error set. */
-static wb_tensor *onnx_ml_transformed(const wb__onnx_call *c, wb_tensor *scores)
+static wb_tensor *onnx_ml_post_transform(const wb__onnx_call *c, wb_tensor *scores)
 {
     static wb_tensor *(*const transforms[])(wb_tensor *x) = {onnx_ml_same, onnx_ml_softmax,
-                                                             wb_sigmoid, softmax_zero,
+                                                             wb_sigmoid, onnx_ml_softmax_zero,
                                                              onnx_ml_probit};
-    return transforms[wb__onnx_word(c, "post_transform")](scores);
+    return transforms[wb__onnx_word_index(c, "post_transform")](scores);
 }
 
 bool wb__onnx_linear_regressor(wb__onnx_call *c)
@@ -307,13 +308,13 @@ bool wb__onnx_linear_regressor(wb__onnx_call *c)
     if (n < 1 || n > INT32_MAX)
         return wb__onnx_refuse(c, WB_ERROR_FORMAT, "has %lld targets", (long long)n);
     wb_tensor *y = onnx_ml_linear(c, n);
-    return y && give_f32(c, onnx_ml_transformed(c, y));
+    return y && give_f32(c, onnx_ml_post_transform(c, y));
 }
 
-/* The class of the greatest score, and the scores.  Classes that are strings are not computed: a
- * node that reads them fails.  A single row of coefficients belongs to the second of two classes:
- * the scores are -y and y.  Without LOGISTIC other programs disagree about these scores, so that is
- * refused. */
+/* Computes LinearClassifier: the class of the greatest score, and the scores.  Classes that are
+ * strings are not computed: a node that reads them fails.  A single row of coefficients belongs to
+ * the second of two classes: the scores are -y and y.  Without LOGISTIC other programs disagree
+ * about these scores, so that is refused. */
 bool wb__onnx_linear_classifier(wb__onnx_call *c)
 {
     if (!onnx_ml_has_features(c)) return false;
@@ -322,14 +323,14 @@ bool wb__onnx_linear_classifier(wb__onnx_call *c)
     const wb__onnx_attr *w = wb__onnx_attribute(c, "coefficients");
     const int n = ints && ints->n ? ints->n : texts ? texts->n : 0;
     const bool one_row = w && w->n == onnx_ml_features(c->in[0]);
-    if (n < 2 || (one_row && (n > 2 || wb__onnx_word(c, "post_transform") != LOGISTIC)))
+    if (n < 2 || (one_row && (n > 2 || wb__onnx_word_index(c, "post_transform") != LOGISTIC)))
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "has %d classes and %d coefficients for "
                                "%s; a row of coefficients for each of two or more classes is done, "
                                "and one for two classes with LOGISTIC", n, w ? w->n : 0,
                                wb_describe(c->in[0]));
     wb_tensor *scores = onnx_ml_linear(c, one_row ? 1 : n);
     if (one_row) scores = wb_concat(1, wb_neg(scores), scores);
-    wb_tensor *y = scores ? onnx_ml_transformed(c, scores) : NULL;
+    wb_tensor *y = scores ? onnx_ml_post_transform(c, scores) : NULL;
     if (!y || (wb__onnx_wants(c, 1) && !(c->out[1] = wb__as(y, WB_F32)))) return false;
     if (!ints || !ints->n) return true;
     return wb__onnx_give(c, wb_take(onnx_ml_numbers_in(c, ints), wb_argmax(scores, -1)));

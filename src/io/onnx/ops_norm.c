@@ -3,7 +3,7 @@
 #include "io/onnx/ops_common.h"
 
 /* Returns v [C] as [1, C, 1, ...], which broadcasts over x. */
-static wb_tensor *per_channel(wb_tensor *v, const wb_tensor *x)
+static wb_tensor *onnx_norm_per_channel(wb_tensor *v, const wb_tensor *x)
 {
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) dims[i] = i == 1 ? x->dims[1] : 1;
@@ -30,8 +30,8 @@ static bool onnx_norm_has_channels(const wb__onnx_call *c, int i)
 
 static double onnx_norm_epsilon(const wb__onnx_call *c) { return wb__onnx_real(c, "epsilon"); }
 
-/* stash_type is the type of the statistics: 1, f32, or a wider one. */
-static bool is_stashed_wide(const wb__onnx_call *c)
+/* Whether the attribute stash_type is the type of the statistics: 1, f32, or a wider one. */
+static bool onnx_norm_is_stashed_wide(const wb__onnx_call *c)
 {
     const int64_t type = wb__onnx_int(c, "stash_type");
     if (type == WB__ONNX_FLOAT) return true;
@@ -41,8 +41,9 @@ static bool is_stashed_wide(const wb__onnx_call *c)
 
 /* ---- BatchNormalization ---------------------------------------------------------------------- */
 
-/* With the running statistics: x·factor + shift, where both have a number for each channel.  Before
- * opset 7 is_test is needed; before opset 9 `spatial` may be 0, for statistics of each element. */
+/* Computes BatchNormalization with the running statistics: x·factor + shift, where both have a
+ * number for each channel.  Before opset 7 is_test is needed; before opset 9 `spatial` may be 0,
+ * for statistics of each element. */
 bool wb__onnx_batch_normalization(wb__onnx_call *c)
 {
     if (!onnx_norm_is_input(c, 2)) return false;
@@ -62,8 +63,8 @@ bool wb__onnx_batch_normalization(wb__onnx_call *c)
     wb_tensor *factor = wb_rsqrt(wb_add(v[4], wb__number_of(onnx_norm_epsilon(c))));
     factor = wb_mul(v[1], factor);
     wb_tensor *shift = wb_sub(v[2], wb_mul(v[3], factor));
-    wb_tensor *y = wb_mul(wb__as(x, t), per_channel(factor, x));
-    return wb__onnx_give(c, wb__as(wb_add(y, per_channel(shift, x)), dtype));
+    wb_tensor *y = wb_mul(wb__as(x, t), onnx_norm_per_channel(factor, x));
+    return wb__onnx_give(c, wb__as(wb_add(y, onnx_norm_per_channel(shift, x)), dtype));
 }
 
 /* ---- by the statistics of x ------------------------------------------------------------------ */
@@ -74,12 +75,12 @@ bool wb__onnx_instance_normalization(wb__onnx_call *c)
         return false;
     wb_tensor *x = c->in[0];
     wb_tensor *y = wb__normalise(x, ((1u << x->ndim) - 1) & ~3u, onnx_norm_epsilon(c));
-    y = wb_mul(y, per_channel(c->in[1], x));
-    return wb__onnx_give(c, wb_add(y, per_channel(c->in[2], x)));
+    y = wb_mul(y, onnx_norm_per_channel(c->in[1], x));
+    return wb__onnx_give(c, wb_add(y, onnx_norm_per_channel(c->in[2], x)));
 }
 
 /* Sets *mask to the axes from the attribute on. */
-static bool read_last_axes(wb__onnx_call *c, unsigned *mask)
+static bool onnx_norm_read_last_axes(wb__onnx_call *c, unsigned *mask)
 {
     const wb_tensor *x = c->in[0];
     const int axis = wb__onnx_axis(c, wb__onnx_int(c, "axis"), x->ndim);
@@ -87,7 +88,7 @@ static bool read_last_axes(wb__onnx_call *c, unsigned *mask)
     return axis >= 0;
 }
 
-/* Whether y, to which scale and bias were broadcast, still has the shape of x. */
+/* Gives the node y, to which scale and bias were broadcast, if y still has the shape of x. */
 static bool onnx_norm_give_as(wb__onnx_call *c, const wb_tensor *x, wb_tensor *y)
 {
     if (y && !wb__same_dims(x, y))
@@ -99,7 +100,8 @@ static bool onnx_norm_give_as(wb__onnx_call *c, const wb_tensor *x, wb_tensor *y
 bool wb__onnx_layer_normalization(wb__onnx_call *c)
 {
     unsigned mask;
-    if (!onnx_norm_is_input(c, 1) || !is_stashed_wide(c) || !read_last_axes(c, &mask))
+    if (!onnx_norm_is_input(c, 1) || !onnx_norm_is_stashed_wide(c) ||
+        !onnx_norm_read_last_axes(c, &mask))
         return false;
     wb_tensor *x = c->in[0], *bias = wb__onnx_in(c, 2);
     const double eps = onnx_norm_epsilon(c);
@@ -117,7 +119,8 @@ bool wb__onnx_layer_normalization(wb__onnx_call *c)
 bool wb__onnx_rms_normalization(wb__onnx_call *c)
 {
     unsigned mask;
-    if (!onnx_norm_is_input(c, 1) || !is_stashed_wide(c) || !read_last_axes(c, &mask))
+    if (!onnx_norm_is_input(c, 1) || !onnx_norm_is_stashed_wide(c) ||
+        !onnx_norm_read_last_axes(c, &mask))
         return false;
     wb_tensor *x = c->in[0], *wide = wb__wide(x);
     wb_tensor *mean = wb__mean(wb_square(wide), mask, true);
@@ -125,10 +128,11 @@ bool wb__onnx_rms_normalization(wb__onnx_call *c)
     return onnx_norm_give_as(c, x, wb_mul(wb__as(y, (wb_dtype)x->dtype), c->in[1]));
 }
 
-/* Scale and bias have a number for each group before opset 21, and for each channel since then. */
+/* Computes GroupNormalization.  Scale and bias have a number for each group before opset 21, and
+ * for each channel since then. */
 bool wb__onnx_group_normalization(wb__onnx_call *c)
 {
-    if (!onnx_norm_is_input(c, 2) || !is_stashed_wide(c)) return false;
+    if (!onnx_norm_is_input(c, 2) || !onnx_norm_is_stashed_wide(c)) return false;
     wb_tensor *x = c->in[0], *scale = c->in[1], *bias = c->in[2];
     const int64_t groups = wb__onnx_int(c, "num_groups"), channels = x->dims[1];
     const bool by_channel = c->node->opset >= 21;
@@ -146,14 +150,14 @@ bool wb__onnx_group_normalization(wb__onnx_call *c)
     wb_tensor *y = wb__normalise(wb_reshape_array(x, 3, three), 1u << 2, onnx_norm_epsilon(c));
     if (by_channel) {
         y = y ? wb_reshape_array(y, x->ndim, x->dims) : NULL;
-        y = wb_mul(y, per_channel(scale, x));
-        return wb__onnx_give(c, wb_add(y, per_channel(bias, x)));
+        y = wb_mul(y, onnx_norm_per_channel(scale, x));
+        return wb__onnx_give(c, wb_add(y, onnx_norm_per_channel(bias, x)));
     }
     y = wb_add(wb_mul(y, wb_unsqueeze(scale, 1)), wb_unsqueeze(bias, 1));
     return wb__onnx_give(c, y ? wb_reshape_array(y, x->ndim, x->dims) : NULL);
 }
 
-/* (x - mean) / (deviation + 1e-9) */
+/* Computes (x - mean) / (deviation + 1e-9). */
 bool wb__onnx_mean_variance_normalization(wb__onnx_call *c)
 {
     static const int64_t otherwise[] = {0, 2, 3};
@@ -194,8 +198,9 @@ bool wb__onnx_lp_normalization(wb__onnx_call *c)
     return wb__onnx_give(c, wb__as(wb__onnx_over_norm(wide, (int)p, axis), (wb_dtype)x->dtype));
 }
 
-/* x / (bias + alpha / size · sum)^beta, with the sum of the squares of `size` channels around each.
- * The channels are pooled as the rows of pictures, by windows that end where no channel is left. */
+/* Computes LRN: x / (bias + alpha / size · sum)^beta, with the sum of the squares of `size`
+ * channels around each.  The channels are pooled as the rows of pictures, by windows that end where
+ * no channel is left. */
 bool wb__onnx_lrn(wb__onnx_call *c)
 {
     if (!onnx_norm_is_input(c, 3)) return false;

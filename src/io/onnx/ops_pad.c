@@ -9,15 +9,15 @@
 
 typedef enum { CONSTANT, REFLECT, ONNX_PAD_EDGE, WRAP } onnx_pad_mode;
 
-/* The elements that Pad adds along each axis (a negative number removes some), and with which
- * values.  value: of the mode constant; NULL: 0. */
+/* What Pad adds: the number of elements along each axis (a negative number removes some), and their
+ * values.  `value` is that of the mode constant; NULL: 0. */
 typedef struct {
     int64_t before[WB_MAX_DIMS], after[WB_MAX_DIMS];
     onnx_pad_mode mode;
-    wb_tensor *value;                   /* without axes */
+    wb_tensor *value;                   /* a tensor without axes */
 } onnx_pad_padding;
 
-/* Reads the numbers of elements, two for each axis. */
+/* Sets the numbers of elements that Pad adds, two for each axis. */
 static bool onnx_pad_read(wb__onnx_call *c, onnx_pad_padding *p)
 {
     const wb_tensor *x = c->in[0];
@@ -48,7 +48,7 @@ static bool onnx_pad_read(wb__onnx_call *c, onnx_pad_padding *p)
     return true;
 }
 
-/* Reads the value of the mode constant. */
+/* Sets the value of the mode constant. */
 static bool onnx_pad_read_value(wb__onnx_call *c, onnx_pad_padding *p)
 {
     if (wb__onnx_attribute(c, "value"))
@@ -62,7 +62,7 @@ static bool onnx_pad_read_value(wb__onnx_call *c, onnx_pad_padding *p)
     return true;
 }
 
-/* n copies of the value, in the shape of x but for the size along the axis. */
+/* Returns n copies of the value, in the shape of x but for the size along the axis. */
 static wb_tensor *onnx_pad_margin(const wb_tensor *x, int axis, int64_t n, wb_tensor *value)
 {
     int64_t dims[WB_MAX_DIMS];
@@ -71,8 +71,8 @@ static wb_tensor *onnx_pad_margin(const wb_tensor *x, int axis, int64_t n, wb_te
     return wb_expand_array(value, x->ndim, dims);
 }
 
-static wb_tensor *with_margins(wb_tensor *x, int axis, int64_t before, int64_t after,
-                               wb_tensor *value)
+static wb_tensor *onnx_pad_with_margins(wb_tensor *x, int axis, int64_t before, int64_t after,
+                                        wb_tensor *value)
 {
     wb_tensor *part[3];
     int n = 0;
@@ -82,7 +82,8 @@ static wb_tensor *with_margins(wb_tensor *x, int axis, int64_t before, int64_t a
     return wb_concat_array(axis, n, part);
 }
 
-/* The elements mirrored at both ends, again and again if there are fewer than are added. */
+/* Returns x with its elements mirrored at both ends, again and again if there are fewer than are
+ * added. */
 static wb_tensor *onnx_pad_mirrored(wb_tensor *x, int axis, int64_t before, int64_t after)
 {
     const bool single = x->dims[axis] == 1;
@@ -98,7 +99,7 @@ static wb_tensor *onnx_pad_mirrored(wb_tensor *x, int axis, int64_t before, int6
     return x;
 }
 
-/* The elements periodically continued: a slice of copies of x side by side. */
+/* Returns x periodically continued along the axis: a slice of copies of x side by side. */
 static wb_tensor *onnx_pad_wrapped(wb_tensor *x, int axis, int64_t before, int64_t after)
 {
     const wb_pad_options o = WB__OPTIONS(wb_pad_options, .mode = WB_PAD_CIRCULAR);
@@ -116,7 +117,7 @@ static wb_tensor *onnx_pad_padded(const wb__onnx_call *c, const onnx_pad_padding
     const int64_t before = WB__MAX(p->before[axis], 0), after = WB__MAX(p->after[axis], 0);
     wb_pad_options o = WB__OPTIONS(wb_pad_options);
     if (!before && !after) return x;
-    if (p->value) return with_margins(x, axis, before, after, p->value);
+    if (p->value) return onnx_pad_with_margins(x, axis, before, after, p->value);
     if (!x->dims[axis]) {
         wb__onnx_refuse(c, WB_ERROR_SHAPE, "axis %d of %s has no elements to repeat", axis,
                         wb_describe(x));
@@ -130,7 +131,7 @@ static wb_tensor *onnx_pad_padded(const wb__onnx_call *c, const onnx_pad_padding
 
 bool wb__onnx_pad(wb__onnx_call *c)
 {
-    onnx_pad_padding p = {.mode = (onnx_pad_mode)wb__onnx_word(c, "mode")};
+    onnx_pad_padding p = {.mode = (onnx_pad_mode)wb__onnx_word_index(c, "mode")};
     if (!onnx_pad_read(c, &p)) return false;
     const bool constant = p.mode == CONSTANT;
     if (constant && !onnx_pad_read_value(c, &p)) return false;
@@ -149,7 +150,7 @@ bool wb__onnx_pad(wb__onnx_call *c)
 
 /* ---- CenterCropPad --------------------------------------------------------------------------- */
 
-/* Half of what is cut off or added, rounded down, is in front. */
+/* Computes CenterCropPad.  Half of what is cut off or added, rounded down, is in front. */
 bool wb__onnx_center_crop_pad(wb__onnx_call *c)
 {
     const int64_t *shape;
@@ -184,8 +185,8 @@ typedef struct {
     int n;
     const int64_t *image, *block;
     int64_t stride[ONNX_PAD_SPACE], dilation[ONNX_PAD_SPACE], before[ONNX_PAD_SPACE];
-    int64_t places[ONNX_PAD_SPACE];     /* of windows along each axis */
-    int64_t size[ONNX_PAD_SPACE];       /* of the image with its padding */
+    int64_t places[ONNX_PAD_SPACE];     /* number of places of windows along each axis */
+    int64_t size[ONNX_PAD_SPACE];       /* size of the image with its padding */
     int64_t windows, elements, total;   /* the products of places, of block and of size */
 } windows;
 
@@ -204,7 +205,7 @@ static bool per_axis(wb__onnx_call *c, const char *name, int n, int64_t otherwis
     return true;
 }
 
-static bool read_windows(wb__onnx_call *c, windows *w)
+static bool onnx_pad_read_windows(wb__onnx_call *c, windows *w)
 {
     const int64_t *image, *block;
     int64_t pads[2 * ONNX_PAD_SPACE];
@@ -237,7 +238,7 @@ static bool read_windows(wb__onnx_call *c, windows *w)
 }
 
 /* Returns, for each element of a block and each window, its place in the padded image. */
-static wb_tensor *window_places(const wb_tensor *x, const windows *w)
+static wb_tensor *onnx_pad_window_places(const wb_tensor *x, const windows *w)
 {
     const int64_t n = w->elements * w->windows;
     int64_t *at = wb__alloc((size_t)n * sizeof *at + 1);
@@ -260,7 +261,7 @@ static wb_tensor *window_places(const wb_tensor *x, const windows *w)
 bool wb__onnx_col2im(wb__onnx_call *c)
 {
     windows w;
-    if (!read_windows(c, &w)) return false;
+    if (!onnx_pad_read_windows(c, &w)) return false;
     wb_tensor *x = c->in[0];
     if (x->ndim != 3 || x->dims[1] % w.elements || x->dims[2] != w.windows)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "%s is not of %lld windows of %lld elements",
@@ -274,7 +275,7 @@ bool wb__onnx_col2im(wb__onnx_call *c)
         padded_dims[2 + i] = w.size[i];
         start[2 + i] = -w.before[i];
     }
-    wb_tensor *at = window_places(x, &w), *rows = wb_reshape_array(x, 2, flat);
+    wb_tensor *at = onnx_pad_window_places(x, &w), *rows = wb_reshape_array(x, 2, flat);
     wb_tensor *zeros = wb_full_array(0, (wb_dtype)x->dtype, 2, (int64_t[]){w.total, planes});
     if (!at || !rows || !zeros) return false;
     wb_tensor *y = wb_scatter(zeros, at, wb_transpose(rows), .reduce = WB_SCATTER_ADD);

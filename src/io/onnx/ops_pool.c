@@ -7,8 +7,8 @@
 
 typedef wb_tensor *onnx_pool_combine(wb_tensor *x, wb_tensor *y);
 
-/* Reads the windows of a pool.  Padding is smaller than a window, so that each window has elements
- * of x. */
+/* Sets *s to the windows of a pool.  Padding is smaller than a window, so that each window has
+ * elements of x. */
 static bool onnx_pool_read(wb__onnx_call *c, wb__onnx_windows *s)
 {
     if (!wb__onnx_windows_read(c, c->in[0], NULL, s)) return false;
@@ -20,14 +20,14 @@ static bool onnx_pool_read(wb__onnx_call *c, wb__onnx_windows *s)
     return true;
 }
 
-static bool is_dilated(const wb__onnx_windows *s)
+static bool onnx_pool_is_dilated(const wb__onnx_windows *s)
 {
     for (int i = 0; i < s->axes; i++)
         if (s->dilation[i] > 1) return true;
     return false;
 }
 
-/* A pool of Weber, without dilations. */
+/* Returns the result of a pool of Weber, for windows without dilations. */
 static wb_tensor *onnx_pool_plain(wb_tensor *(*pool)(wb_tensor *, const wb_pool_options *),
                                   wb_tensor *x, const wb__onnx_windows *s)
 {
@@ -57,8 +57,8 @@ static wb_tensor *onnx_pool_element(wb_tensor *x, const wb__onnx_windows *s, int
 
 enum { WINDOW_MOST = 1 << 12 };         /* elements of a window, each of which is a node */
 
-/* Whether windows of `n` elements can be combined; else sets the error. */
-static bool is_few(const wb__onnx_call *c, double n)
+/* Whether windows of `n` elements are few enough to be combined; else sets the error. */
+static bool onnx_pool_is_few(const wb__onnx_call *c, double n)
 {
     if (n <= WINDOW_MOST) return true;
     return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its windows have %g elements; with dilations, "
@@ -67,7 +67,7 @@ static bool is_few(const wb__onnx_call *c, double n)
 }
 
 /* Whether the padding that is made around x is not out of proportion; else sets the error. */
-static bool is_near(const wb__onnx_call *c, const wb__onnx_windows *s, int i)
+static bool onnx_pool_is_near(const wb__onnx_call *c, const wb__onnx_windows *s, int i)
 {
     enum { FEW = 1 << 12, TIMES = 64 };
     if (s->before[i] + s->end[i] <= FEW + TIMES * (s->in[i] + s->out[i])) return true;
@@ -76,12 +76,12 @@ static bool is_near(const wb__onnx_call *c, const wb__onnx_windows *s, int i)
                            (long long)s->end[i], (long long)s->in[i]);
 }
 
-/* Combines the elements of each window; `value` is that of the padding. */
+/* Returns the elements of each window combined by f; `value` is that of the padding. */
 static wb_tensor *onnx_pool_combined(const wb__onnx_call *c, wb_tensor *x,
                                      const wb__onnx_windows *s, onnx_pool_combine *f, double value)
 {
     for (int i = 0; i < s->axes; i++)
-        if (!is_few(c, (double)s->kernel[i]) || !is_near(c, s, i)) return NULL;
+        if (!onnx_pool_is_few(c, (double)s->kernel[i]) || !onnx_pool_is_near(c, s, i)) return NULL;
     x = onnx_pool_padded(x, s, value);
     for (int i = 0; i < s->axes && x; i++) {
         wb_tensor *y = onnx_pool_element(x, s, i, 0);
@@ -110,12 +110,12 @@ static wb_tensor *onnx_pool_positions(const wb_tensor *x, const wb__onnx_windows
     return wb_add(at, wb__literal((double)(p * s->dilation[i] - s->before[i]), WB_I64));
 }
 
-/* Elements of windows, whose places in x are counted: element p has the digit digit[i] along axis
+/* An element of each window, whose place in x is counted: it has the digit digit[i] along axis
  * i. */
 typedef struct {
     int64_t digit[3], step[3];          /* step: from an element of x to the next along an axis */
     wb_tensor *inside;                  /* bool: whether it is in x; NULL: it is in all windows */
-    int64_t offset;                     /* from the place of a window's first element */
+    int64_t offset;                     /* offset from the place of a window's first element */
     wb_tensor *value;
 } window_element;
 
@@ -128,9 +128,9 @@ static bool onnx_pool_next(window_element *e, const wb__onnx_windows *s)
     return false;
 }
 
-/* Sets inside, offset and value.  `wide` is the padded x. */
-static bool onnx_pool_look_at(window_element *e, const wb_tensor *x, wb_tensor *wide,
-                              const wb__onnx_windows *s)
+/* Sets inside, offset and value of the element.  `wide` is the padded x. */
+static bool onnx_pool_set_element(window_element *e, const wb_tensor *x, wb_tensor *wide,
+                                  const wb__onnx_windows *s)
 {
     e->inside = NULL;
     e->offset = 0;
@@ -150,7 +150,8 @@ static bool onnx_pool_look_at(window_element *e, const wb_tensor *x, wb_tensor *
 }
 
 /* Returns the places in x of the first elements of windows, i64. */
-static wb_tensor *first_places(const wb_tensor *x, const wb__onnx_windows *s, const int64_t *step)
+static wb_tensor *onnx_pool_first_places(const wb_tensor *x, const wb__onnx_windows *s,
+                                         const int64_t *step)
 {
     int64_t dims[WB_MAX_DIMS], each = 1;
     for (int i = 0; i < s->axes; i++) each *= s->in[i];
@@ -174,10 +175,10 @@ static wb_tensor *onnx_pool_places(wb_tensor *x, const wb__onnx_windows *s, bool
             if (columns ? k < i : k > i) e.step[i] *= s->in[k];
     }
     wb_tensor *wide = onnx_pool_padded(x, s, onnx_pool_lowest((wb_dtype)x->dtype)),
-              *y = first_places(x, s, e.step);
+              *y = onnx_pool_first_places(x, s, e.step);
     wb_tensor *best = NULL, *offset = NULL, *found = NULL;      /* found: NULL: in all windows */
     do {
-        if (!onnx_pool_look_at(&e, x, wide, s)) return NULL;
+        if (!onnx_pool_set_element(&e, x, wide, s)) return NULL;
         wb_tensor *here = wb__literal((double)e.offset, WB_I64);
         if (!best) {
             best = e.value, offset = here, found = e.inside;
@@ -202,15 +203,15 @@ bool wb__onnx_max_pool(wb__onnx_call *c)
     const wb_dtype t = (wb_dtype)x->dtype;
     if (!wb__dtype_float(t) && t != WB_I8 && t != WB_U8)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its input is %s", wb_describe(x));
-    const bool is_plain = wb__dtype_float(t) && !is_dilated(&s);
+    const bool is_plain = wb__dtype_float(t) && !onnx_pool_is_dilated(&s);
     wb_tensor *y = is_plain ? onnx_pool_plain(wb_maxpool_with, x, &s)
                             : onnx_pool_combined(c, x, &s, wb_maximum, onnx_pool_lowest(t));
     if (y && wb__onnx_wants(c, 1)) {
         double n = 1;
         for (int i = 0; i < s.axes; i++) n *= (double)s.kernel[i];
         for (int i = 0; i < s.axes; i++)
-            if (!is_near(c, &s, i)) return false;
-        if (!is_few(c, n)) return false;
+            if (!onnx_pool_is_near(c, &s, i)) return false;
+        if (!onnx_pool_is_few(c, n)) return false;
         wb_tensor *at = onnx_pool_places(wb_stop_gradient(x), &s, wb__onnx_int(c, "storage_order"));
         if (!at) return false;
         c->out[1] = wb_expand_array(at, y->ndim, y->dims);
@@ -221,8 +222,8 @@ bool wb__onnx_max_pool(wb__onnx_call *c)
 
 /* ---- MaxUnpool ------------------------------------------------------------------------------- */
 
-/* Sets dims to the shape of the tensor of which x would be the pool. */
-static bool read_unpooled(const wb__onnx_call *c, const wb_tensor *x, int64_t *dims)
+/* Sets dims to the shape of the tensor whose pool x would be. */
+static bool onnx_pool_read_unpooled(const wb__onnx_call *c, const wb_tensor *x, int64_t *dims)
 {
     const int64_t *kernel, *stride, *pads;
     const int axes = x->ndim - 2, n_kernel = wb__onnx_ints(c, "kernel_shape", &kernel);
@@ -242,7 +243,8 @@ static bool read_unpooled(const wb__onnx_call *c, const wb_tensor *x, int64_t *d
                                    "fit to %s", wb_describe(x));
 }
 
-/* The elements go to their places in the unpooled tensor.  output_shape adds zeros behind it. */
+/* Computes MaxUnpool: the elements go to their places in the unpooled tensor.  output_shape adds
+ * zeros behind it. */
 bool wb__onnx_max_unpool(wb__onnx_call *c)
 {
     int64_t dims[WB_MAX_DIMS], size;
@@ -251,7 +253,7 @@ bool wb__onnx_max_unpool(wb__onnx_call *c)
     if (!wb__same_dims(x, at))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its input is %s, with places %s", wb_describe(x),
                                wb_describe(at));
-    if (!read_unpooled(c, x, dims) || !wb__check_dims("MaxUnpool", x->ndim, dims, &size))
+    if (!onnx_pool_read_unpooled(c, x, dims) || !wb__check_dims("MaxUnpool", x->ndim, dims, &size))
         return false;
     const wb_scatter_options o = WB__OPTIONS(wb_scatter_options, .reduce = WB_SCATTER_SET);
     wb_tensor *y = wb_expand_array(wb__literal(0, (wb_dtype)x->dtype), 1, &size);
@@ -278,14 +280,15 @@ bool wb__onnx_max_unpool(wb__onnx_call *c)
 static wb_tensor *mean_of_all(const wb__onnx_call *c, wb_tensor *x, const wb__onnx_windows *s)
 {
     double n = 1;
-    if (!is_dilated(s)) return onnx_pool_plain(wb_meanpool_with, x, s);
+    if (!onnx_pool_is_dilated(s)) return onnx_pool_plain(wb_meanpool_with, x, s);
     for (int i = 0; i < s->axes; i++) n *= (double)s->kernel[i];
     return wb_mul(onnx_pool_combined(c, x, s, wb_add, 0), wb__number_of(1 / n));
 }
 
-/* The number of elements of a window whose first one is at `first` that are at low to high - 1 */
-static int64_t count_within(const wb__onnx_windows *s, int i, int64_t first, int64_t low,
-                            int64_t high)
+/* Returns the number of elements at low to high - 1 in a window whose first element is at
+ * `first`. */
+static int64_t onnx_pool_count_within(const wb__onnx_windows *s, int i, int64_t first, int64_t low,
+                                      int64_t high)
 {
     const int64_t step = s->dilation[i], to_low = WB__MAX(low - first, 0);
     const int64_t from = (to_low + step - 1) / step;
@@ -293,8 +296,8 @@ static int64_t count_within(const wb__onnx_windows *s, int i, int64_t first, int
     return WB__MAX(WB__MIN(end, s->kernel[i]) - from, 0);
 }
 
-/* Returns y divided by the share of the elements of each window that count, along axis i of space:
- * those of x, and with `padding` those of the padding of the file. */
+/* Returns y divided by the fraction of the elements of each window that count, along axis i of
+ * space: those of x, and with `padding` those of the padding of the file. */
 static wb_tensor *onnx_pool_over_count(wb_tensor *y, const wb__onnx_windows *s, int i, bool padding)
 {
     const int64_t low = padding ? -s->before[i] : 0;
@@ -302,7 +305,7 @@ static wb_tensor *onnx_pool_over_count(wb_tensor *y, const wb__onnx_windows *s, 
     double *factor = wb__alloc((size_t)s->out[i] * sizeof *factor);
     bool all = true;
     for (int64_t j = 0; factor && j < s->out[i]; j++) {
-        const int64_t n = count_within(s, i, j * s->stride[i] - s->before[i], low, high);
+        const int64_t n = onnx_pool_count_within(s, i, j * s->stride[i] - s->before[i], low, high);
         all &= n == s->kernel[i];
         factor[j] = (double)s->kernel[i] / (double)n;
     }
@@ -325,19 +328,19 @@ bool wb__onnx_average_pool(wb__onnx_call *c)
     return wb__onnx_give(c, wb__as(y, (wb_dtype)x->dtype));
 }
 
-/* |x|^p and its inverse, for x that is not negative. */
-static wb_tensor *power_of(wb_tensor *x, int64_t p)
+/* Returns |x|^p; onnx_pool_root_of returns its inverse, for x that is not negative. */
+static wb_tensor *onnx_pool_power_of(wb_tensor *x, int64_t p)
 {
     if (p == 2) return wb_square(x);
     return p == 1 ? wb_abs(x) : wb_pow(wb_abs(x), wb__number_of((double)p));
 }
-static wb_tensor *root_of(wb_tensor *x, int64_t p)
+static wb_tensor *onnx_pool_root_of(wb_tensor *x, int64_t p)
 {
     if (p == 2) return wb_sqrt(x);
     return p == 1 ? x : wb_pow(x, wb__number_of(1 / (double)p));
 }
 
-static bool read_p(const wb__onnx_call *c, int64_t *p)
+static bool onnx_pool_read_p(const wb__onnx_call *c, int64_t *p)
 {
     *p = wb__onnx_int(c, "p");
     if (*p >= 1 && *p <= INT32_MAX) return true;
@@ -349,19 +352,19 @@ bool wb__onnx_lp_pool(wb__onnx_call *c)
     wb__onnx_windows s;
     int64_t p;
     double n = 1;
-    if (!onnx_pool_read(c, &s) || !read_p(c, &p)) return false;
+    if (!onnx_pool_read(c, &s) || !onnx_pool_read_p(c, &p)) return false;
     for (int i = 0; i < s.axes; i++) n *= (double)s.kernel[i];
     wb_tensor *x = c->in[0];
     if (!wb__floating("LpPool", x)) return false;
-    wb_tensor *y = mean_of_all(c, power_of(wb__wide(x), p), &s);
+    wb_tensor *y = mean_of_all(c, onnx_pool_power_of(wb__wide(x), p), &s);
     y = y ? wb_mul(y, wb__number_of(n)) : NULL;
-    return wb__onnx_give(c, wb__as(root_of(y, p), (wb_dtype)x->dtype));
+    return wb__onnx_give(c, wb__as(onnx_pool_root_of(y, p), (wb_dtype)x->dtype));
 }
 
 /* ---- pools over all of space ----------------------------------------------------------------- */
 
 /* Returns x, and sets *mask to its axes of space; NULL with the error set. */
-static wb_tensor *onnx_pool_whole(const wb__onnx_call *c, unsigned *mask)
+static wb_tensor *onnx_pool_axes_of_space(const wb__onnx_call *c, unsigned *mask)
 {
     wb_tensor *x = c->in[0];
     *mask = ((1u << x->ndim) - 1) & ~3u;
@@ -374,14 +377,14 @@ static wb_tensor *onnx_pool_whole(const wb__onnx_call *c, unsigned *mask)
 bool wb__onnx_global_average_pool(wb__onnx_call *c)
 {
     unsigned mask;
-    wb_tensor *x = onnx_pool_whole(c, &mask);
+    wb_tensor *x = onnx_pool_axes_of_space(c, &mask);
     return wb__onnx_give(c, x ? wb__mean(x, mask, true) : NULL);
 }
 
 bool wb__onnx_global_max_pool(wb__onnx_call *c)
 {
     unsigned mask;
-    wb_tensor *x = onnx_pool_whole(c, &mask);
+    wb_tensor *x = onnx_pool_axes_of_space(c, &mask);
     return wb__onnx_give(c, x ? wb__reduce(WB__OP_max, x, mask, true) : NULL);
 }
 
@@ -389,8 +392,8 @@ bool wb__onnx_global_lp_pool(wb__onnx_call *c)
 {
     unsigned mask;
     int64_t p;
-    wb_tensor *x = onnx_pool_whole(c, &mask);
-    if (!x || !read_p(c, &p)) return false;
-    wb_tensor *y = wb__reduce(WB__OP_sum, power_of(wb__wide(x), p), mask, true);
-    return wb__onnx_give(c, wb__as(root_of(y, p), (wb_dtype)x->dtype));
+    wb_tensor *x = onnx_pool_axes_of_space(c, &mask);
+    if (!x || !onnx_pool_read_p(c, &p)) return false;
+    wb_tensor *y = wb__reduce(WB__OP_sum, onnx_pool_power_of(wb__wide(x), p), mask, true);
+    return wb__onnx_give(c, wb__as(onnx_pool_root_of(y, p), (wb_dtype)x->dtype));
 }

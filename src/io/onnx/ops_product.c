@@ -1,9 +1,9 @@
 /* Matrix products of ONNX. */
 #include "io/onnx/run.h"
 
-/* The product of integers, [..., m, k] · [..., k, n], which wraps around in their dtype: the sum of
- * products that broadcast. */
-static wb_tensor *integer_product(wb_tensor *a, wb_tensor *b)
+/* Returns the product of integers, [..., m, k] · [..., k, n], which wraps around in their dtype:
+ * the sum of products that broadcast. */
+static wb_tensor *onnx_product_of_integers(wb_tensor *a, wb_tensor *b)
 {
     const bool row = a->ndim == 1, column = b->ndim == 1;
     if (row) a = wb_unsqueeze(a, 0);
@@ -14,7 +14,7 @@ static wb_tensor *integer_product(wb_tensor *a, wb_tensor *b)
     return column ? wb_squeeze(y, -1) : y;
 }
 
-static bool have_inner_size(const wb__onnx_call *c, const wb_tensor *a, const wb_tensor *b)
+static bool onnx_product_sizes_fit(const wb__onnx_call *c, const wb_tensor *a, const wb_tensor *b)
 {
     if (a->ndim && b->ndim && a->dims[a->ndim - 1] == b->dims[b->ndim > 1 ? b->ndim - 2 : 0])
         return true;
@@ -25,7 +25,7 @@ static wb_tensor *onnx_product(const wb__onnx_call *c, wb_tensor *a, wb_tensor *
 {
     if (!a || !b) return NULL;
     if (wb__dtype_float((wb_dtype)a->dtype)) return wb_matmul(a, b);
-    return have_inner_size(c, a, b) ? integer_product(a, b) : NULL;
+    return onnx_product_sizes_fit(c, a, b) ? onnx_product_of_integers(a, b) : NULL;
 }
 
 bool wb__onnx_mat_mul(wb__onnx_call *c)
@@ -33,7 +33,7 @@ bool wb__onnx_mat_mul(wb__onnx_call *c)
     return wb__onnx_give(c, onnx_product(c, c->in[0], c->in[1]));
 }
 
-/* x times a number, which is rounded to x's dtype if that has integers. */
+/* Returns x times a number, which is rounded to x's dtype if that is of integers. */
 static wb_tensor *onnx_product_times(const wb__onnx_call *c, wb_tensor *x, double factor)
 {
     if (!x || factor == 1) return x;
@@ -43,7 +43,7 @@ static wb_tensor *onnx_product_times(const wb__onnx_call *c, wb_tensor *x, doubl
     return NULL;
 }
 
-/* alpha a'·b' + beta c.  Before opset 7 `broadcast` is 1 if c has another shape. */
+/* Computes Gemm, alpha a'·b' + beta c.  Before opset 7 `broadcast` is 1 if c has another shape. */
 bool wb__onnx_gemm(wb__onnx_call *c)
 {
     wb_tensor *a = c->in[0], *b = c->in[1], *sum = wb__onnx_in(c, 2);

@@ -17,7 +17,7 @@ static bool onnx_quantise_has_bytes(const wb__onnx_call *c, int i)
 
 /* Returns round(x) + zero, limited to the numbers of t; `zero` has integers, or is NULL for 0.  NaN
  * becomes the least number, as in ONNX Runtime; ONNX does not define it. */
-static wb_tensor *onnx_quantise_saturated(wb_tensor *x, wb_tensor *zero, wb_dtype t)
+static wb_tensor *onnx_quantise_saturate(wb_tensor *x, wb_tensor *zero, wb_dtype t)
 {
     wb_tensor *y = wb__onnx_rounded(x), *least = wb__number_of(t == WB_I8 ? -128 : 0);
     if (zero && y) y = wb_add(y, wb__as(zero, (wb_dtype)y->dtype));
@@ -32,7 +32,7 @@ static wb_tensor *onnx_quantise_saturated(wb_tensor *x, wb_tensor *zero, wb_dtyp
  * block of `block` elements along it. */
 typedef struct { int axis; int64_t block; } granularity;
 
-static bool read_granularity(const wb__onnx_call *c, granularity *g)
+static bool onnx_quantise_read_granularity(const wb__onnx_call *c, granularity *g)
 {
     const wb_tensor *x = c->in[0], *scale = c->in[1], *zero = wb__onnx_in(c, 2);
     *g = (granularity){0, wb__onnx_int(c, "block_size")};
@@ -78,7 +78,7 @@ static bool read_byte_type(const wb__onnx_call *c, wb_dtype *t)
                            type ? wb__onnx_type_name(type) : wb_dtype_name(*t));
 }
 
-/* Sets *t to the type of an attribute, or leaves it. */
+/* Sets *t to the type of an attribute; without the attribute *t stays. */
 static bool read_float_type(const wb__onnx_call *c, const char *name, wb_dtype *t)
 {
     const wb__onnx_type type = (wb__onnx_type)wb__onnx_int(c, name);
@@ -88,13 +88,13 @@ static bool read_float_type(const wb__onnx_call *c, const char *name, wb_dtype *
     return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "%s is %s", name, wb__onnx_type_name(type));
 }
 
-/* The quotient has the dtype `precision`, by default that of the scale.  `saturate` is of float8,
- * which Weber has not. */
+/* Computes QuantizeLinear.  The quotient has the dtype `precision`, by default that of the scale.
+ * `saturate` is about float8, which Weber lacks. */
 bool wb__onnx_quantize_linear(wb__onnx_call *c)
 {
     granularity g;
     wb_dtype t;
-    if (!read_byte_type(c, &t) || !read_granularity(c, &g)) return false;
+    if (!read_byte_type(c, &t) || !onnx_quantise_read_granularity(c, &g)) return false;
     wb_tensor *x = c->in[0], *scale = c->in[1], *zero = wb__onnx_in(c, 2);
     wb_dtype in = (wb_dtype)scale->dtype;
     if (!read_float_type(c, "precision", &in)) return false;
@@ -104,13 +104,13 @@ bool wb__onnx_quantize_linear(wb__onnx_call *c)
                                wb_describe(x), wb_describe(scale));
     wb_tensor *y = wb__wide(wb_div(wb__as(x, in), wb__as(onnx_quantise_spread(scale, x, &g), in)));
     if (!y || (zero && !(zero = onnx_quantise_spread(zero, x, &g)))) return false;
-    return wb__onnx_give(c, onnx_quantise_saturated(y, zero, t));
+    return wb__onnx_give(c, onnx_quantise_saturate(y, zero, t));
 }
 
 bool wb__onnx_dequantize_linear(wb__onnx_call *c)
 {
     granularity g;
-    if (!read_granularity(c, &g)) return false;
+    if (!onnx_quantise_read_granularity(c, &g)) return false;
     wb_tensor *x = c->in[0], *scale = c->in[1], *zero = wb__onnx_in(c, 2);
     if (!is_byte(x) && x->dtype != WB_I32)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "its input is %s; u8, i8 and i32 are done",
@@ -125,8 +125,9 @@ bool wb__onnx_dequantize_linear(wb__onnx_call *c)
     return wb__onnx_give(c, wb__as(y, t));
 }
 
-/* The scale is that of the range of x, to which 0 belongs; of a range of 0 it is 1 / 255.  With NaN
- * in x it is NaN, so that what is computed with it shows the fault; ONNX Runtime leaves NaN out. */
+/* Computes DynamicQuantizeLinear.  The scale is that of the range of x, to which 0 belongs; for a
+ * range of 0, 1 / 255.  With NaN in x the scale is NaN, so that results computed with it show the
+ * fault; ONNX Runtime leaves NaN out. */
 bool wb__onnx_dynamic_quantize_linear(wb__onnx_call *c)
 {
     wb_tensor *x = c->in[0], *zero = wb__number_of(0), *most = wb__number_of(255);
@@ -141,17 +142,15 @@ bool wb__onnx_dynamic_quantize_linear(wb__onnx_call *c)
     wb_tensor *scale = wb_div(range, most);
     wb_tensor *first = wb_neg(wb_div(low, scale));
     first = wb__onnx_rounded(wb_minimum(wb_maximum(first, zero), most));
-    wb_tensor *y = onnx_quantise_saturated(wb_div(x, scale), first, WB_U8);
+    wb_tensor *y = onnx_quantise_saturate(wb_div(x, scale), first, WB_U8);
     if (!y) return false;
     if (wb__onnx_wants(c, 1)) c->out[1] = scale;
     if (wb__onnx_wants(c, 2) && !(c->out[2] = wb_astype(first, WB_U8))) return false;
     return wb__onnx_give(c, y);
 }
 
-/* ---- products -------------------------------------------------------------------------------- */
-
 /* Returns x - zero as t.  A zero point of several numbers has one for each index along `axis`. */
-static wb_tensor *without_zero(wb_tensor *x, wb_tensor *zero, int axis, wb_dtype t)
+static wb_tensor *onnx_quantise_subtract_zero(wb_tensor *x, wb_tensor *zero, int axis, wb_dtype t)
 {
     int64_t dims[WB_MAX_DIMS];
     wb_tensor *y = wb__as(x, t);
@@ -172,8 +171,8 @@ static wb_tensor *byte_product(const wb__onnx_call *c, wb_tensor *a, wb_tensor *
     }
     /* a product is below 2^16, and f32 is exact up to 2^24 */
     const wb_dtype t = a->dims[a->ndim - 1] <= 256 ? WB_F32 : WB_F64;
-    return wb_matmul(without_zero(a, a_zero, a->ndim - 2, t),
-                     without_zero(b, b_zero, b->ndim - 1, t));
+    return wb_matmul(onnx_quantise_subtract_zero(a, a_zero, a->ndim - 2, t),
+                     onnx_quantise_subtract_zero(b, b_zero, b->ndim - 1, t));
 }
 
 bool wb__onnx_mat_mul_integer(wb__onnx_call *c)
@@ -192,10 +191,10 @@ static wb_tensor *onnx_quantise_scale_along(wb_tensor *scale, const wb_tensor *y
     return scale->ndim == 1 ? wb_reshape_array(scale, y->ndim, dims) : scale;
 }
 
-/* Gives y, whole numbers of f64, times the scales of the operands over that of the result; the
- * second operand's may have a number for each index along `axis`, the first's along `first`.  This
- * factor has the dtype of the scales. */
-static bool give_rescaled(wb__onnx_call *c, wb_tensor *y, int first, int axis)
+/* Gives the node y, whole numbers of f64, times the scales of the operands over that of the
+ * result.  The second operand's scale may have a number for each index along `axis`, the first's
+ * along `first`.  This factor has the dtype of the scales. */
+static bool onnx_quantise_give_rescaled(wb__onnx_call *c, wb_tensor *y, int first, int axis)
 {
     wb_tensor *zero = c->in[7];
     if (!y) return false;
@@ -208,7 +207,7 @@ static bool give_rescaled(wb__onnx_call *c, wb_tensor *y, int first, int axis)
     zero = wb_reshape_array(zero, 0, NULL);
     if (!zero) return false;
     y = wb_mul(y, wb__as(factor, WB_F64));
-    return wb__onnx_give(c, onnx_quantise_saturated(y, zero, (wb_dtype)zero->dtype));
+    return wb__onnx_give(c, onnx_quantise_saturate(y, zero, (wb_dtype)zero->dtype));
 }
 
 /* Whether the inputs of a QLinear operator are there: x, scale, zero, w, scale, zero, and scale and
@@ -230,7 +229,7 @@ bool wb__onnx_q_linear_mat_mul(wb__onnx_call *c)
     if (!onnx_quantise_has_operands(c)) return false;
     wb_tensor *y = byte_product(c, c->in[0], c->in[2], c->in[3], c->in[5]);
     if (!y) return false;
-    return give_rescaled(c, wb__as(y, WB_F64), y->ndim - 2, y->ndim - 1);
+    return onnx_quantise_give_rescaled(c, wb__as(y, WB_F64), y->ndim - 2, y->ndim - 1);
 }
 
 /* ---- convolutions ---------------------------------------------------------------------------- */
@@ -240,8 +239,8 @@ bool wb__onnx_q_linear_mat_mul(wb__onnx_call *c)
 static wb_tensor *byte_conv(const wb__onnx_call *c, int x, int x_zero, int w, int w_zero,
                             wb_tensor *b)
 {
-    wb_tensor *left = without_zero(c->in[x], wb__onnx_in(c, x_zero), 1, WB_F64);
-    wb_tensor *right = without_zero(c->in[w], wb__onnx_in(c, w_zero), 0, WB_F64);
+    wb_tensor *left = onnx_quantise_subtract_zero(c->in[x], wb__onnx_in(c, x_zero), 1, WB_F64);
+    wb_tensor *right = onnx_quantise_subtract_zero(c->in[w], wb__onnx_in(c, w_zero), 0, WB_F64);
     return wb__onnx_conv_of(c, left, right, b ? wb__as(b, WB_F64) : WB_NONE);
 }
 
@@ -262,5 +261,5 @@ bool wb__onnx_q_linear_conv(wb__onnx_call *c)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "scale and zero point of x are %s and %s",
                                wb_describe(c->in[1]), wb_describe(c->in[2]));
     wb_tensor *y = byte_conv(c, 0, 2, 3, 5, wb__onnx_in(c, 8));
-    return give_rescaled(c, y, 1, 1);
+    return onnx_quantise_give_rescaled(c, y, 1, 1);
 }

@@ -4,8 +4,8 @@
 #include "io/onnx/ops_common.h"
 #include "weber/ops.h"
 
-/* Fails if the node has a seed. */
-static bool without_seed(wb__onnx_call *c)
+/* Whether the node has no seed; else sets the error. */
+static bool onnx_random_without_seed(wb__onnx_call *c)
 {
     if (!wb__onnx_attribute(c, "seed")) return true;
     return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "has a seed; the random numbers come from that "
@@ -19,12 +19,12 @@ static wb_tensor *onnx_random_scaled(wb_tensor *x, double scale, double shift)
     return x && shift != 0 ? wb_add(x, wb_scalar(shift)) : x;
 }
 
-/* Gives random numbers of the shape and dtype of the attributes, or else of the input. */
-static bool give_random(wb__onnx_call *c, bool normal)
+/* Gives the node random numbers of the shape and dtype of the attributes, or else of the input. */
+static bool onnx_random_give(wb__onnx_call *c, bool normal)
 {
     const wb_tensor *like = wb__onnx_in(c, 0);
     const int64_t *dims = like ? like->dims : NULL;
-    if (!without_seed(c)) return false;
+    if (!onnx_random_without_seed(c)) return false;
     const int n = like ? like->ndim : wb__onnx_ints(c, "shape", &dims);
     if (n > WB_MAX_DIMS)
         return wb__onnx_refuse(c, WB_ERROR_FORMAT, "has a shape of %d sizes", n);
@@ -36,12 +36,12 @@ static bool give_random(wb__onnx_call *c, bool normal)
                                 (normal ? wb_randn_array : wb_rand_array)(t, n, dims), scale, low));
 }
 
-bool wb__onnx_random_normal(wb__onnx_call *c) { return give_random(c, true); }
-bool wb__onnx_random_uniform(wb__onnx_call *c) { return give_random(c, false); }
+bool wb__onnx_random_normal(wb__onnx_call *c) { return onnx_random_give(c, true); }
+bool wb__onnx_random_uniform(wb__onnx_call *c) { return onnx_random_give(c, false); }
 
 bool wb__onnx_bernoulli(wb__onnx_call *c)
 {
-    if (!without_seed(c)) return false;
+    if (!onnx_random_without_seed(c)) return false;
     const wb_dtype dtype = wb__onnx_dtype_in(c, "dtype", (wb_dtype)c->in[0]->dtype);
     wb_tensor *y = dtype ? wb_bernoulli(c->in[0]) : NULL;
     return wb__onnx_give(c, y ? wb__as(y, dtype) : NULL);
@@ -49,7 +49,7 @@ bool wb__onnx_bernoulli(wb__onnx_call *c)
 
 /* ---- Dropout --------------------------------------------------------------------------------- */
 
-/* Drops elements with probability p, 0 < p < 1. */
+/* Gives the node its input, of which elements are dropped with probability p, 0 < p < 1. */
 static bool onnx_random_drop(wb__onnx_call *c, double p)
 {
     wb_tensor *x = c->in[0];
@@ -63,7 +63,7 @@ static bool onnx_random_drop(wb__onnx_call *c, double p)
     return wb__onnx_give(c, wb_where(keep, wb_mul(x, scale), wb__literal(0, (wb_dtype)x->dtype)));
 }
 
-/* Drops nothing, unless the input training_mode, which opset 12 has, is true. */
+/* Computes Dropout: drops nothing, unless the input training_mode, which opset 12 has, is true. */
 bool wb__onnx_dropout(wb__onnx_call *c)
 {
     const int64_t opset = c->node->opset, *training = NULL;
@@ -75,7 +75,7 @@ bool wb__onnx_dropout(wb__onnx_call *c)
     if (trains && !wb__onnx_input_real(c, 1, &p)) return false;
     if (!(p >= 0 && p < 1))
         return wb__onnx_refuse(c, WB_ERROR_ARGUMENT, "the ratio is %g; it must be in [0, 1)", p);
-    if (trains && p > 0) return without_seed(c) && onnx_random_drop(c, p);
+    if (trains && p > 0) return onnx_random_without_seed(c) && onnx_random_drop(c, p);
     wb_tensor *x = c->in[0];
     if (wb__onnx_wants(c, 1) &&
         !(c->out[1] = wb_full_array(1, opset >= 10 ? WB_BOOL : (wb_dtype)x->dtype, x->ndim,

@@ -4,15 +4,15 @@
 
 #include <math.h>
 
-static wb_tensor *onnx_reduce_no_dtype(const wb__onnx_call *c, const wb_tensor *x)
+static wb_tensor *onnx_reduce_refuse_dtype(const wb__onnx_call *c, const wb_tensor *x)
 {
     wb__onnx_refuse(c, WB_ERROR_DTYPE, "the input is %s, which the operator does not take here",
                     wb_describe(x));
     return NULL;
 }
 
-/* The options of the reductions that have no form with a mask. */
-static wb_reduce_options onnx_reduce_over(const wb_tensor *x, unsigned mask, bool keep)
+/* Returns the options of the reductions of Weber that have no function with a mask. */
+static wb_reduce_options onnx_reduce_options(const wb_tensor *x, unsigned mask, bool keep)
 {
     wb_reduce_options o = WB__OPTIONS(wb_reduce_options, .keep = keep);
     int64_t axes[WB_MAX_DIMS];
@@ -23,8 +23,8 @@ static wb_reduce_options onnx_reduce_over(const wb_tensor *x, unsigned mask, boo
     return o;
 }
 
-/* The number of elements that become one. */
-static int64_t onnx_reduce_folded(const wb_tensor *x, unsigned mask)
+/* Returns the number of elements that become one. */
+static int64_t onnx_reduce_count(const wb_tensor *x, unsigned mask)
 {
     int64_t n = 1;
     for (int i = 0; i < x->ndim; i++)
@@ -32,7 +32,7 @@ static int64_t onnx_reduce_folded(const wb_tensor *x, unsigned mask)
     return n;
 }
 
-/* A reduction of no elements, whose results all are `value`. */
+/* Returns the result of a reduction of no elements, whose results all are `value`. */
 static wb_tensor *onnx_reduce_of_nothing(const wb_tensor *x, unsigned mask, bool keep, double value)
 {
     int64_t dims[WB_MAX_DIMS];
@@ -47,14 +47,15 @@ static wb_tensor *onnx_reduce_sum_of(wb_tensor *x, unsigned mask, bool keep)
     return mask ? wb__reduce(WB__OP_sum, x, mask, keep) : x;
 }
 
-/* The extreme of no elements is the one that every element changes. */
+/* Returns the greatest or smallest elements.  Of no elements it is the number that every element
+ * changes. */
 static wb_tensor *onnx_reduce_extreme(wb_tensor *x, unsigned mask, bool keep, bool greatest)
 {
     if (!x || !mask) return x;
     const wb_dtype dtype = (wb_dtype)x->dtype;
     if (dtype == WB_BOOL)
         return wb__as(onnx_reduce_extreme(wb_astype(x, WB_U8), mask, keep, greatest), WB_BOOL);
-    if (onnx_reduce_folded(x, mask))
+    if (onnx_reduce_count(x, mask))
         return wb__reduce(greatest ? WB__OP_max : WB__OP_min, x, mask, keep);
     const int bits = (int)wb_dtype_bytes(dtype) * 8 - 1;
     double value = greatest ? -INFINITY : INFINITY;
@@ -63,53 +64,54 @@ static wb_tensor *onnx_reduce_extreme(wb_tensor *x, unsigned mask, bool keep, bo
     return onnx_reduce_of_nothing(x, mask, keep, value);
 }
 
-/* The mean of integers is rounded towards 0. */
+/* Returns the mean, for integers rounded towards 0. */
 static wb_tensor *onnx_reduce_mean_of(const wb__onnx_call *c, wb_tensor *x, unsigned mask,
                                       bool keep)
 {
     const wb_dtype dtype = (wb_dtype)x->dtype;
-    const int64_t n = onnx_reduce_folded(x, mask);
+    const int64_t n = onnx_reduce_count(x, mask);
     if (!mask) return x;
     if (wb__dtype_float(dtype)) return wb__mean(x, mask, keep);
-    if (!n || !wb__holds(dtype, (double)n)) return onnx_reduce_no_dtype(c, x);
+    if (!n || !wb__holds(dtype, (double)n)) return onnx_reduce_refuse_dtype(c, x);
     return wb_div(onnx_reduce_sum_of(x, mask, keep), wb__literal((double)n, dtype));
 }
 
-/* The square root of a sum of integers is rounded towards 0. */
+/* Returns the square root of the sum of squares, for integers rounded towards 0. */
 static wb_tensor *onnx_reduce_length_of(wb_tensor *x, unsigned mask, bool keep)
 {
     const wb_dtype dtype = (wb_dtype)x->dtype;
     if (!mask) return wb_abs(x);
     if (wb__dtype_float(dtype)) {
-        const wb_reduce_options o = onnx_reduce_over(x, mask, keep);
+        const wb_reduce_options o = onnx_reduce_options(x, mask, keep);
         return wb_norm_with(x, 2, &o);
     }
     wb_tensor *sum = onnx_reduce_sum_of(wb__as(wb_square(x), WB_I64), mask, keep);
     return wb__as(wb_sqrt(wb__as(sum, WB_F64)), dtype);
 }
 
-static wb_tensor *log_sum_exp(wb_tensor *x, unsigned mask, bool keep)
+static wb_tensor *onnx_reduce_log_sum_exp(wb_tensor *x, unsigned mask, bool keep)
 {
     if (!mask) return x;
-    if (!onnx_reduce_folded(x, mask)) return onnx_reduce_of_nothing(x, mask, keep, -INFINITY);
-    const wb_reduce_options o = onnx_reduce_over(x, mask, keep);
+    if (!onnx_reduce_count(x, mask)) return onnx_reduce_of_nothing(x, mask, keep, -INFINITY);
+    const wb_reduce_options o = onnx_reduce_options(x, mask, keep);
     return wb_logsumexp_with(x, &o);
 }
 
 static wb_tensor *onnx_reduce_product_of(wb_tensor *x, unsigned mask, bool keep)
 {
-    const wb_reduce_options o = onnx_reduce_over(x, mask, keep);
+    const wb_reduce_options o = onnx_reduce_options(x, mask, keep);
     return mask ? wb_prod_with(x, &o) : x;
 }
 
-/* Without axes (mask 0) each element is a sum of its own.  f16 and bf16 are computed in f32. */
-static wb_tensor *onnx_reduced(const wb__onnx_call *c, wb__onnx_reduction kind, wb_tensor *x,
-                               unsigned mask, bool keep)
+/* Returns x reduced by `kind` over the axes in `mask`.  Without axes (mask 0) each element is
+ * reduced by itself.  f16 and bf16 are computed in f32. */
+static wb_tensor *onnx_reduce_by_kind(const wb__onnx_call *c, wb__onnx_reduction kind, wb_tensor *x,
+                                      unsigned mask, bool keep)
 {
     const wb_dtype dtype = (wb_dtype)x->dtype;
     const bool greatest = kind == WB__ONNX_REDUCE_MAX;
     if (dtype == WB_BOOL && !greatest && kind != WB__ONNX_REDUCE_MIN)
-        return onnx_reduce_no_dtype(c, x);
+        return onnx_reduce_refuse_dtype(c, x);
     switch (kind) {
     case WB__ONNX_REDUCE_SUM: return onnx_reduce_sum_of(x, mask, keep);
     case WB__ONNX_REDUCE_MEAN: return onnx_reduce_mean_of(c, x, mask, keep);
@@ -120,7 +122,7 @@ static wb_tensor *onnx_reduced(const wb__onnx_call *c, wb__onnx_reduction kind, 
     case WB__ONNX_REDUCE_L2: return onnx_reduce_length_of(x, mask, keep);
     case WB__ONNX_REDUCE_LOG_SUM:
         return wb__as(wb_log(onnx_reduce_sum_of(wb__wide(x), mask, keep)), dtype);
-    case WB__ONNX_REDUCE_LOG_SUM_EXP: return log_sum_exp(x, mask, keep);
+    case WB__ONNX_REDUCE_LOG_SUM_EXP: return onnx_reduce_log_sum_exp(x, mask, keep);
     case WB__ONNX_REDUCE_SUM_SQUARE: break;
     }
     return wb__as(onnx_reduce_sum_of(wb_square(wb__wide(x)), mask, keep), dtype);
@@ -136,14 +138,15 @@ wb_tensor *wb__onnx_reduced(const wb__onnx_call *c, wb__onnx_reduction kind)
     for (int i = 0; i < n; i++) mask |= 1u << axes[i];
     if (n <= 0 && !wb__onnx_int(c, "noop_with_empty_axes"))
         mask = (1u << x->ndim) - 1;
-    wb_tensor *y = onnx_reduced(c, kind, x, mask, wb__onnx_int(c, "keepdims") != 0);
+    wb_tensor *y = onnx_reduce_by_kind(c, kind, x, mask, wb__onnx_int(c, "keepdims") != 0);
     return y == x ? wb__unchanged(x) : y;
 }
 
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-/* Weber takes the first of equal extremes; the last one is the first of the reversed axis. */
+/* Returns the places of the extremes.  Weber has the first of equal ones; the last one is the first
+ * of the reversed axis. */
 wb_tensor *wb__onnx_extreme_place(const wb__onnx_call *c, wb_tensor *(*place)(wb_tensor *, int))
 {
     wb_tensor *x = c->in[0];
@@ -155,7 +158,7 @@ wb_tensor *wb__onnx_extreme_place(const wb__onnx_call *c, wb_tensor *(*place)(wb
     return wb__onnx_int(c, "keepdims") ? wb_unsqueeze(y, axis) : y;
 }
 
-/* k is an attribute, or input 1.  Equal elements are in the order of their places;
+/* Computes TopK; k is an attribute, or input 1.  Equal elements are in the order of their places;
  * an order that the operator leaves open (sorted = 0) is the sorted one. */
 bool wb__onnx_top_k(wb__onnx_call *c)
 {
@@ -175,9 +178,9 @@ bool wb__onnx_top_k(wb__onnx_call *c)
 
 /* ---- along an axis --------------------------------------------------------------------------- */
 
-/* Reads the axis and the options of CumSum and CumProd.  Returns the axis, or -1 with the error
- * set. */
-static int read_cumulative(wb__onnx_call *c, bool *exclusive, bool *reverse)
+/* Returns the axis of CumSum or CumProd, and sets *exclusive and *reverse to the options; -1 with
+ * the error set. */
+static int onnx_reduce_read_cumulative(wb__onnx_call *c, bool *exclusive, bool *reverse)
 {
     int64_t given = 0;
     if (!wb__onnx_input_int(c, 1, &given)) return -1;
@@ -189,15 +192,16 @@ static int read_cumulative(wb__onnx_call *c, bool *exclusive, bool *reverse)
 bool wb__onnx_cum_sum(wb__onnx_call *c)
 {
     wb_cumsum_options o = WB__OPTIONS(wb_cumsum_options);
-    const int axis = read_cumulative(c, &o.exclusive, &o.reverse);
+    const int axis = onnx_reduce_read_cumulative(c, &o.exclusive, &o.reverse);
     return axis >= 0 && wb__onnx_give(c, wb_cumsum_with(c->in[0], axis, &o));
 }
 
-/* Without the last element, and with 1 before the first, the products are the exclusive ones. */
+/* Computes CumProd.  Without the last element, and with 1 before the first, the products are the
+ * exclusive ones. */
 bool wb__onnx_cum_prod(wb__onnx_call *c)
 {
     bool exclusive, reverse;
-    const int axis = read_cumulative(c, &exclusive, &reverse);
+    const int axis = onnx_reduce_read_cumulative(c, &exclusive, &reverse);
     if (axis < 0) return false;
     wb_tensor *x = c->in[0];
     const int64_t n = x->dims[axis];

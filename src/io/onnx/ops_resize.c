@@ -28,13 +28,11 @@ typedef struct {
     int64_t out[WB_MAX_DIMS];
 } resize;
 
-/* ---- attributes ------------------------------------------------------------------------------ */
-
-static bool read_attributes(const wb__onnx_call *c, resize *r)
+static bool onnx_resize_read_attributes(const wb__onnx_call *c, resize *r)
 {
-    r->mode = (onnx_resize_interpolation)wb__onnx_word(c, "mode");
-    r->where = (transformation)wb__onnx_word(c, "coordinate_transformation_mode");
-    r->round = (rounding)wb__onnx_word(c, "nearest_mode");
+    r->mode = (onnx_resize_interpolation)wb__onnx_word_index(c, "mode");
+    r->where = (transformation)wb__onnx_word_index(c, "coordinate_transformation_mode");
+    r->round = (rounding)wb__onnx_word_index(c, "nearest_mode");
     r->of_pytorch = !strcmp(c->run->state->model->producer, "pytorch");
     r->antialias = wb__onnx_int(c, "antialias");
     r->exclude_outside = wb__onnx_int(c, "exclude_outside");
@@ -88,10 +86,10 @@ static bool take_scales(const wb__onnx_call *c, const wb_tensor *x, int count, c
 
 /* Sets the new sizes, and the scales that follow.  Other policies than "stretch" have one scale for
  * all axes. */
-static bool onnx_resize_take_sizes(const wb__onnx_call *c, const wb_tensor *x, int count,
-                                   const int64_t *sizes, resize *r)
+static bool onnx_resize_set_by_sizes(const wb__onnx_call *c, const wb_tensor *x, int count,
+                                     const int64_t *sizes, resize *r)
 {
-    const int policy = wb__onnx_word(c, "keep_aspect_ratio_policy");
+    const int policy = wb__onnx_word_index(c, "keep_aspect_ratio_policy");
     double common = 0;
     if (!onnx_resize_count_fits(c, "sizes", count, r->n)) return false;
     for (int i = 0; i < r->n; i++) {
@@ -110,7 +108,7 @@ static bool onnx_resize_take_sizes(const wb__onnx_call *c, const wb_tensor *x, i
     return true;
 }
 
-static bool read_roi(wb__onnx_call *c, resize *r)
+static bool onnx_resize_read_roi(wb__onnx_call *c, resize *r)
 {
     const double *roi;
     if (r->where != CROP) return true;
@@ -119,8 +117,6 @@ static bool read_roi(wb__onnx_call *c, resize *r)
     for (int i = 0; i < r->n; i++) r->start[i] = roi[i], r->end[i] = roi[r->n + i];
     return true;
 }
-
-/* ---- positions ------------------------------------------------------------------------------- */
 
 /* Returns the position among the `in` elements of an axis that element i of the result has. */
 static double onnx_resize_position(const resize *r, int k, int64_t in, int64_t i)
@@ -143,6 +139,7 @@ static double onnx_resize_position(const resize *r, int k, int64_t in, int64_t i
     }
 }
 
+/* Returns a position rounded to an element by nearest_mode. */
 static double onnx_resize_rounded(const resize *r, double x)
 {
     const double down = floor(x), part = x - down;
@@ -197,19 +194,19 @@ static wb_tensor *onnx_resize_nearest(wb__onnx_call *c, wb_tensor *x, const resi
     return wb_take(x, wb__onnx_doubles(x, at, WB_I32, 1, &out), r->axis[k]);
 }
 
-/* ---- weighted sums --------------------------------------------------------------------------- */
-
 enum { FEW_TAPS = 8 };                  /* each is a node of the graph */
 
-/* An element of an axis is the sum over t of weight[t] x[at[t]].  The lists are of one element at a
- * time, since a file of 200 bytes may name any number of elements. */
+/* The weights by which an axis of `in` elements becomes one of `out`: element i is the sum over t
+ * of weight[t] x[at[t]].  The lists are of one element at a time, since a file of 200 bytes may
+ * name any number of elements. */
 typedef struct {
-    const resize *r;
-    int k;
+    const resize *r;                    /* the node */
+    int k;                              /* index of the axis in r->axis */
     int64_t in, out, taps;
     double narrow, *at, *weight;
 } onnx_resize_weights;
 
+/* Returns the weight of an element at a distance from the position. */
 static double onnx_resize_filter(const resize *r, double distance)
 {
     const double d = fabs(distance), a = r->cubic_a;
@@ -218,8 +215,9 @@ static double onnx_resize_filter(const resize *r, double distance)
     return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
 }
 
-/* With antialias a filter that shrinks the axis is wider, by 1 / scale. */
-static bool weights_make(onnx_resize_weights *w, const resize *r, int k, int64_t in)
+/* Sets *w, with memory for its lists.  With antialias a filter that shrinks the axis is wider, by 1
+ * / scale. */
+static bool onnx_resize_init_weights(onnx_resize_weights *w, const resize *r, int k, int64_t in)
 {
     const double narrow = r->antialias ? fmin(r->scale[k], 1) : 1;
     const int64_t taps = 2 * (int64_t)ceil((r->mode == ONNX_RESIZE_LINEAR ? 1 : 2) / narrow);
@@ -237,8 +235,8 @@ static void onnx_resize_normalise(onnx_resize_weights *w)
     for (int64_t t = 0; sum != 0 && t < w->taps; t++) w->weight[t] /= sum;
 }
 
-/* Sets the lists to those of element i. */
-static void onnx_resize_weigh(onnx_resize_weights *w, int64_t i)
+/* Sets the lists to the places and weights for element i. */
+static void onnx_resize_set_weights(onnx_resize_weights *w, int64_t i)
 {
     const resize *r = w->r;
     const double x = onnx_resize_position(r, w->k, w->in, i),
@@ -258,36 +256,36 @@ static void onnx_resize_weigh(onnx_resize_weights *w, int64_t i)
 
 /* Whether the matrix of a product, [out, in], is small, or not much larger than what the product
  * reads or makes. */
-static bool fits_matrix(const wb_tensor *x, const onnx_resize_weights *w)
+static bool onnx_resize_fits_matrix(const wb_tensor *x, const onnx_resize_weights *w)
 {
     enum { SMALL = 1 << 18, TIMES = 2 };
     const int64_t beside = x->size / w->in;
     return w->out <= SMALL / w->in || WB__MIN(w->in, w->out) <= TIMES * beside;
 }
 
-/* A product with a matrix, [out, in], which is quick for short axes. */
-static wb_tensor *by_matrix(wb_tensor *x, int axis, onnx_resize_weights *w)
+/* Returns x resized by a product with a matrix, [out, in], which is quick for short axes. */
+static wb_tensor *onnx_resize_by_matrix(wb_tensor *x, int axis, onnx_resize_weights *w)
 {
     const int64_t dims[2] = {w->out, w->in};
     double *m = wb__alloc_zero((size_t)(w->out * w->in), sizeof *m);
     for (int64_t i = 0; m && i < w->out; i++) {
-        onnx_resize_weigh(w, i);
+        onnx_resize_set_weights(w, i);
         for (int64_t t = 0; t < w->taps; t++) m[i * w->in + (int64_t)w->at[t]] += w->weight[t];
     }
     return wb__along_axis(x, axis, wb__onnx_doubles(x, m, (wb_dtype)x->dtype, 2, dims));
 }
 
-/* Sets *at and *weight to the lists of taps `from` to before `end` of all elements, tap by tap.
- * They are NULL, both, if memory is out. */
-static void list_taps(onnx_resize_weights *w, int64_t from, int64_t end, double **at,
-                      double **weight)
+/* Sets *at and *weight to the lists of taps (terms of the sums) `from` to before `end` of all
+ * elements, tap by tap.  Both are NULL if memory is short. */
+static void onnx_resize_list_taps(onnx_resize_weights *w, int64_t from, int64_t end, double **at,
+                                  double **weight)
 {
     const size_t n = (size_t)((end - from) * w->out);
     *at = wb__alloc(n * sizeof **at);
     *weight = *at ? wb__alloc(n * sizeof **weight) : NULL;
     if (!*weight) wb__free(*at), *at = NULL;
     for (int64_t i = 0; *at && i < w->out; i++) {
-        onnx_resize_weigh(w, i);
+        onnx_resize_set_weights(w, i);
         for (int64_t t = from; t < end; t++) {
             (*at)[(t - from) * w->out + i] = w->at[t];
             (*weight)[(t - from) * w->out + i] = w->weight[t];
@@ -300,7 +298,7 @@ static wb_tensor *onnx_resize_by_index(wb_tensor *x, int axis, onnx_resize_weigh
     wb_tensor *y = NULL;
     for (int64_t t = 0; t < w->taps; t++) {
         double *at, *weight;
-        list_taps(w, t, t + 1, &at, &weight);
+        onnx_resize_list_taps(w, t, t + 1, &at, &weight);
         wb_tensor *index = wb__onnx_doubles(x, at, WB_I32, 1, &w->out);
         wb_tensor *factor = wb__onnx_along(x, weight, (wb_dtype)x->dtype, axis, w->out);
         wb_tensor *part = wb_mul(wb_take(x, index, axis), factor);
@@ -310,7 +308,8 @@ static wb_tensor *onnx_resize_by_index(wb_tensor *x, int axis, onnx_resize_weigh
     return y;
 }
 
-/* All elements that have weights, [before, taps, out, behind], times these, as one sum. */
+/* Returns x resized by one sum: all elements that have weights, [before, taps, out, behind], times
+ * these. */
 static wb_tensor *onnx_resize_by_sum(wb_tensor *x, int axis, onnx_resize_weights *w)
 {
     const int64_t all = w->taps * w->out, factors[4] = {1, w->taps, w->out, 1};
@@ -321,7 +320,7 @@ static wb_tensor *onnx_resize_by_sum(wb_tensor *x, int axis, onnx_resize_weights
         if (i != axis) four[i < axis ? 0 : 3] *= x->dims[i];
     }
     const int ndim = x->ndim;
-    list_taps(w, 0, w->taps, &at, &weight);
+    onnx_resize_list_taps(w, 0, w->taps, &at, &weight);
     wb_tensor *index = wb__onnx_doubles(x, at, WB_I32, 1, &all);
     wb_tensor *factor = wb__onnx_doubles(x, weight, (wb_dtype)x->dtype, 4, factors);
     x = wb_take(x, index, axis);
@@ -335,9 +334,9 @@ static wb_tensor *onnx_resize_interpolated(wb_tensor *x, const resize *r, int k)
     onnx_resize_weights w;
     const int axis = r->axis[k];
     wb_tensor *y = NULL;
-    if (weights_make(&w, r, k, x->dims[axis])) {
+    if (onnx_resize_init_weights(&w, r, k, x->dims[axis])) {
         const bool is_short = w.in <= 64 * w.taps;
-        y = is_short && fits_matrix(x, &w) ? by_matrix(x, axis, &w)
+        y = is_short && onnx_resize_fits_matrix(x, &w) ? onnx_resize_by_matrix(x, axis, &w)
             : w.taps <= FEW_TAPS           ? onnx_resize_by_index(x, axis, &w)
                                            : onnx_resize_by_sum(x, axis, &w);
     }
@@ -364,7 +363,8 @@ static bool onnx_resize_has_result(const wb__onnx_call *c, const resize *r)
     return wb__check_dims("result", x->ndim, dims, &size);
 }
 
-static wb_tensor *resized_along(wb__onnx_call *c, wb_tensor *x, const resize *r, int k)
+/* Returns x resized along axis k of r. */
+static wb_tensor *onnx_resize_along(wb__onnx_call *c, wb_tensor *x, const resize *r, int k)
 {
     const int64_t in = x->dims[r->axis[k]];
     const bool whole = r->where != CROP || (r->start[k] == 0 && r->end[k] == 1);
@@ -374,8 +374,9 @@ static wb_tensor *resized_along(wb__onnx_call *c, wb_tensor *x, const resize *r,
     return onnx_resize_extrapolated(x, r, k, in);
 }
 
-/* Axes that shrink come first, so that nothing between is larger than x and the result. */
-static bool onnx_resized(wb__onnx_call *c, const resize *r)
+/* Computes Resize.  Axes that shrink come first, so that nothing between is larger than x and the
+ * result. */
+static bool onnx_resize_all_axes(wb__onnx_call *c, const resize *r)
 {
     wb_tensor *x = c->in[0];
     const wb_dtype t = (wb_dtype)x->dtype;
@@ -390,32 +391,33 @@ static bool onnx_resized(wb__onnx_call *c, const resize *r)
     for (int grows = 0; grows < 2; grows++)
         for (int k = 0; k < r->n && x; k++)
             if ((r->out[k] >= c->in[0]->dims[r->axis[k]]) == grows)
-                x = resized_along(c, x, r, k);
+                x = onnx_resize_along(c, x, r, k);
     return wb__onnx_give(c, wb__as(x, t));
 }
 
-/* Upsample, and Resize of opset 10: the scales are input 1. */
-static bool resized_by_scales(wb__onnx_call *c)
+/* Computes Upsample, and Resize of opset 10: the scales are input 1. */
+static bool onnx_resize_by_scales(wb__onnx_call *c)
 {
     resize r = {.where = ASYMMETRIC, .round = FLOOR,
-                .mode = (onnx_resize_interpolation)wb__onnx_word(c, "mode")};
+                .mode = (onnx_resize_interpolation)wb__onnx_word_index(c, "mode")};
     const double *scales;
     if (!onnx_resize_read_axes(c, c->in[0], &r)) return false;
     if (r.mode == ONNX_RESIZE_CUBIC)
         return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "mode is \"cubic\"");
     const int count = wb__onnx_input_reals(c, 1, &scales);
-    return count >= 0 && take_scales(c, c->in[0], count, scales, &r) && onnx_resized(c, &r);
+    return count >= 0 && take_scales(c, c->in[0], count, scales, &r) && onnx_resize_all_axes(c, &r);
 }
 
-bool wb__onnx_upsample(wb__onnx_call *c) { return resized_by_scales(c); }
+bool wb__onnx_upsample(wb__onnx_call *c) { return onnx_resize_by_scales(c); }
 
 bool wb__onnx_resize(wb__onnx_call *c)
 {
     resize r = {.n = 0};
     const double *scales = NULL;
     const int64_t *sizes = NULL;
-    if (c->node->opset < 11) return resized_by_scales(c);
-    if (!read_attributes(c, &r) || !onnx_resize_read_axes(c, c->in[0], &r) || !read_roi(c, &r))
+    if (c->node->opset < 11) return onnx_resize_by_scales(c);
+    if (!onnx_resize_read_attributes(c, &r) || !onnx_resize_read_axes(c, c->in[0], &r) ||
+        !onnx_resize_read_roi(c, &r))
         return false;
     const int n_scales = wb__onnx_input_reals(c, 2, &scales);
     const int n_sizes = n_scales < -1 ? -2 : wb__onnx_input_ints(c, 3, &sizes);
@@ -425,6 +427,6 @@ bool wb__onnx_resize(wb__onnx_call *c)
         return wb__onnx_refuse(c, WB_ERROR_FORMAT, "it has %s; one of them is given",
                                n_sizes > 0 ? "scales and sizes" : "no scales and no sizes");
     return (n_scales > 0 ? take_scales(c, c->in[0], n_scales, scales, &r)
-                         : onnx_resize_take_sizes(c, c->in[0], n_sizes, sizes, &r)) &&
-           onnx_resized(c, &r);
+                         : onnx_resize_set_by_sizes(c, c->in[0], n_sizes, sizes, &r)) &&
+           onnx_resize_all_axes(c, &r);
 }

@@ -15,8 +15,8 @@ typedef struct {
     double a, b;
 } onnx_rnn_activation;
 
-/* One direction.  `hidden_bias` is added to R·h, in a GRU whose reset gate multiplies that sum;
- * other biases are in W·x already. */
+/* One direction of the layer.  `hidden_bias` is added to R·h, in a GRU whose reset gate multiplies
+ * that sum; other biases are in W·x already. */
 typedef struct {
     int64_t hidden;
     wb_tensor *recurrent;               /* [G H, H] */
@@ -69,7 +69,8 @@ static wb_tensor *thresholded_relu(wb_tensor *x, double a, double b)
 static wb_tensor *onnx_rnn_elu(wb_tensor *x, double a, double b) { return (void)b,
                                                                    wb_elu_of(x, a); }
 
-/* `numbers`: how many of alpha and beta the activation has; their defaults are in `by_default`. */
+/* A row of the table of activations.  `numbers`: how many of alpha and beta the activation has;
+ * their defaults are in `by_default`. */
 static const struct {
     const char *name;
     int numbers;
@@ -90,54 +91,54 @@ static wb_tensor *onnx_rnn_activated(const onnx_rnn_activation *f, wb_tensor *x)
     return f->f(x, f->a, f->b);
 }
 
-/* ---- cells ----------------------------------------------------------------------------------- */
-
 static wb_tensor *onnx_rnn_gate(const onnx_rnn_pass *p, wb_tensor *z, int from, int to)
 {
     return z ? wb_slice(z, -1, from * p->hidden, to * p->hidden) : NULL;
 }
 
-static wb_tensor *hidden_product(wb_tensor *h, wb_tensor *weight, wb_tensor *bias)
+static wb_tensor *onnx_rnn_hidden_product(wb_tensor *h, wb_tensor *weight, wb_tensor *bias)
 {
     return wb_linear(h, weight, bias ? bias : WB_NONE);
 }
 
 static bool onnx_rnn_step(const onnx_rnn_pass *p, wb_tensor *x, wb_tensor **s)
 {
-    s[0] = onnx_rnn_activated(&p->f[0], wb_add(x, hidden_product(s[0], p->recurrent, NULL)));
+    s[0] = onnx_rnn_activated(&p->f[0],
+                              wb_add(x, onnx_rnn_hidden_product(s[0], p->recurrent, NULL)));
     return s[0];
 }
 
 /* Returns gate i of z, plus the cell times its peephole. */
-static wb_tensor *onnx_rnn_peeping(const onnx_rnn_pass *p, wb_tensor *z, int i, wb_tensor *cell)
+static wb_tensor *onnx_rnn_add_peephole(const onnx_rnn_pass *p, wb_tensor *z, int i,
+                                        wb_tensor *cell)
 {
     wb_tensor *y = onnx_rnn_gate(p, z, i, i + 1);
     return p->peepholes ? wb_add(y, wb_mul(cell, onnx_rnn_gate(p, p->peepholes, i, i + 1))) : y;
 }
 
-/* Gates are in the order input, output, forget, cell. */
+/* Computes a step of an LSTM.  Gates are in the order input, output, forget, cell. */
 static bool onnx_rnn_lstm_step(const onnx_rnn_pass *p, wb_tensor *x, wb_tensor **s)
 {
-    wb_tensor *z = wb_add(x, hidden_product(s[0], p->recurrent, NULL));
-    wb_tensor *in = onnx_rnn_activated(&p->f[0], onnx_rnn_peeping(p, z, 0, s[1]));
-    wb_tensor *forget = onnx_rnn_activated(&p->f[0], onnx_rnn_peeping(p, z, 2, s[1]));
+    wb_tensor *z = wb_add(x, onnx_rnn_hidden_product(s[0], p->recurrent, NULL));
+    wb_tensor *in = onnx_rnn_activated(&p->f[0], onnx_rnn_add_peephole(p, z, 0, s[1]));
+    wb_tensor *forget = onnx_rnn_activated(&p->f[0], onnx_rnn_add_peephole(p, z, 2, s[1]));
     wb_tensor *new = onnx_rnn_activated(&p->f[1], onnx_rnn_gate(p, z, 3, 4));
     wb_tensor *c = wb_add(wb_mul(forget, s[1]), wb_mul(in, new));
-    wb_tensor *out = onnx_rnn_activated(&p->f[0], onnx_rnn_peeping(p, z, 1, c));
+    wb_tensor *out = onnx_rnn_activated(&p->f[0], onnx_rnn_add_peephole(p, z, 1, c));
     s[0] = wb_mul(out, onnx_rnn_activated(&p->f[2], c));
     s[1] = c;
     return s[0];
 }
 
-/* Gates are in the order update, reset, hidden. */
+/* Computes a step of a GRU.  Gates are in the order update, reset, hidden. */
 static bool onnx_rnn_gru_step(const onnx_rnn_pass *p, wb_tensor *x, wb_tensor **s)
 {
     wb_tensor *h = s[0], *w = p->recurrent, *n = onnx_rnn_gate(p, x, 2, 3), *product = NULL;
     if (p->resets_product) {
-        product = hidden_product(h, w, p->hidden_bias);
+        product = onnx_rnn_hidden_product(h, w, p->hidden_bias);
     } else {
         w = w ? wb_slice(w, 0, 0, 2 * p->hidden) : NULL;
-        product = hidden_product(h, w, NULL);
+        product = onnx_rnn_hidden_product(h, w, NULL);
     }
     wb_tensor *both = wb_add(onnx_rnn_gate(p, x, 0, 2), onnx_rnn_gate(p, product, 0, 2));
     both = onnx_rnn_activated(&p->f[0], both);
@@ -146,7 +147,7 @@ static bool onnx_rnn_gru_step(const onnx_rnn_pass *p, wb_tensor *x, wb_tensor **
         n = wb_add(n, wb_mul(r, onnx_rnn_gate(p, product, 2, 3)));
     } else {
         w = wb_slice(p->recurrent, 0, 2 * p->hidden, 3 * p->hidden);
-        n = wb_add(n, hidden_product(wb_mul(r, h), w, NULL));
+        n = wb_add(n, onnx_rnn_hidden_product(wb_mul(r, h), w, NULL));
     }
     n = onnx_rnn_activated(&p->f[1], n);
     s[0] = wb_add(n, wb_mul(z, wb_sub(h, n)));
@@ -159,9 +160,7 @@ static const onnx_rnn_cell_kind onnx_rnn_lstm_kind = {4, 2, 3, {"Sigmoid", "Tanh
 static const onnx_rnn_cell_kind onnx_rnn_gru_kind = {3, 1, 2, {"Sigmoid", "Tanh"},
                                                      onnx_rnn_gru_step};
 
-/* ---- a node ---------------------------------------------------------------------------------- */
-
-/* The inputs after X, W, R, B and sequence_lens; X has the steps first. */
+/* A node: its inputs after X, W, R, B and sequence_lens; X has the steps first. */
 typedef struct {
     const onnx_rnn_cell_kind *kind;
     wb_tensor *x, *lengths;             /* lengths: i64 [N, 1] or NULL */
@@ -180,16 +179,16 @@ static bool onnx_rnn_refuse_options(const wb__onnx_call *c)
     return true;
 }
 
-/* Takes the next number of a list for an activation, unless the list has ended. */
-static void onnx_rnn_take_number(const wb__onnx_attr *list, int *taken, double *number)
+/* Sets *number to the next number of a list for an activation, unless the list has ended. */
+static void onnx_rnn_next_number(const wb__onnx_attr *list, int *taken, double *number)
 {
     if (list && *taken < list->n) *number = (double)list->floats[(*taken)++];
 }
 
 /* Sets the functions of a direction.  The numbers in activation_alpha and activation_beta are those
  * of the functions that have such numbers, in their order over all directions. */
-static bool read_activations(const wb__onnx_call *c, const recurrent *r, int direction,
-                             onnx_rnn_pass *p)
+static bool onnx_rnn_read_activations(const wb__onnx_call *c, const recurrent *r, int direction,
+                                      onnx_rnn_pass *p)
 {
     const wb__onnx_attr *names = wb__onnx_attribute(c, "activations");
     const wb__onnx_attr *alpha = wb__onnx_attribute(c, "activation_alpha");
@@ -207,15 +206,15 @@ static bool read_activations(const wb__onnx_call *c, const recurrent *r, int dir
         if (k == WB__COUNT(onnx_rnn_activations))
             return wb__onnx_refuse(c, WB_ERROR_UNSUPPORTED, "the activation %s", name);
         onnx_rnn_activation f = onnx_rnn_activations[k].by_default;
-        if (onnx_rnn_activations[k].numbers > 0) onnx_rnn_take_number(alpha, &alphas, &f.a);
-        if (onnx_rnn_activations[k].numbers > 1) onnx_rnn_take_number(beta, &betas, &f.b);
+        if (onnx_rnn_activations[k].numbers > 0) onnx_rnn_next_number(alpha, &alphas, &f.a);
+        if (onnx_rnn_activations[k].numbers > 1) onnx_rnn_next_number(beta, &betas, &f.b);
         p->f[i % n] = f;
     }
     return true;
 }
 
 /* Whether input i, if it is given, has these dimensions. */
-static bool has_dims(const wb__onnx_call *c, int i, int ndim, const int64_t *dims)
+static bool onnx_rnn_has_dims(const wb__onnx_call *c, int i, int ndim, const int64_t *dims)
 {
     const wb_tensor *x = wb__onnx_in(c, i);
     bool fits = !x || x->ndim == ndim;
@@ -225,21 +224,21 @@ static bool has_dims(const wb__onnx_call *c, int i, int ndim, const int64_t *dim
                                    wb_describe(c->in[2]));
 }
 
-static bool shapes_fit(const wb__onnx_call *c, const recurrent *r)
+static bool onnx_rnn_shapes_fit(const wb__onnx_call *c, const recurrent *r)
 {
     const int64_t d = r->directions, h = r->hidden, rows = r->kind->gates * h, n = r->batch;
     const int64_t states[3] = {r->batch_first ? n : d, r->batch_first ? d : n, h};
     for (int i = 0; i < r->kind->states; i++)
-        if (!has_dims(c, 5 + i, 3, states)) return false;
-    return has_dims(c, 1, 3, (int64_t[]){d, rows, c->in[0]->dims[2]}) &&
-           has_dims(c, 2, 3, (int64_t[]){d, rows, h}) &&
-           has_dims(c, 3, 2, (int64_t[]){d, 2 * rows}) && has_dims(c, 4, 1, &n) &&
-           (r->kind != &onnx_rnn_lstm_kind || has_dims(c, 7, 2, (int64_t[]){d, 3 * h}));
+        if (!onnx_rnn_has_dims(c, 5 + i, 3, states)) return false;
+    return onnx_rnn_has_dims(c, 1, 3, (int64_t[]){d, rows, c->in[0]->dims[2]}) &&
+           onnx_rnn_has_dims(c, 2, 3, (int64_t[]){d, rows, h}) &&
+           onnx_rnn_has_dims(c, 3, 2, (int64_t[]){d, 2 * rows}) && onnx_rnn_has_dims(c, 4, 1, &n) &&
+           (r->kind != &onnx_rnn_lstm_kind || onnx_rnn_has_dims(c, 7, 2, (int64_t[]){d, 3 * h}));
 }
 
-static bool read_recurrent(wb__onnx_call *c, const onnx_rnn_cell_kind *kind, recurrent *r)
+static bool onnx_rnn_read_node(wb__onnx_call *c, const onnx_rnn_cell_kind *kind, recurrent *r)
 {
-    const int direction = wb__onnx_word(c, "direction");
+    const int direction = wb__onnx_word_index(c, "direction");
     *r = (recurrent){.kind = kind, .backwards = direction == 1,
                      .directions = direction == 2 ? 2 : 1};
     if (!onnx_rnn_refuse_options(c)) return false;
@@ -255,7 +254,7 @@ static bool read_recurrent(wb__onnx_call *c, const onnx_rnn_cell_kind *kind, rec
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "hidden_size is %lld, R is %s, and X has %lld "
                                "steps", (long long)wb__onnx_int_or(c, "hidden_size", r->hidden),
                                wb_describe(c->in[2]), (long long)r->steps);
-    if (!shapes_fit(c, r)) return false;
+    if (!onnx_rnn_shapes_fit(c, r)) return false;
     r->x = r->batch_first ? wb__steps_first(x) : x;
     for (int i = 0; i < kind->states; i++) {
         r->first[i] = wb__onnx_in(c, 5 + i);
@@ -266,11 +265,11 @@ static bool read_recurrent(wb__onnx_call *c, const onnx_rnn_cell_kind *kind, rec
     return r->x;
 }
 
-/* What a step of the loop gets. */
+/* The context of a step of the loop. */
 typedef struct { const onnx_rnn_cell_kind *kind; const onnx_rnn_pass *p; } of_step;
 
 /* Returns x[direction]; NULL: x is NULL, or the call failed. */
-static wb_tensor *onnx_rnn_part(wb_tensor *x, int direction)
+static wb_tensor *onnx_rnn_of_direction(wb_tensor *x, int direction)
 {
     if (x && x->dims[0] > 1) x = wb_slice(x, 0, direction, direction + 1);
     return x ? wb_squeeze(x, 0) : NULL;
@@ -286,17 +285,19 @@ static bool onnx_rnn_scan_step(const wb__steps *steps, wb_tensor *x, int *n, wb_
 }
 
 /* Computes one direction: sets *y, [T, N, H], and the last states. */
-static bool run_pass(wb__onnx_call *c, const recurrent *r, int direction, wb_tensor **y,
-                     wb_tensor **states)
+static bool onnx_rnn_run_pass(wb__onnx_call *c, const recurrent *r, int direction, wb_tensor **y,
+                              wb_tensor **states)
 {
     const int64_t dims[2] = {r->batch, r->hidden}, rows = r->kind->gates * r->hidden;
     const wb_dtype t = (wb_dtype)r->x->dtype;
-    wb_tensor *bias = onnx_rnn_part(wb__onnx_in(c, 3), direction),
-              *weight = onnx_rnn_part(c->in[1], direction);
-    onnx_rnn_pass p = {.hidden = r->hidden, .recurrent = onnx_rnn_part(c->in[2], direction)};
+    wb_tensor *bias = onnx_rnn_of_direction(wb__onnx_in(c, 3), direction),
+              *weight = onnx_rnn_of_direction(c->in[1], direction);
+    onnx_rnn_pass p = {.hidden = r->hidden,
+                       .recurrent = onnx_rnn_of_direction(c->in[2], direction)};
     p.resets_product = r->kind == &onnx_rnn_gru_kind && wb__onnx_int(c, "linear_before_reset");
-    if (r->kind == &onnx_rnn_lstm_kind) p.peepholes = onnx_rnn_part(wb__onnx_in(c, 7), direction);
-    if (!read_activations(c, r, direction, &p) || (wb__onnx_in(c, 3) && !bias) ||
+    if (r->kind == &onnx_rnn_lstm_kind)
+        p.peepholes = onnx_rnn_of_direction(wb__onnx_in(c, 7), direction);
+    if (!onnx_rnn_read_activations(c, r, direction, &p) || (wb__onnx_in(c, 3) && !bias) ||
         (r->kind == &onnx_rnn_lstm_kind && wb__onnx_in(c, 7) && !p.peepholes))
         return false;
     if (bias) {
@@ -307,7 +308,7 @@ static bool run_pass(wb__onnx_call *c, const recurrent *r, int direction, wb_ten
         if (!bias || !of_hidden) return false;
     }
     for (int i = 0; i < r->kind->states; i++) {
-        states[i] = r->first[i] ? onnx_rnn_part(r->first[i], direction)
+        states[i] = r->first[i] ? onnx_rnn_of_direction(r->first[i], direction)
                                 : wb_expand_array(wb__literal(0, t), 2, dims);
         if (!states[i]) return false;
     }
@@ -328,9 +329,9 @@ static bool onnx_rnn_run(wb__onnx_call *c, const onnx_rnn_cell_kind *kind)
 {
     recurrent r;
     wb_tensor *y[2], *states[2][2];
-    if (!read_recurrent(c, kind, &r)) return false;
+    if (!onnx_rnn_read_node(c, kind, &r)) return false;
     for (int d = 0; d < r.directions; d++)
-        if (!run_pass(c, &r, d, &y[d], states[d])) return false;
+        if (!onnx_rnn_run_pass(c, &r, d, &y[d], states[d])) return false;
     if (wb__onnx_wants(c, 0)) {
         wb_tensor *all = wb_stack_array(1, r.directions, y);
         if (r.batch_first && all) all = wb_permute_array(all, 4, (int64_t[]){2, 0, 1, 3});

@@ -5,9 +5,8 @@
 
 #include <string.h>
 
-/* ---- shapes ---------------------------------------------------------------------------------- */
-
-/* A size 0 is that of x along the same axis, unless allowzero is set; -1 is what remains. */
+/* Computes Reshape.  A size 0 is that of x along the same axis, unless allowzero is set; -1 is what
+ * remains. */
 bool wb__onnx_reshape(wb__onnx_call *c)
 {
     const int64_t *given;
@@ -35,7 +34,7 @@ bool wb__onnx_reshape(wb__onnx_call *c)
     return wb__onnx_give(c, wb_reshape_array(c->in[0], n, dims));
 }
 
-/* Without an order the axes are reversed. */
+/* Computes Transpose.  Without an order the axes are reversed. */
 bool wb__onnx_transpose(wb__onnx_call *c)
 {
     const int64_t *given;
@@ -46,7 +45,7 @@ bool wb__onnx_transpose(wb__onnx_call *c)
     return wb__onnx_give(c, wb_permute_array(c->in[0], ndim, order));
 }
 
-/* The axes before `axis` become one, and those from it on. */
+/* Computes Flatten: the axes before `axis` become one, and so do those from `axis` on. */
 bool wb__onnx_flatten(wb__onnx_call *c)
 {
     const wb_tensor *x = c->in[0];
@@ -76,7 +75,7 @@ bool wb__onnx_squeeze(wb__onnx_call *c)
     return wb__onnx_give(c, wb_reshape_array(c->in[0], ndim, dims));
 }
 
-/* The axes are those of the result. */
+/* Computes Unsqueeze.  The axes are those of the result. */
 bool wb__onnx_unsqueeze(wb__onnx_call *c)
 {
     const int64_t *given;
@@ -95,7 +94,7 @@ bool wb__onnx_unsqueeze(wb__onnx_call *c)
     return wb__onnx_give(c, wb_reshape_array(c->in[0], x->ndim + n, dims));
 }
 
-/* x and the shape broadcast to each other. */
+/* Computes Expand: x and the shape broadcast to each other. */
 bool wb__onnx_expand_to(wb__onnx_call *c)
 {
     const int64_t *shape;
@@ -134,7 +133,8 @@ bool wb__onnx_concat(wb__onnx_call *c)
     return axis >= 0 && wb__onnx_give(c, wb_concat_array(axis, c->n_in, c->in));
 }
 
-/* Without sizes the parts are equal.  Since opset 18 the last one may be smaller. */
+/* Computes Split.  Without sizes the parts are equal.  Since opset 18 the last one may be
+ * smaller. */
 bool wb__onnx_split(wb__onnx_call *c)
 {
     const int64_t opset = c->node->opset, *sizes = NULL;
@@ -185,7 +185,7 @@ static bool onnx_shape_slice_list(wb__onnx_call *c, int i, const char *name, int
     return true;
 }
 
-static bool read_slices(wb__onnx_call *c, onnx_shape_slices *s)
+static bool onnx_shape_read_slices(wb__onnx_call *c, onnx_shape_slices *s)
 {
     *s = (onnx_shape_slices){.n = -1};
     return onnx_shape_slice_list(c, 1, "starts", &s->n, &s->start) &&
@@ -194,8 +194,8 @@ static bool read_slices(wb__onnx_call *c, onnx_shape_slices *s)
            onnx_shape_slice_list(c, 4, "steps", &s->n, &s->step);
 }
 
-/* Cuts a bound off at 0 and n, or, for a negative step, at -1 and n - 1. */
-static int64_t onnx_shape_bounded(int64_t at, int64_t n, bool down)
+/* Returns a bound cut off at 0 and n, or, for a negative step, at -1 and n - 1. */
+static int64_t onnx_shape_clamp_bound(int64_t at, int64_t n, bool down)
 {
     if (at < 0) at += n;
     return WB__MAX(WB__MIN(at, down ? n - 1 : n), down ? -1 : 0);
@@ -206,8 +206,8 @@ static void onnx_shape_slice_axis(int64_t n, int64_t start, int64_t end, int64_t
                                   int64_t *count, int64_t *step)
 {
     const bool down = *step < 0;
-    const int64_t first = onnx_shape_bounded(start, n, down),
-                  last = onnx_shape_bounded(end, n, down);
+    const int64_t first = onnx_shape_clamp_bound(start, n, down),
+                  last = onnx_shape_clamp_bound(end, n, down);
     const int64_t length = down ? first - last : last - first;
     const int64_t size = WB__MAX(WB__MIN(down ? -WB__MAX(*step, -INT64_MAX) : *step, n), 1);
     *count = length > 0 ? (length - 1) / size + 1 : 0;
@@ -219,7 +219,7 @@ bool wb__onnx_slice(wb__onnx_call *c)
 {
     onnx_shape_slices s;
     int64_t from[WB_MAX_DIMS] = {0}, count[WB_MAX_DIMS], step[WB_MAX_DIMS];
-    if (!read_slices(c, &s)) return false;
+    if (!onnx_shape_read_slices(c, &s)) return false;
     wb_tensor *x = c->in[0];
     unsigned seen = 0;
     bool cut = false;
@@ -241,9 +241,7 @@ bool wb__onnx_slice(wb__onnx_call *c)
     return wb__onnx_give(c, cut ? wb__slice_at(x, from, count, step) : wb__unchanged(x));
 }
 
-/* ---- blocks ---------------------------------------------------------------------------------- */
-
-/* Reads blocksize, and whether it fits x [N, C, H, W].  0 with the error set. */
+/* Returns the attribute blocksize if it fits x [N, C, H, W]; 0 with the error set. */
 static int64_t onnx_shape_block_size(wb__onnx_call *c, bool of_space)
 {
     const int64_t b = wb__onnx_int(c, "blocksize");
@@ -255,9 +253,9 @@ static int64_t onnx_shape_block_size(wb__onnx_call *c, bool of_space)
                            wb_describe(x));
 }
 
-/* x as a tensor of six axes, whose order then changes, as a tensor of four axes. */
-static wb_tensor *onnx_shape_rearranged(wb_tensor *x, const int64_t six[6], const int64_t order[6],
-                                        const int64_t four[4])
+/* Returns x as a tensor of six axes, whose order is then changed, as a tensor of four axes. */
+static wb_tensor *onnx_shape_rearrange(wb_tensor *x, const int64_t six[6], const int64_t order[6],
+                                       const int64_t four[4])
 {
     x = wb_reshape_array(x, 6, six);
     x = x ? wb_permute_array(x, 6, order) : NULL;
@@ -266,29 +264,29 @@ static wb_tensor *onnx_shape_rearranged(wb_tensor *x, const int64_t six[6], cons
 
 bool wb__onnx_depth_to_space(wb__onnx_call *c)
 {
-    const bool channels_first = wb__onnx_word(c, "mode") == 1;
+    const bool channels_first = wb__onnx_word_index(c, "mode") == 1;
     const int64_t b = onnx_shape_block_size(c, false);
     if (!b) return false;
     const int64_t *d = c->in[0]->dims, n = d[1] / (b * b);
     const int64_t four[4] = {d[0], n, d[2] * b, d[3] * b};
     wb_tensor *y = channels_first
-                       ? onnx_shape_rearranged(c->in[0], (int64_t[]){d[0], n, b, b, d[2], d[3]},
-                                               (int64_t[]){0, 1, 4, 2, 5, 3}, four)
-                       : onnx_shape_rearranged(c->in[0], (int64_t[]){d[0], b, b, n, d[2], d[3]},
-                                               (int64_t[]){0, 3, 4, 1, 5, 2}, four);
+                       ? onnx_shape_rearrange(c->in[0], (int64_t[]){d[0], n, b, b, d[2], d[3]},
+                                              (int64_t[]){0, 1, 4, 2, 5, 3}, four)
+                       : onnx_shape_rearrange(c->in[0], (int64_t[]){d[0], b, b, n, d[2], d[3]},
+                                              (int64_t[]){0, 3, 4, 1, 5, 2}, four);
     return wb__onnx_give(c, y);
 }
 
 bool wb__onnx_space_to_depth(wb__onnx_call *c)
 {
-    const bool channels_first = wb__onnx_word(c, "mode") == 1;
+    const bool channels_first = wb__onnx_word_index(c, "mode") == 1;
     const int64_t b = onnx_shape_block_size(c, true);
     if (!b) return false;
     const int64_t *d = c->in[0]->dims, h = d[2] / b, w = d[3] / b;
     const int64_t behind[6] = {0, 3, 5, 1, 2, 4}, before[6] = {0, 1, 3, 5, 2, 4};
-    return wb__onnx_give(c, onnx_shape_rearranged(c->in[0], (int64_t[]){d[0], d[1], h, b, w, b},
-                                                  channels_first ? before : behind,
-                                                  (int64_t[]){d[0], d[1] * b * b, h, w}));
+    return wb__onnx_give(c, onnx_shape_rearrange(c->in[0], (int64_t[]){d[0], d[1], h, b, w, b},
+                                                 channels_first ? before : behind,
+                                                 (int64_t[]){d[0], d[1] * b * b, h, w}));
 }
 
 /* ---- triangles, sequences -------------------------------------------------------------------- */
@@ -301,8 +299,8 @@ bool wb__onnx_trilu(wb__onnx_call *c)
                                                         : wb_tril(c->in[0], k));
 }
 
-/* The first elements along the axis of time, as many as the length of each sequence, in reverse
- * order: they are taken by their places. */
+/* Computes ReverseSequence: the first elements along the axis of time, as many as the length of
+ * each sequence, in reverse order.  They are gathered by their places. */
 bool wb__onnx_reverse_sequence(wb__onnx_call *c)
 {
     wb_tensor *x = c->in[0], *lengths = wb__as(c->in[1], WB_I64);

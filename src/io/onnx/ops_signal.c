@@ -1,5 +1,6 @@
 /* Fourier transforms and windows of ONNX, by Weber's wb_stft and wb_istft, which take real signals:
- * the transform of a complex one is that of its real part, plus i times that of the other. */
+ * the transform of a complex one is that of its real part, plus i times that of its imaginary
+ * part. */
 #include "io/onnx/ops_common.h"
 #include "io/onnx/ops_window.h"
 #include "weber/signal.h"
@@ -28,7 +29,7 @@ static wb_tensor *onnx_signal_conjugate(wb_tensor *y)
 
 /* Returns y, the first n / 2 + 1 of n frequencies of a real signal, [..., 2], so that the last one
  * of an even n is real: wb_stft has the sine of pi as f32 there, which is not 0. */
-static wb_tensor *with_real_end(wb_tensor *y, int64_t n)
+static wb_tensor *onnx_signal_with_real_end(wb_tensor *y, int64_t n)
 {
     if (!y || n % 2) return y;
     wb_tensor *end = wb_eq(wb_arange(n / 2 + 1, WB_I64), wb__literal((double)(n / 2), WB_I64));
@@ -38,7 +39,7 @@ static wb_tensor *with_real_end(wb_tensor *y, int64_t n)
 
 /* Returns all n frequencies of a real signal, [..., n, 2], of which y has the first n / 2 + 1:
  * y[n - f] is the conjugate of y[f]. */
-static wb_tensor *onnx_signal_completed(wb_tensor *y, int64_t n)
+static wb_tensor *onnx_signal_all_frequencies(wb_tensor *y, int64_t n)
 {
     if (!y || n < 3) return y;
     wb_tensor *turned = wb_flip(wb_slice(y, -2, 1, (n + 1) / 2), -2);
@@ -46,13 +47,15 @@ static wb_tensor *onnx_signal_completed(wb_tensor *y, int64_t n)
 }
 
 /* Returns the transforms of frames of x, [..., L, 1 or 2]: [..., T, F, 2]. */
-static wb_tensor *onnx_signal_transformed(wb_tensor *x, const wb_stft_options *o, bool onesided)
+static wb_tensor *onnx_signal_transform_frames(wb_tensor *x, const wb_stft_options *o,
+                                               bool onesided)
 {
     wb_tensor *part[2] = {NULL, NULL};
     const int64_t parts = x->dims[x->ndim - 1];
     for (int i = 0; i < parts; i++) {
-        part[i] = with_real_end(wb_stft_with(wb_squeeze(onnx_signal_half(x, i), -1), o), o->n_fft);
-        if (!onesided) part[i] = onnx_signal_completed(part[i], o->n_fft);
+        part[i] = onnx_signal_with_real_end(wb_stft_with(wb_squeeze(onnx_signal_half(x, i), -1), o),
+                                            o->n_fft);
+        if (!onesided) part[i] = onnx_signal_all_frequencies(part[i], o->n_fft);
         if (!part[i]) return NULL;
     }
     if (parts == 1) return part[0];
@@ -60,8 +63,8 @@ static wb_tensor *onnx_signal_transformed(wb_tensor *x, const wb_stft_options *o
                      wb_add(onnx_signal_half(part[0], 1), onnx_signal_half(part[1], 0)));
 }
 
-/* How many numbers the matrices of wb_stft have for n elements, at the least */
-static double matrix_size(int64_t n)
+/* Returns the least count of numbers in the matrices of wb_stft for n elements. */
+static double onnx_signal_matrix_size(int64_t n)
 {
     double least = (double)n * (double)n;
     for (int64_t d = 2; d * d <= n; d++)
@@ -72,10 +75,10 @@ static double matrix_size(int64_t n)
     return least;
 }
 
-/* Returns the transform of one frame of n elements, of which x, [..., L, 1 or 2], has the first:
- * [..., 1, F, 2].  The others are 0, and need no rows of a matrix, which is [L, 2 F]: a file of 200
- * bytes may name any n. */
-static wb_tensor *transformed_rows(wb_tensor *x, int64_t n, bool onesided)
+/* Returns the transform of one frame of n elements, [..., 1, F, 2]; x, [..., L, 1 or 2], has the
+ * first L elements.  The others are 0, and need no rows of a matrix, which is [L, 2 F]: a file of
+ * 200 bytes may name any n. */
+static wb_tensor *onnx_signal_transform_rows(wb_tensor *x, int64_t n, bool onesided)
 {
     const int64_t rows = x->dims[x->ndim - 2], f = onesided ? n / 2 + 1 : n;
     const int64_t parts = x->dims[x->ndim - 1], dims[2] = {rows, 2 * f};
@@ -123,7 +126,7 @@ static wb_tensor *onnx_signal_exchanged(wb_tensor *x, int axis)
     return wb_permute_array(x, x->ndim, order);
 }
 
-static bool is_signal(const wb__onnx_call *c, const wb_tensor *x)
+static bool onnx_signal_is_signal(const wb__onnx_call *c, const wb_tensor *x)
 {
     if (!x) return false;
     if (wb__dtype_float((wb_dtype)x->dtype) && x->ndim >= 2 &&
@@ -133,8 +136,9 @@ static bool is_signal(const wb__onnx_call *c, const wb_tensor *x)
                            "imaginary parts, 1 or 2", wb_describe(x));
 }
 
-/* Reads a positive length: input i, or else `otherwise`. */
-static bool read_length(const wb__onnx_call *c, int i, int64_t otherwise, int64_t *length)
+/* Sets *length to a positive length: input i, or else `otherwise`. */
+static bool onnx_signal_read_length(const wb__onnx_call *c, int i, int64_t otherwise,
+                                    int64_t *length)
 {
     *length = otherwise;
     if (!wb__onnx_input_int(c, i, length)) return false;
@@ -143,8 +147,8 @@ static bool read_length(const wb__onnx_call *c, int i, int64_t otherwise, int64_
                            "%d are done", (long long)*length, INT32_MAX);
 }
 
-/* The axis of a DFT: an attribute before opset 20, input 2 since then. */
-static bool read_dft_axis(wb__onnx_call *c, int *axis)
+/* Sets *axis to the axis of a DFT: an attribute before opset 20, input 2 since then. */
+static bool onnx_signal_read_axis(wb__onnx_call *c, int *axis)
 {
     const bool is_input = c->node->opset >= 20;
     int64_t given = is_input ? -2 : wb__onnx_int(c, "axis");
@@ -158,23 +162,23 @@ static bool read_dft_axis(wb__onnx_call *c, int *axis)
 }
 
 /* Returns the transform of x with n elements along axis -2: [..., 1, F, 2]. */
-static wb_tensor *transformed_to(wb_tensor *x, int64_t n, bool onesided)
+static wb_tensor *onnx_signal_transform_to(wb_tensor *x, int64_t n, bool onesided)
 {
     const int64_t has = x ? x->dims[x->ndim - 2] : 0;
     const double f = (double)(onesided ? n / 2 + 1 : n);
     if (!x) return NULL;
-    if (has && has < n && 2 * (double)has * f < matrix_size(n))
-        return transformed_rows(x, n, onesided);
+    if (has && has < n && 2 * (double)has * f < onnx_signal_matrix_size(n))
+        return onnx_signal_transform_rows(x, n, onesided);
     const wb_stft_options o = onnx_signal_frames_of(n, n, NULL);
     x = onnx_signal_resized(x, n);
-    return x ? onnx_signal_transformed(x, &o, onesided) : NULL;
+    return x ? onnx_signal_transform_frames(x, &o, onesided) : NULL;
 }
 
-/* The inverse of n elements, conj(F(conj(x))) / n. */
+/* Returns the inverse transform of n elements, conj(F(conj(x))) / n. */
 static wb_tensor *onnx_signal_inverse(wb_tensor *x, int64_t n)
 {
     wb_tensor *y = x && x->dims[x->ndim - 1] == 2 ? onnx_signal_conjugate(x) : x;
-    y = onnx_signal_conjugate(transformed_to(y, n, false));
+    y = onnx_signal_conjugate(onnx_signal_transform_to(y, n, false));
     return wb_mul(y, wb__number_of(1 / (double)n));
 }
 
@@ -182,11 +186,11 @@ bool wb__onnx_dft(wb__onnx_call *c)
 {
     int axis;
     int64_t n;
-    if (!is_signal(c, c->in[0]) || !read_dft_axis(c, &axis)) return false;
+    if (!onnx_signal_is_signal(c, c->in[0]) || !onnx_signal_read_axis(c, &axis)) return false;
     const bool back = wb__onnx_int(c, "inverse"), onesided = wb__onnx_int(c, "onesided");
     wb_tensor *x = c->in[0], *y;
     const int64_t has = x->dims[axis], parts = x->dims[x->ndim - 1];
-    if (!read_length(c, 1, back && onesided ? 2 * (has - 1) : has, &n)) return false;
+    if (!onnx_signal_read_length(c, 1, back && onesided ? 2 * (has - 1) : has, &n)) return false;
     if (onesided && parts != (back ? 2 : 1))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "onesided: its input is %s; it takes a real "
                                "signal, or with inverse a complex one", wb_describe(x));
@@ -197,20 +201,21 @@ bool wb__onnx_dft(wb__onnx_call *c)
         y = x ? wb_istft_with(wb_unsqueeze(x, -3), &o) : NULL;
         return wb__onnx_give(c, onnx_signal_exchanged(y ? wb_unsqueeze(y, -1) : NULL, axis));
     }
-    y = back ? onnx_signal_inverse(x, n) : transformed_to(x, n, onesided);
+    y = back ? onnx_signal_inverse(x, n) : onnx_signal_transform_to(x, n, onesided);
     return wb__onnx_give(c, onnx_signal_exchanged(y ? wb_squeeze(y, -3) : NULL, axis));
 }
 
-/* PyTorch exports real signals as [N, L]. */
+/* Computes STFT.  PyTorch exports real signals as [N, L]. */
 bool wb__onnx_stft(wb__onnx_call *c)
 {
     int64_t length, step;
     wb_tensor *x = c->in[0], *window = wb__onnx_in(c, 2);
     if (x->ndim == 2) x = wb_unsqueeze(x, -1);
-    if (!is_signal(c, x)) return false;
+    if (!onnx_signal_is_signal(c, x)) return false;
     const bool onesided = wb__onnx_int(c, "onesided");
     const int64_t otherwise = window && window->ndim == 1 ? window->dims[0] : x->dims[x->ndim - 2];
-    if (!read_length(c, 1, 0, &step) || !read_length(c, 3, otherwise, &length)) return false;
+    if (!onnx_signal_read_length(c, 1, 0, &step) ||
+        !onnx_signal_read_length(c, 3, otherwise, &length)) return false;
     if (x->ndim != 3 || (onesided && x->dims[2] != 1))
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its signal is %s; it is [N,L,1], or without "
                                "onesided [N,L,2]", wb_describe(x));
@@ -218,7 +223,7 @@ bool wb__onnx_stft(wb__onnx_call *c)
         return wb__onnx_refuse(c, WB_ERROR_SHAPE, "its window is %s, and its frames have %lld "
                                "elements", wb_describe(window), (long long)length);
     const wb_stft_options o = onnx_signal_frames_of(length, step, window);
-    return wb__onnx_give(c, onnx_signal_transformed(x, &o, onesided));
+    return wb__onnx_give(c, onnx_signal_transform_frames(x, &o, onesided));
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
@@ -237,7 +242,7 @@ wb_tensor *wb__onnx_window(const wb__onnx_call *c, double a, double b, double d)
 {
     int64_t n;
     wb_dtype t;
-    if (!read_length(c, 0, 0, &n) || !onnx_signal_read_type(c, &t)) return NULL;
+    if (!onnx_signal_read_length(c, 0, 0, &n) || !onnx_signal_read_type(c, &t)) return NULL;
     const int64_t m = wb__onnx_int(c, "periodic") ? n : n - 1;
     double *w = wb__alloc((size_t)n * sizeof *w);
     for (int64_t k = 0; w && k < n; k++) {
@@ -253,7 +258,8 @@ static double onnx_signal_to_mel(double hertz) { return 2595 * log10(1 + hertz /
 static double onnx_signal_to_hertz(double mel) { return 700 * (pow(10, mel / 2595) - 1); }
 
 /* Adds filter i, a triangle over three numbers of frequencies, to m, [rows, filters]. */
-static void add_filter(double *m, int64_t rows, int64_t filters, int64_t i, const int64_t *corner)
+static void onnx_signal_add_filter(double *m, int64_t rows, int64_t filters, int64_t i,
+                                   const int64_t *corner)
 {
     const int64_t left = corner[0], centre = corner[1], right = corner[2];
     if (left == centre && centre < rows) m[centre * filters + i] = 1;
@@ -268,8 +274,8 @@ bool wb__onnx_mel_weight_matrix(wb__onnx_call *c)
     int64_t filters, length, rate;
     double low = 0, high = 0;
     wb_dtype t;
-    if (!read_length(c, 0, 0, &filters) || !read_length(c, 1, 0, &length) ||
-        !read_length(c, 2, 0, &rate) || !wb__onnx_input_real(c, 3, &low) ||
+    if (!onnx_signal_read_length(c, 0, 0, &filters) || !onnx_signal_read_length(c, 1, 0, &length) ||
+        !onnx_signal_read_length(c, 2, 0, &rate) || !wb__onnx_input_real(c, 3, &low) ||
         !wb__onnx_input_real(c, 4, &high) || !onnx_signal_read_type(c, &t))
         return false;
     if (!(low >= 0 && low <= high && high <= rate))
@@ -288,7 +294,7 @@ bool wb__onnx_mel_weight_matrix(wb__onnx_call *c)
                                                       (double)(i + k) * step);
             corner[k] = (int64_t)floor((double)(length + 1) * hertz / (double)rate);
         }
-        add_filter(m, rows, filters, i, corner);
+        onnx_signal_add_filter(m, rows, filters, i, corner);
     }
     return wb__onnx_give(c, wb__onnx_doubles(c->in[0], m, t, 2, dims));
 }

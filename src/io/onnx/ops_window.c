@@ -24,9 +24,8 @@ wb_tensor *wb__onnx_along(const wb_tensor *x, double *values, wb_dtype dtype, in
     return wb__onnx_doubles(x, values, dtype, x->ndim, dims);
 }
 
-/* ---- attributes ------------------------------------------------------------------------------ */
-
-enum { ONNX_WINDOW_MOST = 1 << 30 };    /* of a number, so that sums of products fit in 64 bits */
+enum { ONNX_WINDOW_MOST = 1 << 30 };    /* the greatest number, so that sums of products fit in 64
+                                           bits */
 
 /* Sets `out` to a list of n numbers from `least` to ONNX_WINDOW_MOST; without the attribute all are
  * `otherwise`. */
@@ -54,7 +53,7 @@ static bool onnx_window_read_pads(const wb__onnx_call *c, wb__onnx_windows *s,
                                   onnx_window_padding_mode *mode)
 {
     int64_t pads[6], sum = 0;
-    *mode = (onnx_window_padding_mode)wb__onnx_word(c, "auto_pad");
+    *mode = (onnx_window_padding_mode)wb__onnx_word_index(c, "auto_pad");
     if (!onnx_window_read_list(c, "pads", 2 * s->axes, 0, 0, pads)) return false;
     for (int a = 0; a < s->axes; a++) {
         s->before[a] = pads[a];
@@ -66,7 +65,7 @@ static bool onnx_window_read_pads(const wb__onnx_call *c, wb__onnx_windows *s,
                            "be given", wb__onnx_text(c, "auto_pad"));
 }
 
-/* Sets what does not depend on the padding. */
+/* Sets the fields of *s that do not depend on the padding. */
 static bool onnx_window_read_sizes(const wb__onnx_call *c, const wb_tensor *x,
                                    const int64_t *kernel, wb__onnx_windows *s)
 {
@@ -95,8 +94,8 @@ static bool onnx_window_read_sizes(const wb__onnx_call *c, const wb_tensor *x,
     return true;
 }
 
-/* Divides `total` elements of padding.  With an odd number the greater half is at the end for
- * SAME_UPPER, else at the start. */
+/* Sets *before and *after to the two parts of `total` elements of padding.  With an odd number the
+ * greater half is at the end for SAME_UPPER, else at the start. */
 static void onnx_window_divide(int64_t total, onnx_window_padding_mode mode, int64_t *before,
                                int64_t *after)
 {
@@ -175,7 +174,7 @@ bool wb__onnx_conv(wb__onnx_call *c)
 /* Sets before, after and out of a transposed convolution.  Without padding the result has
  * (in - 1) stride + reach elements.  `before` and `after` of these are dropped; where `after` is
  * negative, there are elements behind them, to which no element of x contributes. */
-static bool read_transposed(const wb__onnx_call *c, wb__onnx_windows *s)
+static bool onnx_window_read_transposed(const wb__onnx_call *c, wb__onnx_windows *s)
 {
     onnx_window_padding_mode mode;
     int64_t outpad[3], shape[3];
@@ -203,8 +202,8 @@ static bool read_transposed(const wb__onnx_call *c, wb__onnx_windows *s)
 }
 
 /* Returns y with `more` zeros behind each axis of space, plus the bias. */
-static wb_tensor *onnx_window_extended(wb_tensor *y, const wb__onnx_windows *s, const int64_t *more,
-                                       wb_tensor *b)
+static wb_tensor *onnx_window_extend(wb_tensor *y, const wb__onnx_windows *s, const int64_t *more,
+                                     wb_tensor *b)
 {
     for (int i = 0; i < s->axes && y; i++) y = wb_pad(y, 2 + i, 0, more[i]);
     if (!y || b == WB_NONE) return y;
@@ -218,7 +217,7 @@ bool wb__onnx_conv_transpose(wb__onnx_call *c)
     wb_tensor *x = c->in[0], *w = c->in[1], *b = wb__onnx_in(c, 2);
     if (!b) b = WB_NONE;
     if (!onnx_window_kernel_fits(c, x, w) || !onnx_window_read_sizes(c, x, w->dims + 2, &s) ||
-        !read_transposed(c, &s))
+        !onnx_window_read_transposed(c, &s))
         return false;
     int64_t after[3], more[3];
     bool few = true;                    /* wb_conv_transpose adds fewer elements than the stride */
@@ -229,5 +228,5 @@ bool wb__onnx_conv_transpose(wb__onnx_call *c)
     }
     const wb_conv_options o = onnx_window_options_of(c, &s, after, few ? more : NULL);
     wb_tensor *y = wb_conv_transpose_with(x, w, few ? b : WB_NONE, &o);
-    return wb__onnx_give(c, few ? y : onnx_window_extended(y, &s, more, b));
+    return wb__onnx_give(c, few ? y : onnx_window_extend(y, &s, more, b));
 }

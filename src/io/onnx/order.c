@@ -1,21 +1,21 @@
-/* Sorts the nodes of a graph, so that each follows those whose results it, or a graph in it, reads.
- * Files should have this order; the nodes of other files are sorted. */
+/* Sorts the nodes of a graph, so that each follows those whose results the node, or a graph in it,
+ * reads.  Files should have this order; the nodes of other files are sorted. */
 #include "io/onnx/read.h"
 
 /* The lists of a sort.  The values that node i reads are reads[first[i]] to reads[first[i + 1] -
  * 1]; producer[v] is the node that computes value v, or -1. */
 typedef struct {
-    const wb__onnx_reader *r;
-    const wb__onnx_graph *g;
+    const wb__onnx_reader *r;           /* the file, for messages */
+    const wb__onnx_graph *g;            /* the graph */
     int *block;                         /* the memory of all lists */
     int *producer, *first, *reads;
-    int *state, *next, *path, *order;   /* for each node, during the sort */
+    int *state, *next, *path, *order;   /* lists with a number for each node */
 } sorting;
 
 enum { NEW, ONNX_ORDER_OPEN, ONNX_ORDER_DONE };
 
-/* Writes the values that a node, or a graph in it, reads to `to`, if that is not NULL, and returns
- * their number. */
+/* Returns the number of the values that a node, or a graph in it, reads, and writes them to `to`,
+ * if that is not NULL. */
 static size_t onnx_order_values_of(const wb__onnx_node *node, int *to)
 {
     size_t n = 0;
@@ -63,7 +63,7 @@ static bool onnx_order_make_lists(sorting *s)
     return true;
 }
 
-static bool is_sorted(const sorting *s)
+static bool onnx_order_is_sorted(const sorting *s)
 {
     for (int i = 0; i < s->g->n_nodes; i++)
         for (int k = s->first[i]; k < s->first[i + 1]; k++)
@@ -71,7 +71,7 @@ static bool is_sorted(const sorting *s)
     return true;
 }
 
-static int fail_cycle(const sorting *s, int node, int value)
+static int onnx_order_fail_cycle(const sorting *s, int node, int value)
 {
     char one[400], two[400];
     wb__onnx_node_text(&s->g->nodes[node], one, sizeof one);
@@ -81,8 +81,8 @@ static int fail_cycle(const sorting *s, int node, int value)
                          s->g->values[value].name, two);
 }
 
-/* Visits the nodes that a node needs, in the order of the file, then the node.  `path` has the
- * nodes that were begun and are not done. */
+/* Adds the nodes that a node needs, in the order of the file, then the node, to the order.  `path`
+ * has the nodes that were begun and are not done. */
 static int onnx_order_visit(sorting *s, int node, int *n_done)
 {
     int depth = 0;
@@ -99,7 +99,7 @@ static int onnx_order_visit(sorting *s, int node, int *n_done)
         }
         const int value = s->reads[s->next[at]++], needed = s->producer[value];
         if (needed < 0 || s->state[needed] == ONNX_ORDER_DONE) continue;
-        if (s->state[needed] == ONNX_ORDER_OPEN) return fail_cycle(s, at, value);
+        if (s->state[needed] == ONNX_ORDER_OPEN) return onnx_order_fail_cycle(s, at, value);
         s->state[needed] = ONNX_ORDER_OPEN;
         s->path[++depth] = needed;
     }
@@ -127,7 +127,7 @@ int wb__onnx_order(const wb__onnx_reader *r, wb__onnx_graph *g)
 {
     sorting s = {.r = r, .g = g};
     int status = onnx_order_make_lists(&s) ? 0 : WB_ERROR_MEMORY;
-    if (!status && !is_sorted(&s)) status = onnx_order_sort(&s, g);
+    if (!status && !onnx_order_is_sorted(&s)) status = onnx_order_sort(&s, g);
     wb__free(s.block);
     return status;
 }

@@ -29,7 +29,7 @@ static void onnx_params_add_use(const onnx_params_uses *u, int v, unsigned use)
 
 static bool onnx_params_find_uses(onnx_params_uses *u);
 
-/* Adds the uses in the graphs that are attributes of the node. */
+/* Adds the uses in the graphs that are attributes of the node to those of u. */
 static bool onnx_params_find_inner(onnx_params_uses *u, const wb__onnx_node *n)
 {
     bool ok = true;
@@ -43,7 +43,7 @@ static bool onnx_params_find_inner(onnx_params_uses *u, const wb__onnx_node *n)
     return ok;
 }
 
-/* Finds the uses, from the outputs back to the inputs: the inputs of a node have the uses of its
+/* Sets the uses, from the outputs back to the inputs: the inputs of a node have the uses of its
  * results, too. */
 static bool onnx_params_find_uses(onnx_params_uses *u)
 {
@@ -68,7 +68,7 @@ static bool onnx_params_find_uses(onnx_params_uses *u)
 /* Whether a value with these uses is a parameter: a floating initializer with at least one
  * dimension that a node uses as data.  A number of a formula is no parameter: it has no dimensions,
  * or has one element and is read as a number, too. */
-static bool is_parameter(const wb__onnx_value *v, unsigned use)
+static bool onnx_params_is_parameter(const wb__onnx_value *v, unsigned use)
 {
     const wb__onnx_tensor *t = v->initializer;
     const wb_dtype dtype = wb__onnx_dtype(t->type);
@@ -86,7 +86,7 @@ int wb__onnx_find_parameters(const wb__onnx_model *m, wb__onnx_part *parts)
         if (!t) continue;
         wb__onnx_part *part = &parts[t - m->tensors];
         *part = !(u.of[v] & READ)                    ? WB__ONNX_UNUSED
-                : is_parameter(&g->values[v], u.of[v]) ? WB__ONNX_PARAMETER
+                : onnx_params_is_parameter(&g->values[v], u.of[v]) ? WB__ONNX_PARAMETER
                                                        : WB__ONNX_CONSTANT;
         if (*part == WB__ONNX_CONSTANT && !wb__onnx_dtype(t->type))
             status = wb__fail(WB_ERROR_UNSUPPORTED, "%s: the initializer \"%.200s\" is %s, which "
@@ -100,13 +100,13 @@ int wb__onnx_find_parameters(const wb__onnx_model *m, wb__onnx_part *parts)
 
 /* A model while its kept bytes are written. */
 typedef struct {
-    wb__onnx_model *m;
+    wb__onnx_model *m;                  /* the model */
     const wb__onnx_part *parts;
     wb__wire_file file;
     wb__wire_out *out;
 } onnx_params_keeping;
 
-static void copy_field(wb__wire_out *out, const wb__wire_field *f)
+static void onnx_params_copy_field(wb__wire_out *out, const wb__wire_field *f)
 {
     if (f->kind == WB__WIRE_BYTES) wb__wire_put_bytes(out, f->number, f->bytes, f->n);
     else if (f->kind == WB__WIRE_VARINT) wb__wire_put_int(out, f->number, (int64_t)f->value);
@@ -131,7 +131,7 @@ static void onnx_params_put_tensor(wb__wire_out *out, uint32_t field, const wb__
 typedef enum { GRAPH, ONNX_PARAMS_FUNCTION, ONNX_PARAMS_NODE, ATTR, TENSOR,
                ONNX_PARAMS_OTHER } message;
 
-static message inside_of(message m, uint32_t field)
+static message onnx_params_inside_of(message m, uint32_t field)
 {
     switch (m) {
     case GRAPH:
@@ -147,7 +147,7 @@ static message inside_of(message m, uint32_t field)
     }
 }
 
-static bool is_external(wb__wire in)
+static bool onnx_params_is_external(wb__wire in)
 {
     wb__wire_field f;
     bool is = false;
@@ -156,25 +156,26 @@ static bool is_external(wb__wire in)
     return is;
 }
 
-/* Copies a field that is a message.  Tensors get values that are in other files. */
-static int put_message(const onnx_params_keeping *k, message kind, const wb__wire_field *field)
+/* Copies a field that is a message.  Tensors get their values that are in other files. */
+static int onnx_params_put_message(const onnx_params_keeping *k, message kind,
+                                   const wb__wire_field *field)
 {
     wb__wire in = wb__wire_of(&k->file, field->bytes, field->n);
     wb__wire_field f;
-    if (kind == TENSOR && is_external(in)) {
+    if (kind == TENSOR && onnx_params_is_external(in)) {
         wb__onnx_reader r = {.m = k->m, .file = k->file};
         wb__onnx_tensor t;
         const int status = wb__onnx_read_tensor(&r, in, false, &t);
         if (!status) onnx_params_put_tensor(k->out, field->number, &t, true);
         return status;
     }
-    if (kind == TENSOR) return copy_field(k->out, field), 0;
+    if (kind == TENSOR) return onnx_params_copy_field(k->out, field), 0;
     const size_t begun = wb__wire_begin(k->out, field->number);
     while (wb__wire_next(&in, &f)) {
-        const message inner = f.kind == WB__WIRE_BYTES ? inside_of(kind, f.number)
+        const message inner = f.kind == WB__WIRE_BYTES ? onnx_params_inside_of(kind, f.number)
                                                        : ONNX_PARAMS_OTHER;
-        if (inner == ONNX_PARAMS_OTHER) copy_field(k->out, &f);
-        else in.status = put_message(k, inner, &f);
+        if (inner == ONNX_PARAMS_OTHER) onnx_params_copy_field(k->out, &f);
+        else in.status = onnx_params_put_message(k, inner, &f);
     }
     wb__wire_end(k->out, begun);
     return in.status;
@@ -192,9 +193,9 @@ static int onnx_params_put_graph(const onnx_params_keeping *k, wb__wire in)
                                    k->parts[i] == WB__ONNX_CONSTANT);
             i++;
         } else if (f.number == GRAPH_NODE && f.kind == WB__WIRE_BYTES) {
-            in.status = put_message(k, ONNX_PARAMS_NODE, &f);
+            in.status = onnx_params_put_message(k, ONNX_PARAMS_NODE, &f);
         } else if (f.number != GRAPH_DOC && f.number != GRAPH_INFO) {
-            copy_field(k->out, &f);
+            onnx_params_copy_field(k->out, &f);
         }
     }
     return in.status;
@@ -213,9 +214,9 @@ int wb__onnx_put_without_parameters(wb__onnx_model *m, const wb__onnx_part *part
             in.status = onnx_params_put_graph(&k, graph);
             wb__wire_end(out, begun);
         } else if (f.number == MODEL_FUNCTION && f.kind == WB__WIRE_BYTES) {
-            in.status = put_message(&k, ONNX_PARAMS_FUNCTION, &f);
+            in.status = onnx_params_put_message(&k, ONNX_PARAMS_FUNCTION, &f);
         } else if (f.number != MODEL_DOC && f.number != MODEL_METADATA) {
-            copy_field(out, &f);
+            onnx_params_copy_field(out, &f);
         }
     }
     return out->failed ? WB_ERROR_MEMORY : in.status;

@@ -8,7 +8,7 @@
 /* How a layer uses an initializer.  WB__ONNX_UNUSED: no node reads it. */
 typedef enum { WB__ONNX_UNUSED, WB__ONNX_CONSTANT, WB__ONNX_PARAMETER } wb__onnx_part;
 
-/* Sets `parts` for each of m->tensors.  Returns 0 or an error code. */
+/* Sets `parts` to the use of each of m->tensors.  Returns 0 or an error code. */
 int wb__onnx_find_parameters(const wb__onnx_model *m, wb__onnx_part *parts);
 /* Writes the model, whose bytes are `data`, without the values of its parameters and of unused
  * initializers.  Values in other files are copied into the model.  Returns 0 or an error code; the

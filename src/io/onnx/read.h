@@ -18,7 +18,7 @@ enum { WB__ONNX_DEPTH = 64 };           /* levels of graphs in graphs, functions
 typedef struct {
     const char **list;                  /* the texts, ended by 0 */
     int n, capacity;
-    int *table, size;                   /* by hash: the number of a text plus 1, or 0 */
+    int *table, size;                   /* hash table: number of a text plus 1, or 0 */
 } wb__name_set;
 
 /* The field opset_import: the version of each domain. */
@@ -39,7 +39,7 @@ typedef struct {
  * become names of the call, or get the prefix `prefix`. */
 typedef struct wb__onnx_scope {
     const wb__local *function;
-    const struct wb__onnx_scope *outer; /* of the calling node; NULL: it is in no function */
+    const struct wb__onnx_scope *outer; /* call of the calling node; NULL: it is in no function */
     int depth;
     const char *prefix;
     wb__span *actual;                   /* the call's names for `formals`; n = 0: left out */
@@ -49,15 +49,15 @@ typedef struct wb__onnx_scope {
 
 /* A file while it is read. */
 typedef struct wb__onnx_reader {
-    wb__onnx_model *m;
+    wb__onnx_model *m;                  /* the result */
     wb__wire_file file;
     bool bare;                          /* initializers may lack values (wb__onnx_read) */
     wb__opsets opsets;
-    wb__name_set functions;             /* by wb__local_key; their definitions are `locals` */
+    wb__name_set functions;             /* their definitions are `locals` */
     wb__local *locals;
-    int n_calls;                        /* of functions so far; prefixes have this number */
+    int n_calls;  /* number of calls of functions so far; prefixes have this number */
     size_t expanded;                    /* bytes of the functions' messages, once for each call */
-    const char *folder;                 /* of the file, without links; NULL: not yet needed */
+    const char *folder;  /* folder of the file, without links; NULL: not yet needed */
     wb__span location;                  /* name of the external file that was opened last */
     const wb__mapping *located;         /* its mapping */
     int64_t mapped, external;           /* bytes of external files; bytes of tensors in them */
@@ -65,18 +65,18 @@ typedef struct wb__onnx_reader {
 
 /* A node of the file that becomes a node of the graph. */
 typedef struct {
-    const uint8_t *at, *end;
+    const uint8_t *at, *end;            /* the message */
     const wb__onnx_scope *scope;
 } wb__raw_node;
 
 /* A graph while it is read. */
 typedef struct wb__onnx_building {
-    wb__onnx_reader *r;
-    wb__onnx_graph *g;
+    wb__onnx_reader *r;                 /* the file */
+    wb__onnx_graph *g;                  /* the result */
     struct wb__onnx_building *outer;
     const wb__onnx_scope *scope;
     int depth;
-    wb__name_set names;                 /* of the values; a name's number is the value's index */
+    wb__name_set names;  /* names of the values; a name's number is the value's index */
     int value_capacity;
     wb__raw_node *raw;
     int raw_capacity;
@@ -90,12 +90,13 @@ typedef struct {
 
 /* model.c: sets the error "path: reason" and returns the code. */
 int wb__onnx_fail(const wb__onnx_reader *r, int code, const char *format, ...) WB__PRINTF(3, 4);
-/* Grows a list in the arena to n elements; new ones are zeros.  The old memory stays unused.
- * False: out of memory. */
+/* Makes a list in the arena at least n elements long; new ones are zeros.  The old memory stays
+ * unused.  False: out of memory. */
 bool wb__onnx_reserve(wb__onnx_model *m, void *list, int *capacity, int n, size_t each);
 const char *wb__onnx_copy(wb__onnx_model *m, wb__span text);    /* ended by 0 */
-/* Mappings of files of external data, which the model owns.  wb__onnx_add_mapping returns 0 or an
- * error code.  wb__onnx_find_mapping finds one by the path without links; NULL: there is none. */
+/* wb__onnx_add_mapping adds the mapping of a file of external data, which the model then owns;
+ * returns 0 or an error code.  wb__onnx_find_mapping returns one by the path without links, or
+ * NULL. */
 int wb__onnx_add_mapping(wb__onnx_model *m, wb__mapping *file);
 wb__mapping *wb__onnx_find_mapping(const wb__onnx_model *m, const char *path);
 static inline int wb__name_hash(uint64_t seed, wb__span text)
@@ -104,10 +105,12 @@ static inline int wb__name_hash(uint64_t seed, wb__span text)
 }
 /* Returns the number of a text in the set; -1 if it is not there. */
 int wb__name_set_find(const wb__name_set *s, wb__span text);
-/* The same, but adds a text that is not there, and sets *is_new.  -1: out of memory. */
+/* Returns the number of a text in the set, and adds a text that is not there; *is_new is whether it
+ * was added.  -1: out of memory. */
 int wb__name_set_add(wb__onnx_model *m, wb__name_set *s, wb__span text, bool *is_new);
 int wb__onnx_read_opset(wb__onnx_reader *r, wb__wire in, wb__opsets *to);
-/* Checks the versions of the domains.  Sets *opset to the version of ONNX's own operators, or 0. */
+/* Returns 0 if the versions of the domains are known, else an error code.  Sets *opset to the
+ * version of ONNX's own operators, or 0. */
 int wb__onnx_check_opset(const wb__onnx_reader *r, const wb__opsets *s, int64_t *opset);
 wb__span wb__onnx_domain(wb__span domain);      /* "" for "ai.onnx" */
 static inline wb__span wb__span_of(const char *text) { return (wb__span){text, strlen(text)}; }
@@ -116,7 +119,7 @@ static inline bool wb__span_is(wb__span s, const char *text)
     return s.n == strlen(text) && !memcmp(s.at, text, s.n);
 }
 
-/* tensor.c: reads a TensorProto.  With `bare` its values may be missing. */
+/* tensor.c: sets *t from a TensorProto.  With `bare` its values may be missing. */
 int wb__onnx_read_tensor(wb__onnx_reader *r, wb__wire in, bool bare, wb__onnx_tensor *t);
 /* Returns the bytes of the values; -1: the type has no fixed size. */
 int64_t wb__onnx_tensor_bytes(const wb__onnx_tensor *t);
@@ -125,33 +128,34 @@ int64_t wb__onnx_tensor_bytes(const wb__onnx_tensor *t);
  * TensorProto `in` names them. */
 int wb__onnx_external(wb__onnx_reader *r, wb__wire in, int64_t bytes, wb__onnx_tensor *t);
 
-/* graph.c */
+/* graph.c: sets the graph from a GraphProto. */
 int wb__onnx_read_graph(wb__onnx_reader *r, wb__wire in, const wb__onnx_scope *scope,
                         wb__onnx_building *outer, wb__onnx_graph **out);
 int wb__onnx_read_head(wb__wire in, wb__node_head *h);
 /* Writes "node 'name' (Conv, number 3)" to `to`, n bytes, and returns it. */
 const char *wb__onnx_node_text(const wb__onnx_node *node, char *to, size_t n);
 
-/* attribute.c: reads an AttributeProto of node `node`.  Sets *none if it refers to an attribute
- * that the call of the function leaves out. */
+/* attribute.c: sets *to from an AttributeProto of node `node`.  Sets *none if the attribute refers
+ * to one that the call of the function leaves out. */
 int wb__onnx_read_attr(wb__onnx_building *b, const wb__onnx_node *node, wb__wire in,
                        const wb__onnx_scope *scope, wb__onnx_attr *to, bool *none);
 
-/* local.c: reads a FunctionProto. */
+/* local.c: adds the function of a FunctionProto to r->locals. */
 int wb__onnx_read_local(wb__onnx_reader *r, wb__wire in);
-/* Finds the function that a node calls; *f becomes NULL if it calls none. */
+/* Sets *f to the function that a node calls, or to NULL if it calls none. */
 int wb__onnx_called(wb__onnx_reader *r, const wb__node_head *h, const wb__local **f);
-/* Makes the scope of a call. */
+/* Sets *out to the scope (wb__onnx_scope) of a call. */
 int wb__onnx_enter(wb__onnx_reader *r, const wb__local *f, wb__wire node,
                    const wb__onnx_scope *outer, wb__onnx_scope **out);
-/* Counts bytes that are read again for a call of a function.  Returns an error code if too many. */
+/* Adds bytes that are read again for a call of a function to r->expanded.  An error code if too
+ * many. */
 int wb__onnx_count_expanded(wb__onnx_reader *r, size_t bytes);
 /* Returns the name in the graph for a name in the message; wb__onnx_prefixed does so for a node,
  * which is no value.  `at` is NULL if memory is short. */
 wb__span wb__onnx_name(wb__onnx_reader *r, const wb__onnx_scope *scope, wb__span name);
 wb__span wb__onnx_prefixed(wb__onnx_reader *r, const wb__onnx_scope *scope, wb__span name);
-/* Finds the message of the attribute to which `ref` refers, of the call or the default, and the
- * scope in which it is read.  False: there is none. */
+/* Sets *message to the message of the attribute to which `ref` refers, of the call or the default,
+ * and *read_in to the scope in which it is read.  False: there is none. */
 bool wb__onnx_referred(const wb__onnx_scope *scope, wb__span ref, bool is_default,
                        wb__span *message, const wb__onnx_scope **read_in);
 

@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- messages -------------------------------------------------------------------------------- */
-
 /* The beginning of this thread's messages, which is not added to a message twice. */
 static const char onnx_run_prefix[] = "onnx: ";
 
@@ -34,7 +32,7 @@ bool wb__onnx_refuse(const wb__onnx_call *c, wb_status code, const char *format,
     return false;
 }
 
-/* Puts the text of the node before the message of an operation that failed. */
+/* Puts the text of the node before the message of an operation that failed.  Returns false. */
 static bool onnx_run_fail_in(const wb__onnx_call *c)
 {
     const int code = wb_error_code();
@@ -44,8 +42,6 @@ static bool onnx_run_fail_in(const wb__onnx_call *c)
                 : wb__onnx_refuse(c, WB_ERROR_INTERNAL, "failed, and gave no reason");
 }
 
-/* ---- attributes ------------------------------------------------------------------------------ */
-
 const wb__onnx_attr *wb__onnx_attribute(const wb__onnx_call *c, const char *name)
 {
     for (int i = 0; i < c->node->n_attrs; i++)
@@ -53,7 +49,7 @@ const wb__onnx_attr *wb__onnx_attribute(const wb__onnx_call *c, const char *name
     return NULL;
 }
 
-static const wb__onnx_attr_row *row_of(const wb__onnx_call *c, const char *name)
+static const wb__onnx_attr_row *onnx_run_attr_row(const wb__onnx_call *c, const char *name)
 {
     return wb__onnx_attr_row_of(c->node->operator, name, c->node->opset);
 }
@@ -61,14 +57,14 @@ static const wb__onnx_attr_row *row_of(const wb__onnx_call *c, const char *name)
 int64_t wb__onnx_int(const wb__onnx_call *c, const char *name)
 {
     const wb__onnx_attr *a = wb__onnx_attribute(c, name);
-    const wb__onnx_attr_row *row = a ? NULL : row_of(c, name);
+    const wb__onnx_attr_row *row = a ? NULL : onnx_run_attr_row(c, name);
     return a ? a->i : row ? (int64_t)row->number : 0;
 }
 
 double wb__onnx_real(const wb__onnx_call *c, const char *name)
 {
     const wb__onnx_attr *a = wb__onnx_attribute(c, name);
-    const wb__onnx_attr_row *row = a ? NULL : row_of(c, name);
+    const wb__onnx_attr_row *row = a ? NULL : onnx_run_attr_row(c, name);
     return a ? (double)a->f : row ? (double)(float)row->number : 0;
 }
 
@@ -78,15 +74,15 @@ const char *wb__onnx_text(const wb__onnx_call *c, const char *name)
     return a ? a->s : "";
 }
 
-int wb__onnx_word(const wb__onnx_call *c, const char *name)
+int wb__onnx_word_index(const wb__onnx_call *c, const char *name)
 {
     const wb__onnx_attr *a = wb__onnx_attribute(c, name);
-    return a ? wb__onnx_word_in(row_of(c, name)->words, a->s) : 0;
+    return a ? wb__onnx_word_in(onnx_run_attr_row(c, name)->words, a->s) : 0;
 }
 
 double wb__onnx_number_of(const wb__onnx_call *c, const wb__onnx_attr_row *row)
 {
-    if (row->type == WB__ONNX_IS_STRING) return wb__onnx_word(c, row->name);
+    if (row->type == WB__ONNX_IS_STRING) return wb__onnx_word_index(c, row->name);
     return row->type == WB__ONNX_IS_INT ? (double)wb__onnx_int(c, row->name)
                                         : wb__onnx_real(c, row->name);
 }
@@ -106,8 +102,6 @@ int wb__onnx_axis(const wb__onnx_call *c, int64_t axis, int ndim)
     return -1;
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
 /* Returns value v of the innermost graph in this call, and sets *value to it in its own graph. */
 static wb__onnx_call_value *onnx_run_call_value(const wb__onnx_run *r, int v,
                                                 const wb__onnx_value **value)
@@ -121,7 +115,7 @@ static wb__onnx_call_value *onnx_run_call_value(const wb__onnx_run *r, int v,
 }
 
 /* Returns a block that is freed when the call ends.  NULL with the error set. */
-static void *onnx_run_block(wb__onnx_run *r, size_t bytes)
+static void *onnx_run_alloc_block(wb__onnx_run *r, size_t bytes)
 {
     if (!wb__reserve(&r->blocks, &r->blocks_capacity, r->n_blocks + 1, sizeof *r->blocks))
         return NULL;
@@ -131,7 +125,8 @@ static void *onnx_run_block(wb__onnx_run *r, size_t bytes)
 }
 
 /* Returns the tensor of the file as a constant on d. */
-static wb_tensor *constant_on(wb__onnx_state *s, const wb_device *d, const wb__onnx_tensor *t)
+static wb_tensor *onnx_run_constant_on(wb__onnx_state *s, const wb_device *d,
+                                       const wb__onnx_tensor *t)
 {
     wb_tensor *x = wb__onnx_cached(s, d, t);
     const wb_dtype dtype = wb__onnx_dtype(t->type);
@@ -148,15 +143,16 @@ static wb_tensor *constant_on(wb__onnx_state *s, const wb_device *d, const wb__o
 
 wb_tensor *wb__onnx_constant(const wb__onnx_call *c, const wb__onnx_tensor *t)
 {
-    return constant_on(c->run->state, wb_default_device(), t);
+    return onnx_run_constant_on(c->run->state, wb_default_device(), t);
 }
 
 /* Returns the value as computed, on the CPU if it does not vary.  NULL with the error set. */
-static wb_tensor *onnx_run_computed(wb__onnx_run *r, const wb__onnx_value *value,
-                                    wb__onnx_call_value *s)
+static wb_tensor *onnx_run_computed_value(wb__onnx_run *r, const wb__onnx_value *value,
+                                          wb__onnx_call_value *s)
 {
     if (s->x) return s->x;
-    if (value->initializer) return s->x = constant_on(r->state, &wb__cpu, value->initializer);
+    if (value->initializer)
+        return s->x = onnx_run_constant_on(r->state, &wb__cpu, value->initializer);
     return wb__fail_null(WB_ERROR_UNSUPPORTED, "%s%s: '%.100s' is read, and Weber does not compute "
                          "this output of its node", onnx_run_prefix, r->state->file, value->name);
 }
@@ -180,16 +176,15 @@ wb_tensor *wb__onnx_data(wb__onnx_run *r, const wb__onnx_value *value, wb_tensor
 }
 
 /* Returns the value as data for a node that varies. */
-static wb_tensor *as_data(wb__onnx_run *r, const wb__onnx_value *value, wb__onnx_call_value *s)
+static wb_tensor *onnx_run_as_data(wb__onnx_run *r, const wb__onnx_value *value,
+                                   wb__onnx_call_value *s)
 {
     if (s->data) return s->data;
     if (!s->x && value->initializer)
-        return s->data = constant_on(r->state, r->device, value->initializer);
-    wb_tensor *x = onnx_run_computed(r, value, s);
+        return s->data = onnx_run_constant_on(r->state, r->device, value->initializer);
+    wb_tensor *x = onnx_run_computed_value(r, value, s);
     return s->data = x ? wb__onnx_data(r, value, x, s->known) : NULL;
 }
-
-/* ---- numbers --------------------------------------------------------------------------------- */
 
 /* Writes "its input 1, 'shape'," to `to`, n bytes, and returns it. */
 static const char *onnx_run_input_text(const wb__onnx_call *c, int i, char *to, size_t n)
@@ -237,7 +232,7 @@ static int onnx_run_read_numbers(const wb__onnx_call *c, const char *what,
     const wb__onnx_event *e = varies ? NULL : wb__trace_next(c->run->trace, kind, value);
     if (e && (*list = e->numbers)) return e->n;
     const size_t bytes = (size_t)x->size * 8;
-    void *numbers = varies ? onnx_run_block(c->run, bytes) : wb__alloc(bytes + 1);
+    void *numbers = varies ? onnx_run_alloc_block(c->run, bytes) : wb__alloc(bytes + 1);
     if (!numbers) return -2;
     bool ok = onnx_run_copy_numbers(c, what, x, known, numbers, dtype);
     if (!ok && !varies) wb__free(numbers);
@@ -263,7 +258,7 @@ static int onnx_run_read_input(const wb__onnx_call *c, int i, wb_dtype dtype, co
     *list = NULL;
     if (!wb__onnx_in(c, i)) return -1;
     wb__onnx_call_value *s = onnx_run_call_value(c->run, c->node->in[i], &value);
-    wb_tensor *x = onnx_run_computed(c->run, value, s);
+    wb_tensor *x = onnx_run_computed_value(c->run, value, s);
     char what[160];
     onnx_run_input_text(c, i, what, sizeof what);
     return x ? onnx_run_read_numbers(c, what, value, x, s->known, dtype, list) : -2;
@@ -325,8 +320,6 @@ wb__onnx_known wb__onnx_known_of(const wb__onnx_call *c, int i)
                              : WB__ONNX_BY_FILE;
 }
 
-/* ---- nodes ----------------------------------------------------------------------------------- */
-
 /* Returns what the results of a node depend on, except for If and Loop. */
 static wb__onnx_known onnx_run_known_result(const wb__onnx_run *r, const wb__onnx_node *n)
 {
@@ -339,8 +332,8 @@ static wb__onnx_known onnx_run_known_result(const wb__onnx_run *r, const wb__onn
     return n->operator->is_random ? WB__ONNX_VARIES : known;
 }
 
-/* Notes the sizes that a Shape or Size reads.  False with the error set. */
-static bool onnx_run_note_sizes(wb__onnx_run *r, const wb__onnx_node *n, const wb_tensor *x)
+/* Adds the event that a Shape or Size reads these sizes to the trace.  False with the error set. */
+static bool onnx_run_add_sizes(wb__onnx_run *r, const wb__onnx_node *n, const wb_tensor *x)
 {
     const wb__onnx_value *value = &r->frame->graph->values[n->out[0]];
     const size_t bytes = (size_t)x->ndim * sizeof *x->dims;
@@ -364,12 +357,14 @@ static bool onnx_run_set_inputs(wb__onnx_run *r, wb__onnx_call *c, wb__onnx_know
         c->in[i] = NULL;
         if (n->in[i] < 0) continue;
         wb__onnx_call_value *s = onnx_run_call_value(r, n->in[i], &value);
-        c->in[i] = as_they_are ? onnx_run_computed(r, value, s) : as_data(r, value, s);
+        c->in[i] = as_they_are ? onnx_run_computed_value(r, value, s)
+                               : onnx_run_as_data(r, value, s);
         if (!c->in[i]) return false;
     }
     return true;
 }
 
+/* Calls the function of the node's operator; on the CPU if the results do not vary. */
 static bool onnx_run_call_function(wb__onnx_call *c, wb__onnx_known known)
 {
     wb__apart a;
@@ -380,9 +375,9 @@ static bool onnx_run_call_function(wb__onnx_call *c, wb__onnx_known known)
     return ok;
 }
 
-/* Puts the results of a call into the graph.  Fails if a result that a node reads is NULL, or has
- * another type than the file declares. */
-static bool onnx_run_take_outputs(const wb__onnx_call *c, wb__onnx_known known, bool control)
+/* Sets the values of the graph to the results of a call.  Fails if a result that a node reads is
+ * NULL, or has another type than the file declares. */
+static bool onnx_run_set_outputs(const wb__onnx_call *c, wb__onnx_known known, bool control)
 {
     wb__onnx_run *r = c->run;
     for (int i = 0; i < c->n_out; i++) {
@@ -398,8 +393,9 @@ static bool onnx_run_take_outputs(const wb__onnx_call *c, wb__onnx_known known, 
     return true;
 }
 
-static bool onnx_run_call_with(wb__onnx_run *r, const wb__onnx_node *n, wb_tensor **list,
-                               wb__onnx_known *out_known)
+/* Calls a node with memory for its inputs and outputs in `list`.  False with the error set. */
+static bool onnx_run_call_with_memory(wb__onnx_run *r, const wb__onnx_node *n, wb_tensor **list,
+                                      wb__onnx_known *out_known)
 {
     wb__onnx_call c = {n, n->n_in, n->n_out, list, list + n->n_in, r};
     const bool control = n->operator->calls_graphs;
@@ -412,32 +408,30 @@ static bool onnx_run_call_with(wb__onnx_run *r, const wb__onnx_node *n, wb_tenso
     }
     bool ok = onnx_run_set_inputs(r, &c, known);
     if (ok && n->operator->reads_sizes && known == WB__ONNX_BY_SIZES)
-        ok = !wb__onnx_wants(&c, 0) || onnx_run_note_sizes(r, n, c.in[0]);
+        ok = !wb__onnx_wants(&c, 0) || onnx_run_add_sizes(r, n, c.in[0]);
     if (ok) ok = onnx_run_call_function(&c, control ? WB__ONNX_VARIES : known);
-    if (ok) ok = onnx_run_take_outputs(&c, known, control);
+    if (ok) ok = onnx_run_set_outputs(&c, known, control);
     r->out_known = was;
     return ok ? true : onnx_run_fail_in(&c);
 }
 
-static bool call_node(wb__onnx_run *r, const wb__onnx_node *n)
+static bool onnx_run_call_node(wb__onnx_run *r, const wb__onnx_node *n)
 {
     enum { FEW = 24 };
     wb_tensor *few[FEW], **list = few;
     wb__onnx_known few_known[FEW], *known = few_known;
     const size_t count = (size_t)n->n_in + (size_t)n->n_out;
-    if (count <= FEW) return onnx_run_call_with(r, n, list, known);
+    if (count <= FEW) return onnx_run_call_with_memory(r, n, list, known);
     list = wb__alloc(count * sizeof *list);
     known = wb__alloc(count * sizeof *known);
-    const bool ok = list && known && onnx_run_call_with(r, n, list, known);
+    const bool ok = list && known && onnx_run_call_with_memory(r, n, list, known);
     wb__free(list);
     wb__free(known);
     return ok;
 }
 
-/* ---- graphs ---------------------------------------------------------------------------------- */
-
-/* Makes the graph the innermost one.  False with the error set. */
-static bool open_frame(wb__onnx_run *r, wb__onnx_frame *f, const wb__onnx_graph *g)
+/* Makes the graph the innermost one (r->frame).  False with the error set. */
+static bool onnx_run_open_frame(wb__onnx_run *r, wb__onnx_frame *f, const wb__onnx_graph *g)
 {
     *f = (wb__onnx_frame){g, r->frame, wb__alloc_zero((size_t)g->n_values + 1, sizeof *f->values)};
     if (!f->values) return false;
@@ -448,16 +442,16 @@ static bool open_frame(wb__onnx_run *r, wb__onnx_frame *f, const wb__onnx_graph 
     return true;
 }
 
-static void close_frame(wb__onnx_run *r, wb__onnx_frame *f)
+static void onnx_run_close_frame(wb__onnx_run *r, wb__onnx_frame *f)
 {
     r->frame = f->outer;
     wb__free(f->values);
 }
 
-static bool call_nodes(wb__onnx_run *r, const wb__onnx_graph *g)
+static bool onnx_run_call_nodes(wb__onnx_run *r, const wb__onnx_graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++)
-        if (!call_node(r, &g->nodes[i])) return false;
+        if (!onnx_run_call_node(r, &g->nodes[i])) return false;
     return true;
 }
 
@@ -469,27 +463,28 @@ bool wb__onnx_subgraph(wb__onnx_call *c, const wb__onnx_graph *g, int n, wb_tens
     if (n != g->n_inputs)
         return wb__onnx_refuse(c, WB_ERROR_FORMAT, "its graph '%.100s' has %d inputs, and is "
                                "called with %d", g->name, g->n_inputs, n);
-    if (!open_frame(r, &f, g)) return false;
+    if (!onnx_run_open_frame(r, &f, g)) return false;
     for (int i = 0; i < n; i++)
         f.values[g->inputs[i]] = (wb__onnx_call_value){in[i], NULL, in_known[i]};
-    bool ok = call_nodes(r, g);
+    bool ok = onnx_run_call_nodes(r, g);
     for (int i = 0; ok && i < g->n_outputs; i++) {
         const wb__onnx_value *value;
         wb__onnx_call_value *s = onnx_run_call_value(r, g->outputs[i], &value);
-        out[i] = onnx_run_computed(r, value, s);
+        out[i] = onnx_run_computed_value(r, value, s);
         out_known[i] = s->known;
         ok = out[i] != NULL;
     }
-    close_frame(r, &f);
+    onnx_run_close_frame(r, &f);
     return ok;
 }
 
-/* Returns an output; if it belongs to the model, as a new tensor of the current scope. */
-static wb_tensor *output_of(wb__onnx_run *r, int v)
+/* Returns an output of the graph; one that belongs to the model as a new tensor of the current
+ * scope. */
+static wb_tensor *onnx_run_output_of(wb__onnx_run *r, int v)
 {
     const wb__onnx_value *value;
     wb__onnx_call_value *s = onnx_run_call_value(r, v, &value);
-    wb_tensor *x = as_data(r, value, s);
+    wb_tensor *x = onnx_run_as_data(r, value, s);
     if (!x || s->known == WB__ONNX_VARIES) return x ? wb__unchanged(x) : NULL;
     return x->storage && x->device ? wb__as_constant(x) : x;
 }
@@ -508,14 +503,14 @@ static bool onnx_run_call_graph(wb__onnx_run *r, wb_tensor *const *parameters, w
 {
     const wb__onnx_graph *g = r->state->model->graph;
     wb__onnx_frame f;
-    if (!open_frame(r, &f, g)) return false;
+    if (!onnx_run_open_frame(r, &f, g)) return false;
     for (int i = 0; i < g->n_inputs; i++) f.values[g->inputs[i]].x = in[i];
     for (int i = 0; i < r->state->n_parameters; i++)
         f.values[r->state->parameters[i]].x = parameters[i];
-    bool ok = call_nodes(r, g);
+    bool ok = onnx_run_call_nodes(r, g);
     for (int i = 0; ok && i < g->n_outputs; i++)
-        ok = (out[i] = output_of(r, g->outputs[i])) != NULL;
-    close_frame(r, &f);
+        ok = (out[i] = onnx_run_output_of(r, g->outputs[i])) != NULL;
+    onnx_run_close_frame(r, &f);
     return ok;
 }
 

@@ -15,19 +15,18 @@ typedef struct {
     bool is_needed, has_default;
     const char *name;
     uint8_t from, before;               /* the opsets that have it; 0: no bound */
-    const char *words;                  /* of a STRING: the known words, separated by blanks, with
+    const char *words;                  /* the known words of a STRING, separated by blanks, with
                                            '=' between words of one meaning; the first one is the
                                            default.  NULL: any text */
-    double number;                      /* the default of an INT or FLOAT; of a FLOAT also the
-                                           number that `op` uses */
+    double number;  /* the default of an INT or FLOAT; of a FLOAT also the number that `op` uses */
 } wb__onnx_attr_row;
 
-/* What a formula takes as input 0: any dtype, reals, reals of which f16 and bf16 are computed in
+/* What a formula accepts as input 0: any dtype, reals, reals of which f16 and bf16 are computed in
  * f32, or bools. */
 typedef enum {
     WB__ONNX_OF_ALL, WB__ONNX_OF_REALS, WB__ONNX_OF_WIDE, WB__ONNX_OF_TRUTHS
 } wb__onnx_accepted;
-/* An operator as an expression of its first inputs and its first numbers (a, b). */
+/* A formula: an operator as an expression of its first inputs and its first numbers (a, b). */
 typedef wb_tensor *wb__onnx_formula(const wb__onnx_call *c, wb_tensor *x, wb_tensor *y,
                                     wb_tensor *z, double a, double b);
 
@@ -42,9 +41,10 @@ typedef struct wb__onnx_operator {
     bool (*function)(wb__onnx_call *c); /* computes the outputs; false: failed, the error is set */
     wb__op op;                          /* the operation that its default attributes make it, by
                                            which the writer finds it; WB__OP_NONE: none */
-    wb__onnx_formula *formula;          /* of a row that is an expression: what `function` calls */
+    wb__onnx_formula *formula;          /* for a row that is an expression: what `function` calls */
     wb__onnx_accepted accepts;          /* what the formula takes as input 0 */
-    wb__onnx_ports ports[WB__ONNX_PORTS];   /* the first one: of the first opset that is read */
+    wb__onnx_ports ports[WB__ONNX_PORTS];   /* counts of inputs and outputs; the first: of the first
+                                               opset that is read */
     const wb__onnx_attr_row *attributes;    /* sorted by name; NULL: none */
     int removed;                        /* the first opset that lacks the operator, or 0 */
     unsigned constants;                 /* inputs that are no data but numbers, scales or zero
@@ -60,7 +60,7 @@ typedef struct wb__onnx_operator {
 struct wb__onnx_call {
     const wb__onnx_node *node;
     int n_in, n_out;
-    wb_tensor **in, **out;
+    wb_tensor **in, **out;              /* the inputs and outputs */
     struct wb__onnx_run *run;
 };
 
@@ -75,12 +75,13 @@ static inline wb_tensor *wb__onnx_in(const wb__onnx_call *c, int i)
 
 /* Returns an attribute of the node, or NULL if the node does not give it. */
 const wb__onnx_attr *wb__onnx_attribute(const wb__onnx_call *c, const char *name);
-/* Return the value of an attribute, of the node or else the default in the operator's row; 0 or ""
- * if there is none.  wb__onnx_word returns the index of the text in the row's words. */
+/* wb__onnx_int, wb__onnx_real and wb__onnx_text return the value of an attribute, of the node or
+ * else the default in the operator's row; 0 or "" if there is none.  wb__onnx_word_index returns
+ * the index of the text in the row's words. */
 int64_t wb__onnx_int(const wb__onnx_call *c, const char *name);
 double wb__onnx_real(const wb__onnx_call *c, const char *name);
 const char *wb__onnx_text(const wb__onnx_call *c, const char *name);
-int wb__onnx_word(const wb__onnx_call *c, const char *name);
+int wb__onnx_word_index(const wb__onnx_call *c, const char *name);
 /* Returns the INT, FLOAT or word that an attribute of a row has in the node. */
 double wb__onnx_number_of(const wb__onnx_call *c, const wb__onnx_attr_row *row);
 /* Returns the integer that the node gives, or `otherwise`. */
@@ -101,16 +102,17 @@ int wb__onnx_input_ints(const wb__onnx_call *c, int i, const int64_t **list);
 int wb__onnx_list(const wb__onnx_call *c, const char *name, int i, const int64_t **list);
 /* Like wb__onnx_input_ints, for a floating or integer input (the scales of Resize). */
 int wb__onnx_input_reals(const wb__onnx_call *c, int i, const double **list);
-/* Set *value to the number in an input of one element, which is an integer, or for
- * wb__onnx_input_real floating or an integer.  If the input is left out, *value stays as it is.
- * Return false with the error set. */
+/* wb__onnx_input_int and wb__onnx_input_real set *value to the number in an input of one element,
+ * which is an integer, or for wb__onnx_input_real floating or an integer.  If the input is left
+ * out, *value stays.  Return false with the error set. */
 bool wb__onnx_input_int(const wb__onnx_call *c, int i, int64_t *value);
 bool wb__onnx_input_real(const wb__onnx_call *c, int i, double *value);
 
-/* Fails with "onnx: FILE: Conv 'name': ..."; returns false. */
+/* Sets the error "onnx: FILE: Conv 'name': ..."; returns false. */
 bool wb__onnx_refuse(const wb__onnx_call *c, wb_status code, const char *format, ...)
     WB__PRINTF(3, 4);
-/* Fails if one of the first n inputs is left out: for operators with any number of inputs. */
+/* Whether none of the first n inputs is left out, for operators with any number of inputs.  If one
+ * is, sets the error. */
 static inline bool wb__onnx_has(const wb__onnx_call *c, int n)
 {
     for (int i = 0; i < n; i++)
@@ -146,7 +148,8 @@ const wb__onnx_attr_row *wb__onnx_attr_row_of(const wb__onnx_operator *o, const 
 /* Returns the index of the text among the words; -1 if it is none of them. */
 int wb__onnx_word_in(const char *words, const char *text);
 
-/* Computes the operation of the row.  One of two operands joins any number of inputs pairwise. */
+/* Computes the operation of the row.  An operation of two operands joins any number of inputs
+ * pairwise. */
 bool wb__onnx_operation(wb__onnx_call *c);
 
 #define ONNX_OP(name, function, ...) bool wb__onnx_##function(wb__onnx_call *c);

@@ -33,7 +33,7 @@ bool wb__onnx_is(const wb__mapping *m)
     return has_graph && !in.status;
 }
 
-/* Sets where the values are: in the mapping, or in a block that the entry owns, since the model is
+/* Sets e->data to the values: in the mapping, or in a block that the entry owns, since the model is
  * freed. */
 static int onnx_table_set_values(const wb__mapping *m, const wb__onnx_tensor *t, bool values,
                                  wb__entry *e)

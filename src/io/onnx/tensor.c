@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-/* A type.  bits: of an element, 0 if not fixed; field: the field of the values, 0: raw_data only;
- * least, most: bounds of the numbers in int32_data. */
+/* A type of ONNX.  `bits` is the size of an element, 0 if not fixed.  `field` is the field of the
+ * values, 0: raw_data only.  `least` and `most` are bounds of the numbers in int32_data. */
 typedef struct {
     const char *name;
     uint8_t bits, field;
@@ -72,7 +72,7 @@ int64_t wb__onnx_tensor_bytes(const wb__onnx_tensor *t)
 
 /* A tensor while it is read. */
 typedef struct {
-    wb__onnx_reader *r;
+    wb__onnx_reader *r;                 /* the file */
     wb__wire in;                        /* the message from its beginning */
     wb__onnx_tensor *t;
     wb__span raw, name;
@@ -111,8 +111,8 @@ static void onnx_tensor_read_dims(onnx_tensor_reading *x, wb__wire *in, const wb
     if (list.status) in->status = list.status;
 }
 
-/* Sets the number of elements.  It must fit into 63 bits with the 16 bytes of the largest type,
- * also if dimensions of 0 are counted as 1. */
+/* Sets the number of elements.  The number must fit into 63 bits with the 16 bytes of the largest
+ * type, also if dimensions of 0 are counted as 1. */
 static int onnx_tensor_find_size(onnx_tensor_reading *x)
 {
     int64_t size = 1;
@@ -159,7 +159,7 @@ static int64_t onnx_tensor_put_numbers(onnx_tensor_reading *x, wb__wire *list, i
     return list->status ? -1 : n;
 }
 
-/* Copies the numbers of all fields into the arena. */
+/* Sets the data to a copy of the numbers of all fields in the arena. */
 static int onnx_tensor_copy_numbers(onnx_tensor_reading *x, int width)
 {
     wb__wire in = x->in, list;
@@ -178,8 +178,8 @@ static int onnx_tensor_copy_numbers(onnx_tensor_reading *x, int width)
     return in.status;
 }
 
-/* Copies texts, as a list of pointers. */
-static int copy_texts(onnx_tensor_reading *x)
+/* Sets the data to copies of the texts, as a list of pointers. */
+static int onnx_tensor_copy_texts(onnx_tensor_reading *x)
 {
     wb__wire in = x->in;
     wb__wire_field f;
@@ -195,7 +195,7 @@ static int copy_texts(onnx_tensor_reading *x)
 }
 
 /* Whether all floats or doubles are in one packed list; then sets the data to this list. */
-static bool onnx_tensor_in_place(onnx_tensor_reading *x)
+static bool onnx_tensor_use_in_place(onnx_tensor_reading *x)
 {
     wb__wire in = x->in;
     wb__wire_field f;
@@ -209,7 +209,7 @@ static bool onnx_tensor_in_place(onnx_tensor_reading *x)
     return false;
 }
 
-static int onnx_tensor_take_numbers(onnx_tensor_reading *x)
+static int onnx_tensor_set_numbers(onnx_tensor_reading *x)
 {
     wb__onnx_tensor *t = x->t;
     const type_row *row = onnx_tensor_row_of(t->type);
@@ -221,12 +221,10 @@ static int onnx_tensor_take_numbers(onnx_tensor_reading *x)
     if (x->n_numbers != n)
         return onnx_tensor_fail(x, WB_ERROR_FORMAT, "has %lld values; its shape needs %lld",
                                 (long long)x->n_numbers, (long long)n);
-    if (!n || onnx_tensor_in_place(x)) return 0;
-    if (t->type == WB__ONNX_STRING) return copy_texts(x);
+    if (!n || onnx_tensor_use_in_place(x)) return 0;
+    if (t->type == WB__ONNX_STRING) return onnx_tensor_copy_texts(x);
     return onnx_tensor_copy_numbers(x, (int)(wb__onnx_tensor_bytes(t) / n));
 }
-
-/* ---- a tensor -------------------------------------------------------------------------------- */
 
 static void onnx_tensor_count_values(onnx_tensor_reading *x, wb__wire *in, const wb__wire_field *f)
 {
@@ -275,7 +273,7 @@ static int onnx_tensor_read_fields(onnx_tensor_reading *x)
                                          "has type %lld, which is none of ONNX's", (long long)type);
 }
 
-static int take_raw(onnx_tensor_reading *x, int64_t bytes)
+static int onnx_tensor_set_raw(onnx_tensor_reading *x, int64_t bytes)
 {
     if ((int64_t)x->raw.n != bytes)
         return onnx_tensor_fail(x, WB_ERROR_FORMAT, "has %zu bytes; its shape and type %s need "
@@ -284,8 +282,8 @@ static int take_raw(onnx_tensor_reading *x, int64_t bytes)
     return 0;
 }
 
-/* Checks that bools are 0 or 1: others would be true in one operation and not in another. */
-static int check_bools(const onnx_tensor_reading *x)
+/* Returns 0 if bools are 0 or 1: others would be true in one operation and not in another. */
+static int onnx_tensor_check_bools(const onnx_tensor_reading *x)
 {
     const uint8_t *data = x->t->data;
     for (int64_t i = 0; x->t->type == WB__ONNX_BOOL && data && i < x->t->size; i++)
@@ -295,7 +293,7 @@ static int check_bools(const onnx_tensor_reading *x)
     return 0;
 }
 
-static int onnx_tensor_take_values(onnx_tensor_reading *x, bool bare)
+static int onnx_tensor_set_values(onnx_tensor_reading *x, bool bare)
 {
     const int64_t bytes = wb__onnx_tensor_bytes(x->t);
     if ((x->external || x->has_raw) && bytes < 0)
@@ -305,8 +303,8 @@ static int onnx_tensor_take_values(onnx_tensor_reading *x, bool bare)
     if (x->has_raw && x->field)
         return onnx_tensor_fail(x, WB_ERROR_FORMAT, "has raw_data and values in field %d",
                                 x->field);
-    if (x->has_raw) return take_raw(x, bytes);
-    if (x->field) return onnx_tensor_take_numbers(x);
+    if (x->has_raw) return onnx_tensor_set_raw(x, bytes);
+    if (x->field) return onnx_tensor_set_numbers(x);
     if (!x->t->size || bare) return 0;
     return onnx_tensor_fail(x, WB_ERROR_FORMAT, "has no values; its shape needs %lld",
                             (long long)x->t->size);
@@ -319,6 +317,6 @@ int wb__onnx_read_tensor(wb__onnx_reader *r, wb__wire in, bool bare, wb__onnx_te
     int status = onnx_tensor_read_fields(&x);
     if (!status && !(t->name = wb__onnx_copy(r->m, x.name))) status = wb_error_code();
     if (!status) status = onnx_tensor_find_size(&x);
-    if (!status) status = onnx_tensor_take_values(&x, bare);
-    return status ? status : check_bools(&x);
+    if (!status) status = onnx_tensor_set_values(&x, bare);
+    return status ? status : onnx_tensor_check_bools(&x);
 }

@@ -9,8 +9,6 @@
 
 enum { IR_VERSION = 8 };
 
-/* ---- options --------------------------------------------------------------------------------- */
-
 const char *wb__onnx_option(const wb_save_options *o, const wb__given *given)
 {
     if (o->inputs[0] || wb__numbers_given(given, "inputs") >= 0) return "inputs";
@@ -30,7 +28,7 @@ static int onnx_write_length_of(const void *const *list, const wb__given *given,
     return -1;
 }
 
-/* Reads .batch_axes: sets axes[i] for each input.  False with the error set. */
+/* Sets axes[i] to the axis of the batch of each input by .batch_axes.  False with the error set. */
 static bool onnx_write_read_axes(const char *path, int n, wb_tensor *const *x, const int64_t *list,
                                  bool fixed, int *axes)
 {
@@ -81,7 +79,7 @@ static wb_tensor *onnx_write_resized(wb_tensor *x, int axis, int64_t n)
 }
 
 /* Returns a batch that is larger than the example's and has many divisors. */
-static int64_t onnx_write_divisible(int64_t batch)
+static int64_t onnx_write_larger_batch(int64_t batch)
 {
     enum { UNIT = 24 };
     return (2 * batch / UNIT + 1) * UNIT;
@@ -98,7 +96,7 @@ static int onnx_write_set_inputs(wb__exporter *w, int n, wb_tensor *const *x, co
         if (axes[i] >= 0) batch = x[i]->dims[axes[i]];
     w->records = fixed || !batch ? 1 : WB__ONNX_RECORDS;
     for (int r = 0; r < w->records; r++)
-        w->batch[r] = w->records == 1 ? batch : r == 2 ? onnx_write_divisible(batch) : 2 + r;
+        w->batch[r] = w->records == 1 ? batch : r == 2 ? onnx_write_larger_batch(batch) : 2 + r;
     w->batch[WB__ONNX_RECORDS] = 1;
     for (int i = 0; i < n; i++) {
         wb__export_port *p = &w->inputs[w->n_inputs++];
@@ -115,8 +113,6 @@ static int onnx_write_set_inputs(wb__exporter *w, int n, wb_tensor *const *x, co
     }
     return 0;
 }
-
-/* ---- names ----------------------------------------------------------------------------------- */
 
 static int onnx_write_add_parameter(const wb__leaf *leaf, void *ctx)
 {
@@ -146,8 +142,9 @@ static const char *onnx_write_owner_of(const wb__exporter *w, const char *name, 
     return NULL;
 }
 
-/* Names a port: by the program's name, or "input", "input1", "input2", ... */
-static int name_port(wb__exporter *w, const char *const *names, int n_names, bool output, int i)
+/* Sets the name of a port: the program's name, or "input", "input1", "input2", ... */
+static int onnx_write_name_port(wb__exporter *w, const char *const *names, int n_names, bool output,
+                                int i)
 {
     const char *kind = output ? "output" : "input";
     wb__export_port *p = output ? &w->outputs[i] : &w->inputs[i];
@@ -163,8 +160,8 @@ static int name_port(wb__exporter *w, const char *const *names, int n_names, boo
                  : 0;
 }
 
-static int name_ports(wb__exporter *w, const wb_save_options *o, const wb__given *given,
-                      bool outputs)
+static int onnx_write_name_ports(wb__exporter *w, const wb_save_options *o, const wb__given *given,
+                                 bool outputs)
 {
     const char *const *names = outputs ? o->output_names : o->input_names;
     const char *option = outputs ? "output_names" : "input_names";
@@ -175,12 +172,13 @@ static int name_ports(wb__exporter *w, const wb_save_options *o, const wb__given
         status = wb__fail(WB_ERROR_ARGUMENT, "save: %s: .%s has %d names; the model has %d %s%s",
                           w->path, option, n_names, n, outputs ? "output" : "input",
                           n == 1 ? "" : "s");
-    for (int i = 0; !status && i < n; i++) status = name_port(w, names, n_names, outputs, i);
+    for (int i = 0; !status && i < n; i++)
+        status = onnx_write_name_port(w, names, n_names, outputs, i);
     return status;
 }
 
 /* Sets the prefix of the names of values, with which no tensor of the model begins. */
-static int set_prefix(wb__exporter *w)
+static int onnx_write_set_prefix(wb__exporter *w)
 {
     static const char slashes[] = "////////";
     for (int n = 1; n < (int)sizeof slashes; n++) {
@@ -194,10 +192,8 @@ static int set_prefix(wb__exporter *w)
                     w->path);
 }
 
-/* ---- the graph ------------------------------------------------------------------------------- */
-
 /* Writes all needed steps and the outputs.  Returns 0 or an error code. */
-static int write_nodes(wb__exporter *w)
+static int onnx_write_nodes(wb__exporter *w)
 {
     wb__export_match(w);
     for (int i = 0; i < w->n_steps; i++)
@@ -213,9 +209,7 @@ static int write_nodes(wb__exporter *w)
     return w->status;
 }
 
-/* ---- the file -------------------------------------------------------------------------------- */
-
-static void put_port(wb__wire_out *o, uint32_t field, const wb__export_port *p)
+static void onnx_write_put_port(wb__wire_out *o, uint32_t field, const wb__export_port *p)
 {
     const size_t info = wb__wire_begin(o, field);
     wb__wire_put_text(o, INFO_NAME, p->name);
@@ -285,8 +279,8 @@ static void onnx_write_put_graph(wb__exporter *w, const char *name, wb__wire_out
                                  int64_t *bytes)
 {
     wb__wire_put_text(o, GRAPH_NAME, name);
-    for (int i = 0; i < w->n_inputs; i++) put_port(o, GRAPH_INPUT, &w->inputs[i]);
-    for (int i = 0; i < w->n_outputs; i++) put_port(o, GRAPH_OUTPUT, &w->outputs[i]);
+    for (int i = 0; i < w->n_inputs; i++) onnx_write_put_port(o, GRAPH_INPUT, &w->inputs[i]);
+    for (int i = 0; i < w->n_outputs; i++) onnx_write_put_port(o, GRAPH_OUTPUT, &w->outputs[i]);
     wb__wire_put_raw(o, w->nodes.data, w->nodes.n);
     for (int i = 0; i < w->n_parameters; i++) {
         if (w->parameters[i].name) *bytes += onnx_write_put_head(o, &w->parameters[i]);
@@ -295,7 +289,7 @@ static void onnx_write_put_graph(wb__exporter *w, const char *name, wb__wire_out
     ends[w->n_parameters] = o->n;
 }
 
-static int write_model(wb__exporter *w, const char *name)
+static int onnx_write_model(wb__exporter *w, const char *name)
 {
     wb__wire_out graph = {0}, all = {0};
     size_t *ends = wb__alloc((size_t)(w->n_parameters + 1) * sizeof *ends);
@@ -324,9 +318,7 @@ static int write_model(wb__exporter *w, const char *name)
     return status;
 }
 
-/* ---- all ------------------------------------------------------------------------------------- */
-
-static void writer_free(wb__exporter *w)
+static void onnx_write_free(wb__exporter *w)
 {
     for (int i = 0; i < w->n_inputs; i++) wb__free(w->inputs[i].name);
     for (int i = 0; i < w->n_outputs; i++) wb__free(w->outputs[i].name);
@@ -348,7 +340,7 @@ static void writer_free(wb__exporter *w)
     wb__free(w);
 }
 
-static wb_tensor *onnx_write_unchanged(wb_tensor *x, const char *path, void *ctx)
+static wb_tensor *onnx_write_keep_tensor(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path, (void)ctx;
     return x;
@@ -358,18 +350,18 @@ static int onnx_write_save(wb__exporter *w, wb_layer *model, const wb_save_optio
                            const wb__given *given, int n, const int *axes)
 {
     /* in test mode, without a change of the model's own mode */
-    wb_layer *copy = wb__fmap_plain(model, onnx_write_unchanged, NULL);
+    wb_layer *copy = wb__fmap_plain(model, onnx_write_keep_tensor, NULL);
     int status = copy ? wb__evaluate_pending() : (int)wb_error_code();
     if (!status) status = onnx_write_set_inputs(w, n, o->inputs, axes, o->fixed);
     if (!status)
         status = wb__walk("save", wb_testmode(copy), NULL, WB__DISTINCT, onnx_write_add_parameter,
                           w);
-    if (!status) status = set_prefix(w);
-    if (!status) status = name_ports(w, o, given, false);
+    if (!status) status = onnx_write_set_prefix(w);
+    if (!status) status = onnx_write_name_ports(w, o, given, false);
     if (!status) status = wb__export_record(w, copy);
-    if (!status) status = name_ports(w, o, given, true);
-    if (!status) status = write_nodes(w);
-    return status ? status : write_model(w, model->type->name);
+    if (!status) status = onnx_write_name_ports(w, o, given, true);
+    if (!status) status = onnx_write_nodes(w);
+    return status ? status : onnx_write_model(w, model->type->name);
 }
 
 int wb__onnx_save(const char *path, void *model, const wb_save_options *o,
@@ -401,7 +393,7 @@ int wb__onnx_save(const char *path, void *model, const wb_save_options *o,
     w->path = path;
     w->at = -1;
     const int status = onnx_write_save(w, model, o, given, n, axes);
-    writer_free(w);
+    onnx_write_free(w);
     const int closed = wb_scope_close(scope);
     return status ? status : closed;
 }

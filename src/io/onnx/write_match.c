@@ -11,8 +11,9 @@ static wb__op onnx_match_op_of(const wb__exporter *w, int i)
     return s->n_in || !wb__known(s->x[0]) ? (wb__op)s->x[0]->op : WB__OP_constant;
 }
 
-/* Returns the step whose value step i has too, behind marks and casts to its own dtype. */
-static int onnx_match_plain(const wb__exporter *w, int i)
+/* Returns the step whose value step i has too, behind casts to its own dtype and other operations
+ * that change nothing. */
+static int onnx_match_same_value(const wb__exporter *w, int i)
 {
     for (;;) {
         const wb__op op = onnx_match_op_of(w, i);
@@ -25,10 +26,10 @@ static int onnx_match_plain(const wb__exporter *w, int i)
 
 /* Returns input k of step i. */
 static int onnx_match_operand(const wb__exporter *w, int i, int k) {
-    return onnx_match_plain(w, w->steps[i].in[k]);
+    return onnx_match_same_value(w, w->steps[i].in[k]);
 }
 
-/* Sets *p and *q to the operands of the operation `op`, *p to the one for which `is` is true.
+/* Sets *p to the operand of the operation `op` for which `is` is true, and *q to the other one.
  * False: i is no such operation, or neither operand fits. */
 static bool onnx_match_operands(const wb__exporter *w, int i, wb__op op,
                                 bool (*is)(const wb__exporter *w, int i), int *p, int *q)
@@ -47,7 +48,7 @@ static bool onnx_match_is_product(const wb__exporter *w, int i)
     return onnx_match_op_of(w, i) == WB__OP_matmul && w->steps[i].uses == 1 &&
            w->steps[i].x[0]->ndim == 2 && w->steps[w->steps[i].in[0]].x[0]->ndim == 2;
 }
-static bool is_convolution(const wb__exporter *w, int i)
+static bool onnx_match_is_convolution(const wb__exporter *w, int i)
 {
     return (onnx_match_op_of(w, i) == WB__OP_conv ||
             onnx_match_op_of(w, i) == WB__OP_conv_grad_input) &&
@@ -57,14 +58,14 @@ static bool onnx_match_is_sum(const wb__exporter *w, int i)
 {
     return onnx_match_op_of(w, i) == WB__OP_sum && w->steps[i].uses == 1;
 }
-static bool is_normalised(const wb__exporter *w, int i)
+static bool onnx_match_is_normalised(const wb__exporter *w, int i)
 {
     return onnx_match_op_of(w, i) == WB__OP_normalize && w->steps[i].uses == 1;
 }
 static bool is_mul(const wb__exporter *w, int i) { return onnx_match_op_of(w, i) == WB__OP_mul; }
 static bool is_rsqrt(const wb__exporter *w, int i) { return onnx_match_op_of(w,
                                                                              i) == WB__OP_rsqrt; }
-static bool is_literal(const wb__exporter *w, int i)
+static bool onnx_match_is_literal(const wb__exporter *w, int i)
 {
     return w->steps[i].x[0]->op == WB__OP_literal;
 }
@@ -88,8 +89,6 @@ static int onnx_match_along_channels(const wb__exporter *w, int i, int ndim)
     return vector;
 }
 
-/* ---- groups ---------------------------------------------------------------------------------- */
-
 static bool find_gemm(const wb__exporter *w, int i, wb__export_group *g)
 {
     int product, bias;
@@ -104,7 +103,7 @@ static bool find_gemm(const wb__exporter *w, int i, wb__export_group *g)
 static bool find_convolution(const wb__exporter *w, int i, wb__export_group *g)
 {
     int of, bias;
-    if (!onnx_match_operands(w, i, WB__OP_add, is_convolution, &of, &bias)) return false;
+    if (!onnx_match_operands(w, i, WB__OP_add, onnx_match_is_convolution, &of, &bias)) return false;
     bias = onnx_match_along_channels(w, bias, 4);
     if (bias < 0 || !onnx_match_is_vector(w, bias, w->steps[of].dims[1])) return false;
     *g = (wb__export_group){WB__ONNX_CONVOLVE, 3,
@@ -113,7 +112,7 @@ static bool find_convolution(const wb__exporter *w, int i, wb__export_group *g)
 }
 
 /* Whether v has the shape of the axes that step `normalise` normalises, the last ones. */
-static bool has_normalised(const wb__exporter *w, int v, int normalise)
+static bool onnx_match_has_normalised(const wb__exporter *w, int v, int normalise)
 {
     const wb__export_step *s = &w->steps[normalise], *t = &w->steps[v];
     const int n = t->x[0]->ndim, first = s->x[0]->ndim - n;
@@ -124,22 +123,23 @@ static bool has_normalised(const wb__exporter *w, int v, int normalise)
     return same;
 }
 
-/* Matches scale · normalise(x) + bias over the last axes. */
+/* Whether step i is scale · normalise(x) + bias over the last axes; sets *g. */
 static bool find_layer_norm(const wb__exporter *w, int i, wb__export_group *g)
 {
     int product, bias, of, scale;
     if (w->steps[i].x[0]->dtype == WB_F64 ||
         !onnx_match_operands(w, i, WB__OP_add, is_mul, &product, &bias) ||
         w->steps[product].uses != 1 ||
-        !onnx_match_operands(w, product, WB__OP_mul, is_normalised, &of, &scale) ||
-        !has_normalised(w, scale, of) || !has_normalised(w, bias, of))
+        !onnx_match_operands(w, product, WB__OP_mul, onnx_match_is_normalised, &of, &scale) ||
+        !onnx_match_has_normalised(w, scale, of) || !onnx_match_has_normalised(w, bias, of))
         return false;
     *g = (wb__export_group){WB__ONNX_LAYER_NORM, 3, {w->steps[of].in[0], scale, bias}, of, 0};
     return true;
 }
 
-/* Matches rsqrt(variance + eps), or scale times that, and sets scale, variance and eps. */
-static bool find_factor(const wb__exporter *w, int i, int *scale, int *variance, double *eps)
+/* Whether step i is rsqrt(variance + eps), or scale times that; sets scale, variance and eps. */
+static bool onnx_match_find_factor(const wb__exporter *w, int i, int *scale, int *variance,
+                                   double *eps)
 {
     int root = i, number;
     *scale = -1;
@@ -148,13 +148,14 @@ static bool find_factor(const wb__exporter *w, int i, int *scale, int *variance,
         return false;
     if (onnx_match_op_of(w, root) != WB__OP_rsqrt) return false;
     const int sum = onnx_match_operand(w, root, 0);
-    if (!onnx_match_operands(w, sum, WB__OP_add, is_literal, &number, variance)) return false;
+    if (!onnx_match_operands(w, sum, WB__OP_add, onnx_match_is_literal, &number,
+                             variance)) return false;
     *eps = w->steps[number].x[0]->number[0].f;
     return true;
 }
 
-/* Matches bias - mean · factor, or the negative of this product, and sets bias and mean. */
-static bool find_shift(const wb__exporter *w, int i, int factor, int *bias, int *mean)
+/* Whether step i is bias - mean · factor, or the negative of this product; sets bias and mean. */
+static bool onnx_match_find_shift(const wb__exporter *w, int i, int factor, int *bias, int *mean)
 {
     const wb__op op = onnx_match_op_of(w, i);
     if (op != WB__OP_sub && op != WB__OP_neg) return false;
@@ -166,7 +167,8 @@ static bool find_shift(const wb__exporter *w, int i, int factor, int *bias, int 
     return a == factor || b == factor;
 }
 
-/* Matches x · factor + shift with the statistics of a BatchNorm, which are tensors of the model. */
+/* Whether step i is x · factor + shift with the statistics of a BatchNorm, which are tensors of the
+ * model; sets *g. */
 static bool find_batch_norm(const wb__exporter *w, int i, wb__export_group *g)
 {
     int product, shift, x, factor, scale, bias, mean, variance;
@@ -178,8 +180,8 @@ static bool find_batch_norm(const wb__exporter *w, int i, wb__export_group *g)
     x = onnx_match_operand(w, product, 0);
     factor = onnx_match_along_channels(w, onnx_match_operand(w, product, 1), ndim);
     if (factor < 0 || w->steps[x].x[0]->ndim != ndim ||
-        !find_factor(w, factor, &scale, &variance, &eps) ||
-        !find_shift(w, shift, factor, &bias, &mean))
+        !onnx_match_find_factor(w, factor, &scale, &variance, &eps) ||
+        !onnx_match_find_shift(w, shift, factor, &bias, &mean))
         return false;
     const wb__export_size n = w->steps[x].dims[1];
     if (w->steps[mean].parameter < 0 || w->steps[variance].parameter < 0 ||
@@ -191,12 +193,12 @@ static bool find_batch_norm(const wb__exporter *w, int i, wb__export_group *g)
     return true;
 }
 
-/* Matches sum(x) · 1/n, where n is the number of elements that are added. */
+/* Whether step i is sum(x) · 1/n, where n is the number of elements that are added; sets *g. */
 static bool onnx_match_find_mean(const wb__exporter *w, int i, wb__export_group *g)
 {
     int sum, number;
     if (!onnx_match_operands(w, i, WB__OP_mul, onnx_match_is_sum, &sum, &number) ||
-        !is_literal(w, number) || w->steps[number].x[0]->size != 1 ||
+        !onnx_match_is_literal(w, number) || w->steps[number].x[0]->size != 1 ||
         !wb__export_has_dims(w, sum, i))
         return false;
     const int x = w->steps[sum].in[0];

@@ -5,7 +5,7 @@
 #include <math.h>
 
 /* Writes the operator for the operation, with its numbers; NULL: the opset of the file has none. */
-static const char *onnx_put_same(wb__exporter *w, wb__op op, int n, const char *const *in)
+static const char *onnx_put_same_operator(wb__exporter *w, wb__op op, int n, const char *const *in)
 {
     const wb__onnx_operator *o = wb__onnx_operator_of(op, WB__ONNX_WRITTEN);
     if (!o) return NULL;
@@ -17,7 +17,7 @@ static const char *onnx_put_same(wb__exporter *w, wb__op op, int n, const char *
 
 /* Writes log(1 + x) without loss of digits near 0: log(u) x / (u - 1) for the rounded u = 1 + x
  * (Higham 2002, section 1.14.1).  Where u is 1 nothing is divided by 0, also in gradients. */
-static const char *log1p_of(wb__exporter *w, const char *x, wb_dtype t)
+static const char *onnx_put_log1p(wb__exporter *w, const char *x, wb_dtype t)
 {
     const char *one = wb__export_number(w, t, 1), *u = WB__PUT(w, "Add", one, x);
     const char *log_u = WB__PUT(w, "Log", u), *tiny = WB__PUT(w, "Equal", u, one);
@@ -28,7 +28,7 @@ static const char *log1p_of(wb__exporter *w, const char *x, wb_dtype t)
 }
 
 /* Writes v = 2 sqrt(2/pi) (x + 0.044715 x^3), of which gelu(x) / x is the sigmoid; or its slope. */
-static const char *gelu_inside(wb__exporter *w, const char *x, wb_dtype t, bool slope)
+static const char *onnx_put_gelu_inside(wb__exporter *w, const char *x, wb_dtype t, bool slope)
 {
     const double c = 1.5957691216057308, a = 0.044715;
     const char *square = WB__PUT(w, "Mul", x, x);
@@ -37,16 +37,17 @@ static const char *gelu_inside(wb__exporter *w, const char *x, wb_dtype t, bool 
     return slope ? factor : WB__PUT(w, "Mul", x, factor);
 }
 
-/* Writes the slope of gelu, s + x s (1 - s) dv/dx with s = sigmoid(v). */
-static const char *gelu_slope(wb__exporter *w, const char *x, wb_dtype t)
+/* Writes the slope of gelu, s + x s (1 - s) dv/dx with s = sigmoid(v) (v: onnx_put_gelu_inside). */
+static const char *onnx_put_gelu_slope(wb__exporter *w, const char *x, wb_dtype t)
 {
-    const char *s = WB__PUT(w, "Sigmoid", gelu_inside(w, x, t, false));
+    const char *s = WB__PUT(w, "Sigmoid", onnx_put_gelu_inside(w, x, t, false));
     const char *rest = WB__PUT(w, "Sub", wb__export_number(w, t, 1), s);
-    const char *y = WB__PUT(w, "Mul", WB__PUT(w, "Mul", s, rest), gelu_inside(w, x, t, true));
+    const char *y = WB__PUT(w, "Mul", WB__PUT(w, "Mul", s, rest),
+                            onnx_put_gelu_inside(w, x, t, true));
     return WB__PUT(w, "Add", s, WB__PUT(w, "Mul", x, y));
 }
 
-static const char *gelu_erf(wb__exporter *w, const char *x, wb_dtype t)
+static const char *onnx_put_gelu_erf(wb__exporter *w, const char *x, wb_dtype t)
 {
     const char *inside = WB__PUT(w, "Div", x, wb__export_number(w, t, 1.4142135623730951));
     const char *y = WB__PUT(w, "Add", WB__PUT(w, "Erf", inside), wb__export_number(w, t, 1));
@@ -64,22 +65,20 @@ static const char *onnx_put_unary(wb__exporter *w, wb__op op, const char *x, wb_
     switch (op) {
     case WB__OP_square: return onnx_put_times(w, x, x);
     case WB__OP_rsqrt: return WB__PUT(w, "Reciprocal", WB__PUT(w, "Sqrt", x));
-    case WB__OP_log1p: return log1p_of(w, x, t);
+    case WB__OP_log1p: return onnx_put_log1p(w, x, t);
     case WB__OP_logsigmoid:
         return WB__PUT(w, "Neg", WB__PUT(w, "Softplus", WB__PUT(w, "Neg", x)));
     case WB__OP_swish: return onnx_put_times(w, x, WB__PUT(w, "Sigmoid", x));
     case WB__OP_gelu:
-        return onnx_put_times(w, x, WB__PUT(w, "Sigmoid", gelu_inside(w, x, t, false)));
-    case WB__OP_gelu_slope: return gelu_slope(w, x, t);
-    case WB__OP_gelu_erf: return gelu_erf(w, x, t);
+        return onnx_put_times(w, x, WB__PUT(w, "Sigmoid", onnx_put_gelu_inside(w, x, t, false)));
+    case WB__OP_gelu_slope: return onnx_put_gelu_slope(w, x, t);
+    case WB__OP_gelu_erf: return onnx_put_gelu_erf(w, x, t);
     case WB__OP_mish: return onnx_put_times(w, x, WB__PUT(w, "Tanh", WB__PUT(w, "Softplus", x)));
     case WB__OP_isfinite:
         return WB__PUT(w, "Less", WB__PUT(w, "Abs", x), wb__export_number(w, t, INFINITY));
     default: return NULL;
     }
 }
-
-/* ---- operands -------------------------------------------------------------------------------- */
 
 /* Returns the dtype in which operations are computed: i32 for 8-bit integers, for which runtimes
  * have all operators; the results wrap around when they are cast back. */
@@ -138,14 +137,12 @@ const char *wb__export_write_elementwise(wb__exporter *w, int step)
     if (op == WB__OP_where) y = wb__export_where(w, in[0], in[1], in[2], t);
     else if (op == WB__OP_ne) y = WB__PUT(w, "Not", WB__PUT(w, "Equal", in[0], in[1]));
     else if (op == WB__OP_div) y = onnx_put_divide(w, step, in[0], in[1], t);
-    else if (!(y = onnx_put_same(w, op, n, in))) y = onnx_put_unary(w, op, in[0], t);
+    else if (!(y = onnx_put_same_operator(w, op, n, in))) y = onnx_put_unary(w, op, in[0], t);
     return y ? wb__export_cast(w, y, result == WB_BOOL ? WB_BOOL : t, result) : NULL;
 }
 
-/* ---- steps ----------------------------------------------------------------------------------- */
-
-/* Whether the operation returns its first operand in a written model. */
-static bool onnx_put_passes(wb__op op)
+/* Whether a file has the operation's first operand in place of the operation. */
+static bool onnx_put_is_identity(wb__op op)
 {
     return op == WB__OP_stop || op == WB__OP_automatic || op == WB__OP_custom ||
            op == WB__OP_moved || op == WB__OP_assign || op == WB__OP_attention_cached;
@@ -155,7 +152,7 @@ static const char *onnx_put_write(wb__exporter *w, int step)
 {
     const wb_tensor *x = wb__export_x(w, step);
     const wb__op op = (wb__op)x->op;
-    if (onnx_put_passes(op)) return wb__export_value(w, wb__export_operand(w, step, 0));
+    if (onnx_put_is_identity(op)) return wb__export_value(w, wb__export_operand(w, step, 0));
     const char *y = w->steps[step].group.kind ? NULL : wb__export_write_elementwise(w, step);
     if (!y) y = wb__export_write_product(w, step);
     if (!y) y = wb__export_write_move(w, step);

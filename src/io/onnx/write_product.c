@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-/* ---- products -------------------------------------------------------------------------------- */
-
 static const char *onnx_put_gemm(wb__exporter *w, int a, int b, const char *bias,
                                  const int64_t *turned)
 {
@@ -44,24 +42,25 @@ static const char *onnx_put_matmul(wb__exporter *w, int step)
 /* ---- windows --------------------------------------------------------------------------------- */
 
 /* Sets list[i] to attribute first + i, for i < n. */
-static void onnx_put_attrs(wb__exporter *w, int step, int first, int n, int64_t *list)
+static void onnx_put_read_attrs(wb__exporter *w, int step, int first, int n, int64_t *list)
 {
     for (int i = 0; i < n; i++) list[i] = wb__export_fixed_attr(w, step, first + i);
 }
 
 /* Writes a padding.  Weber's is top, bottom, left, right; ONNX has the starts first. */
-static void put_pads(wb__exporter *w, int step, int first)
+static void onnx_put_pads(wb__exporter *w, int step, int first)
 {
     int64_t p[4];
-    onnx_put_attrs(w, step, first, 4, p);
+    onnx_put_read_attrs(w, step, first, 4, p);
     if (p[0] || p[1] || p[2] || p[3])
         wb__export_put_ints(w, "pads", 4, (int64_t[]){p[0], p[2], p[1], p[3]});
 }
 
-/* Attributes of a convolution, in the order of wb__conv_attr */
+/* The attributes of a convolution, in the order of wb__conv_attr. */
 enum { STRIDE = 0, DILATION = 2, ONNX_PUT_PAD = 4, ONNX_PUT_GROUPS = 8 };
 
-/* Returns the elements that a transposed convolution adds behind the windows, along axis 0 or 1. */
+/* Returns the number of elements that a transposed convolution adds behind the windows, along axis
+ * 0 or 1. */
 static int64_t onnx_put_added(wb__exporter *w, int step, int kernel, int axis)
 {
     const wb__export_step *s = &w->steps[step];
@@ -87,11 +86,11 @@ static const char *onnx_put_convolution(wb__exporter *w, int step, const char *b
     int64_t pair[2];
     wb__export_begin(w, transpose ? "ConvTranspose" : "Conv", bias ? 3 : 2, in);
     wb__export_put_ints(w, "kernel_shape", 2, (int64_t[]){kernel[2].c, kernel[3].c});
-    onnx_put_attrs(w, step, STRIDE, 2, pair);
+    onnx_put_read_attrs(w, step, STRIDE, 2, pair);
     if (pair[0] != 1 || pair[1] != 1) wb__export_put_ints(w, "strides", 2, pair);
-    onnx_put_attrs(w, step, DILATION, 2, pair);
+    onnx_put_read_attrs(w, step, DILATION, 2, pair);
     if (pair[0] != 1 || pair[1] != 1) wb__export_put_ints(w, "dilations", 2, pair);
-    put_pads(w, step, ONNX_PUT_PAD);
+    onnx_put_pads(w, step, ONNX_PUT_PAD);
     const int64_t groups = wb__export_fixed_attr(w, step, ONNX_PUT_GROUPS);
     if (groups != 1) wb__export_put_int(w, "group", groups);
     for (int i = 0; transpose && i < 2; i++) pair[i] = onnx_put_added(w, step, s->in[1], i);
@@ -106,16 +105,14 @@ static const char *onnx_put_pool(wb__exporter *w, int step)
     const char *x = wb__export_value(w, w->steps[step].in[0]);
     int64_t pair[2];
     wb__export_begin(w, mean ? "AveragePool" : "MaxPool", 1, &x);
-    onnx_put_attrs(w, step, WINDOW, 2, pair);
+    onnx_put_read_attrs(w, step, WINDOW, 2, pair);
     wb__export_put_ints(w, "kernel_shape", 2, pair);
-    onnx_put_attrs(w, step, STRIDES, 2, pair);
+    onnx_put_read_attrs(w, step, STRIDES, 2, pair);
     wb__export_put_ints(w, "strides", 2, pair);
-    put_pads(w, step, PADDING);
+    onnx_put_pads(w, step, PADDING);
     if (mean) wb__export_put_int(w, "count_include_pad", 1);
     return wb__export_end(w);
 }
-
-/* ---- rows ------------------------------------------------------------------------------------ */
 
 static const char *onnx_put_over_last(wb__exporter *w, const char *op, const char *x)
 {
@@ -188,8 +185,6 @@ static const char *onnx_put_attention(wb__exporter *w, int step)
     if (mask) y = WB__PUT(w, "Where", mask, y, wb__export_number(w, t, 0));
     return WB__PUT(w, "MatMul", y, wb__export_value(w, s->in[2]));
 }
-
-/* ---- groups ---------------------------------------------------------------------------------- */
 
 static const char *onnx_put_optional(wb__exporter *w, int step)
 {

@@ -38,9 +38,8 @@ const char *wb__export_cannot(wb__exporter *w, const char *format, ...)
     return "";
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
-
-/* Adds a text of wb__alloc to the texts that the writer owns. */
+/* Adds a text of wb__alloc to the texts that the writer owns, and returns it; "" after a
+ * failure. */
 static const char *onnx_writer_keep(wb__exporter *w, char *name)
 {
     if (name && wb__reserve(&w->names, &w->names_capacity, w->n_names + 1, sizeof *w->names))
@@ -56,8 +55,6 @@ static const char *onnx_writer_new_name(wb__exporter *w, const char *op)
     return onnx_writer_keep(w, wb__printf("%s%s%s%s_%d", w->prefix, layer, *layer ? "/" : "", op,
                                           w->n_written));
 }
-
-/* ---- nodes ----------------------------------------------------------------------------------- */
 
 void wb__export_second_result(wb__exporter *w) { w->second = true; }
 
@@ -79,7 +76,7 @@ void wb__export_begin(wb__exporter *w, const char *op, int n, const char *const 
     w->result = result;
 }
 
-static size_t begin_attr(wb__exporter *w, const char *name, int type)
+static size_t onnx_writer_begin_attr(wb__exporter *w, const char *name, int type)
 {
     const size_t at = wb__wire_begin(&w->nodes, NODE_ATTR);
     wb__wire_put_text(&w->nodes, ATTR_NAME, name);
@@ -89,21 +86,21 @@ static size_t begin_attr(wb__exporter *w, const char *name, int type)
 
 void wb__export_put_int(wb__exporter *w, const char *name, int64_t value)
 {
-    const size_t at = begin_attr(w, name, WB__ONNX_IS_INT);
+    const size_t at = onnx_writer_begin_attr(w, name, WB__ONNX_IS_INT);
     wb__wire_put_int(&w->nodes, ATTR_INT, value);
     wb__wire_end(&w->nodes, at);
 }
 
 void wb__export_put_float(wb__exporter *w, const char *name, double value)
 {
-    const size_t at = begin_attr(w, name, WB__ONNX_IS_FLOAT);
+    const size_t at = onnx_writer_begin_attr(w, name, WB__ONNX_IS_FLOAT);
     wb__wire_put_float(&w->nodes, ATTR_FLOAT, (float)value);
     wb__wire_end(&w->nodes, at);
 }
 
 void wb__export_put_text(wb__exporter *w, const char *name, const char *value)
 {
-    const size_t at = begin_attr(w, name, WB__ONNX_IS_STRING);
+    const size_t at = onnx_writer_begin_attr(w, name, WB__ONNX_IS_STRING);
     wb__wire_put_text(&w->nodes, ATTR_STRING, value);
     wb__wire_end(&w->nodes, at);
 }
@@ -111,7 +108,7 @@ void wb__export_put_text(wb__exporter *w, const char *name, const char *value)
 /* Writes a list attribute.  Its field is a repeated one that is not packed. */
 void wb__export_put_ints(wb__exporter *w, const char *name, int n, const int64_t *values)
 {
-    const size_t at = begin_attr(w, name, WB__ONNX_IS_INTS);
+    const size_t at = onnx_writer_begin_attr(w, name, WB__ONNX_IS_INTS);
     for (int i = 0; i < n; i++) wb__wire_put_int(&w->nodes, ATTR_INTS, values[i]);
     wb__wire_end(&w->nodes, at);
 }
@@ -130,8 +127,6 @@ const char *wb__export_put(wb__exporter *w, const char *op, int n, const char *c
     wb__export_begin(w, op, n, in);
     return wb__export_end(w);
 }
-
-/* ---- constants ------------------------------------------------------------------------------- */
 
 /* Returns the name of an equal constant that was written before, or NULL. */
 static const char *onnx_writer_find_kept(const wb__exporter *w, const wb__export_kept *k)
@@ -166,7 +161,7 @@ const char *wb__export_constant(wb__exporter *w, wb_dtype dtype, int ndim, const
     const char *known = small ? onnx_writer_find_kept(w, &k) : NULL;
     if (known) return known;
     wb__export_begin(w, "Constant", 0, NULL);
-    const size_t at = begin_attr(w, "value", WB__ONNX_IS_TENSOR);
+    const size_t at = onnx_writer_begin_attr(w, "value", WB__ONNX_IS_TENSOR);
     onnx_writer_put_tensor(&w->nodes, dtype, ndim, dims, values, bytes);
     wb__wire_end(&w->nodes, at);
     k.name = wb__export_end(w);
@@ -250,7 +245,8 @@ static const char *onnx_writer_cast(wb__exporter *w, const char *x, wb_dtype to)
     return wb__export_end(w);
 }
 
-/* Sets the least and the greatest number of the floating dtype that the integer dtype can hold. */
+/* Sets *low and *high to the least and the greatest number of the floating dtype that the integer
+ * dtype can hold. */
 static void onnx_writer_bounds(wb_dtype from, wb_dtype to, double *low, double *high)
 {
     const int bits = 8 * (int)wb__dtype_size(to) - (to != WB_U8);
@@ -262,7 +258,8 @@ static void onnx_writer_bounds(wb_dtype from, wb_dtype to, double *low, double *
 
 /* Writes a cast of floats to integers: truncated, the nearest integer if out of range, and 0 if
  * NaN.  ONNX leaves the latter two to the runtime. */
-static const char *cast_to_integer(wb__exporter *w, const char *x, wb_dtype from, wb_dtype to)
+static const char *onnx_writer_cast_to_integer(wb__exporter *w, const char *x, wb_dtype from,
+                                               wb_dtype to)
 {
     double low, high;
     if (from == WB_F16) {
@@ -279,7 +276,7 @@ const char *wb__export_cast(wb__exporter *w, const char *x, wb_dtype from, wb_dt
 {
     if (from == to) return x;
     if (wb__dtype_float(from) && !wb__dtype_float(to) && to != WB_BOOL)
-        return cast_to_integer(w, x, wb__export_carried(from), to);
+        return onnx_writer_cast_to_integer(w, x, wb__export_carried(from), to);
     return onnx_writer_cast(w, x, to);
 }
 

@@ -6,13 +6,11 @@
 #include <limits.h>
 #include <string.h>
 
-/* ---- one call -------------------------------------------------------------------------------- */
-
 typedef struct { wb__observer base; wb__exporter *w; } listener;
 
-/* Notes the tensors that a layer made. */
-static void onnx_record_note_call(wb__observer *o, const wb_layer *l, int n,
-                                  wb_tensor *const *inputs, int n_out, wb_tensor **outputs)
+/* Adds a call of a layer, with the tensors that the layer made, to the exporter's calls. */
+static void onnx_record_add_call(wb__observer *o, const wb_layer *l, int n,
+                                 wb_tensor *const *inputs, int n_out, wb_tensor **outputs)
 {
     wb__exporter *w = ((listener *)o)->w;
     wb_tensor **list = wb__alloc((size_t)(n + n_out) * sizeof *list);
@@ -46,8 +44,8 @@ static int onnx_record_call_failed(wb__exporter *w, int r, int code, bool record
     return (int)wb_error_code();
 }
 
-/* Refuses a write to a variable, which a file cannot have. */
-static int onnx_record_assigns(const wb__exporter *w, const wb_tensor *write)
+/* Returns an error code: a write to a variable, which a file cannot have. */
+static int onnx_record_refuse_write(const wb__exporter *w, const wb_tensor *write)
 {
     const char *path = "of its own";
     for (int i = 0; i < w->n_parameters; i++)
@@ -61,7 +59,7 @@ static int onnx_record_call(wb__exporter *w, wb_layer *model, int r, wb_tensor *
     wb_tensor *in[WB__OUTPUTS];
     wb__recording notes = {0};
     wb__thread *t = wb__this_thread();
-    listener l = {{onnx_record_note_call}, w};
+    listener l = {{onnx_record_add_call}, w};
     wb__observer *observer = wb__layer_observer;
     const wb_device *device = t->device;
     const wb__rng_state rng = wb__rng_get_state();
@@ -71,7 +69,7 @@ static int onnx_record_call(wb__exporter *w, wb_layer *model, int r, wb_tensor *
     const int n = wb__call_layer(model, w->n_inputs, in, outputs);
     wb__layer_observer = observer;
     int code = n < 0 ? wb__error_or(WB_ERROR_ARGUMENT) : 0;
-    if (!code && wb__pending_count()) code = onnx_record_assigns(w, t->pending[0]);
+    if (!code && wb__pending_count()) code = onnx_record_refuse_write(w, t->pending[0]);
     wb__forget_pending(0);
     wb__rng_set_state(rng);
     t->device = device;
@@ -81,8 +79,6 @@ static int onnx_record_call(wb__exporter *w, wb_layer *model, int r, wb_tensor *
         return onnx_record_call_failed(w, r, code ? code : recorded, recorded != 0), -1;
     return n;
 }
-
-/* ---- one graph ------------------------------------------------------------------------------- */
 
 /* The tensors of a call; inputs come before their readers. */
 typedef struct {
@@ -108,6 +104,7 @@ typedef struct { onnx_record_visit *list; int n, capacity; } visits;
 
 enum { ONNX_RECORD_OPEN = INT_MAX };    /* in the map: the inputs of the tensor are being visited */
 
+/* Starts the visit of x, unless x has been visited. */
 static bool onnx_record_enter(graph *g, visits *v, wb_tensor *x)
 {
     if (wb__pointer_map_get(&g->index, x) >= 0) return true;
@@ -116,6 +113,7 @@ static bool onnx_record_enter(graph *g, visits *v, wb_tensor *x)
     return wb__pointer_map_put(&g->index, x, ONNX_RECORD_OPEN);
 }
 
+/* Ends the visit of the last tensor, which gets its place in g->node. */
 static bool onnx_record_leave(graph *g, visits *v)
 {
     wb_tensor *x = v->list[--v->n].x;
@@ -149,8 +147,6 @@ static void onnx_record_graph_free(graph *g)
     wb__pointer_map_free(&g->index);
 }
 
-/* ---- steps ----------------------------------------------------------------------------------- */
-
 /* Sets *size to the size with these values in the recordings; false: it is no k · batch + c. */
 static bool onnx_record_find_size(const wb__exporter *w, const int64_t *v, wb__export_size *size)
 {
@@ -161,7 +157,7 @@ static bool onnx_record_find_size(const wb__exporter *w, const int64_t *v, wb__e
     return (uint64_t)v[2] - (uint64_t)v[1] == k * (uint64_t)(w->batch[2] - w->batch[1]);
 }
 
-static int onnx_record_differs(wb__exporter *w, const char *what)
+static int onnx_record_fail_differs(wb__exporter *w, const char *what)
 {
     wb__export_cannot(w, "%s another with another size of the batch: .fixed = true writes the file "
                       "for the batch of the example alone", what);
@@ -176,8 +172,8 @@ wb_tensor *wb__export_row(const wb__export_step *s)
     return row;
 }
 
-/* Whether a tensor that is known without the inputs is the same in all recordings.  It may have
- * axes of the batch's size, along which all its elements are equal. */
+/* Whether a tensor that does not depend on the inputs is the same in all recordings.  The tensor
+ * may have axes of the batch's size, along which all its elements are equal. */
 static bool onnx_record_same_constant(const wb__exporter *w, const wb__export_step *s)
 {
     wb_tensor *row = wb__export_row(s);
@@ -214,10 +210,10 @@ static int onnx_record_compare(wb__exporter *w, int i, const graph *g)
             onnx_record_inputs_of(b) != s->n_in ||
             onnx_record_is_leaf(a) != onnx_record_is_leaf(b) || a->n_attr != b->n_attr ||
             s->input != onnx_record_input_of(w, s, r))
-            return onnx_record_differs(w, "is");
+            return onnx_record_fail_differs(w, "is");
         for (int k = 0; k < s->n_in; k++)
             if (wb__pointer_map_get(&g[r].index, b->in[k]) != s->in[k])
-                return onnx_record_differs(w, "reads");
+                return onnx_record_fail_differs(w, "reads");
     }
     for (int d = 0; d < a->ndim; d++) {
         int64_t v[WB__ONNX_RECORDS] = {0};
@@ -230,7 +226,7 @@ static int onnx_record_compare(wb__exporter *w, int i, const graph *g)
     }
     if (wb__known(a) && s->input < 0 && a->op != WB__OP_literal && a->op != WB__OP_iota &&
         !onnx_record_same_constant(w, s))
-        return onnx_record_differs(w, "has a constant of the program, which is");
+        return onnx_record_fail_differs(w, "has a constant of the program, which is");
     return 0;
 }
 
@@ -240,18 +236,18 @@ wb__export_size wb__export_attr(wb__exporter *w, int step, int k)
     int64_t v[WB__ONNX_RECORDS] = {0};
     wb__export_size size;
     for (int r = 0; r < w->records; r++) v[r] = s->x[r]->attr[k];
-    if (!onnx_record_find_size(w, v, &size)) onnx_record_differs(w, "has numbers that are");
+    if (!onnx_record_find_size(w, v, &size)) onnx_record_fail_differs(w, "has numbers that are");
     return size;
 }
 
 int64_t wb__export_fixed_attr(wb__exporter *w, int step, int k)
 {
     const wb__export_size size = wb__export_attr(w, step, k);
-    if (size.k) onnx_record_differs(w, "has numbers that are");
+    if (size.k) onnx_record_fail_differs(w, "has numbers that are");
     return size.c;
 }
 
-/* Makes the steps, one for each tensor of the graphs.  Returns 0 or an error code. */
+/* Sets w->steps, one for each tensor of the graphs.  Returns 0 or an error code. */
 static int onnx_record_make_steps(wb__exporter *w, const graph *g)
 {
     for (int r = 1; r < w->records; r++)
@@ -277,8 +273,6 @@ static int onnx_record_make_steps(wb__exporter *w, const graph *g)
     }
     return 0;
 }
-
-/* ---- layers ---------------------------------------------------------------------------------- */
 
 enum { FOUND = -1 };
 typedef struct { wb__exporter *w; const wb_layer *layer; const char *path; } onnx_record_finding;
@@ -326,7 +320,7 @@ static void onnx_record_name_steps(wb__exporter *w, const graph *g, const wb__ex
 }
 
 /* Sets the layers of all steps.  Returns 0 or an error code. */
-static int name_layers(wb__exporter *w, wb_layer *model, const graph *g)
+static int onnx_record_name_layers(wb__exporter *w, wb_layer *model, const graph *g)
 {
     int *stack = wb__alloc((size_t)(w->n_steps + 1) * sizeof *stack);
     int *seen = wb__alloc_zero((size_t)w->n_steps + 1, sizeof *seen);
@@ -342,9 +336,7 @@ static int name_layers(wb__exporter *w, wb_layer *model, const graph *g)
     return status;
 }
 
-/* ---- all ------------------------------------------------------------------------------------- */
-
-static int set_outputs(wb__exporter *w, const graph *g)
+static int onnx_record_set_outputs(wb__exporter *w, const graph *g)
 {
     w->n_outputs = g->n_out;
     for (int i = 0; i < g->n_out; i++) {
@@ -379,7 +371,7 @@ static bool onnx_record_fits_single(wb__exporter *w, int step, const wb_tensor *
 
 /* Compares the call with a batch of 1.  If it has other operations, such as no expansion, compares
  * only the outputs.  Returns 0 or an error code. */
-static int compare_single(wb__exporter *w, const graph *g)
+static int onnx_record_compare_single(wb__exporter *w, const graph *g)
 {
     bool same = g->n == w->n_steps, fits = g->n_out == w->n_outputs;
     for (int i = 0; same && i < g->n; i++) same = g->node[i]->op == w->steps[i].x[0]->op;
@@ -394,7 +386,7 @@ static int compare_single(wb__exporter *w, const graph *g)
 }
 
 /* Calls the model with a batch of 1, which may fail.  Returns 0 or an error code. */
-static int record_single(wb__exporter *w, wb_layer *model)
+static int onnx_record_single(wb__exporter *w, wb_layer *model)
 {
     graph g = {0};
     if (w->records == 1) return 0;
@@ -402,7 +394,7 @@ static int record_single(wb__exporter *w, wb_layer *model)
     g.n_out = onnx_record_call(w, model, WB__ONNX_RECORDS, g.outputs);
     if (g.n_out < 0 && wb_error_code() == WB_ERROR_MEMORY) status = WB_ERROR_MEMORY;
     else if (g.n_out < 0) wb_clear_error();
-    else status = onnx_record_walk(&g) ? compare_single(w, &g) : WB_ERROR_MEMORY;
+    else status = onnx_record_walk(&g) ? onnx_record_compare_single(w, &g) : WB_ERROR_MEMORY;
     w->at = -1;
     onnx_record_graph_free(&g);
     return status;
@@ -419,14 +411,14 @@ int wb__export_record(wb__exporter *w, wb_layer *model)
     }
     if (!status) status = w->status;
     if (!status) status = onnx_record_make_steps(w, g);
-    if (!status) status = name_layers(w, model, &g[0]);
+    if (!status) status = onnx_record_name_layers(w, model, &g[0]);
     for (int i = 0; !status && i < w->n_steps; i++) {
         w->at = i;
         status = onnx_record_compare(w, i, g);
     }
     w->at = -1;
-    if (!status) status = set_outputs(w, &g[0]);
-    if (!status) status = record_single(w, model);
+    if (!status) status = onnx_record_set_outputs(w, &g[0]);
+    if (!status) status = onnx_record_single(w, model);
     for (int r = 0; r < WB__ONNX_RECORDS; r++) onnx_record_graph_free(&g[r]);
     return status;
 }

@@ -94,7 +94,8 @@ static const char *onnx_put_argsort(wb__exporter *w, int step)
 
 /* Whether the step, which depends on no input, has the same numbers in all recordings, and all are
  * in 0 .. n - 1. */
-static bool numbers_below(const wb__exporter *w, const wb__export_step *s, wb__export_size n)
+static bool onnx_put_numbers_below(const wb__exporter *w, const wb__export_step *s,
+                                   wb__export_size n)
 {
     wb_tensor *x = s->x[0];
     const wb_dtype t = (wb_dtype)x->dtype;
@@ -126,7 +127,7 @@ static bool onnx_put_in_range(const wb__exporter *w, int i, wb__export_size n)
         if (s->input >= 0 || s->parameter >= 0) return false;
         if (x->op == WB__OP_iota || x->op == WB__OP_argsort)
             return onnx_put_is_at_most(s->dims[x->attr[0]], n);
-        if (!s->varies) return numbers_below(w, s, n);
+        if (!s->varies) return onnx_put_numbers_below(w, s, n);
         if (x->op == WB__OP_argmax) {
             const wb__export_step *of = &w->steps[s->in[0]];
             for (int k = 0; k < of->x[0]->ndim; k++)
@@ -231,7 +232,7 @@ static const char *onnx_put_flat_rows(wb__exporter *w, int step, wb_dtype t, wb_
     return wb__export_reshaped(w, rows, s->x[0]->ndim, dims);
 }
 
-/* Writes x [n, rows, ...] reduced over its rows. */
+/* Writes x [n, rows, ...] reduced over its rows by the operator. */
 static const char *onnx_put_over_rows(wb__exporter *w, const char *op, const char *x)
 {
     wb__export_begin(w, op, 1, &x);
@@ -258,7 +259,7 @@ static const char *onnx_put_extreme(wb__exporter *w, int step, const char *op, d
 }
 
 /* Writes x with a row replaced by the last row that has its index. */
-static const char *onnx_put_set(wb__exporter *w, int step)
+static const char *onnx_put_replace_row(wb__exporter *w, int step)
 {
     const wb__export_step *s = &w->steps[step];
     const wb_dtype t = wb__export_dtype_of(w, step);
@@ -293,7 +294,7 @@ static const char *onnx_put_scatter(wb__exporter *w, int step, bool product)
 }
 
 /* Returns the number that no number of the dtype is below. */
-static double onnx_put_least(wb_dtype t)
+static double onnx_put_least_number(wb_dtype t)
 {
     return wb__dtype_float(t) ? -INFINITY : t == WB_I64 ? (double)INT64_MIN : (double)INT32_MIN;
 }
@@ -309,9 +310,11 @@ const char *wb__export_write_rows(wb__exporter *w, int step)
     case WB__OP_take: return onnx_put_take(w, step);
     case WB__OP_scatter_add: return onnx_put_scatter(w, step, false);
     case WB__OP_scatter_mul: return onnx_put_scatter(w, step, true);
-    case WB__OP_scatter_max: return onnx_put_extreme(w, step, "ReduceMax", onnx_put_least(t));
-    case WB__OP_scatter_min: return onnx_put_extreme(w, step, "ReduceMin", -onnx_put_least(t));
-    case WB__OP_scatter_set: return onnx_put_set(w, step);
+    case WB__OP_scatter_max: return onnx_put_extreme(w, step, "ReduceMax",
+                                                     onnx_put_least_number(t));
+    case WB__OP_scatter_min: return onnx_put_extreme(w, step, "ReduceMin",
+                                                     -onnx_put_least_number(t));
+    case WB__OP_scatter_set: return onnx_put_replace_row(w, step);
     default: return NULL;
     }
 }

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- shapes ---------------------------------------------------------------------------------- */
-
 /* Writes a reshape.  A single size that depends on the batch is -1; several are computed. */
 const char *wb__export_reshaped(wb__exporter *w, const char *x, int n, const wb__export_size *dims)
 {
@@ -122,7 +120,7 @@ static const char *onnx_put_padded(wb__exporter *w, int step, int k)
 }
 
 /* Returns the axis along which the parts follow one another, if they fill the others; else -1. */
-static int joined_axis(wb__exporter *w, int step)
+static int onnx_put_joined_axis(wb__exporter *w, int step)
 {
     const wb__export_step *s = &w->steps[step];
     for (int a = 0; a < s->x[0]->ndim; a++) {
@@ -136,8 +134,8 @@ static int joined_axis(wb__exporter *w, int step)
     return -1;
 }
 
-/* Writes zeros that have the size n along axis a. */
-static const char *onnx_put_gap(wb__exporter *w, int step, int a, wb__export_size n)
+/* Writes zeros between two parts, which have the size n along axis a. */
+static const char *onnx_put_zeros_between(wb__exporter *w, int step, int a, wb__export_size n)
 {
     const wb__export_step *s = &w->steps[step];
     wb__export_size dims[WB_MAX_DIMS];
@@ -166,7 +164,7 @@ static bool onnx_put_is_before(const wb__exporter *w, const onnx_put_segment *p,
 
 /* Sets `list` to the parts in their order along axis a.  Returns their number, or -1 after a
  * failure: the order depends on the size of the batch. */
-static int segments_of(wb__exporter *w, int step, int a, onnx_put_segment *list)
+static int onnx_put_segments_of(wb__exporter *w, int step, int a, onnx_put_segment *list)
 {
     int n = 0;
     for (int k = 0; k < w->steps[step].n_in; k++) {
@@ -187,12 +185,13 @@ static int segments_of(wb__exporter *w, int step, int a, onnx_put_segment *list)
     return n;
 }
 
-/* Adds zeros from one size to another along axis a, unless they are equal. */
-static void onnx_put_add_gap(wb__exporter *w, int step, int a, wb__export_size from,
-                             wb__export_size to, const char **in, int *n)
+/* Adds zeros from one place to another along axis a to the list, unless the places are equal. */
+static void onnx_put_add_zeros(wb__exporter *w, int step, int a, wb__export_size from,
+                               wb__export_size to, const char **in, int *n)
 {
     if (!wb__export_same(from, to))
-        in[(*n)++] = onnx_put_gap(w, step, a, (wb__export_size){to.k - from.k, to.c - from.c});
+        in[(*n)++] = onnx_put_zeros_between(w, step, a,
+                                            (wb__export_size){to.k - from.k, to.c - from.c});
 }
 
 /* Writes the parts in their order along axis a, with zeros between them. */
@@ -201,18 +200,18 @@ static const char *onnx_put_joined(wb__exporter *w, int step, int a)
     const size_t most = (size_t)w->steps[step].n_in;
     onnx_put_segment *list = wb__alloc(most * sizeof *list);
     const char **in = wb__alloc((2 * most + 1) * sizeof *in), *y = "";
-    const int parts = list && in ? segments_of(w, step, a, list)
+    const int parts = list && in ? onnx_put_segments_of(w, step, a, list)
                                  : (wb__export_failed(w, WB_ERROR_MEMORY), -1);
     wb__export_size at = {0, 0};
     int n = 0;
     for (int i = 0; i < parts; i++) {
-        onnx_put_add_gap(w, step, a, at, list[i].start, in, &n);
+        onnx_put_add_zeros(w, step, a, at, list[i].start, in, &n);
         in[n++] = wb__export_value(w, list[i].step);
         at = list[i].end;
     }
     if (parts >= 0) {
-        onnx_put_add_gap(w, step, a, at, w->steps[step].dims[a], in, &n);
-        if (!n) in[n++] = onnx_put_gap(w, step, a, at);
+        onnx_put_add_zeros(w, step, a, at, w->steps[step].dims[a], in, &n);
+        if (!n) in[n++] = onnx_put_zeros_between(w, step, a, at);
         wb__export_begin(w, "Concat", n, in);
         wb__export_put_int(w, "axis", a);
         y = wb__export_end(w);
@@ -222,11 +221,11 @@ static const char *onnx_put_joined(wb__exporter *w, int step, int a)
     return y;
 }
 
-/* Writes a concat: of parts that follow one another along an axis; of one part among zeros; or the
- * sum of several that do not overlap, each among zeros. */
+/* Writes a concat.  Its parts follow one another along an axis; or it is one part among zeros; or
+ * it is the sum of several that do not overlap, each among zeros. */
 static const char *onnx_put_concat(wb__exporter *w, int step)
 {
-    const int n = w->steps[step].n_in, axis = n > 1 ? joined_axis(w, step) : -1;
+    const int n = w->steps[step].n_in, axis = n > 1 ? onnx_put_joined_axis(w, step) : -1;
     const wb_dtype t = wb__export_dtype_of(w, step);
     if (axis >= 0) return onnx_put_joined(w, step, axis);
     const char *y = onnx_put_padded(w, step, 0);
@@ -238,7 +237,7 @@ static const char *onnx_put_concat(wb__exporter *w, int step)
 /* ---- tensors without operands ---------------------------------------------------------------- */
 
 /* Writes a number that depends on the size of the batch: k · batch + c, or 1 / (k · batch + c). */
-static const char *varying_number(wb__exporter *w, int step, wb_dtype t)
+static const char *onnx_put_varying_number(wb__exporter *w, int step, wb_dtype t)
 {
     double v[WB__ONNX_RECORDS] = {0};
     for (int inverse = 0; inverse < 2; inverse++) {
@@ -267,7 +266,7 @@ const char *wb__export_literal_number(wb__exporter *w, int step)
     const wb_dtype t = wb__export_dtype_of(w, step);
     bool same = true;
     for (int r = 1; r < w->records; r++) same &= s->x[r]->number[0].u == s->x[0]->number[0].u;
-    if (!same) return varying_number(w, step, t);
+    if (!same) return onnx_put_varying_number(w, step, t);
     double value = s->x[0]->number[0].f;
     char rounded[8];
     wb__convert(rounded, (wb_dtype)s->x[0]->dtype, &value, WB_F64, 1);
@@ -296,8 +295,6 @@ const char *wb__export_iota(wb__exporter *w, int step)
     if (n > 1) x = wb__export_reshaped(w, x, n, line);
     return more ? wb__export_filled(w, x, n, dims) : x;
 }
-
-/* ---- all ------------------------------------------------------------------------------------- */
 
 const char *wb__export_write_move(wb__exporter *w, int step)
 {

@@ -61,7 +61,7 @@ typedef struct {
     const char *layer;                  /* the path of the layer that made it, or "" */
     const char *type;                   /* the type of this layer, or NULL */
     wb__export_group group;
-    const char *name;                   /* of the value in the file; NULL: not yet written */
+    const char *name;                   /* name of the value in the file; NULL: not yet written */
 } wb__export_step;
 
 /* An input or output of the model */
@@ -70,9 +70,10 @@ typedef struct {
     wb_dtype dtype;
     int ndim;
     wb__export_size dims[WB_MAX_DIMS];
-    int batch_axis;                     /* of an input; -1: it has no batch */
-    wb_tensor *x[WB__ONNX_RECORDS + 1]; /* of an input: the tensors that the model is called with */
-    int step;                           /* of an output: the index of its step */
+    int batch_axis;                     /* batch axis of an input; -1: it has no batch */
+    wb_tensor *x[WB__ONNX_RECORDS + 1]; /* for an input: the tensors that the model is called with
+                                           */
+    int step;                           /* for an output: the index of its step */
 } wb__export_port;
 
 /* A tensor of the model.  It is an initializer if `name`, the name of its value, is not NULL. */
@@ -92,7 +93,7 @@ typedef struct {
     wb__export_port inputs[WB__OUTPUTS], outputs[WB__OUTPUTS];
     wb__export_step *steps;
     wb__export_initializer *parameters;
-    wb__pointer_map parameter_of;       /* tensor of a version -> its index */
+    wb__pointer_map parameter_of;       /* index of the tensor of a version in `parameters` */
     wb__observer *observer;
     int n_calls, calls_capacity;        /* calls of layers, in the first recording */
     wb__export_layer_call *calls;
@@ -102,7 +103,7 @@ typedef struct {
     size_t begun;
     bool second;                        /* the next node has a result before the one that is used */
     const char *result, *batch_name;    /* given name of the next result; the size of the batch */
-    const char *prefix;                 /* of the names of values; no parameter has it */
+    const char *prefix;                 /* prefix of the names of values; no parameter has it */
     int n_names, names_capacity;
     char **names;                       /* texts that the writer owns */
     int n_kept, kept_capacity;
@@ -124,7 +125,8 @@ int wb__export_record(wb__exporter *w, wb_layer *model);
 /* Returns the constant of a step with size 1 along the axes that depend on the batch, along which
  * its elements are equal.  NULL with the error set. */
 wb_tensor *wb__export_row(const wb__export_step *s);
-/* Return attribute k of the step: as a size; as a number, which must not depend on the batch. */
+/* wb__export_attr returns attribute k of the step as a size; wb__export_fixed_attr as a number,
+ * which must not depend on the batch. */
 wb__export_size wb__export_attr(wb__exporter *w, int step, int k);
 int64_t wb__export_fixed_attr(wb__exporter *w, int step, int k);
 
@@ -172,9 +174,9 @@ void wb__export_put_ints(wb__exporter *w, const char *name, int n, const int64_t
 void wb__export_put_text(wb__exporter *w, const char *name, const char *value);
 void wb__export_put_float(wb__exporter *w, const char *name, double value);
 const char *wb__export_end(wb__exporter *w);
-/* Lets the next node have another result before the one whose name is returned. */
+/* Makes the next node have another result before the one whose name is returned. */
 void wb__export_second_result(wb__exporter *w);
-/* Sets the name of the next node's result, for which otherwise a name is made. */
+/* Sets the name of the next node's result, which otherwise gets a new name. */
 void wb__export_call_it(wb__exporter *w, const char *name);
 const char *wb__export_put(wb__exporter *w, const char *op, int n, const char *const *in);
 #define WB__PUT(w, op, ...) \
@@ -193,14 +195,16 @@ const char *wb__export_cast(wb__exporter *w, const char *x, wb_dtype from, wb_dt
 const char *wb__export_where(wb__exporter *w, const char *condition, const char *x, const char *y,
                              wb_dtype t);
 
-/* Returns the value of a step, and writes it if it is a constant, literal, input or parameter. */
+/* Returns the value of a step, after writing it if it is a constant, literal, input or
+ * parameter. */
 const char *wb__export_value(wb__exporter *w, int step);
 
 /* ---- write_ops.c, write_shape.c, write_rows.c, write_product.c ------------------------------- */
 
-/* Writes a step that is needed and no leaf. */
+/* Writes a step that is needed and not such a value. */
 void wb__export_write_step(wb__exporter *w, int step);
-/* Each writes a step and returns the name of its result; NULL if the step is of another file. */
+/* These functions write a step and return the name of its result; NULL if the step is of another
+ * file. */
 const char *wb__export_write_elementwise(wb__exporter *w, int step);
 const char *wb__export_write_move(wb__exporter *w, int step);
 const char *wb__export_write_rows(wb__exporter *w, int step);

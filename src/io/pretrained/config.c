@@ -173,8 +173,6 @@ static const char *const config_harmless[] = {
     "typical_p", "use_bfloat16", "use_cache"};
 /* clang-format on */
 
-/* ---- files ----------------------------------------------------------------------------------- */
-
 bool wb__hub_is_plain(const char *name)
 {
     return name && *name && *name != '.' && !strchr(name, '/') && !strchr(name, '\\');
@@ -188,11 +186,9 @@ wb__json *wb__hub_json(const char *folder, const char *name)
     return root;
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
 /* A configuration while it is read.  `wrong` has a line for each setting that is refused. */
 typedef struct {
-    wb__hub_config *c;
+    wb__hub_config *c;                  /* the result */
     const wb__json *root;
     wb__text wrong;
 } config_reading;
@@ -240,7 +236,7 @@ static void config_read_number(config_reading *r, const setting *s, const wb__js
                                         : "it is a probability, from 0 and below 1");
 }
 
-static void read_activation(config_reading *r, const setting *s, const wb__json *v)
+static void config_read_activation(config_reading *r, const setting *s, const wb__json *v)
 {
     static const struct { const char *name; wb_function f; } known[] = {
         {"gelu", wb_gelu_erf}, {"gelu_new", wb_gelu}, {"gelu_pytorch_tanh", wb_gelu},
@@ -278,7 +274,7 @@ static void config_read_setting(config_reading *r, const setting *s, const wb__j
     switch (s->kind) {
     case SIZE: case SIZE_OR_NULL: config_read_size(r, s, v); break;
     case CONFIG_NUMBER: config_read_number(r, s, v); break;
-    case CONFIG_ACTIVATION: read_activation(r, s, v); break;
+    case CONFIG_ACTIVATION: config_read_activation(r, s, v); break;
     case FIXED: config_read_fixed(r, s, v); break;
     case FLAG_OFF: {
         const bool off = wb__json_is(v, WB__JSON_FALSE);
@@ -312,10 +308,8 @@ static void config_read_settings(config_reading *r, const setting *own)
     }
 }
 
-/* ---- the file -------------------------------------------------------------------------------- */
-
 /* Sets c->family and c->head by "model_type" and "architectures".  False with the error set. */
-static bool read_family(const char *folder, const wb__json *root, wb__hub_config *c)
+static bool config_read_family(const char *folder, const wb__json *root, wb__hub_config *c)
 {
     const wb__json *names = wb__json_get(root, "architectures");
     const char *type = wb__json_text(wb__json_get(root, "model_type"));
@@ -359,7 +353,7 @@ int wb__hub_config_read(const char *folder, wb__hub_config *c)
     wb__json *root = wb__hub_json(folder, "config.json");
     if (!root) return wb_error_code();
     config_reading r = {.c = c, .root = root};
-    if (!read_family(folder, root, c)) return wb__free(root), wb_error_code();
+    if (!config_read_family(folder, root, c)) return wb__free(root), wb_error_code();
     config_read_settings(&r, c->family == &bert   ? bert_settings
                              : c->family == &gpt2 ? gpt2_settings
                                                   : distilbert_settings);

@@ -53,7 +53,7 @@ static wb_layer *pretrained_block(const wb__hub_config *c, wb_dtype dtype)
     return list.failed ? NULL : wb__transformer_block(c->family->norm_first, list.n, list.layers);
 }
 
-static void add_layers(layer_list *list, const wb__hub_config *c, wb_dtype dtype)
+static void pretrained_add_layers(layer_list *list, const wb__hub_config *c, wb_dtype dtype)
 {
     const int64_t width = c->sizes[WB__HUB_WIDTH], vocabulary = c->sizes[WB__HUB_VOCABULARY];
     pretrained_add(list, "tokens", pretrained_table(vocabulary, width, dtype));
@@ -76,13 +76,13 @@ static void add_layers(layer_list *list, const wb__hub_config *c, wb_dtype dtype
         pretrained_add(list, "head", pretrained_dense(width, vocabulary, NULL, false, dtype));
 }
 
-/* Makes the model, with parameters whose values are not set.  NULL with the error set. */
+/* Returns the model, with parameters whose values are not set.  NULL with the error set. */
 static wb_layer *pretrained_make(const wb__hub_config *c, wb_dtype dtype)
 {
     enum { OTHERS = 9 };                /* the most layers that are no blocks */
     layer_list list = {wb__alloc((size_t)(c->blocks + OTHERS) * sizeof *list.layers), 0, false};
     if (!list.layers) return NULL;
-    add_layers(&list, c, dtype);
+    pretrained_add_layers(&list, c, dtype);
     wb_layer *model = list.failed ? NULL : wb__transformer(list.n, list.layers);
     wb__free(list.layers);
     if (model && c->head && !c->untied &&
@@ -91,10 +91,8 @@ static wb_layer *pretrained_make(const wb__hub_config *c, wb_dtype dtype)
     return model;
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
-/* Writes the values of the file to the parameter.  Returns 0 or an error code. */
-static int pretrained_put_values(wb_layer *model, const wb__hub_parameter *p)
+/* Sets the parameter to the values of the file.  Returns 0 or an error code. */
+static int pretrained_set_values(wb_layer *model, const wb__hub_parameter *p)
 {
     const wb__child *child = wb__child_at("load_pretrained", model, p->path, NULL);
     if (!child) return wb_error_code();
@@ -111,10 +109,8 @@ static int pretrained_put_values(wb_layer *model, const wb__hub_parameter *p)
     return status;
 }
 
-/* ---- the folder ------------------------------------------------------------------------------ */
-
 /* Sets the head and the pooling of c for the requested output.  Returns 0 or an error code. */
-static int set_output(const char *folder, int64_t output, wb__hub_config *c)
+static int pretrained_set_output(const char *folder, int64_t output, wb__hub_config *c)
 {
     c->pooler = output == WB_PRETRAINED_POOLED;
     if (output != WB_PRETRAINED_TOKENS) c->head = false;
@@ -137,7 +133,7 @@ static wb_layer *pretrained_load(const char *folder, const wb__hub_config *c)
     if (!status) status = wb__hub_match(folder, c, &w, &all, &dtype);
     if (!status) model = pretrained_make(c, dtype);
     for (int i = 0; model && i < all.n; i++)
-        if (pretrained_put_values(model, &all.rows[i])) model = NULL;
+        if (pretrained_set_values(model, &all.rows[i])) model = NULL;
     wb__hub_parameters_free(&all);
     wb__hub_weights_free(&w);
     return model;
@@ -158,7 +154,7 @@ wb_layer *wb_load_pretrained_with(const char *folder, const wb_load_pretrained_o
     const wb__frame f = wb__frame_begin();
     int status = o.output == WB_PRETRAINED_SENTENCES ? wb__hub_sentences_read(folder, &base, &c)
                                                      : wb__hub_config_read(folder, &c);
-    if (!status) status = set_output(folder, o.output, &c);
+    if (!status) status = pretrained_set_output(folder, o.output, &c);
     wb_layer *model = status ? NULL : pretrained_load(base ? base : folder, &c);
     wb__free(base);
     return wb__frame_end(f, model);

@@ -34,7 +34,7 @@ typedef struct {
     wb__hub_size out, in;
 } wb__hub_row;
 
-/* A family of models, such as BERT. */
+/* A family of models, such as BERT, whose settings and tensors have the same names. */
 typedef struct {
     const char *type;                   /* "model_type" */
     const char *prefix;                 /* which names of tensors may begin with */
@@ -53,18 +53,20 @@ typedef struct {
     wb_function activation;
     bool head, untied;
     const char *left_out;               /* names of tensors of a head that is not built begin so */
-    wb__token_pool_kind pooling;        /* of a sentence encoder; WB__TOKENS_KINDS: none */
+    wb__token_pool_kind pooling;        /* pooling of a sentence encoder; WB__TOKENS_KINDS: none */
     bool normalise, pooler;
 } wb__hub_config;
 
-/* Reads a file of JSON in a folder; the caller frees the root node.  NULL with the error set. */
+/* Returns the root node of a file of JSON in a folder; the caller frees it.  NULL with the error
+ * set. */
 wb__json *wb__hub_json(const char *folder, const char *name);
-/* Reads FOLDER/config.json.  Returns 0 or an error code. */
+/* Sets *c from FOLDER/config.json.  Returns 0 or an error code. */
 int wb__hub_config_read(const char *folder, wb__hub_config *c);
-/* Reads modules.json, and sets *base to the folder of the model itself, which the caller frees, and
+/* Sets *base to the folder of the model itself, which modules.json names and the caller frees, and
  * the pooling of c.  Returns 0 or an error code. */
 int wb__hub_sentences_read(const char *folder, char **base, wb__hub_config *c);
-/* Whether a name in a file of the folder is a plain name, so that the path stays in the folder. */
+/* Whether a name in a file of the folder is the name of a file in it, so that the path stays in the
+ * folder. */
 bool wb__hub_is_plain(const char *name);
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -77,8 +79,8 @@ typedef struct {
     bool *used;                         /* for each entry: whether a parameter has its values */
 } wb__hub_weights;
 
-/* Reads the headers, and maps the values.  Returns 0 or an error code; the caller frees the weights
- * with wb__hub_weights_free in both cases. */
+/* Sets *w to the headers, and maps the values.  Returns 0 or an error code; the caller frees the
+ * weights with wb__hub_weights_free in both cases. */
 int wb__hub_weights_read(const char *folder, wb__hub_weights *w);
 void wb__hub_weights_free(wb__hub_weights *w);
 /* Returns the index of the tensor `name`, with or without the prefix; -1 if there is none. */
@@ -95,8 +97,8 @@ typedef struct {
 } wb__hub_parameter;
 typedef struct { int n, capacity; wb__hub_parameter *rows; } wb__hub_parameters;
 
-/* Lists the parameters of the model of c, finds each in the weights, and sets *dtype to their
- * dtype.  Returns 0 or an error code, with all differences in the message. */
+/* Sets *out to the parameters of the model of c, each with its tensor in the weights, and *dtype to
+ * their dtype.  Returns 0 or an error code, with all differences in the message. */
 int wb__hub_match(const char *folder, const wb__hub_config *c, wb__hub_weights *w,
                   wb__hub_parameters *out, wb_dtype *dtype);
 void wb__hub_parameters_free(wb__hub_parameters *p);

@@ -14,7 +14,7 @@ static const char *sentences_kind_of(const wb__json *module)
     return dot ? dot + 1 : type ? type : "";
 }
 
-static int sentences_unknown(const char *file, const char *what, const char *name)
+static int sentences_fail_unknown(const char *file, const char *what, const char *name)
 {
     return wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s \"%.200s\"; a Transformer, Pooling (cls, mean, "
                     "max or mean_sqrt_len) and Normalize are known, in this order", file, what,
@@ -56,11 +56,11 @@ static int sentences_read_member(const char *file, const char *key, const wb__js
         ++*chosen;
         return 0;
     }
-    return !mode && wb__json_is(v, WB__JSON_FALSE) ? 0
-                                                   : sentences_unknown(file, "the setting", key);
+    if (!mode && wb__json_is(v, WB__JSON_FALSE)) return 0;
+    return sentences_fail_unknown(file, "the setting", key);
 }
 
-static int read_pooling(const char *folder, wb__hub_config *c)
+static int sentences_read_pooling(const char *folder, wb__hub_config *c)
 {
     const wb__json *v;
     int chosen = 0, status = 0;
@@ -92,13 +92,13 @@ int wb__hub_sentences_read(const char *folder, char **base, wb__hub_config *c)
     snprintf(file, sizeof file, "%.500s/modules.json", folder);
     WB__JSON_EACH(root, module, i) {
         if (i > 2 || strcmp(sentences_kind_of(module), order[i])) {
-            status = sentences_unknown(file, "has a module", sentences_kind_of(module));
+            status = sentences_fail_unknown(file, "has a module", sentences_kind_of(module));
             break;
         }
         char *path = sentences_folder_of(folder, module);
         if (!path) status = wb_error_code();
         else if (!i && !(status = wb__hub_config_read(path, c))) *base = wb__strdup(path);
-        else if (i == 1) status = read_pooling(path, c);
+        else if (i == 1) status = sentences_read_pooling(path, c);
         wb__free(path);
         n = i + 1;
         if (status) break;

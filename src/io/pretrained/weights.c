@@ -16,8 +16,6 @@ enum { WEIGHTS_NAME_MOST = 160 }; /* bytes; more than a parameter's name with a 
 #define ONE_FILE "model.safetensors"
 #define INDEX "model.safetensors.index.json"
 
-/* ---- files ----------------------------------------------------------------------------------- */
-
 void wb__hub_weights_free(wb__hub_weights *w)
 {
     for (int i = 0; i < w->n_files; i++) wb__table_free(&w->files[i]);
@@ -37,8 +35,8 @@ static int weights_add_file(const char *folder, const char *name, wb__hub_weight
     return status;
 }
 
-/* Reads the files of the index.  Checks that each tensor is in the file that the index names for
- * it, and in no other.  Returns 0 or an error code. */
+/* Adds the files of the index to *w.  Checks that each tensor is in the file that the index names
+ * for it, and in no other.  Returns 0 or an error code. */
 static int weights_read_index(const char *folder, wb__hub_weights *w)
 {
     enum { FILES_MOST = 1000 };
@@ -133,7 +131,7 @@ void wb__hub_parameters_free(wb__hub_parameters *p)
 }
 
 /* Returns `name` with the number in place of its "%d"; the caller frees it. */
-static char *weights_numbered(const char *name, int64_t block)
+static char *weights_name_of_block(const char *name, int64_t block)
 {
     const char *d = strstr(name, "%d");
     if (!d) return wb__strdup(name);
@@ -141,12 +139,12 @@ static char *weights_numbered(const char *name, int64_t block)
 }
 
 /* Adds the tensor FILE.`tensor` of a row, with the path PATH.`parameter`. */
-static bool weights_add(wb__hub_parameters *out, const wb__hub_row *row, int64_t block,
-                        const char *tensor, const char *parameter, wb__hub_parameter p)
+static bool weights_add_parameter(wb__hub_parameters *out, const wb__hub_row *row, int64_t block,
+                                  const char *tensor, const char *parameter, wb__hub_parameter p)
 {
     if (!wb__reserve(&out->rows, &out->capacity, out->n + 1, sizeof *out->rows)) return false;
     const bool in_block = strstr(row->file, "%d");
-    char *file = weights_numbered(row->file, block);
+    char *file = weights_name_of_block(row->file, block);
     static const char *const projections[] = {".q_proj", ".k_proj", ".v_proj"};
     p.file = file ? wb__printf("%s.%s", file, tensor) : NULL;
     p.path = in_block ? wb__printf("layers.block%lld.layers.%s%s.%s", (long long)block, row->layer,
@@ -164,18 +162,18 @@ static bool weights_add_row(wb__hub_parameters *out, const wb__hub_config *c,
     const bool joined = row->kind == WB__HUB_JOINED, turned = joined || row->kind == WB__HUB_TURNED;
     const int parts = joined ? 3 : 1;
     if (row->kind == WB__HUB_NORM)
-        return weights_add(out, row, block, "weight", "scale",
-                           (wb__hub_parameter){.ndim = 1, .dims = {o}, .parts = 1}) &&
-               weights_add(out, row, block, "bias", "bias",
-                           (wb__hub_parameter){.ndim = 1, .dims = {o}, .parts = 1});
+        return weights_add_parameter(out, row, block, "weight", "scale",
+                                     (wb__hub_parameter){.ndim = 1, .dims = {o}, .parts = 1}) &&
+               weights_add_parameter(out, row, block, "bias", "bias",
+                                     (wb__hub_parameter){.ndim = 1, .dims = {o}, .parts = 1});
     for (int part = 0; part < parts; part++) {
         const wb__hub_parameter weight = {.ndim = 2, .turned = turned, .part = part, .parts = parts,
                                           .dims = {turned ? i : o, turned ? parts * o : i}};
         const wb__hub_parameter bias = {.ndim = 1, .dims = {parts * o}, .part = part,
                                         .parts = parts};
-        if (!weights_add(out, row, block, "weight", "weight", weight)) return false;
+        if (!weights_add_parameter(out, row, block, "weight", "weight", weight)) return false;
         if (row->kind != WB__HUB_TABLE && row->kind != WB__HUB_HEAD &&
-            !weights_add(out, row, block, "bias", "bias", bias))
+            !weights_add_parameter(out, row, block, "bias", "bias", bias))
             return false;
     }
     return true;
@@ -200,8 +198,6 @@ static bool weights_list_parameters(const wb__hub_config *c, wb__hub_parameters 
     return true;
 }
 
-/* ---- matching -------------------------------------------------------------------------------- */
-
 typedef struct { wb__text list; int n_wrong, n_listed; } findings;
 
 static void weights_report(findings *f, const char *format, ...) WB__PRINTF(2, 3);
@@ -217,8 +213,8 @@ static void weights_report(findings *f, const char *format, ...)
     va_end(list);
 }
 
-/* Returns the index of a parameter's tensor; -1 if there is none.  Files of older models name the
- * tensors of a norm "gamma" and "beta". */
+/* Returns the index of a parameter's tensor; -1 if there is none.  Files of older models have the
+ * names "gamma" and "beta" for the tensors of a norm. */
 static int weights_index_of(const wb__hub_weights *w, const wb__hub_config *c,
                             const wb__hub_parameter *p)
 {
@@ -237,8 +233,8 @@ static void weights_shape_text(const wb__hub_parameter *p, char *text, size_t by
     else snprintf(text, bytes, "[%lld,%lld]", (long long)p->dims[0], (long long)p->dims[1]);
 }
 
-static void match_one(findings *f, const wb__hub_config *c, wb__hub_weights *w,
-                      wb__hub_parameter *p, wb_dtype *dtype)
+static void weights_match_one(findings *f, const wb__hub_config *c, wb__hub_weights *w,
+                              wb__hub_parameter *p, wb_dtype *dtype)
 {
     char shape[48];
     const int at = weights_index_of(w, c, p);
@@ -275,9 +271,10 @@ static bool weights_is_known(const wb__hub_config *c, const char *name)
            wb__begins(bare, "pooler.");
 }
 
-/* Whether the tensor is the head of a GPT-2: either the model is built without it, or it equals the
- * table of the tokens, which is used in its place. */
-static bool is_tied_head(const wb__hub_config *c, const wb__entry *e, const wb__entry *tokens)
+/* Whether the tensor is the head of a GPT-2: either the model is built without the head, or the
+ * tensor equals the table of the tokens, which is used in its place. */
+static bool weights_is_tied_head(const wb__hub_config *c, const wb__entry *e,
+                                 const wb__entry *tokens)
 {
     if (strcmp(e->name, "lm_head.weight") || !c->family->causal) return false;
     return !c->head || (!c->untied && tokens && e->dtype == tokens->dtype &&
@@ -285,14 +282,15 @@ static bool is_tied_head(const wb__hub_config *c, const wb__entry *e, const wb__
                         !memcmp(e->data, tokens->data, (size_t)e->bytes));
 }
 
-static void report_others(findings *f, const wb__hub_config *c, const wb__hub_weights *w,
-                          const wb__entry *tokens)
+static void weights_report_others(findings *f, const wb__hub_config *c, const wb__hub_weights *w,
+                                  const wb__entry *tokens)
 {
     for (int i = 0; i < w->n; i++) {
         const wb__entry *e = w->entries[i];
         if (i && !strcmp(e->name, w->entries[i - 1]->name))
             weights_report(f, "\"%.200s\" is in two files", e->name);
-        else if (!w->used[i] && !weights_is_known(c, e->name) && !is_tied_head(c, e, tokens))
+        else if (!w->used[i] && !weights_is_known(c, e->name) &&
+                 !weights_is_tied_head(c, e, tokens))
             weights_report(f, "\"%.200s\", %s, is not in the model", e->name,
                            wb__entry_describe(e));
     }
@@ -308,8 +306,8 @@ int wb__hub_match(const char *folder, const wb__hub_config *c, wb__hub_weights *
         return wb__fail(WB_ERROR_FORMAT, "%s: config.json has %lld blocks, and there are %d "
                         "tensors", folder, (long long)c->blocks, w->n);
     if (!weights_list_parameters(c, out)) return wb__error_or(WB_ERROR_MEMORY);
-    for (int i = 0; i < out->n; i++) match_one(&f, c, w, &out->rows[i], dtype);
-    report_others(&f, c, w, out->rows[0].entry);
+    for (int i = 0; i < out->n; i++) weights_match_one(&f, c, w, &out->rows[i], dtype);
+    weights_report_others(&f, c, w, out->rows[0].entry);
     int status = f.list.failed ? wb__fail(WB_ERROR_MEMORY, NULL) : 0;
     char more[40] = "";
     if (f.n_wrong > f.n_listed)

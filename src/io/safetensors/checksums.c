@@ -15,8 +15,6 @@ enum { DIGITS = 8, CHECKSUMS_CHUNK = 4 << 20, AHEAD = 8 };
 
 static const char checksums_front[] = "{\"__metadata__\":{\"" WB__SUMS_KEY "\":\"";
 
-/* ---- writing --------------------------------------------------------------------------------- */
-
 char *wb__sums_blank(int n)
 {
     size_t digits = ((size_t)n + 1) * DIGITS;
@@ -27,14 +25,14 @@ char *wb__sums_blank(int n)
     return text;
 }
 
-static void put_digits(char *to, uint32_t sum)
+static void checksums_write_digits(char *to, uint32_t sum)
 {
     for (int i = 0; i < DIGITS; i++) to[i] = "0123456789abcdef"[sum >> (28 - 4 * i) & 15];
 }
 
 /* Returns the offset of the note's digits in the header, and sets *digits to their number.  Returns
  * 0 if the header does not begin with the note. */
-static size_t digits_at(const char *header, size_t length, size_t *digits)
+static size_t checksums_digits_at(const char *header, size_t length, size_t *digits)
 {
     const size_t at = sizeof checksums_front - 1;
     *digits = 0;
@@ -57,13 +55,12 @@ static uint32_t checksums_sum_of(const char *header, size_t length, size_t at, s
 
 void wb__sums_fill(char *header, size_t length, int n, const uint32_t *sums)
 {
-    size_t digits, at = digits_at(header, length, &digits);
+    size_t digits, at = checksums_digits_at(header, length, &digits);
     if (!at || digits != ((size_t)n + 1) * DIGITS) return;
-    put_digits(header + at, checksums_sum_of(header, length, at, digits));
-    for (int i = 0; i < n; i++) put_digits(header + at + (size_t)(i + 1) * DIGITS, sums[i]);
+    checksums_write_digits(header + at, checksums_sum_of(header, length, at, digits));
+    for (int i = 0; i < n; i++)
+        checksums_write_digits(header + at + (size_t)(i + 1) * DIGITS, sums[i]);
 }
-
-/* ---- reading --------------------------------------------------------------------------------- */
 
 static bool checksums_read_digits(const char *from, uint32_t *sum)
 {
@@ -77,11 +74,11 @@ static bool checksums_read_digits(const char *from, uint32_t *sum)
     return true;
 }
 
-/* Ignores a note whose number of digits does not match the number of tensors, because another
- * program may have added or removed tensors. */
+/* Sets the checksums of the entries.  Ignores a note whose number of digits does not match the
+ * number of tensors, because another program may have added or removed tensors. */
 int wb__sums_read(wb__table *t, const char *path, const char *header, size_t length)
 {
-    size_t digits, at = digits_at(header, length, &digits);
+    size_t digits, at = checksums_digits_at(header, length, &digits);
     uint32_t sum;
     if (!at || digits != ((size_t)t->n + 1) * DIGITS) return 0;
     bool good = checksums_read_digits(header + at, &sum) &&
@@ -96,8 +93,9 @@ int wb__sums_read(wb__table *t, const char *path, const char *header, size_t len
                     path);
 }
 
-/* The values are summed in chunks by several threads.  The checksums of a tensor's chunks are
- * combined afterwards.  The system is asked to read the next chunks ahead. */
+/* A part of a tensor's values.  The values are summed in chunks by several threads, and the
+ * checksums of a tensor's chunks are combined.  The system is asked to read the next chunks
+ * ahead. */
 typedef struct { const wb__entry *entry; int64_t at, bytes; uint32_t sum; } checksums_chunk;
 typedef struct { const wb__table *table; checksums_chunk *chunks; int64_t n; } summing;
 
@@ -106,7 +104,7 @@ static const uint8_t *checksums_bytes_of(const checksums_chunk *p)
     return (const uint8_t *)p->entry->data + p->at;
 }
 
-static int by_position(const void *a, const void *b)
+static int checksums_by_position(const void *a, const void *b)
 {
     const uint8_t *x = checksums_bytes_of(a), *y = checksums_bytes_of(b);
     return x < y ? -1 : x > y;
@@ -122,7 +120,7 @@ static void checksums_sum_chunk(void *ctx, int64_t i)
     p->sum = wb__crc32(0, checksums_bytes_of(p), (size_t)p->bytes);
 }
 
-static int64_t checksums_cut(const wb__table *t, checksums_chunk *into)
+static int64_t checksums_cut_into_chunks(const wb__table *t, checksums_chunk *into)
 {
     int64_t n = 0;
     for (int i = 0; i < t->n; i++) {
@@ -136,12 +134,12 @@ static int64_t checksums_cut(const wb__table *t, checksums_chunk *into)
 
 int wb__sums_check(const wb__table *t, const char *path)
 {
-    int64_t n = t->summed ? checksums_cut(t, NULL) : 0;
+    int64_t n = t->summed ? checksums_cut_into_chunks(t, NULL) : 0;
     if (!n) return 0;
     checksums_chunk *chunks = wb__alloc_zero((size_t)n, sizeof *chunks);
     if (!chunks) return WB_ERROR_MEMORY;
-    checksums_cut(t, chunks);
-    qsort(chunks, (size_t)n, sizeof *chunks, by_position);
+    checksums_cut_into_chunks(t, chunks);
+    qsort(chunks, (size_t)n, sizeof *chunks, checksums_by_position);
     wb__parallel_waiting(n, checksums_sum_chunk, &(summing){t, chunks, n});
     int status = 0;
     for (int64_t i = 0; !status && i < n;) {

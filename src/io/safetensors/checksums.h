@@ -20,12 +20,12 @@ char *wb__sums_blank(int n);
  * for n tensors.  Leaves any other header unchanged. */
 void wb__sums_fill(char *header, size_t length, int n, const uint32_t *sums);
 
-/* Checks the checksum of the header and sets `sum` of the entries, which are sorted by offset.
- * Returns 0, also if the header has no note for this number of tensors; an error code if the header
- * is damaged. */
+/* Sets `sum` of the entries, which are sorted by offset, after checking the checksum of the
+ * header.  Returns 0, also if the header has no note for this number of tensors; an error code if
+ * the header is damaged. */
 int wb__sums_read(wb__table *t, const char *path, const char *header, size_t length);
-/* Checks the values of all entries if t->summed is true.  Returns 0 or an error code; the error
- * names the first damaged tensor in the file. */
+/* Returns 0 if the values of all entries have their checksums or t->summed is false, else an error
+ * code; the error names the first damaged tensor in the file. */
 int wb__sums_check(const wb__table *t, const char *path);
 
 #endif

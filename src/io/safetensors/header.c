@@ -52,9 +52,9 @@ const char *wb__st_dtype_name(wb_dtype dtype)
 
 /* A header while it is read. */
 typedef struct {
-    const wb__mapping *m;
+    const wb__mapping *m;               /* the file */
     const uint8_t *text;
-    int64_t n, at;
+    int64_t n, at;                      /* length of the header; offset of the next character */
     wb__text key, word;                 /* the key, and the text, that were read last */
 } scanner;
 
@@ -62,7 +62,7 @@ static int64_t file_offset(int64_t at) { return WB__ST_HEADER_BEGINS + at; }
 #define BAD(s, ...) wb__map_fail((s)->m, file_offset((s)->at), __VA_ARGS__)
 
 /* Skips spaces and returns the next character; 0 at the end of the header, or for a zero byte. */
-static int safetensors_next(scanner *s)
+static int safetensors_next_character(scanner *s)
 {
     while (s->at < s->n && strchr(" \t\r\n", s->text[s->at]) && s->text[s->at]) s->at++;
     return s->at < s->n ? s->text[s->at] : 0;
@@ -70,7 +70,7 @@ static int safetensors_next(scanner *s)
 
 static int safetensors_expect(scanner *s, char c, const char *where)
 {
-    int found = safetensors_next(s);
+    int found = safetensors_next_character(s);
     if (found == c) return s->at++, 0;
     if (s->at >= s->n) return BAD(s, "the header ends where a '%c' should be, %s", c, where);
     if (found < ' ' || found > '~') return BAD(s, "a '%c' should be here, %s", c, where);
@@ -96,7 +96,7 @@ static int safetensors_read_text(scanner *s, wb__text *t, const char *where)
 
 static int safetensors_read_count(scanner *s, int64_t *value, const char *what)
 {
-    int c = safetensors_next(s);
+    int c = safetensors_next_character(s);
     int64_t begin = s->at;
     *value = 0;
     if (c == '-') return BAD(s, "%s is negative", what);
@@ -113,15 +113,13 @@ static int safetensors_read_count(scanner *s, int64_t *value, const char *what)
     return 0;
 }
 
-/* Called after an element of an object or list.  If a comma follows, skips it and returns true. */
-static bool safetensors_another(scanner *s)
+/* Whether a comma follows an element of an object or list; skips the comma. */
+static bool safetensors_comma_follows(scanner *s)
 {
-    if (safetensors_next(s) != ',') return false;
+    if (safetensors_next_character(s) != ',') return false;
     s->at++;
     return true;
 }
-
-/* ---- a tensor -------------------------------------------------------------------------------- */
 
 typedef struct { int64_t shape; bool overflow; uint64_t elements; } safetensors_measures;
 
@@ -130,8 +128,8 @@ static int safetensors_read_shape(scanner *s, wb__entry *t, safetensors_measures
     int status = safetensors_expect(s, '[', "where a shape begins");
     int64_t n = 0;
     *z = (safetensors_measures){.shape = s->at - 1, .elements = 1};
-    bool more = !status && safetensors_next(s) != ']';
-    for (; more && !status; more = !status && safetensors_another(s), n++) {
+    bool more = !status && safetensors_next_character(s) != ']';
+    for (; more && !status; more = !status && safetensors_comma_follows(s), n++) {
         int64_t d;
         status = safetensors_read_count(s, &d, "a dimension");
         if (status) break;
@@ -144,7 +142,7 @@ static int safetensors_read_shape(scanner *s, wb__entry *t, safetensors_measures
     return status ? status : safetensors_expect(s, ']', "where a shape ends");
 }
 
-static int read_offsets(scanner *s, wb__entry *t)
+static int safetensors_read_offsets(scanner *s, wb__entry *t)
 {
     int64_t end;
     int status = safetensors_expect(s, '[', "where data_offsets begin");
@@ -158,7 +156,7 @@ static int read_offsets(scanner *s, wb__entry *t)
     return safetensors_expect(s, ']', "after the two offsets");
 }
 
-/* Checks that dtype and shape give the same number of bytes as the offsets. */
+/* Returns 0 if dtype and shape give the same number of bytes as the offsets, else an error code. */
 static int safetensors_check_size(scanner *s, wb__entry *t, const known_dtype *dtype,
                                   const safetensors_measures *z)
 {
@@ -188,8 +186,8 @@ static int safetensors_read_tensor(scanner *s, wb__entry *t)
     unsigned seen = 0;
     int64_t begin = s->at;
     int status = safetensors_expect(s, '{', "where a tensor is described");
-    for (bool more = !status && safetensors_next(s) != '}'; more && !status;
-         more = !status && safetensors_another(s)) {
+    for (bool more = !status && safetensors_next_character(s) != '}'; more && !status;
+         more = !status && safetensors_comma_follows(s)) {
         int64_t at = s->at;
         unsigned k = 0;
         status = safetensors_read_text(s, &s->key, "around a key");
@@ -203,9 +201,9 @@ static int safetensors_read_tensor(scanner *s, wb__entry *t)
         }
         seen |= 1u << k;
         if (k == 1) status = safetensors_read_shape(s, t, &z);
-        if (k == 2) status = read_offsets(s, t);
+        if (k == 2) status = safetensors_read_offsets(s, t);
         if (k) continue;
-        (void)safetensors_next(s);
+        (void)safetensors_next_character(s);
         at = s->at;
         status = safetensors_read_text(s, &s->word, "around a dtype");
         if (!status && !(dtype = safetensors_dtype_named(s->word.text))) {
@@ -225,19 +223,17 @@ static int safetensors_read_tensor(scanner *s, wb__entry *t)
     return BAD(s, "tensor \"%.200s\": needs dtype, shape and data_offsets", t->name);
 }
 
-/* ---- the whole header ------------------------------------------------------------------------ */
-
 static int safetensors_by_key(const void *a, const void *b)
 {
     return strcmp(((const wb__note *)a)->key, ((const wb__note *)b)->key);
 }
 
-static int read_notes(scanner *s, wb__table *st)
+static int safetensors_read_notes(scanner *s, wb__table *st)
 {
     int status = safetensors_expect(s, '{', "where the metadata begin");
     int64_t begin = s->at;
-    for (bool more = !status && safetensors_next(s) != '}'; more && !status;
-         more = !status && safetensors_another(s)) {
+    for (bool more = !status && safetensors_next_character(s) != '}'; more && !status;
+         more = !status && safetensors_comma_follows(s)) {
         status = safetensors_read_text(s, &s->key, "around a key");
         if (!status) status = safetensors_expect(s, ':', "after a key");
         if (!status) status = safetensors_read_text(s, &s->word, "since metadata are texts");
@@ -258,9 +254,9 @@ static int safetensors_read_all(scanner *s, wb__table *st)
     bool notes = false;
     if (s->text[0] != '{') return BAD(s, "the header does not begin with {");
     int status = safetensors_expect(s, '{', "where the header begins");
-    for (bool more = !status && safetensors_next(s) != '}'; more && !status;
-         more = !status && safetensors_another(s)) {
-        (void)safetensors_next(s);
+    for (bool more = !status && safetensors_next_character(s) != '}'; more && !status;
+         more = !status && safetensors_comma_follows(s)) {
+        (void)safetensors_next_character(s);
         int64_t at = s->at;
         status = safetensors_read_text(s, &s->key, "around a name");
         if (!status) status = safetensors_expect(s, ':', "after a name");
@@ -268,7 +264,7 @@ static int safetensors_read_all(scanner *s, wb__table *st)
         if (!strcmp(s->key.text, "__metadata__")) {
             if (notes) return s->at = at, BAD(s, "a second __metadata__");
             notes = true;
-            status = read_notes(s, st);
+            status = safetensors_read_notes(s, st);
             continue;
         }
         wb__entry *t = wb__table_add(st, s->key.text);
@@ -277,19 +273,19 @@ static int safetensors_read_all(scanner *s, wb__table *st)
         status = safetensors_read_tensor(s, t);
     }
     if (!status) status = safetensors_expect(s, '}', "where the header ends");
-    (void)safetensors_next(s);
+    (void)safetensors_next_character(s);
     return !status && s->at < s->n ? BAD(s, "something follows the header's last }") : status;
 }
 
-static int by_offset(const void *a, const void *b)
+static int safetensors_by_offset(const void *a, const void *b)
 {
     const wb__entry *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
     return x->bytes != y->bytes ? (x->bytes < y->bytes ? -1 : 1) : strcmp(x->name, y->name);
 }
 
-/* Sorts the entries by offset and checks for repeated names, overlaps and gaps.  Here `data` of an
- * entry points to its name in the header. */
+/* Sorts the entries by offset and checks for repeated names, overlaps and gaps.  Until then `data`
+ * of an entry points to its name in the header. */
 static int safetensors_check_table(scanner *s, wb__table *st)
 {
     wb__table_sort(st);
@@ -299,7 +295,7 @@ static int safetensors_check_table(scanner *s, wb__table *st)
         s->at = (const uint8_t *)WB__MAX(a->data, b->data) - s->text;
         return BAD(s, "a second tensor \"%.200s\"", b->name);
     }
-    if (st->n) qsort(st->entries, (size_t)st->n, sizeof *st->entries, by_offset);
+    if (st->n) qsort(st->entries, (size_t)st->n, sizeof *st->entries, safetensors_by_offset);
     int64_t end = 0;
     for (int i = 0; i < st->n; end += st->entries[i++].bytes) {
         const wb__entry *t = &st->entries[i];

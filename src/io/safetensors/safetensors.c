@@ -11,9 +11,7 @@ enum { HEADER_MOST = 100000000 };
 
 #define METADATA "__metadata__"
 
-/* ---- reading --------------------------------------------------------------------------------- */
-
-static uint64_t header_length(const wb__mapping *m)
+static uint64_t safetensors_header_length(const wb__mapping *m)
 {
     uint64_t n = 0;
     for (int i = 0; i < 8; i++) n |= (uint64_t)m->data[i] << (8 * i);
@@ -24,7 +22,7 @@ static int safetensors_read_header(wb__mapping *m, wb__table *st)
 {
     int64_t at = 0;
     if (!wb__map_take(m, &at, WB__ST_HEADER_BEGINS, "the header's length")) return wb_error_code();
-    uint64_t n = header_length(m);
+    uint64_t n = safetensors_header_length(m);
     if (n < 2 || n > HEADER_MOST)
         return wb__map_fail(m, 0, "a header of %llu bytes; 2 to %d are possible",
                             (unsigned long long)n, HEADER_MOST);
@@ -39,7 +37,7 @@ static int safetensors_read_header(wb__mapping *m, wb__table *st)
  * ends behind the last value. */
 static int safetensors_set_values(const wb__mapping *m, wb__table *st)
 {
-    const int64_t begin = WB__ST_HEADER_BEGINS + (int64_t)header_length(m);
+    const int64_t begin = WB__ST_HEADER_BEGINS + (int64_t)safetensors_header_length(m);
     const int64_t contents = m->bytes - begin;
     int64_t end = 0;
     for (int i = 0; i < st->n; i++) {
@@ -57,8 +55,9 @@ static int safetensors_set_values(const wb__mapping *m, wb__table *st)
                         (long long)(contents - end));
 }
 
-/* Widens integers of dtypes that Weber lacks.  Before, an entry has the file's bytes and size. */
-static int widen_all(wb__table *st)
+/* Widens the integers of dtypes that Weber lacks.  Until then such an entry has the file's bytes
+ * and size. */
+static int safetensors_widen_all(wb__table *st)
 {
     for (int i = 0; i < st->n; i++) {
         wb__entry *e = &st->entries[i];
@@ -85,7 +84,7 @@ int wb__st_table(wb__mapping *m, bool values, wb__table *out)
     if (!status && values) status = safetensors_set_values(m, out);
     if (!status && values && !out->summed) wb__map_ahead(m, m->data, m->bytes);
     if (!status && values) status = wb__sums_check(out, m->path);
-    if (!status) status = widen_all(out);
+    if (!status) status = safetensors_widen_all(out);
     wb__table_sort(out);
     if (!status) return 0;
     out->mapping = NULL;
@@ -103,10 +102,8 @@ int wb__st_load(const char *path, bool values, wb__table *out)
     return status;
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
-
 /* Compares tensors: wider dtypes come first, which aligns all values; equal widths by name. */
-static int by_width(const void *a, const void *b)
+static int safetensors_by_width(const void *a, const void *b)
 {
     const wb__st_out *x = a, *y = b;
     size_t wide_x = wb__dtype_size(x->dtype), wide_y = wb__dtype_size(y->dtype);
@@ -143,7 +140,8 @@ static void safetensors_describe_tensor(wb__json_out *out, const wb__st_out *t, 
 
 /* Returns the header as JSON, with zeros for the checksums; the caller frees it.  The values follow
  * in the order of `tensors`.  NULL with the error set. */
-static char *header_text(int n, const wb__st_out *tensors, int n_notes, const wb__note *notes)
+static char *safetensors_header_text(int n, const wb__st_out *tensors, int n_notes,
+                                     const wb__note *notes)
 {
     wb__json_out out = {.status = safetensors_check_names(n, tensors)};
     char *blank = out.status ? NULL : wb__sums_blank(n);
@@ -164,9 +162,9 @@ static char *header_text(int n, const wb__st_out *tensors, int n_notes, const wb
     return wb__json_take(&out);
 }
 
-/* Pads the header with spaces to *length bytes, a multiple of eight.  Frees `text` or reuses its
- * block.  The result may lack a final 0.  NULL: `text` is NULL, or out of memory. */
-static char *safetensors_padded(char *text, size_t *length)
+/* Returns `text` padded with spaces to *length bytes, a multiple of eight, in the block of `text`
+ * or a new one.  The result may lack a final 0.  NULL: `text` is NULL, or out of memory. */
+static char *safetensors_pad_header(char *text, size_t *length)
 {
     if (!text) return NULL;
     size_t n = strlen(text);
@@ -177,8 +175,8 @@ static char *safetensors_padded(char *text, size_t *length)
 }
 
 /* Writes the header and the values, and sets sums[i] to the checksum of tensor i. */
-static int safetensors_put_all(wb__writer *w, wb__st_put put, const char *text, size_t length,
-                               int n, const wb__st_out *tensors, uint32_t *sums)
+static int safetensors_write_all(wb__writer *w, wb__st_put put, const char *text, size_t length,
+                                 int n, const wb__st_out *tensors, uint32_t *sums)
 {
     uint8_t bytes[WB__ST_HEADER_BEGINS];
     for (int i = 0; i < WB__ST_HEADER_BEGINS; i++)
@@ -196,8 +194,9 @@ static int safetensors_put_all(wb__writer *w, wb__st_put put, const char *text, 
     return status;
 }
 
-/* The header has the checksums of the values, so it is written again after the values.  A pipe
- * cannot be rewritten.  For a pipe, all is first written to /dev/null to compute the checksums. */
+/* Writes the file.  The header has the checksums of the values, so it is written again after the
+ * values.  A pipe cannot be rewritten: for a pipe, all is first written to /dev/null to compute the
+ * checksums. */
 static int safetensors_write(wb__st_put put, const char *path, char *text, size_t length, int n,
                              const wb__st_out *tensors, uint32_t *sums)
 {
@@ -206,12 +205,12 @@ static int safetensors_write(wb__st_put put, const char *path, char *text, size_
     int status = 0;
     if (!wb__writer_patches(w)) {
         wb__writer *nowhere = wb__writer_open("/dev/null");
-        status = nowhere ? safetensors_put_all(nowhere, put, text, length, n, tensors, sums)
+        status = nowhere ? safetensors_write_all(nowhere, put, text, length, n, tensors, sums)
                          : (int)wb_error_code();
         wb__writer_drop(nowhere);
         wb__sums_fill(text, length, n, sums);
     }
-    if (!status) status = safetensors_put_all(w, put, text, length, n, tensors, sums);
+    if (!status) status = safetensors_write_all(w, put, text, length, n, tensors, sums);
     if (!status && wb__writer_patches(w)) {
         wb__sums_fill(text, length, n, sums);
         status = wb__writer_patch(w, WB__ST_HEADER_BEGINS, text, (int64_t)length);
@@ -225,8 +224,9 @@ int wb__st_save(wb__st_put put, const char *path, int n, wb__st_out *tensors, in
                 const wb__note *notes)
 {
     size_t length = 0;
-    if (n > 1) qsort(tensors, (size_t)n, sizeof *tensors, by_width);
-    char *text = safetensors_padded(header_text(n, tensors, n_notes, notes), &length);
+    if (n > 1) qsort(tensors, (size_t)n, sizeof *tensors, safetensors_by_width);
+    char *text = safetensors_pad_header(safetensors_header_text(n, tensors, n_notes, notes),
+                                        &length);
     int status = text ? 0 : (int)wb_error_code();
     if (text && length > HEADER_MOST)
         status = wb__fail(WB_ERROR_UNSUPPORTED, "save: %s: its header would have %zu bytes; "

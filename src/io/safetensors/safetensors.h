@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "io/table.h"
 
-/* Loads the table of a file into *out; the caller frees it with wb__table_free.  The values stay in
+/* Sets *out to the table of a file; the caller frees it with wb__table_free.  The values stay in
  * the mapped file.  With `values` false only the header is read and checked.  Returns 0 or an error
  * code; on failure *out is empty. */
 int wb__st_load(const char *path, bool values, wb__table *out);
@@ -22,17 +22,18 @@ int wb__st_load(const char *path, bool values, wb__table *out);
 int wb__st_table(wb__mapping *m, bool values, wb__table *out);
 
 enum { WB__ST_HEADER_BEGINS = 8 };      /* offset of the header in the file */
-/* Reads and checks a header of n bytes.  The entries are in the order of their offsets and have no
- * values yet.  Returns 0 or an error code; the caller frees *out in both cases. */
+/* Sets *out to the entries of a header of n bytes, in the order of their offsets, without values.
+ * Returns 0 or an error code; the caller frees *out in both cases. */
 int wb__st_header(const wb__mapping *m, int64_t n, wb__table *out);
 
-/* How the integers of an entry are stored, by its type in the header. */
+/* Returns how the integers of an entry are stored, by its type in the header. */
 wb__narrow_int wb__st_narrow(const wb__entry *e);
 
-/* The name of a dtype in safetensors files, such as "F32"; "" for 0. */
+/* Returns the name of a dtype in safetensors files, such as "F32"; "" for 0. */
 const char *wb__st_dtype_name(wb_dtype dtype);
 
-/* Writes all bytes of a tensor to w.  `data` is wb__st_out.data.  Returns 0 or an error code. */
+/* A function that writes all bytes of a tensor to w.  `data` is wb__st_out.data.  Returns 0 or an
+ * error code. */
 typedef int (*wb__st_put)(wb__writer *w, const void *data);
 /* A tensor to be written. */
 typedef struct {

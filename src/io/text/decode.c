@@ -7,7 +7,8 @@
 
 /* ---- steps on the letters of one token ------------------------------------------------------- */
 
-/* Turns all letters into bytes, unless one is not in GPT-2's alphabet: that token is plain text. */
+/* Changes all letters to bytes, unless one is not in GPT-2's alphabet: that token is ordinary
+ * text. */
 static void decode_byte_level(wb__letters *l)
 {
     for (int i = 0; i < l->n; i++)
@@ -30,7 +31,7 @@ static void decode_byte_fallback(wb__letters *l)
     l->n = 1;
 }
 
-static bool lead_space(wb__letters *l)
+static bool decode_add_space(wb__letters *l)
 {
     if (!wb__letters_room(l, 1)) return false;
     memmove(l->at + 1, l->at, (size_t)l->n++ * sizeof *l->at);
@@ -39,7 +40,7 @@ static bool lead_space(wb__letters *l)
 }
 
 /* Replaces all `from` by `to`, which is not longer, in place. */
-static void replace_shorter(wb__letters *l, const char *from, const char *to)
+static void decode_replace(wb__letters *l, const char *from, const char *to)
 {
     const int n = (int)strlen(from), m = (int)strlen(to);
     int made = 0;
@@ -59,7 +60,7 @@ static void decode_remove_spaces(wb__letters *l)
     static const char *const pairs[][2] = {
         {" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"},
         {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-    for (size_t i = 0; i < WB__COUNT(pairs); i++) replace_shorter(l, pairs[i][0], pairs[i][1]);
+    for (size_t i = 0; i < WB__COUNT(pairs); i++) decode_replace(l, pairs[i][0], pairs[i][1]);
 }
 
 static bool decode_wordpiece(const wb__text_step *s, wb__letters *l, bool first)
@@ -67,7 +68,7 @@ static bool decode_wordpiece(const wb__text_step *s, wb__letters *l, bool first)
     if (!first && wb__letters_begin(l->at, l->n, &s->from)) {
         memmove(l->at, l->at + s->from.n, (size_t)(l->n - s->from.n) * sizeof *l->at);
         l->n -= s->from.n;
-    } else if (!first && !lead_space(l)) return false;
+    } else if (!first && !decode_add_space(l)) return false;
     if (s->first) decode_remove_spaces(l);
     return true;
 }
@@ -85,7 +86,7 @@ static void decode_metaspace(const wb__text_step *s, wb__letters *l, bool first)
     l->n = made;
 }
 
-static void strip_start(const wb__text_step *s, wb__decoding *d, wb__letters *l)
+static void decode_strip_start(const wb__text_step *s, wb__decoding *d, wb__letters *l)
 {
     int begin = 0;
     if (d->stripped < 0 || !l->n) return;
@@ -103,11 +104,11 @@ static bool decode_step(const wb__text_step *s, wb__decoding *d)
     const bool first = !d->begun;
     switch (s->kind) {
     case WB__DECODE_BYTE_LEVEL: decode_byte_level(&d->word); return true;
-    case WB__DECODE_SPACES: return first || lead_space(&d->word);
+    case WB__DECODE_SPACES: return first || decode_add_space(&d->word);
     case WB__DECODE_WORDPIECE: return decode_wordpiece(s, &d->word, first);
     case WB__DECODE_METASPACE: decode_metaspace(s, &d->word, first); return true;
     case WB__DECODE_BYTE_FALLBACK: decode_byte_fallback(&d->word); return true;
-    case WB__DECODE_STRIP: strip_start(s, d, &d->word); return true;
+    case WB__DECODE_STRIP: decode_strip_start(s, d, &d->word); return true;
     case WB__REPLACE: {
         const wb__text_steps one = {(wb__text_step *)(uintptr_t)s, 1, 1};
         return wb__normalise_text(&one, &d->word, &d->spare);
@@ -120,8 +121,8 @@ static bool decode_step(const wb__text_step *s, wb__decoding *d)
 
 static void decode_replacement(wb__text *text) { wb__text_raw(text, "\xef\xbf\xbd", 3); }
 
-/* Adds the complete characters among the waiting bytes to the text; bytes that are none become
- * U+FFFD, at the end of the text also an unfinished character. */
+/* Adds the complete characters among the waiting bytes to the text.  Bytes that belong to no
+ * character become U+FFFD, at the end of the text also an unfinished character. */
 static void decode_add_waiting(wb__decoding *d, bool end, wb__text *text)
 {
     while (d->n) {
@@ -138,7 +139,7 @@ static void decode_add_waiting(wb__decoding *d, bool end, wb__text *text)
     }
 }
 
-static void decode_put(wb__decoding *d, uint32_t c, wb__text *text)
+static void decode_add_letter(wb__decoding *d, uint32_t c, wb__text *text)
 {
     char bytes[4];
     if (c < WB__RAW) {
@@ -161,7 +162,7 @@ int wb__decode_token(const wb_tokenizer *t, wb__decoding *d, int64_t id, wb__tex
     bool ok = wb__letters_text(&d->word, t->texts + e->decoded);
     for (int i = 0; ok && i < t->decoders.n; i++) ok = decode_step(&t->decoders.at[i], d);
     d->begun = true;
-    for (int i = 0; ok && i < d->word.n; i++) decode_put(d, d->word.at[i].c, text);
+    for (int i = 0; ok && i < d->word.n; i++) decode_add_letter(d, d->word.at[i].c, text);
     return ok && !text->failed ? 0 : wb__error_or(WB_ERROR_MEMORY);
 }
 

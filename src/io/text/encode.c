@@ -1,4 +1,6 @@
-/* From a text to tokens: added tokens, normal form, pieces, model. */
+/* Makes tokens of a text: cuts out the added tokens (tokenizer.h), normalises the text between
+ * them, splits it into pieces, and lets the tokenizer's model (model.c) turn each piece into
+ * tokens. */
 #include "io/text/tokenizer.h"
 #include "io/text/unicode.h"
 
@@ -22,8 +24,9 @@ void wb__text_work_free(wb__text_work *w)
 
 /* ---- added tokens ---------------------------------------------------------------------------- */
 
-/* Finds the longest key that begins at letter i.  Sets *end and returns its value; -1 if none. */
-static int32_t longest_at(const wb__finder *f, const wb__letters *l, int i, int *end)
+/* Returns the value of the longest key that begins at letter i, and sets *end; -1 if there is
+ * none. */
+static int32_t encode_longest_at(const wb__finder *f, const wb__letters *l, int i, int *end)
 {
     char bytes[4];
     int32_t found = -1;
@@ -50,7 +53,7 @@ bool wb__find_added(const wb_tokenizer *t, const wb__finder *f, const wb__letter
     int done = 0;
     for (int i = 0; f->any && i < l->n;) {
         int end = i + 1;
-        const int32_t k = longest_at(f, l, i, &end);
+        const int32_t k = encode_longest_at(f, l, i, &end);
         int from = i, to = end;
         i = end;
         if (k < 0) continue;
@@ -70,9 +73,7 @@ bool wb__find_added(const wb_tokenizer *t, const wb__finder *f, const wb__letter
     return done >= l->n || wb__pieces_add(pieces, done, l->n, -1);
 }
 
-/* ---- the text -------------------------------------------------------------------------------- */
-
-/* Adds a piece of the raw text, normalised, to w->text, and divides it into w->pieces. */
+/* Adds a part of the raw text, normalised, to w->text, and divides it into w->pieces. */
 static bool encode_add_piece(const wb_tokenizer *t, wb__text_work *w, wb__piece s)
 {
     w->normal.n = w->found.n = 0;
@@ -88,7 +89,7 @@ static bool encode_add_piece(const wb_tokenizer *t, wb__text_work *w, wb__piece 
     return wb__letters_copy(&w->text, w->normal.at, w->normal.n);
 }
 
-static bool encode_prepare(const wb_tokenizer *t, wb__text_work *w, const char *text)
+static bool encode_split_text(const wb_tokenizer *t, wb__text_work *w, const char *text)
 {
     w->raw.n = w->text.n = w->pieces.n = w->more.n = 0;
     if (!wb__letters_read(&w->raw, text, strlen(text)) ||
@@ -107,7 +108,7 @@ static bool encode_prepare(const wb_tokenizer *t, wb__text_work *w, const char *
 
 bool wb__tokenize(const wb_tokenizer *t, wb__text_work *w, const char *text, wb__tokens *out)
 {
-    if (!encode_prepare(t, w, text)) return false;
+    if (!encode_split_text(t, w, text)) return false;
     for (int i = 0; i < w->pieces.n; i++) {
         const wb__piece s = w->pieces.at[i];
         const bool ok = s.id >= 0 ? wb__emit(t, &w->text, s.begin, s.end, s.id, out)

@@ -32,11 +32,11 @@ static inline bool wb__letters_begin(const wb__letter *at, int n, const wb__lett
     while (i < word->n && i < n && at[i].c == word->at[i].c) i++;
     return i == word->n;
 }
-/* Adds a text of the vocabulary or of a file, with offsets 0. */
+/* Adds the letters of a text of the vocabulary or of a file, with offsets 0. */
 bool wb__letters_text(wb__letters *l, const char *text);
 
-/* Adds n bytes of UTF-8 with their offsets.  Each longest part that begins like a character and is
- * none becomes U+FFFD, as in Python's bytes.decode("utf-8", "replace"). */
+/* Adds the letters of n bytes of UTF-8 with their offsets.  Each longest part that begins like a
+ * character and is none becomes U+FFFD, as in Python's bytes.decode("utf-8", "replace"). */
 bool wb__letters_read(wb__letters *l, const char *text, size_t n);
 
 /* Returns the length of the bytes at `at` that become one U+FFFD.  `most` bytes, at least 1, may be

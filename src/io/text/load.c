@@ -23,7 +23,8 @@ static char *text_load_beside(const char *path, const char *name)
     return wb__printf("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
 }
 
-/* Reads a file of settings beside another one.  Sets *settings to NULL if there is none. */
+/* Sets *settings to the root of a file of settings beside another one, or to NULL if there is
+ * none. */
 static int text_load_read_settings(const char *path, const char *name, wb__json **settings)
 {
     char *config = text_load_beside(path, name);
@@ -35,7 +36,7 @@ static int text_load_read_settings(const char *path, const char *name, wb__json 
     return status;
 }
 
-static int read_vocab_txt(wb_tokenizer *t, char *text, int64_t bytes)
+static int text_load_read_txt(wb_tokenizer *t, char *text, int64_t bytes)
 {
     wb__json *settings;
     int status = text_load_read_settings(t->path, "tokenizer_config.json", &settings);
@@ -44,7 +45,7 @@ static int read_vocab_txt(wb_tokenizer *t, char *text, int64_t bytes)
     return status;
 }
 
-static int read_vocab_json(wb_tokenizer *t, const wb__json *vocabulary)
+static int text_load_read_json(wb_tokenizer *t, const wb__json *vocabulary)
 {
     wb__json *settings;
     int64_t bytes;
@@ -59,8 +60,9 @@ static int read_vocab_json(wb_tokenizer *t, const wb__json *vocabulary)
     return status;
 }
 
-/* Reads a file by its contents: lines; an object of tokens and ids; or tokenizer.json, whose member
- * "model" is an object.  GPT-2's vocabulary has a token "model", with an id. */
+/* Reads the tokenizer's file, which is one of three kinds: lines; an object of tokens and ids; or
+ * tokenizer.json, whose member "model" is an object.  GPT-2's vocabulary has a token "model", with
+ * an id. */
 static int text_load_read_file(wb_tokenizer *t)
 {
     int64_t bytes;
@@ -72,9 +74,9 @@ static int text_load_read_file(wb_tokenizer *t)
     wb__json *root = text && !lines ? wb__json_of(t->path, text, bytes) : NULL;
     const wb__json *value, *kind = wb__json_get(root, "model");
     WB__JSON_EACH_MEMBER(root, value, i) if (!kind) kind = value;
-    if (lines) status = read_vocab_txt(t, text, bytes);
+    if (lines) status = text_load_read_txt(t, text, bytes);
     else if (!root) status = wb__error_or(WB_ERROR_FILE);
-    else status = wb__json_is(kind, WB__JSON_INTEGER) ? read_vocab_json(t, root)
+    else status = wb__json_is(kind, WB__JSON_INTEGER) ? text_load_read_json(t, root)
                                                        : wb__read_tokenizer_json(t, root);
     wb__free(text);
     wb__free(root);
@@ -82,7 +84,7 @@ static int text_load_read_file(wb_tokenizer *t)
 }
 
 /* Reads sentence_bert_config.json of a folder, if there is one. */
-static int read_sentences(wb_tokenizer *t)
+static int text_load_read_sentences(wb_tokenizer *t)
 {
     wb__json *settings;
     int status = text_load_read_settings(t->path, "sentence_bert_config.json", &settings);
@@ -121,6 +123,7 @@ wb_tokenizer *wb_load_tokenizer(const char *path)
         if (!vocabulary) t = NULL;
     }
     wb__free(file);
-    if (t && (text_load_read_file(t) || (wb__is_folder(path) && read_sentences(t)))) t = NULL;
+    if (t &&
+        (text_load_read_file(t) || (wb__is_folder(path) && text_load_read_sentences(t)))) t = NULL;
     return wb__frame_end(f, t);
 }

@@ -1,4 +1,5 @@
-/* The models: WordPiece and byte pair encoding. */
+/* The models of tokenizers, which turn pieces of text into tokens: WordPiece and byte pair
+ * encoding. */
 #include "io/text/tokenizer.h"
 #include "io/text/unicode.h"
 
@@ -54,7 +55,7 @@ bool wb__wordpiece(const wb_tokenizer *t, const wb__letters *l, wb__piece s, wb_
 
 /* ---- byte pair encoding: the symbols of a word ----------------------------------------------- */
 
-static bool add_symbol(wb__text_work *w, int32_t id, int begin, int end)
+static bool text_model_add_symbol(wb__text_work *w, int32_t id, int begin, int end)
 {
     if (!wb__reserve(&w->symbols, &w->symbols_capacity, w->n_symbols + 1, sizeof *w->symbols))
         return false;
@@ -64,7 +65,7 @@ static bool add_symbol(wb__text_work *w, int32_t id, int begin, int end)
 }
 
 /* Returns the token of a single letter, with prefix and suffix; -1 if there is none. */
-static int32_t letter_token(const wb_tokenizer *t, uint32_t c, bool first, bool last)
+static int32_t text_model_letter_token(const wb_tokenizer *t, uint32_t c, bool first, bool last)
 {
     uint32_t node = first ? 0 : t->inside;
     if (!first && *t->prefix && !node) return -1;
@@ -73,45 +74,46 @@ static int32_t letter_token(const wb_tokenizer *t, uint32_t c, bool first, bool 
     return node ? t->vocabulary.values[node] : -1;
 }
 
-/* Makes tokens of the bytes of a letter.  Sets *known to false if a byte has no token.  Prefix and
- * suffix do not apply to tokens of bytes. */
-static bool add_byte_tokens(const wb_tokenizer *t, wb__text_work *w, int at, bool *known)
+/* Adds the tokens of the bytes of a letter.  Sets *known to false if a byte has no token.  Prefix
+ * and suffix do not apply to tokens of bytes. */
+static bool text_model_add_byte_tokens(const wb_tokenizer *t, wb__text_work *w, int at, bool *known)
 {
     char bytes[4];
     const int n = wb__utf8_put(w->text.at[at].c, bytes);
     for (int i = 0; i < n; i++) *known = *known && t->bytes[(uint8_t)bytes[i]] >= 0;
     for (int i = 0; *known && i < n; i++)
-        if (!add_symbol(w, t->bytes[(uint8_t)bytes[i]], at, at + 1)) return false;
+        if (!text_model_add_symbol(w, t->bytes[(uint8_t)bytes[i]], at, at + 1)) return false;
     return true;
 }
 
-/* Makes symbols of all letters.  Letters without a token become the unknown token, one for each or
- * one for all neighbours; if there is no unknown token, they are left out. */
-static bool make_symbols(const wb_tokenizer *t, wb__text_work *w, wb__piece s)
+/* Sets w->symbols to symbols of all letters.  Letters without a token become the unknown token, one
+ * for each or one for all neighbours; if there is no unknown token, they are left out. */
+static bool text_model_make_symbols(const wb_tokenizer *t, wb__text_work *w, wb__piece s)
 {
     int unknown_from = -1, unknown_to = -1;
     w->n_symbols = 0;
     for (int i = s.begin; i < s.end; i++) {
-        const int32_t id = letter_token(t, w->text.at[i].c, i == s.begin, i + 1 == s.end);
+        const int32_t id = text_model_letter_token(t, w->text.at[i].c, i == s.begin,
+                                                   i + 1 == s.end);
         bool known = id >= 0 || t->byte_fallback;
-        if (id < 0 && known && !add_byte_tokens(t, w, i, &known)) return false;
+        if (id < 0 && known && !text_model_add_byte_tokens(t, w, i, &known)) return false;
         if (id < 0 && known) continue;
         if (unknown_from >= 0 && (id >= 0 || !t->fuse_unknown)) {
-            if (!add_symbol(w, t->unknown, unknown_from, unknown_to)) return false;
+            if (!text_model_add_symbol(w, t->unknown, unknown_from, unknown_to)) return false;
             unknown_from = -1;
         }
-        if (id >= 0 && !add_symbol(w, id, i, i + 1)) return false;
+        if (id >= 0 && !text_model_add_symbol(w, id, i, i + 1)) return false;
         if (id < 0 && t->unknown >= 0) {
             if (unknown_from < 0) unknown_from = i;
             unknown_to = i + 1;
         }
     }
-    return unknown_from < 0 || add_symbol(w, t->unknown, unknown_from, unknown_to);
+    return unknown_from < 0 || text_model_add_symbol(w, t->unknown, unknown_from, unknown_to);
 }
 
 /* ---- byte pair encoding: merges -------------------------------------------------------------- */
 
-static uint64_t merge_key(int32_t a, int32_t b)
+static uint64_t text_model_merge_key(int32_t a, int32_t b)
 {
     return ((uint64_t)(uint32_t)a + 1) << 32 | (uint32_t)b;
 }
@@ -145,7 +147,7 @@ int wb__merges_add(wb_tokenizer *t, const char *a, const char *b, int64_t rank)
                                                            x < 0 ? a : y < 0 ? b : both) : 0;
     wb__free(both);
     if (status) return status;
-    wb__hashed *m = wb__hash_at(&t->merges, merge_key(x, y));
+    wb__hashed *m = wb__hash_at(&t->merges, text_model_merge_key(x, y));
     if (!m) return WB_ERROR_MEMORY;
     m->number = rank << 32 | id;        /* if a merge is listed twice, the later one counts */
     return 0;
@@ -158,33 +160,35 @@ int wb__merges_add(wb_tokenizer *t, const char *a, const char *b, int64_t rank)
  * the heap stays small where a text repeats few pairs, however long it is. */
 
 /* Whether x comes before y in the heap: lower ranks first, equal ranks from left to right. */
-static bool text_model_before(const wb__list_head *x, const wb__list_head *y)
+static bool text_model_comes_before(const wb__list_head *x, const wb__list_head *y)
 {
     return x->rank < y->rank || (x->rank == y->rank && x->at < y->at);
 }
 
-static void sift_up(wb__list_head *heap, int i)
+/* Moves head i towards the first one, to its place in the order of the heap. */
+static void text_model_sift_up(wb__list_head *heap, int i)
 {
     const wb__list_head x = heap[i];
-    for (; i && text_model_before(&x, &heap[(i - 1) / 2]); i = (i - 1) / 2)
+    for (; i && text_model_comes_before(&x, &heap[(i - 1) / 2]); i = (i - 1) / 2)
         heap[i] = heap[(i - 1) / 2];
     heap[i] = x;
 }
 
 /* Replaces the first head by x, and restores the order of the heap. */
-static void sift_down(wb__list_head *heap, int n, wb__list_head x)
+static void text_model_sift_down(wb__list_head *heap, int n, wb__list_head x)
 {
     int i = 0;
     for (int k; (k = 2 * i + 1) < n; i = k) {
-        k += k + 1 < n && text_model_before(&heap[k + 1], &heap[k]);
-        if (!text_model_before(&heap[k], &x)) break;
+        k += k + 1 < n && text_model_comes_before(&heap[k + 1], &heap[k]);
+        if (!text_model_comes_before(&heap[k], &x)) break;
         heap[i] = heap[k];
     }
     heap[i] = x;
 }
 
-/* Removes the first candidate, returns its merge and sets *at to its symbol. */
-static const wb__hashed *text_model_take_first(wb__text_work *w, int *at)
+/* Returns the merge of the first candidate, which it removes, and sets *at to the candidate's
+ * symbol. */
+static const wb__hashed *text_model_remove_first(wb__text_work *w, int *at)
 {
     wb__candidate *c = &w->candidates[w->heap[0].candidate];
     const wb__hashed *m = c->merge;
@@ -192,19 +196,19 @@ static const wb__hashed *text_model_take_first(wb__text_work *w, int *at)
     c->merge = NULL;                    /* marks a candidate to which none is appended */
     if (c->next) {
         const wb__list_head next = {merge_rank(m), w->candidates[c->next].at, c->next};
-        sift_down(w->heap, w->n_heap, next);
-    } else if (--w->n_heap) sift_down(w->heap, w->n_heap, w->heap[w->n_heap]);
+        text_model_sift_down(w->heap, w->n_heap, next);
+    } else if (--w->n_heap) text_model_sift_down(w->heap, w->n_heap, w->heap[w->n_heap]);
     return m;
 }
 
 /* Adds the candidate of symbol `at` and the symbol behind it, if a merge joins them, to the end of
  * the merge's list, or as a new list. */
-static bool text_model_consider(const wb_tokenizer *t, wb__text_work *w, int at)
+static bool text_model_add_candidate(const wb_tokenizer *t, wb__text_work *w, int at)
 {
     const int next = at < 0 ? w->n_symbols : w->symbols[at].next;
     if (next >= w->n_symbols) return true;
     const wb__hashed *m =
-        wb__hash_get(&t->merges, merge_key(w->symbols[at].id, w->symbols[next].id));
+        wb__hash_get(&t->merges, text_model_merge_key(w->symbols[at].id, w->symbols[next].id));
     if (!m) return true;
     const int new = w->n_candidates;
     int *last = &w->last[merge_rank(m) % WB__COUNT(w->last)];
@@ -216,39 +220,39 @@ static bool text_model_consider(const wb_tokenizer *t, wb__text_work *w, int at)
     if (*last < new && c[*last].merge == m && c[*last].at <= at) c[*last].next = new;
     else {
         w->heap[w->n_heap] = (wb__list_head){merge_rank(m), at, new};
-        sift_up(w->heap, w->n_heap++);
+        text_model_sift_up(w->heap, w->n_heap++);
     }
     *last = new;
     return true;
 }
 
-/* Merges until no merge applies: each merge removes a symbol and adds at most two candidates, so a
+/* Merges until no merge applies.  Each merge removes a symbol and adds at most two candidates, so a
  * word of n letters takes at most O(n log n).  A symbol that was merged into its left neighbour has
  * id -1. */
-static bool merge_all(const wb_tokenizer *t, wb__text_work *w)
+static bool text_model_merge_all(const wb_tokenizer *t, wb__text_work *w)
 {
     w->n_heap = w->n_candidates = 0;
     for (int i = 0; i + 1 < w->n_symbols; i++)
-        if (!text_model_consider(t, w, i)) return false;
+        if (!text_model_add_candidate(t, w, i)) return false;
     while (w->n_heap) {
         int at;
-        const wb__hashed *m = text_model_take_first(w, &at);
+        const wb__hashed *m = text_model_remove_first(w, &at);
         wb__symbol *left = &w->symbols[at], *right = &w->symbols[left->next];
-        if (left->next >= w->n_symbols || merge_key(left->id, right->id) != m->key)
+        if (left->next >= w->n_symbols || text_model_merge_key(left->id, right->id) != m->key)
             continue;                   /* a symbol of the candidate has changed */
         left->id = (int32_t)m->number;
         left->end = right->end;
         left->next = right->next;
         right->id = -1;
         if (left->next < w->n_symbols) w->symbols[left->next].previous = at;
-        if (!text_model_consider(t, w, left->previous) || !text_model_consider(t, w, at))
+        if (!text_model_add_candidate(t, w, left->previous) || !text_model_add_candidate(t, w, at))
             return false;
     }
     return true;
 }
 
 /* Returns the token of a whole piece; -1 if there is none. */
-static int32_t whole_token(const wb_tokenizer *t, const wb__letters *l, wb__piece s)
+static int32_t text_model_whole_token(const wb_tokenizer *t, const wb__letters *l, wb__piece s)
 {
     uint32_t node = 0;
     for (int i = s.begin; i < s.end; i++)
@@ -258,9 +262,9 @@ static int32_t whole_token(const wb_tokenizer *t, const wb__letters *l, wb__piec
 
 bool wb__bpe(const wb_tokenizer *t, wb__text_work *w, wb__piece s, wb__tokens *out)
 {
-    const int32_t whole = t->whole_first ? whole_token(t, &w->text, s) : -1;
+    const int32_t whole = t->whole_first ? text_model_whole_token(t, &w->text, s) : -1;
     if (whole >= 0) return wb__emit(t, &w->text, s.begin, s.end, whole, out);
-    if (!make_symbols(t, w, s) || !merge_all(t, w)) return false;
+    if (!text_model_make_symbols(t, w, s) || !text_model_merge_all(t, w)) return false;
     for (int i = 0; i < w->n_symbols; i = w->symbols[i].next)
         if (!wb__emit(t, &w->text, w->symbols[i].begin, w->symbols[i].end, w->symbols[i].id, out))
             return false;

@@ -17,6 +17,7 @@ static bool text_normalise_lower(const wb__letters *in, wb__letters *out)
     return true;
 }
 
+/* Writes the letters that are in none of the classes to `out`. */
 static bool text_normalise_drop(const wb__letters *in, int classes, wb__letters *out)
 {
     const bool ascii = classes & ~(WB__IS_MARK | WB__IS_NONSPACING);    /* ASCII has no marks */
@@ -28,6 +29,7 @@ static bool text_normalise_drop(const wb__letters *in, int classes, wb__letters 
     return true;
 }
 
+/* Writes the letters to `out` without control characters, white space as ' '. */
 static bool text_normalise_clean(const wb__letters *in, wb__letters *out)
 {
     for (int i = 0; i < in->n; i++) {
@@ -42,6 +44,7 @@ static bool text_normalise_clean(const wb__letters *in, wb__letters *out)
     return true;
 }
 
+/* Writes the letters to `out`, with spaces around ideographs. */
 static bool space_ideographs(const wb__letters *in, wb__letters *out)
 {
     for (int i = 0; i < in->n; i++) {
@@ -54,6 +57,7 @@ static bool space_ideographs(const wb__letters *in, wb__letters *out)
     return true;
 }
 
+/* Writes the letters to `out` without the white space at the left or right end. */
 static bool text_normalise_strip(const wb__letters *in, bool left, bool right, wb__letters *out)
 {
     int begin = 0, end = in->n;

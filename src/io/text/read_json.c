@@ -60,8 +60,8 @@ static void text_json_add_special(wb__part_reader *r, wb__template *to, const wb
     }
 }
 
-/* Reads a list of {"SpecialToken": {"id", "type_id"}} and {"Sequence": {"id", "type_id"}}, in which
- * each of the texts, `texts` of them, occurs once. */
+/* Adds the parts in a list of {"SpecialToken": {"id", "type_id"}} and {"Sequence": {"id",
+ * "type_id"}}, in which each of the texts, `texts` of them, occurs once. */
 static void text_json_read_list(wb__part_reader *r, wb__template *to, const wb__json *list,
                                 int texts, const wb__json *specials)
 {
@@ -85,7 +85,7 @@ static void text_json_read_list(wb__part_reader *r, wb__template *to, const wb__
         wb__part_bad(r, "a template of %d texts needs each once", texts);
 }
 
-static void read_templates(wb__part_reader *r, const wb__json *p)
+static void text_json_read_templates(wb__part_reader *r, const wb__json *p)
 {
     wb__part_keys(r, p, "type single pair special_tokens");
     const wb__json *specials = wb__json_get(p, "special_tokens");
@@ -94,7 +94,7 @@ static void read_templates(wb__part_reader *r, const wb__json *p)
 }
 
 /* Returns the id in a member such as ["[SEP]", 102]. */
-static int32_t token_pair(wb__part_reader *r, const wb__json *p, const char *key)
+static int32_t text_json_token_id(wb__part_reader *r, const wb__json *p, const char *key)
 {
     const wb__json *pair = wb__json_get(p, key), *v, *id = NULL;
     WB__JSON_EACH(pair, v, i) if (i == 1) id = v;
@@ -104,7 +104,7 @@ static int32_t token_pair(wb__part_reader *r, const wb__json *p, const char *key
     return r->status ? 0 : (int32_t)wb__json_integer(id);
 }
 
-static void read_one_template(wb__part_reader *r, const wb__json *p)
+static void text_json_read_template(wb__part_reader *r, const wb__json *p)
 {
     const char *type = wb__part_text(r, p, "type", NULL);
     const bool bert = !strcmp(type, "BertProcessing"), roberta = !strcmp(type, "RobertaProcessing");
@@ -116,7 +116,7 @@ static void read_one_template(wb__part_reader *r, const wb__json *p)
     }
     if (r->t->alone.n) wb__part_unknown(r, "more than one part that adds tokens: %.60s", type);
     if (!strcmp(type, "TemplateProcessing")) {
-        read_templates(r, p);
+        text_json_read_templates(r, p);
         return;
     }
     if (!bert && !roberta) {
@@ -124,7 +124,7 @@ static void read_one_template(wb__part_reader *r, const wb__json *p)
         return;
     }
     wb__part_keys(r, p, bert ? "type sep cls" : "type sep cls trim_offsets add_prefix_space");
-    const int32_t ids[2] = {token_pair(r, p, "cls"), token_pair(r, p, "sep")};
+    const int32_t ids[2] = {text_json_token_id(r, p, "cls"), text_json_token_id(r, p, "sep")};
     (bert ? wb__template_bert : wb__template_roberta)(r, ids);
     if (roberta) r->t->trim = wb__part_bool(r, p, "trim_offsets", true);
     if (roberta) r->t->keep_first = wb__part_bool(r, p, "add_prefix_space", true);
@@ -136,22 +136,22 @@ void wb__read_template(wb__part_reader *r, const wb__json *part)
     r->what = "post_processor";
     if (part && part->kind != WB__JSON_NULL) {
         const char *type = wb__part_text(r, part, "type", NULL);
-        if (strcmp(type, "Sequence")) read_one_template(r, part);
+        if (strcmp(type, "Sequence")) text_json_read_template(r, part);
         else if (!wb__json_is(parts, WB__JSON_LIST)) wb__part_bad(r, "Sequence without processors");
-        WB__JSON_EACH(strcmp(type, "Sequence") ? NULL : parts, p, i) read_one_template(r, p);
+        WB__JSON_EACH(strcmp(type, "Sequence") ? NULL : parts, p, i) text_json_read_template(r, p);
     }
     if (!r->t->alone.n) wb__template_plain(r);
 }
 
 /* ---- truncation and padding ------------------------------------------------------------------ */
 
-static bool is_left(wb__part_reader *r, const wb__json *p)
+static bool text_json_is_left(wb__part_reader *r, const wb__json *p)
 {
     static const char *const sides[] = {"Right", "Left", NULL};
     return wb__part_choice(r, p, "direction", 0, sides) == 1;
 }
 
-static void read_truncation(wb__part_reader *r, const wb__json *p)
+static void text_json_read_truncation(wb__part_reader *r, const wb__json *p)
 {
     static const char *const cuts[] = {"LongestFirst", "OnlyFirst", "OnlySecond", NULL};
     r->what = "truncation";
@@ -159,11 +159,11 @@ static void read_truncation(wb__part_reader *r, const wb__json *p)
     wb__part_keys(r, p, "direction max_length strategy stride");
     r->t->most = wb__part_integer(r, p, "max_length", 0);
     r->t->cut = (wb__text_cut)wb__part_choice(r, p, "strategy", 0, cuts);
-    r->t->cut_left = is_left(r, p);
+    r->t->cut_left = text_json_is_left(r, p);
     if (r->t->most < 1) wb__part_bad(r, "max_length %lld", (long long)r->t->most);
 }
 
-static void read_padding(wb__part_reader *r, const wb__json *p)
+static void text_json_read_padding(wb__part_reader *r, const wb__json *p)
 {
     const wb__json *strategy = wb__json_get(p, "strategy");
     r->what = "padding";
@@ -184,7 +184,7 @@ static void read_padding(wb__part_reader *r, const wb__json *p)
     r->t->multiple = wb__part_integer(r, p, "pad_to_multiple_of", 0);
     const int64_t id = wb__part_integer(r, p, "pad_id", 0);
     const int64_t type = wb__part_integer(r, p, "pad_type_id", 0);
-    r->t->pad_left = is_left(r, p);
+    r->t->pad_left = text_json_is_left(r, p);
     r->t->pad_id = (int32_t)id;
     r->t->pad_type = (int32_t)type;
     if (id < 0 || id > INT32_MAX || type < 0 || type > INT32_MAX || r->t->padded < 0 ||
@@ -225,7 +225,7 @@ void wb__read_vocabulary(wb__part_reader *r, const wb__json *vocabulary)
     }
 }
 
-/* Copies a text of the model to a field of the tokenizer. */
+/* Sets a field of the tokenizer to a copy of a text of the model. */
 static void text_json_keep_text(wb__part_reader *r, char **field, const char *text)
 {
     wb__free(*field);
@@ -243,7 +243,7 @@ static void text_json_read_unknown(wb__part_reader *r, const wb__json *p, const 
         wb__part_bad(r, "the vocabulary has no unk_token \"%.60s\"", token);
 }
 
-static void read_wordpiece(wb__part_reader *r, const wb__json *p)
+static void text_json_read_wordpiece(wb__part_reader *r, const wb__json *p)
 {
     wb__part_keys(r, p, "type unk_token continuing_subword_prefix max_input_chars_per_word vocab");
     const int64_t most = wb__part_integer(r, p, "max_input_chars_per_word", 100);
@@ -255,8 +255,8 @@ static void read_wordpiece(wb__part_reader *r, const wb__json *p)
     text_json_read_unknown(r, p, "[UNK]", true);
 }
 
-/* Reads a merge, "a b" or ["a", "b"].  The text of the first form is split in place. */
-static void read_merge(wb__part_reader *r, const wb__json *merge, int64_t rank)
+/* Adds a merge, "a b" or ["a", "b"].  The text of the first form is split in place. */
+static void text_json_read_merge(wb__part_reader *r, const wb__json *merge, int64_t rank)
 {
     const wb__json *part, *parts[2] = {NULL, NULL};
     const char *text = wb__json_text(merge);
@@ -275,7 +275,7 @@ static void read_merge(wb__part_reader *r, const wb__json *merge, int64_t rank)
     wb__free(copy);
 }
 
-static void read_bpe(wb__part_reader *r, const wb__json *p)
+static void text_json_read_bpe(wb__part_reader *r, const wb__json *p)
 {
     const wb__json *merges = wb__json_get(p, "merges"), *merge;
     const wb__json *dropout = wb__json_get(p, "dropout");
@@ -293,7 +293,7 @@ static void read_bpe(wb__part_reader *r, const wb__json *p)
     if (!wb__json_is(merges, WB__JSON_LIST)) wb__part_bad(r, "merges is no list");
     wb__read_vocabulary(r, wb__json_get(p, "vocab"));
     text_json_read_unknown(r, p, "", false);
-    WB__JSON_EACH(merges, merge, i) if (!r->status) read_merge(r, merge, i);
+    WB__JSON_EACH(merges, merge, i) if (!r->status) text_json_read_merge(r, merge, i);
 }
 
 static void text_json_read_model(wb__part_reader *r, const wb__json *p)
@@ -306,13 +306,11 @@ static void text_json_read_model(wb__part_reader *r, const wb__json *p)
     }
     /* Files of the first versions have no type. */
     const int by_default = wb__json_get(p, "merges") ? WB__BPE : WB__WORDPIECE;
-    if (wb__part_choice(r, p, "type", by_default, types) == WB__BPE) read_bpe(r, p);
-    else if (!r->status) read_wordpiece(r, p);
+    if (wb__part_choice(r, p, "type", by_default, types) == WB__BPE) text_json_read_bpe(r, p);
+    else if (!r->status) text_json_read_wordpiece(r, p);
 }
 
-/* ---- the file -------------------------------------------------------------------------------- */
-
-static void read_added(wb__part_reader *r, const wb__json *list, bool enter)
+static void text_json_read_added(wb__part_reader *r, const wb__json *list, bool enter)
 {
     const wb__json *a;
     r->what = "added_tokens";
@@ -339,14 +337,14 @@ int wb__read_tokenizer_json(wb_tokenizer *t, const wb__json *root)
     wb__part_keys(r, root, "version truncation padding added_tokens normalizer pre_tokenizer "
                   "post_processor decoder model");
     if (!r->status) text_json_read_model(r, wb__json_get(root, "model"));
-    if (!r->status) read_added(r, added, true);
+    if (!r->status) text_json_read_added(r, added, true);
     if (!r->status) r->status = wb__tokenizer_ready(t);
     if (!r->status) wb__read_normaliser(r, wb__json_get(root, "normalizer"));
-    if (!r->status) read_added(r, added, false);
+    if (!r->status) text_json_read_added(r, added, false);
     if (!r->status) wb__read_splitter(r, wb__json_get(root, "pre_tokenizer"));
     if (!r->status) wb__read_template(r, wb__json_get(root, "post_processor"));
     if (!r->status) wb__read_decoder(r, wb__json_get(root, "decoder"));
-    if (!r->status) read_truncation(r, wb__json_get(root, "truncation"));
-    if (!r->status) read_padding(r, wb__json_get(root, "padding"));
+    if (!r->status) text_json_read_truncation(r, wb__json_get(root, "truncation"));
+    if (!r->status) text_json_read_padding(r, wb__json_get(root, "padding"));
     return r->status;
 }

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- members --------------------------------------------------------------------------------- */
-
 static int text_parts_fail(wb__part_reader *r, int code, const char *format, va_list arguments)
 {
     wb__text raw = {0}, message = {0};
@@ -60,7 +58,7 @@ void wb__part_keys(wb__part_reader *r, const wb__json *object, const char *keys)
 }
 
 /* Returns the member, or NULL if it is missing or null. */
-static const wb__json *member_of(const wb__json *o, const char *key)
+static const wb__json *text_parts_member(const wb__json *o, const char *key)
 {
     const wb__json *v = wb__json_get(o, key);
     return wb__json_is(v, WB__JSON_NULL) ? NULL : v;
@@ -68,7 +66,7 @@ static const wb__json *member_of(const wb__json *o, const char *key)
 
 bool wb__part_bool(wb__part_reader *r, const wb__json *o, const char *key, bool by_default)
 {
-    const wb__json *v = member_of(o, key);
+    const wb__json *v = text_parts_member(o, key);
     if (v && v->kind != WB__JSON_TRUE && v->kind != WB__JSON_FALSE)
         wb__part_bad(r, "%s is neither true nor false", key);
     return v ? v->kind == WB__JSON_TRUE : by_default;
@@ -77,7 +75,7 @@ bool wb__part_bool(wb__part_reader *r, const wb__json *o, const char *key, bool 
 int64_t wb__part_integer(wb__part_reader *r, const wb__json *o, const char *key,
                          int64_t by_default)
 {
-    const wb__json *v = member_of(o, key);
+    const wb__json *v = text_parts_member(o, key);
     if (v && v->kind != WB__JSON_INTEGER) wb__part_bad(r, "%s is no integer", key);
     return v ? wb__json_integer(v) : by_default;
 }
@@ -85,7 +83,7 @@ int64_t wb__part_integer(wb__part_reader *r, const wb__json *o, const char *key,
 const char *wb__part_text(wb__part_reader *r, const wb__json *o, const char *key,
                           const char *by_default)
 {
-    const wb__json *v = member_of(o, key);
+    const wb__json *v = text_parts_member(o, key);
     if (v && v->kind != WB__JSON_TEXT) wb__part_bad(r, "%s is no text", key);
     if (!v && !by_default) wb__part_bad(r, "%s is missing", key);
     const char *text = v ? wb__json_text(v) : NULL;
@@ -95,7 +93,7 @@ const char *wb__part_text(wb__part_reader *r, const wb__json *o, const char *key
 int wb__part_choice(wb__part_reader *r, const wb__json *o, const char *key, int by_default,
                     const char *const *names)
 {
-    const wb__json *v = member_of(o, key);
+    const wb__json *v = text_parts_member(o, key);
     const char *text = wb__json_text(v);
     for (int i = 0; text && names[i]; i++)
         if (!strcmp(text, names[i])) return i;
@@ -113,16 +111,17 @@ void wb__part_step(wb__part_reader *r, wb__text_steps *s, wb__text_step_kind kin
 }
 
 /* Returns the text of a member that has exactly one character. */
-static const char *one_character(wb__part_reader *r, const wb__json *o, const char *key,
-                                 const char *by_default)
+static const char *text_parts_one_character(wb__part_reader *r, const wb__json *o, const char *key,
+                                            const char *by_default)
 {
     const char *text = wb__part_text(r, o, key, by_default);
     if (wb__characters(text) != 1) wb__part_bad(r, "%s is not one character", key);
     return text;
 }
 
-/* Returns the text of {"String": "..."}.  A {"Regex": "..."} is an error if `regex` is NULL. */
-static const char *pattern_of(wb__part_reader *r, const wb__json *o, const char **regex)
+/* Returns the text of {"String": "..."}, or sets *regex to that of {"Regex": "..."}, which is an
+ * error if `regex` is NULL. */
+static const char *text_parts_pattern(wb__part_reader *r, const wb__json *o, const char **regex)
 {
     const wb__json *pattern = wb__json_get(o, "pattern");
     const char *text = wb__json_text(wb__json_get(pattern, "String"));
@@ -134,10 +133,9 @@ static const char *pattern_of(wb__part_reader *r, const wb__json *o, const char 
     return text ? text : "";
 }
 
-/* Checks a part that has no member but its type. */
-static void text_parts_bare(wb__part_reader *r, const wb__json *p) { wb__part_keys(r, p, "type"); }
-
-/* ---- sequences ------------------------------------------------------------------------------- */
+/* Sets an error if a part has members other than its type. */
+static void text_parts_check_no_members(wb__part_reader *r,
+                                        const wb__json *p) { wb__part_keys(r, p, "type"); }
 
 typedef struct { const char *type; void (*read)(wb__part_reader *r,
                                                 const wb__json *p); } text_parts_reader;
@@ -181,7 +179,7 @@ void wb__bert_steps(wb__part_reader *r, bool clean, bool ideographs, bool accent
     if (lowercase) wb__part_step(r, s, WB__LOWERCASE, 0, 0, NULL, NULL);
 }
 
-static void read_bert(wb__part_reader *r, const wb__json *p)
+static void text_parts_read_bert(wb__part_reader *r, const wb__json *p)
 {
     wb__part_keys(r, p, "type clean_text handle_chinese_chars strip_accents lowercase");
     const bool lowercase = wb__part_bool(r, p, "lowercase", true);
@@ -190,27 +188,27 @@ static void read_bert(wb__part_reader *r, const wb__json *p)
                    wb__part_bool(r, p, "strip_accents", lowercase), lowercase);
 }
 
-static void normal_form(wb__part_reader *r, const wb__json *p)
+static void text_parts_normal_form(wb__part_reader *r, const wb__json *p)
 {
     const char *type = wb__json_text(wb__json_get(p, "type"));      /* NFC, NFD, NFKC or NFKD */
-    text_parts_bare(r, p);
+    text_parts_check_no_members(r, p);
     wb__part_step(r, &r->t->normalisers, WB__NORMAL_FORM, type[strlen(type) - 1] == 'C',
                   type[2] == 'K', NULL, NULL);
 }
 
-static void read_lowercase(wb__part_reader *r, const wb__json *p)
+static void text_parts_read_lowercase(wb__part_reader *r, const wb__json *p)
 {
-    text_parts_bare(r, p);
+    text_parts_check_no_members(r, p);
     wb__part_step(r, &r->t->normalisers, WB__LOWERCASE, 0, 0, NULL, NULL);
 }
 
-static void read_accents(wb__part_reader *r, const wb__json *p)
+static void text_parts_read_accents(wb__part_reader *r, const wb__json *p)
 {
-    text_parts_bare(r, p);
+    text_parts_check_no_members(r, p);
     wb__part_step(r, &r->t->normalisers, WB__DROP, WB__IS_MARK, 0, NULL, NULL);
 }
 
-static void read_strip(wb__part_reader *r, const wb__json *p)
+static void text_parts_read_strip(wb__part_reader *r, const wb__json *p)
 {
     wb__part_keys(r, p, "type strip_left strip_right");
     wb__part_step(r, &r->t->normalisers, WB__STRIP, wb__part_bool(r, p, "strip_left", true),
@@ -220,11 +218,11 @@ static void read_strip(wb__part_reader *r, const wb__json *p)
 static void text_parts_read_replace(wb__part_reader *r, const wb__json *p)
 {
     wb__part_keys(r, p, "type pattern content");
-    wb__part_step(r, &r->t->normalisers, WB__REPLACE, 0, 0, pattern_of(r, p, NULL),
+    wb__part_step(r, &r->t->normalisers, WB__REPLACE, 0, 0, text_parts_pattern(r, p, NULL),
                   wb__part_text(r, p, "content", NULL));
 }
 
-static void read_prepend(wb__part_reader *r, const wb__json *p)
+static void text_parts_read_prepend(wb__part_reader *r, const wb__json *p)
 {
     wb__part_keys(r, p, "type prepend");
     wb__part_step(r, &r->t->normalisers, WB__PREPEND, 0, 0, NULL,
@@ -234,10 +232,11 @@ static void read_prepend(wb__part_reader *r, const wb__json *p)
 void wb__read_normaliser(wb__part_reader *r, const wb__json *part)
 {
     static const text_parts_reader readers[] = {
-        {"BertNormalizer", read_bert}, {"Lowercase", read_lowercase}, {"NFC", normal_form},
-        {"NFD", normal_form}, {"NFKC", normal_form}, {"NFKD", normal_form},
-        {"StripAccents", read_accents}, {"Strip", read_strip}, {"Replace", text_parts_read_replace},
-        {"Prepend", read_prepend}};
+        {"BertNormalizer", text_parts_read_bert}, {"Lowercase", text_parts_read_lowercase},
+        {"NFC", text_parts_normal_form}, {"NFKC", text_parts_normal_form},
+        {"NFD", text_parts_normal_form}, {"NFKD", text_parts_normal_form},
+        {"StripAccents", text_parts_read_accents}, {"Strip", text_parts_read_strip},
+        {"Replace", text_parts_read_replace}, {"Prepend", text_parts_read_prepend}};
     r->what = "normalizer";
     if (part && part->kind != WB__JSON_NULL)
         text_parts_read_part(r, part, "normalizers", WB__COUNT(readers), readers);
@@ -259,25 +258,25 @@ void wb__bert_pieces(wb__part_reader *r)
     text_parts_split_at(r, WB__IS_PUNCTUATION, WB__ISOLATED);
 }
 
-static void read_bert_splitter(wb__part_reader *r, const wb__json *p)
+static void text_parts_bert_splitter(wb__part_reader *r, const wb__json *p)
 {
-    text_parts_bare(r, p);
+    text_parts_check_no_members(r, p);
     wb__bert_pieces(r);
 }
 
-static void read_space_splitter(wb__part_reader *r, const wb__json *p)
+static void text_parts_space_splitter(wb__part_reader *r, const wb__json *p)
 {
-    text_parts_bare(r, p);
+    text_parts_check_no_members(r, p);
     text_parts_split_at(r, WB__IS_SPACE, WB__REMOVED);
 }
 
 static void text_parts_read_words(wb__part_reader *r, const wb__json *p)
 {
-    text_parts_bare(r, p);
+    text_parts_check_no_members(r, p);
     wb__part_step(r, &r->t->splitters, WB__SPLIT_WORDS, 0, 0, NULL, NULL);
 }
 
-static void read_punctuation(wb__part_reader *r, const wb__json *p)
+static void text_parts_read_punctuation(wb__part_reader *r, const wb__json *p)
 {
     wb__part_keys(r, p, "type behavior");
     text_parts_split_at(r, WB__IS_PUNCTUATION,
@@ -300,7 +299,7 @@ void wb__byte_steps(wb__part_reader *r, bool prefix_space, bool pattern)
     wb__part_step(r, s, WB__BYTE_LEVEL, 0, 0, NULL, NULL);
 }
 
-static void read_byte_level(wb__part_reader *r, const wb__json *p)
+static void text_parts_read_byte_level(wb__part_reader *r, const wb__json *p)
 {
     wb__part_keys(r, p, "type add_prefix_space trim_offsets use_regex");
     wb__byte_steps(r, wb__part_bool(r, p, "add_prefix_space", true),
@@ -318,11 +317,11 @@ static int scheme_of(wb__part_reader *r, const wb__json *p)
     return wb__part_choice(r, p, "prepend_scheme", prefix ? SCHEME_ALWAYS : SCHEME_NEVER, schemes);
 }
 
-static void read_metaspace(wb__part_reader *r, const wb__json *p)
+static void text_parts_read_metaspace(wb__part_reader *r, const wb__json *p)
 {
     wb__text_steps *s = &r->t->splitters;
     const int scheme = scheme_of(r, p);
-    const char *mark = one_character(r, p, "replacement", "\xe2\x96\x81");
+    const char *mark = text_parts_one_character(r, p, "replacement", "\xe2\x96\x81");
     wb__part_step(r, s, WB__REPLACE_CHARACTER, 0, 0, " ", mark);
     if (scheme != SCHEME_NEVER)
         wb__part_step(r, s, scheme == SCHEME_FIRST ? WB__PREFIX_FIRST : WB__PREFIX, 0, 0, NULL,
@@ -342,7 +341,7 @@ static void text_parts_read_split(wb__part_reader *r, const wb__json *p)
     const char *regex;
     char expected[256];
     wb__part_keys(r, p, "type pattern behavior invert");
-    const char *text = pattern_of(r, p, &regex);
+    const char *text = text_parts_pattern(r, p, &regex);
     const int behavior = wb__part_choice(r, p, "behavior", WB__ISOLATED, text_parts_behaviors);
     if (wb__part_bool(r, p, "invert", false)) wb__part_unknown(r, "Split with invert");
     if (!regex && !*text) wb__part_bad(r, "pattern is empty");
@@ -365,10 +364,10 @@ static void text_parts_read_split(wb__part_reader *r, const wb__json *p)
 void wb__read_splitter(wb__part_reader *r, const wb__json *part)
 {
     static const text_parts_reader readers[] = {
-        {"BertPreTokenizer", read_bert_splitter}, {"ByteLevel", read_byte_level},
-        {"Whitespace", text_parts_read_words}, {"WhitespaceSplit", read_space_splitter},
-        {"Punctuation", read_punctuation}, {"Digits", text_parts_read_digits},
-        {"Metaspace", read_metaspace}, {"Split", text_parts_read_split}};
+        {"BertPreTokenizer", text_parts_bert_splitter}, {"ByteLevel", text_parts_read_byte_level},
+        {"Whitespace", text_parts_read_words}, {"WhitespaceSplit", text_parts_space_splitter},
+        {"Punctuation", text_parts_read_punctuation}, {"Digits", text_parts_read_digits},
+        {"Metaspace", text_parts_read_metaspace}, {"Split", text_parts_read_split}};
     r->what = "pre_tokenizer";
     if (part && part->kind != WB__JSON_NULL)
         text_parts_read_part(r, part, "pretokenizers", WB__COUNT(readers), readers);
@@ -392,25 +391,25 @@ static void decoder_wordpiece(wb__part_reader *r, const wb__json *p)
 static void decoder_metaspace(wb__part_reader *r, const wb__json *p)
 {
     wb__part_step(r, &r->t->decoders, WB__DECODE_METASPACE, scheme_of(r, p) != SCHEME_NEVER, 0,
-                  one_character(r, p, "replacement", "\xe2\x96\x81"), NULL);
+                  text_parts_one_character(r, p, "replacement", "\xe2\x96\x81"), NULL);
 }
 
 static void decoder_fallback(wb__part_reader *r, const wb__json *p)
 {
-    text_parts_bare(r, p);
+    text_parts_check_no_members(r, p);
     wb__part_step(r, &r->t->decoders, WB__DECODE_BYTE_FALLBACK, 0, 0, NULL, NULL);
 }
 
 static void decoder_fuse(wb__part_reader *r, const wb__json *p)
 {
-    text_parts_bare(r, p);
+    text_parts_check_no_members(r, p);
     wb__part_step(r, &r->t->decoders, WB__DECODE_FUSE, 0, 0, NULL, NULL);
 }
 
 static void decoder_replace(wb__part_reader *r, const wb__json *p)
 {
     wb__part_keys(r, p, "type pattern content");
-    wb__part_step(r, &r->t->decoders, WB__REPLACE, 0, 0, pattern_of(r, p, NULL),
+    wb__part_step(r, &r->t->decoders, WB__REPLACE, 0, 0, text_parts_pattern(r, p, NULL),
                   wb__part_text(r, p, "content", NULL));
 }
 
@@ -424,7 +423,7 @@ static void decoder_strip(wb__part_reader *r, const wb__json *p)
         wb__part_unknown(r, "Strip with start %lld and stop %lld; known is Strip at the start, "
                          "behind Fuse", (long long)start, (long long)stop);
     wb__part_step(r, &r->t->decoders, WB__DECODE_STRIP, (int)start, 0,
-                  one_character(r, p, "content", NULL), NULL);
+                  text_parts_one_character(r, p, "content", NULL), NULL);
 }
 
 void wb__read_decoder(wb__part_reader *r, const wb__json *part)

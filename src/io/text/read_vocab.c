@@ -23,7 +23,7 @@ static int32_t text_vocab_id_of(wb__part_reader *r, const char *token)
     return id;
 }
 
-/* If the vocabulary has the token, makes it a special one that is cut out of texts. */
+/* Adds the token, if the vocabulary has it, as a special one that is cut out of texts. */
 static void text_vocab_add_special(wb__part_reader *r, const char *token)
 {
     const int32_t id = wb__trie_value(&r->t->vocabulary, token);
@@ -32,7 +32,8 @@ static void text_vocab_add_special(wb__part_reader *r, const char *token)
     if (!r->status) r->status = wb__tokenizer_add(r->t, token, (wb__added){.id = id}, false);
 }
 
-/* Returns the index, in the list, of the tokenizer class that the settings name; else fails. */
+/* Returns the index, in the list, of the tokenizer class that the settings name.  Another class is
+ * an error. */
 static int text_vocab_class_of(wb__part_reader *r, const wb__json *settings,
                                const char *const *classes)
 {
@@ -57,8 +58,8 @@ static char *text_vocab_next_line(char **at, const char *end)
     return line;
 }
 
-/* Refuses a text with a zero byte, which would end a line. */
-static void refuse_zeros(wb__part_reader *r, const char *text, int64_t bytes)
+/* Sets an error if a text has a zero byte, which would end a line. */
+static void text_vocab_refuse_zeros(wb__part_reader *r, const char *text, int64_t bytes)
 {
     const char *zero = bytes ? memchr(text, 0, (size_t)bytes) : NULL;
     if (zero)
@@ -68,7 +69,7 @@ static void refuse_zeros(wb__part_reader *r, const char *text, int64_t bytes)
 
 /* ---- vocab.txt ------------------------------------------------------------------------------- */
 
-static void bert_parts(wb__part_reader *r, const wb__json *settings)
+static void text_vocab_add_bert(wb__part_reader *r, const wb__json *settings)
 {
     static const char *const keys[] = {"unk_token", "cls_token", "sep_token", "pad_token",
                                        "mask_token"};
@@ -98,7 +99,7 @@ int wb__read_vocab_txt(wb_tokenizer *t, char *text, int64_t bytes, const wb__jso
     const char *end = text + bytes;
     text_vocab_class_of(r, settings, classes);
     r->what = "vocab.txt";
-    refuse_zeros(r, text, bytes);
+    text_vocab_refuse_zeros(r, text, bytes);
     t->model = WB__WORDPIECE;
     t->most_letters = 100;
     wb__free(t->prefix);
@@ -110,7 +111,7 @@ int wb__read_vocab_txt(wb_tokenizer *t, char *text, int64_t bytes, const wb__jso
         else if (wb__trie_value(&t->vocabulary, line) >= 0)
             wb__part_bad(r, "line %lld: \"%.60s\" is there twice", (long long)id + 1, line);
         else r->status = wb__tokenizer_token(t, line, id, false, false);
-    if (!r->status) bert_parts(r, settings);
+    if (!r->status) text_vocab_add_bert(r, settings);
     if (!r->status) r->status = wb__tokenizer_ready(t);
     wb__bert_pieces(r);
     wb__part_step(r, &t->decoders, WB__DECODE_WORDPIECE, true, 0, "##", NULL);
@@ -119,12 +120,12 @@ int wb__read_vocab_txt(wb_tokenizer *t, char *text, int64_t bytes, const wb__jso
 
 /* ---- vocab.json and merges.txt --------------------------------------------------------------- */
 
-static void read_merges(wb__part_reader *r, char *text, int64_t bytes)
+static void text_vocab_read_merges(wb__part_reader *r, char *text, int64_t bytes)
 {
     const char *end = text + bytes;
     int64_t rank = 0;
     r->what = "merges.txt";
-    refuse_zeros(r, text, bytes);
+    text_vocab_refuse_zeros(r, text, bytes);
     char *line = text_vocab_next_line(&text, end);
     if (line && wb__begins(line, "#version")) line = text_vocab_next_line(&text, end);
     for (; !r->status && line; line = text_vocab_next_line(&text, end)) {
@@ -139,8 +140,8 @@ static void read_merges(wb__part_reader *r, char *text, int64_t bytes)
     }
 }
 
-/* Adds what RoBERTa has and GPT-2 lacks: special tokens around texts. */
-static void roberta_parts(wb__part_reader *r, const wb__json *settings)
+/* Adds the parts that RoBERTa has and GPT-2 lacks: special tokens around texts. */
+static void text_vocab_add_roberta(wb__part_reader *r, const wb__json *settings)
 {
     const char *const tokens[] = {
         special_of(r, settings, "cls_token", "<s>"), special_of(r, settings, "sep_token", "</s>"),
@@ -161,7 +162,7 @@ static void roberta_parts(wb__part_reader *r, const wb__json *settings)
         r->status = wb__tokenizer_add(r->t, mask, (wb__added){.id = id, .lstrip = true}, false);
 }
 
-static void gpt2_parts(wb__part_reader *r, const wb__json *settings)
+static void text_vocab_add_gpt2(wb__part_reader *r, const wb__json *settings)
 {
     static const char *const keys[] = {"bos_token", "eos_token", "unk_token"};
     const char *before = "";
@@ -183,10 +184,10 @@ int wb__read_vocab_json(wb_tokenizer *t, const wb__json *vocabulary, char *merge
     t->model = WB__BPE;
     r->what = "vocab.json";
     wb__read_vocabulary(r, vocabulary);
-    read_merges(r, merges, bytes);
+    text_vocab_read_merges(r, merges, bytes);
     r->what = "tokenizer_config.json";
     const bool prefix_space = wb__part_bool(r, settings, "add_prefix_space", false);
-    (roberta ? roberta_parts : gpt2_parts)(r, settings);
+    (roberta ? text_vocab_add_roberta : text_vocab_add_gpt2)(r, settings);
     if (!r->status) r->status = wb__tokenizer_ready(t);
     t->keep_first = prefix_space;
     wb__byte_steps(r, prefix_space, true);

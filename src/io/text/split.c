@@ -1,5 +1,5 @@
-/* Steps that split a text into pieces, and change the letters of pieces.  Added tokens, which are
- * pieces with an id, stay as they are. */
+/* Steps that split a text into pieces, parts that become tokens separately, and change the letters
+ * of pieces.  Added tokens, which are pieces with an id, stay as they are. */
 #include "io/text/tokenizer.h"
 #include "io/text/unicode.h"
 
@@ -8,13 +8,14 @@
 /* ---- splitters ------------------------------------------------------------------------------- */
 
 /* Adds a piece, unless it is empty. */
-static bool text_split_cut(wb__pieces *out, int begin, int end)
+static bool text_split_add_piece(wb__pieces *out, int begin, int end)
 {
     return begin == end || wb__pieces_add(out, begin, end, -1);
 }
 
-/* Whether a piece ends between two characters; `left` and `right`: which of them is a delimiter. */
-static bool is_border(wb__delimiters b, bool left, bool right)
+/* Whether a piece ends between two characters; `left` and `right` are whether these are
+ * delimiters. */
+static bool text_split_is_border(wb__delimiters b, bool left, bool right)
 {
     switch (b) {
     case WB__ISOLATED: return left || right;
@@ -26,7 +27,8 @@ static bool is_border(wb__delimiters b, bool left, bool right)
 
 /* Whether letter i begins a delimiter: a character of the step's classes, or the step's text.  Sets
  * *n to its length, or to 1. */
-static bool is_delimiter(const wb__text_step *step, const wb__letter *at, int i, int end, int *n)
+static bool text_split_is_delimiter(const wb__text_step *step, const wb__letter *at, int i, int end,
+                                    int *n)
 {
     const wb__letters *text = &step->from;
     *n = 1;
@@ -36,21 +38,21 @@ static bool is_delimiter(const wb__text_step *step, const wb__letter *at, int i,
     return true;
 }
 
-static bool split_delimiters(const wb__letter *at, wb__piece s, const wb__text_step *step,
-                             wb__pieces *out)
+static bool text_split_delimiters(const wb__letter *at, wb__piece s, const wb__text_step *step,
+                                  wb__pieces *out)
 {
     const wb__delimiters b = (wb__delimiters)step->second;
     bool before = false;
     int begin = s.begin;
     for (int i = s.begin, n; i < s.end; i += n) {
-        const bool now = is_delimiter(step, at, i, s.end, &n);
-        if (i > s.begin && is_border(b, before, now)) {
-            if (!(before && b == WB__REMOVED) && !text_split_cut(out, begin, i)) return false;
+        const bool now = text_split_is_delimiter(step, at, i, s.end, &n);
+        if (i > s.begin && text_split_is_border(b, before, now)) {
+            if (!(before && b == WB__REMOVED) && !text_split_add_piece(out, begin, i)) return false;
             begin = i;
         }
         before = now;
     }
-    return (before && b == WB__REMOVED) || text_split_cut(out, begin, s.end);
+    return (before && b == WB__REMOVED) || text_split_add_piece(out, begin, s.end);
 }
 
 static bool text_split_words(const wb__letter *at, wb__piece s, wb__pieces *out)
@@ -59,12 +61,12 @@ static bool text_split_words(const wb__letter *at, wb__piece s, wb__pieces *out)
     for (int i = s.begin; i < s.end; i++) {
         const int now = wb__unicode_classes(at[i].c) & (WB__IS_WORD | WB__IS_SPACE);
         if (i > s.begin && now != before) {
-            if (!(before & WB__IS_SPACE) && !text_split_cut(out, begin, i)) return false;
+            if (!(before & WB__IS_SPACE) && !text_split_add_piece(out, begin, i)) return false;
             begin = i;
         }
         before = now;
     }
-    return before & WB__IS_SPACE || text_split_cut(out, begin, s.end);
+    return before & WB__IS_SPACE || text_split_add_piece(out, begin, s.end);
 }
 
 static bool text_split_before(const wb__letter *at, wb__piece s, uint32_t c, wb__pieces *out)
@@ -72,10 +74,10 @@ static bool text_split_before(const wb__letter *at, wb__piece s, uint32_t c, wb_
     int begin = s.begin;
     for (int i = s.begin + 1; i < s.end; i++)
         if (at[i].c == c) {
-            if (!text_split_cut(out, begin, i)) return false;
+            if (!text_split_add_piece(out, begin, i)) return false;
             begin = i;
         }
-    return text_split_cut(out, begin, s.end);
+    return text_split_add_piece(out, begin, s.end);
 }
 
 /* ---- the patterns of GPT --------------------------------------------------------------------- */
@@ -84,6 +86,7 @@ static bool text_split_before(const wb__letter *at, wb__piece s, uint32_t c, wb_
 typedef enum { LETTER, TEXT_SPLIT_NUMBER, TEXT_SPLIT_SPACE, TEXT_SPLIT_OTHER,
                TEXT_SPLIT_END } text_split_kind;
 
+/* Returns the kind of the character at i, or TEXT_SPLIT_END. */
 static text_split_kind text_split_kind_at(const wb__letter *at, int i, int end)
 {
     if (i >= end) return TEXT_SPLIT_END;
@@ -100,6 +103,7 @@ static text_split_kind text_split_kind_at(const wb__letter *at, int i, int end)
                                      : TEXT_SPLIT_OTHER;
 }
 
+/* Returns the end of the characters of kind k that begin at i. */
 static int text_split_run_of(const wb__letter *at, int i, int end, text_split_kind k)
 {
     while (text_split_kind_at(at, i, end) == k) i++;
@@ -123,7 +127,7 @@ static int text_split_contraction(const wb__letter *at, int i, int end, bool any
 
 /* Returns the end of the white space that begins at i, without its last character if more text
  * follows, but with at least one character. */
-static int spaces_end(const wb__letter *at, int i, int end)
+static int text_split_spaces_end(const wb__letter *at, int i, int end)
 {
     const int stop = text_split_run_of(at, i, end, TEXT_SPLIT_SPACE);
     return stop < end && stop > i + 1 ? stop - 1 : stop;
@@ -131,24 +135,24 @@ static int spaces_end(const wb__letter *at, int i, int end)
 
 /* Returns the end of a match of 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|
  * \s+(?!\S)|\s+ at i. */
-static int gpt2_end(const wb__letter *at, int i, int end)
+static int text_split_gpt2_end(const wb__letter *at, int i, int end)
 {
     const int short_form = text_split_contraction(at, i, end, false);
     if (short_form) return i + short_form;
     const int first = i + (at[i].c == ' ');
     const text_split_kind k = text_split_kind_at(at, first, end);
-    return k == TEXT_SPLIT_SPACE || k == TEXT_SPLIT_END ? spaces_end(at, i, end)
+    return k == TEXT_SPLIT_SPACE || k == TEXT_SPLIT_END ? text_split_spaces_end(at, i, end)
                                                         : text_split_run_of(at, first, end, k);
 }
 
-static bool is_newline(const wb__letter *at, int i, int end)
+static bool text_split_is_newline(const wb__letter *at, int i, int end)
 {
     return i < end && (at[i].c == '\r' || at[i].c == '\n');
 }
 
 /* Returns the end of a match of (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|
  * \p{N}{1,digits}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ at i. */
-static int gpt4_end(const wb__letter *at, int i, int end, int digits)
+static int text_split_gpt4_end(const wb__letter *at, int i, int end, int digits)
 {
     const int short_form = text_split_contraction(at, i, end, true);
     if (short_form) return i + short_form;
@@ -158,26 +162,27 @@ static int gpt4_end(const wb__letter *at, int i, int end, int digits)
         const int stop = text_split_run_of(at, i, end, TEXT_SPLIT_NUMBER);
         return WB__MIN(stop, i + digits);
     }
-    if (!is_newline(at, i, end) && text_split_kind_at(at, i + 1, end) == LETTER)
+    if (!text_split_is_newline(at, i, end) && text_split_kind_at(at, i + 1, end) == LETTER)
         return text_split_run_of(at, i + 1, end, LETTER);
     const int first = i + (at[i].c == ' ');
     if (text_split_kind_at(at, first, end) == TEXT_SPLIT_OTHER) {
         int stop = text_split_run_of(at, first, end, TEXT_SPLIT_OTHER);
-        while (is_newline(at, stop, end)) stop++;
+        while (text_split_is_newline(at, stop, end)) stop++;
         return stop;
     }
     int last = text_split_run_of(at, i, end, TEXT_SPLIT_SPACE);
-    while (last > i && !is_newline(at, last - 1, end)) last--;
-    return last > i ? last : spaces_end(at, i, end);
+    while (last > i && !text_split_is_newline(at, last - 1, end)) last--;
+    return last > i ? last : text_split_spaces_end(at, i, end);
 }
 
-static bool split_pattern(const wb__letter *at, wb__piece s, const wb__text_step *step,
-                          wb__pieces *out)
+static bool text_split_pattern(const wb__letter *at, wb__piece s, const wb__text_step *step,
+                               wb__pieces *out)
 {
     for (int i = s.begin; i < s.end;) {
-        const int next = step->kind == WB__SPLIT_GPT2 ? gpt2_end(at, i, s.end)
-                                                      : gpt4_end(at, i, s.end, step->first);
-        if (!text_split_cut(out, i, next)) return false;
+        const int next = step->kind == WB__SPLIT_GPT2
+                             ? text_split_gpt2_end(at, i, s.end)
+                             : text_split_gpt4_end(at, i, s.end, step->first);
+        if (!text_split_add_piece(out, i, next)) return false;
         i = next;
     }
     return true;
@@ -237,25 +242,25 @@ static bool text_split_change(const wb__text_step *step, const wb__letter *at, w
     return true;
 }
 
-/* ---- all steps ------------------------------------------------------------------------------- */
-
 static bool text_split_changes(wb__text_step_kind k)
 {
     return k == WB__PREFIX || k == WB__PREFIX_FIRST || k == WB__REPLACE_CHARACTER ||
            k == WB__BYTE_LEVEL;
 }
 
+/* Adds the pieces into which the step splits a piece to `out`. */
 static bool text_split_piece(const wb__text_step *step, const wb__letter *at, wb__piece s,
                              wb__pieces *out)
 {
     switch (step->kind) {
-    case WB__SPLIT: return split_delimiters(at, s, step, out);
+    case WB__SPLIT: return text_split_delimiters(at, s, step, out);
     case WB__SPLIT_WORDS: return text_split_words(at, s, out);
     case WB__SPLIT_BEFORE: return text_split_before(at, s, step->to.at[0].c, out);
-    default: return split_pattern(at, s, step, out);
+    default: return text_split_pattern(at, s, step, out);
     }
 }
 
+/* Splits all pieces of w by the step, except added tokens. */
 static bool text_split_all(const wb__text_step *step, wb__text_work *w)
 {
     w->more.n = 0;
@@ -271,7 +276,8 @@ static bool text_split_all(const wb__text_step *step, wb__text_work *w)
     return true;
 }
 
-static bool change_all(const wb__text_step *step, wb__text_work *w)
+/* Changes the letters of all pieces of w by the step, except added tokens. */
+static bool text_split_change_all(const wb__text_step *step, wb__text_work *w)
 {
     w->spare.n = 0;
     for (int i = 0; i < w->pieces.n; i++) {
@@ -292,7 +298,8 @@ static bool change_all(const wb__text_step *step, wb__text_work *w)
 bool wb__split_text(const wb__text_steps *s, wb__text_work *w)
 {
     for (int i = 0; i < s->n; i++)
-        if (!(text_split_changes(s->at[i].kind) ? change_all : text_split_all)(&s->at[i], w))
+        if (text_split_changes(s->at[i].kind) ? !text_split_change_all(&s->at[i], w)
+                                              : !text_split_all(&s->at[i], w))
             return false;
     return true;
 }

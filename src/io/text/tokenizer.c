@@ -30,13 +30,11 @@ const char *wb_token_text(const wb_tokenizer *t, int64_t id)
     return t->texts + e->text;
 }
 
-/* ---- one row --------------------------------------------------------------------------------- */
-
 /* The tokens of one text, or of two, and where the second one begins. */
 typedef struct { wb__tokens tokens; int second; bool pair; } tokenizer_row;
 
-static int tokenizer_tokenize(const wb_tokenizer *t, wb__text_work *w, const char *text,
-                              const char *pair, tokenizer_row *r)
+static int tokenizer_encode_row(const wb_tokenizer *t, wb__text_work *w, const char *text,
+                                const char *pair, tokenizer_row *r)
 {
     r->tokens.n = 0;
     r->pair = pair != NULL;
@@ -46,21 +44,21 @@ static int tokenizer_tokenize(const wb_tokenizer *t, wb__text_work *w, const cha
     return ok ? 0 : wb__error_or(WB_ERROR_MEMORY);
 }
 
-static int64_t specials_of(const wb_tokenizer *t, bool pair)
+static int64_t tokenizer_special_count(const wb_tokenizer *t, bool pair)
 {
     return pair ? t->pair.n - 2 : t->alone.n - 1;
 }
 
-/* Cuts `have` tokens to n, at the end or, with .cut_left, at the beginning. */
-static void tokenizer_cut(const wb_tokenizer *t, wb__token *at, int64_t have, int64_t n)
+/* Removes `have` - n tokens at the end or, with .cut_left, at the beginning. */
+static void tokenizer_drop_tokens(const wb_tokenizer *t, wb__token *at, int64_t have, int64_t n)
 {
     if (t->cut_left && n < have) memmove(at, at + have - n, (size_t)n * sizeof *at);
 }
 
-/* Cuts a row to `most` tokens, not counting special ones.  Of a pair the longer text is cut to the
+/* Cuts a row to `most` tokens, not counting special ones.  For a pair the longer text is cut to the
  * length of the shorter one, then both to equal lengths, the second one longer by one if `most` is
  * odd; or only one text is cut, by t->cut. */
-static int truncate_row(const wb_tokenizer *t, tokenizer_row *r, int64_t most)
+static int tokenizer_truncate_row(const wb_tokenizer *t, tokenizer_row *r, int64_t most)
 {
     const int64_t have[2] = {r->second, r->tokens.n - r->second};
     const int64_t less = r->tokens.n - most;
@@ -82,8 +80,8 @@ static int truncate_row(const wb_tokenizer *t, tokenizer_row *r, int64_t most)
             n[!shorter] = most - most / 2;
         }
     } else n[0] = most;
-    tokenizer_cut(t, r->tokens.at, have[0], n[0]);
-    tokenizer_cut(t, r->tokens.at + have[0], have[1], n[1]);
+    tokenizer_drop_tokens(t, r->tokens.at, have[0], n[0]);
+    tokenizer_drop_tokens(t, r->tokens.at + have[0], have[1], n[1]);
     memmove(r->tokens.at + n[0], r->tokens.at + have[0], (size_t)n[1] * sizeof *r->tokens.at);
     r->second = (int)n[0];
     r->tokens.n = (int)(n[0] + n[1]);
@@ -112,8 +110,6 @@ static bool tokenizer_add_row(const wb_tokenizer *t, const tokenizer_row *r, boo
     return true;
 }
 
-/* ---- tensors --------------------------------------------------------------------------------- */
-
 typedef enum { IDS, MASK, TOKENIZER_TYPES, OFFSETS } field;
 
 static int32_t tokenizer_value_of(const wb__token *x, field f, int k)
@@ -129,7 +125,7 @@ static int32_t tokenizer_value_of(const wb__token *x, field f, int k)
 /* Rows of tokens, one behind the other; row i has lengths[i] tokens. */
 typedef struct { wb__tokens tokens; int64_t n, length; int64_t *lengths; } tokenizer_rows;
 
-/* Returns a field of all rows as a tensor, [n, length] or [n, length, 2]; one row lacks n. */
+/* Returns a field of all rows as a tensor, [n, length] or [n, length, 2]; for one row without n. */
 static wb_tensor *tokenizer_tensor_of(const wb_tokenizer *t, const tokenizer_rows *r, field f,
                                       bool batch)
 {
@@ -152,8 +148,6 @@ static wb_tensor *tokenizer_tensor_of(const wb_tokenizer *t, const tokenizer_row
     return made;
 }
 
-/* ---- encoding -------------------------------------------------------------------------------- */
-
 wb_tensor *wb_encode_with(const wb_tokenizer *t, const char *text, const wb_encode_options *given)
 {
     wb_encode_options o;
@@ -167,8 +161,8 @@ wb_tensor *wb_encode_with(const wb_tokenizer *t, const char *text, const wb_enco
     tokenizer_rows all = {.n = 1};
     wb_tensor *ids = NULL, *offsets = NULL;
     const wb__frame f = wb__frame_begin();
-    if (!tokenizer_tokenize(t, &w, text, o.pair, &r) && tokenizer_add_row(t, &r, o.special,
-                                                                          &all.tokens)) {
+    if (!tokenizer_encode_row(t, &w, text, o.pair, &r) &&
+        tokenizer_add_row(t, &r, o.special, &all.tokens)) {
         all.length = all.tokens.n;
         all.lengths = &all.length;
         ids = tokenizer_tensor_of(t, &all, IDS, false);
@@ -184,12 +178,13 @@ wb_tensor *wb_encode_with(const wb_tokenizer *t, const char *text, const wb_enco
     return ids;
 }
 
-/* Sets the most and the least number of tokens of a row, and checks that the special tokens fit. */
+/* Sets *most and *least to the limits of a row's number of tokens, and checks that the special
+ * tokens fit. */
 static int tokenizer_limits(const wb_tokenizer *t, const wb_encode_batch_options *o, int64_t *most,
                             int64_t *least)
 {
     const bool own = o->length || o->most;
-    const int64_t specials = o->special ? specials_of(t, o->pairs != NULL) : 0;
+    const int64_t specials = o->special ? tokenizer_special_count(t, o->pairs != NULL) : 0;
     *least = o->length ? o->length : own ? 0 : t->padded;
     *most = o->length ? o->length : own ? o->most : t->most ? t->most : INT64_MAX;
     if (o->length && o->most && o->most < o->length) *most = o->most;
@@ -205,8 +200,8 @@ static int tokenizer_limits(const wb_tokenizer *t, const wb_encode_batch_options
     return 0;
 }
 
-static int encode_all(const wb_tokenizer *t, const char *const *texts,
-                      const wb_encode_batch_options *o, tokenizer_rows *all)
+static int tokenizer_encode_all(const wb_tokenizer *t, const char *const *texts,
+                                const wb_encode_batch_options *o, tokenizer_rows *all)
 {
     wb__text_work w = {0};
     tokenizer_row r = {0};
@@ -217,8 +212,8 @@ static int encode_all(const wb_tokenizer *t, const char *const *texts,
         if (!texts[i] || (o->pairs && !o->pairs[i]))
             status = wb__fail(WB_ERROR_ARGUMENT, "encode_batch: text %lld is NULL", (long long)i);
         if (!status)
-            status = tokenizer_tokenize(t, &w, texts[i], o->pairs ? o->pairs[i] : NULL, &r);
-        if (!status) status = truncate_row(t, &r, most);
+            status = tokenizer_encode_row(t, &w, texts[i], o->pairs ? o->pairs[i] : NULL, &r);
+        if (!status) status = tokenizer_truncate_row(t, &r, most);
         if (!status && !tokenizer_add_row(t, &r, o->special, &all->tokens))
             status = WB_ERROR_MEMORY;
         if (all->tokens.n > 1 << 29)
@@ -251,7 +246,7 @@ wb_encoded wb_encode_batch_with(const wb_tokenizer *t, int64_t n, const char *co
     tokenizer_rows all = {.n = n, .lengths = wb__alloc((size_t)n * sizeof *all.lengths)};
     const wb__frame f = wb__frame_begin();
     wb_tensor *x[4] = {NULL, NULL, NULL, NULL};
-    if (all.lengths && !encode_all(t, texts, &o, &all))
+    if (all.lengths && !tokenizer_encode_all(t, texts, &o, &all))
         for (int k = 0; k < 4 && (!k || x[k - 1]); k++)
             x[k] = tokenizer_tensor_of(t, &all, (field)k, true);
     wb__free(all.lengths);
@@ -260,8 +255,6 @@ wb_encoded wb_encode_batch_with(const wb_tokenizer *t, int64_t n, const char *co
     wb__frame_end_many(f, 4, (void *const *)x);
     return (wb_encoded){x[IDS], x[MASK], x[TOKENIZER_TYPES], x[OFFSETS]};
 }
-
-/* ---- decoding -------------------------------------------------------------------------------- */
 
 struct wb_decoder {
     wb__object object;
@@ -294,7 +287,7 @@ wb_decoder *wb_decoder_begin_with(const wb_tokenizer *t, const wb_decode_options
     return d;
 }
 
-static const char *text_so_far(const wb_decoder *d)
+static const char *tokenizer_text_so_far(const wb_decoder *d)
 {
     if (d->text.failed) return NULL;
     return d->text.length ? d->text.text : "";
@@ -304,7 +297,8 @@ const char *wb_decoder_next(wb_decoder *d, int64_t id)
 {
     if (!wb__expect("decoder_next", d, &wb__decoder_class)) return NULL;
     d->text.length = d->text.failed = 0;
-    return wb__decode_token(d->tokenizer, &d->decoding, id, &d->text) ? NULL : text_so_far(d);
+    return wb__decode_token(d->tokenizer, &d->decoding, id,
+                            &d->text) ? NULL : tokenizer_text_so_far(d);
 }
 
 const char *wb_decoder_end(wb_decoder *d)
@@ -314,7 +308,7 @@ const char *wb_decoder_end(wb_decoder *d)
     wb__decode_rest(&d->decoding, &d->text);
     d->decoding.begun = false;
     d->decoding.stripped = 0;
-    return text_so_far(d);
+    return tokenizer_text_so_far(d);
 }
 
 char *wb_decode_with(const wb_tokenizer *t, wb_tensor *ids, const wb_decode_options *given)

@@ -61,12 +61,14 @@ void wb__steps_free(wb__text_steps *s);
 
 /* ---- the tokenizer --------------------------------------------------------------------------- */
 
-/* A token of the vocabulary.  `text` and `decoded` are offsets in wb_tokenizer.texts: of its text,
- * and of its decoded text, which is the normal form if the token is found in normalised text. */
+/* A token of the vocabulary.  `text` and `decoded` are offsets in wb_tokenizer.texts: those of its
+ * text, and of its decoded text, which is the normal form if the token is found in normalised
+ * text. */
 typedef struct { int32_t id; uint32_t text, decoded; bool special; } wb__entry_of_vocabulary;
 
 typedef struct { int32_t id; bool single_word, lstrip, rstrip; } wb__added;
-/* Finds added tokens: the values of the trie are indices of `added`. */
+/* Finds added tokens, which are cut out of a text whole: the values of the trie are indices of
+ * `added`. */
 typedef struct {
     wb__trie trie;
     bool starts[256];                   /* whether a key begins with this byte */
@@ -84,12 +86,12 @@ typedef enum { WB__LONGEST_FIRST, WB__ONLY_FIRST, WB__ONLY_SECOND } wb__text_cut
 struct wb_tokenizer {
     wb__object object;
     char *path;
-    char *texts;                        /* of all tokens, each with a final 0 */
+    char *texts;                        /* texts of all tokens, each with a final 0 */
     int n_texts, texts_capacity;
-    wb__entry_of_vocabulary *tokens;    /* in ascending order of their ids */
+    wb__entry_of_vocabulary *tokens;    /* the vocabulary, sorted by id */
     int n_tokens, tokens_capacity;
-    wb__trie vocabulary, others;        /* text -> id, of the model's tokens, and of added tokens
-                                           that the model does not have */
+    wb__trie vocabulary, others;        /* id of each text: of the model's tokens, and of added
+                                           tokens that the model does not have */
 
     wb__added *added;
     int n_added, added_capacity;
@@ -98,13 +100,13 @@ struct wb_tokenizer {
 
     wb__model_kind model;
     int32_t unknown;                    /* the id of the unknown token; -1: none */
-    char *prefix, *suffix;              /* of tokens inside, and at the end of, a word; or "" */
-    uint32_t inside;                    /* node of `vocabulary` after `prefix`; 0: none */
+    char *prefix, *suffix;  /* prefix of tokens inside a word, suffix at the end of a word; or "" */
+    uint32_t inside;  /* node of `vocabulary` after `prefix`; 0: there is no prefix */
     int most_letters;                   /* WordPiece: a longer word is unknown */
     bool fuse_unknown, byte_fallback, whole_first;          /* BPE: its options of these names */
     int32_t bytes[256];                 /* byte_fallback: the tokens <0x00> ...; -1: none */
-    /* Two tokens side by side (merge_key of model.c) -> rank << 32 | the token that they become.
-     * The lowest rank comes first. */
+    /* The rank of a merge << 32 | the token that it makes, by the two tokens side by side
+     * (text_model_merge_key of model.c).  The lowest rank comes first. */
     wb__hash_table merges;
 
     wb__template alone, pair;           /* the templates of one text and of two */
@@ -120,7 +122,8 @@ struct wb_tokenizer {
 /* Returns an empty tokenizer of the current scope. */
 wb_tokenizer *wb__tokenizer_new(const char *path);
 /* Adds a token of the model, or an added one.  If the token is there with the same id, only adds
- * its `special`.  Errors, which name file and token: it has another id, or the id is above 2^30. */
+ * its `special`.  It is an error, which names file and token, if the token has another id, or the
+ * id is above 2^30. */
 int wb__tokenizer_token(wb_tokenizer *t, const char *text, int64_t id, bool added, bool special);
 /* Returns the id of a token of the model or of an added one; -1 if there is none. */
 int32_t wb__token_named(const wb_tokenizer *t, const char *text);
@@ -135,14 +138,15 @@ int wb__tokenizer_ready(wb_tokenizer *t);
 /* Returns the token with this id; NULL if there is none. */
 const wb__entry_of_vocabulary *wb__token_of(const wb_tokenizer *t, int64_t id);
 
-/* Return the character of a byte in GPT-2's alphabet, and the byte of a character, -1 if none. */
+/* wb__byte_letter returns the character of a byte in GPT-2's alphabet, wb__letter_byte the byte of
+ * a character, -1 if none. */
 uint32_t wb__byte_letter(uint8_t byte);
 int wb__letter_byte(uint32_t c);
 
 /* ---- readers of files ------------------------------------------------------------------------ */
 
-/* Read tokenizer.json, from its root; vocab.txt; or vocab.json and merges.txt.  `settings` is the
- * root of tokenizer_config.json, or NULL. */
+/* These functions read tokenizer.json, from its root; vocab.txt; or vocab.json and merges.txt.
+ * `settings` is the root of tokenizer_config.json, or NULL. */
 int wb__read_tokenizer_json(wb_tokenizer *t, const wb__json *root);
 int wb__read_vocab_txt(wb_tokenizer *t, char *text, int64_t bytes, const wb__json *settings);
 int wb__read_vocab_json(wb_tokenizer *t, const wb__json *vocabulary, char *merges, int64_t bytes,
@@ -153,7 +157,8 @@ int wb__read_sentences(wb_tokenizer *t, const wb__json *settings);
 
 /* ---- encoding -------------------------------------------------------------------------------- */
 
-/* Letters [begin, end) of a text; if id >= 0, an added token with this id, which stays whole. */
+/* A piece: letters [begin, end) of a text, or if id >= 0 an added token with this id, which stays
+ * whole. */
 typedef struct { int begin, end; int32_t id; } wb__piece;
 typedef struct { wb__piece *at; int n, capacity; } wb__pieces;
 static inline bool wb__pieces_add(wb__pieces *s, int begin, int end, int32_t id)

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static bool trie_new_node(wb__trie *t)
+static bool trie_add_node(wb__trie *t)
 {
     if (t->n_nodes == WB__TRIE_NODES)
         return wb__fail(WB_ERROR_UNSUPPORTED, "tokenizer: tokens with more than 2^24 different "
@@ -17,13 +17,13 @@ static bool trie_new_node(wb__trie *t)
 int32_t *wb__trie_at(wb__trie *t, const char *key, size_t n)
 {
     uint32_t node = 0;
-    if (!t->n_nodes && !trie_new_node(t)) return NULL;
+    if (!t->n_nodes && !trie_add_node(t)) return NULL;
     for (size_t i = 0; i < n; i++) {
         const uint8_t byte = (uint8_t)key[i];
         uint32_t child = wb__trie_step(t, node, byte);
         if (!child) {
             wb__hashed *edge =
-                trie_new_node(t) ? wb__hash_add(&t->edges, wb__trie_key(node, byte)) : NULL;
+                trie_add_node(t) ? wb__hash_add(&t->edges, wb__trie_key(node, byte)) : NULL;
             if (!edge) return NULL;
             edge->number = child = (uint32_t)t->n_nodes - 1;
         }

@@ -16,8 +16,6 @@ bool wb__unicode_normal(const wb__letters *in, bool compose, bool compatibility,
 #include <string.h>
 #include <utf8proc.h>
 
-/* ---- classes --------------------------------------------------------------------------------- */
-
 static const uint8_t of_category[] = {
     [UTF8PROC_CATEGORY_LU] = WB__IS_LETTER | WB__IS_WORD,
     [UTF8PROC_CATEGORY_LL] = WB__IS_LETTER | WB__IS_WORD,
@@ -47,7 +45,7 @@ static const uint8_t of_category[] = {
 
 typedef struct { uint32_t first, last; } unicode_range;
 
-static bool in_ranges(uint32_t c, const unicode_range *r, size_t n)
+static bool unicode_in_ranges(uint32_t c, const unicode_range *r, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (c >= r[i].first && c <= r[i].last) return true;
@@ -56,22 +54,22 @@ static bool in_ranges(uint32_t c, const unicode_range *r, size_t n)
 
 /* Whether c is in the ranges of Hugging Face's BertNormalizer.  These lack U+2B820 to U+2B91F, too,
  * and models are trained with that. */
-static bool is_ideograph(uint32_t c)
+static bool unicode_is_ideograph(uint32_t c)
 {
     static const unicode_range cjk[] = {
         {0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},   {0x20000, 0x2a6df},
         {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}};
-    return c >= 0x3400 && in_ranges(c, cjk, WB__COUNT(cjk));
+    return c >= 0x3400 && unicode_in_ranges(c, cjk, WB__COUNT(cjk));
 }
 
 /* Whether c is a zero width joiner, or a symbol with the property Alphabetic: letters in circles
  * and squares. */
-static bool is_word_symbol(uint32_t c)
+static bool unicode_is_word_symbol(uint32_t c)
 {
     static const unicode_range symbols[] = {{0x200c, 0x200d},   {0x24b6, 0x24e9},
                                               {0x1f130, 0x1f149}, {0x1f150, 0x1f169},
                                               {0x1f170, 0x1f189}};
-    return c >= 0x200c && in_ranges(c, symbols, WB__COUNT(symbols));
+    return c >= 0x200c && unicode_in_ranges(c, symbols, WB__COUNT(symbols));
 }
 
 int wb__unicode_classes(uint32_t c)
@@ -81,8 +79,8 @@ int wb__unicode_classes(uint32_t c)
     if ((c >= 9 && c <= 13) || c == 0x85) classes |= WB__IS_SPACE;
     if (c > ' ' && c < 0x7f && !(classes & (WB__IS_LETTER | WB__IS_NUMBER)))
         classes |= WB__IS_PUNCTUATION;
-    if (is_word_symbol(c)) classes |= WB__IS_WORD;
-    if (is_ideograph(c)) classes |= WB__IS_IDEOGRAPH;
+    if (unicode_is_word_symbol(c)) classes |= WB__IS_WORD;
+    if (unicode_is_ideograph(c)) classes |= WB__IS_IDEOGRAPH;
     return classes;
 }
 
@@ -117,9 +115,10 @@ static bool unicode_decompose(const wb__letters *in, bool compatibility, wb__let
     return true;
 }
 
-/* Sorts n letters that are no starters by their combining class, and keeps the order in a class.
- * `to` is memory for them.  Counting makes this linear, also for a hostile text of marks. */
-static void sort_marks(wb__letter *marks, int n, wb__letter *to)
+/* Sorts n marks, letters that are no starters, by their combining class, and keeps the order in a
+ * class.  `to` is memory for them.  Counting makes this linear, also for a hostile text of
+ * marks. */
+static void unicode_sort_marks(wb__letter *marks, int n, wb__letter *to)
 {
     int place[257] = {0};
     for (int i = 0; i < n; i++) place[(unicode_class_of(marks[i].c) & 0xff) + 1]++;
@@ -128,7 +127,7 @@ static void sort_marks(wb__letter *marks, int n, wb__letter *to)
     memcpy(marks, to, (size_t)n * sizeof *marks);
 }
 
-/* Brings marks behind a starter into their canonical order. */
+/* Changes the marks behind each starter to their canonical order. */
 static bool unicode_reorder(wb__letters *l)
 {
     wb__letters spare = {0};
@@ -142,7 +141,7 @@ static bool unicode_reorder(wb__letters *l)
         }
         if (!sorted) {
             ok = wb__letters_room(&spare, end - i);
-            if (ok) sort_marks(l->at + i, end - i, spare.at);
+            if (ok) unicode_sort_marks(l->at + i, end - i, spare.at);
         }
         i = end + 1;
     }
@@ -151,7 +150,7 @@ static bool unicode_reorder(wb__letters *l)
 }
 
 /* Returns the character that a followed by b becomes; 0 if there is none. */
-static uint32_t unicode_composed(uint32_t a, uint32_t b)
+static uint32_t unicode_compose_pair(uint32_t a, uint32_t b)
 {
     utf8proc_int32_t pair[2] = {(utf8proc_int32_t)a, (utf8proc_int32_t)b};
     if (b < 0x300) return 0;
@@ -160,14 +159,14 @@ static uint32_t unicode_composed(uint32_t a, uint32_t b)
 }
 
 /* Composes decomposed letters in place. */
-static void compose_letters(wb__letters *l)
+static void unicode_compose(wb__letters *l)
 {
     int n = 0, starter = -1, before = 0;
     for (int i = 0; i < l->n; i++) {
         const wb__letter x = l->at[i];
         const int k = unicode_class_of(x.c);
         const bool reachable = starter >= 0 && (starter == n - 1 || before < k);
-        const uint32_t c = reachable ? unicode_composed(l->at[starter].c, x.c) : 0;
+        const uint32_t c = reachable ? unicode_compose_pair(l->at[starter].c, x.c) : 0;
         if (c) {
             l->at[starter].c = c;
             l->at[starter].end = WB__MAX(l->at[starter].end, x.end);
@@ -183,7 +182,7 @@ static void compose_letters(wb__letters *l)
 bool wb__unicode_normal(const wb__letters *in, bool compose, bool compatibility, wb__letters *out)
 {
     if (!unicode_decompose(in, compatibility, out) || !unicode_reorder(out)) return false;
-    if (compose) compose_letters(out);
+    if (compose) unicode_compose(out);
     return true;
 }
 

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the object ------------------------------------------------------------------------------ */
-
 wb__text_step *wb__steps_add(wb__text_steps *s, wb__text_step_kind kind, int first, int second)
 {
     if (!wb__reserve(&s->at, &s->capacity, s->n + 1, sizeof *s->at)) return NULL;
@@ -73,7 +71,7 @@ wb_tokenizer *wb__tokenizer_new(const char *path)
 
 /* Returns a token for an error message: at most its first 60 bytes, without control characters.
  * The caller frees the text. */
-static char *vocabulary_shown(const char *token)
+static char *vocabulary_token_text(const char *token)
 {
     wb__text t = {0};
     char begin[61];
@@ -85,9 +83,10 @@ static char *vocabulary_shown(const char *token)
     return wb__text_take(&t);
 }
 
-static int bad_token(const wb_tokenizer *t, const char *token, const char *reason, int64_t number)
+static int vocabulary_fail_token(const wb_tokenizer *t, const char *token, const char *reason,
+                                 int64_t number)
 {
-    char *text = vocabulary_shown(token);
+    char *text = vocabulary_token_text(token);
     if (!text) return WB_ERROR_MEMORY;
     const int code = wb__fail(WB_ERROR_FORMAT, "%s: the token \"%s\" %s %lld", t->path, text,
                               reason, (long long)number);
@@ -115,12 +114,12 @@ int32_t wb__token_named(const wb_tokenizer *t, const char *text)
 int wb__tokenizer_token(wb_tokenizer *t, const char *text, int64_t id, bool added, bool special)
 {
     if (id < 0 || id > 1 << 30)
-        return bad_token(t, text, "has an id that is not from 0 to 2^30:", id);
+        return vocabulary_fail_token(t, text, "has an id that is not from 0 to 2^30:", id);
     const bool other = added && wb__trie_value(&t->vocabulary, text) < 0;
     int32_t *known = wb__trie_at(other ? &t->others : &t->vocabulary, text, strlen(text));
     if (!known) return wb__error_or(WB_ERROR_MEMORY);
     if (*known >= 0 && *known != id)
-        return bad_token(t, text, "has two ids, of which one is", id);
+        return vocabulary_fail_token(t, text, "has two ids, of which one is", id);
     const uint32_t at = *known < 0 ? (uint32_t)t->n_texts : UINT32_MAX;
     if ((*known < 0 && !vocabulary_store_text(t, text, strlen(text))) ||
         !wb__reserve(&t->tokens, &t->tokens_capacity, t->n_tokens + 1, sizeof *t->tokens))
@@ -163,7 +162,7 @@ int wb__tokenizer_add(wb_tokenizer *t, const char *text, wb__added a, bool norma
     return ok ? 0 : wb__error_or(WB_ERROR_MEMORY);
 }
 
-static int by_id(const void *a, const void *b)
+static int vocabulary_by_id(const void *a, const void *b)
 {
     const wb__entry_of_vocabulary *x = a, *y = b;
     if (x->id != y->id) return x->id < y->id ? -1 : 1;
@@ -171,15 +170,16 @@ static int by_id(const void *a, const void *b)
 }
 
 /* Sorts the tokens by id, and joins entries of the same token. */
-static int sort_tokens(wb_tokenizer *t)
+static int vocabulary_sort_tokens(wb_tokenizer *t)
 {
     int n = 0;
-    if (t->n_tokens) qsort(t->tokens, (size_t)t->n_tokens, sizeof *t->tokens, by_id);
+    if (t->n_tokens) qsort(t->tokens, (size_t)t->n_tokens, sizeof *t->tokens, vocabulary_by_id);
     for (int i = 0; i < t->n_tokens; i++) {
         const wb__entry_of_vocabulary e = t->tokens[i];
         if (!n || t->tokens[n - 1].id != e.id) t->tokens[n++] = e;
         else if (e.text == UINT32_MAX) t->tokens[n - 1].special |= e.special;
-        else return bad_token(t, t->texts + e.text, "shares with another token the id", e.id);
+        else return vocabulary_fail_token(t, t->texts + e.text, "shares with another token the id",
+                                          e.id);
     }
     t->n_tokens = n;
     return n && t->vocabulary.n_nodes
@@ -188,7 +188,7 @@ static int sort_tokens(wb_tokenizer *t)
 
 int wb__tokenizer_ready(wb_tokenizer *t)
 {
-    const int status = sort_tokens(t);
+    const int status = vocabulary_sort_tokens(t);
     if (status) return status;
     t->inside = wb__trie_text(&t->vocabulary, 0, t->prefix);
     for (int i = 0; t->byte_fallback && i < 256; i++) {

@@ -11,20 +11,20 @@ typedef struct {
     const char *path;
     const uint8_t *data;
     int64_t bytes, at;
-    wb__pickle *p;
+    wb__pickle *p;                      /* the result */
     int *stack, *memo;                  /* indices of values */
     int n_stack, stack_capacity, n_memo, memo_capacity;
     /* 1 + the index of a value that never changes, and is therefore made once; 0: not yet made */
     int plain[WB__PICKLE_MARK + 1], small[256];
 } pickle_reader;
 
-static int pickle_broken(const pickle_reader *r, const char *reason)
+static int pickle_fail(const pickle_reader *r, const char *reason)
 {
     return wb__fail(WB_ERROR_FORMAT, "%s: data.pkl: byte %lld: %s", r->path, (long long)r->at,
                     reason);
 }
 
-static bool grow_stack(pickle_reader *r)
+static bool pickle_grow_stack(pickle_reader *r)
 {
     return wb__reserve(&r->stack, &r->stack_capacity, r->n_stack + 1, sizeof *r->stack);
 }
@@ -32,11 +32,12 @@ static bool grow_stack(pickle_reader *r)
 static wb__pickle_value *pickle_value(const pickle_reader *r, int i) { return &r->p->values[i]; }
 
 /* Pushes a new value.  NULL: failed. */
-static wb__pickle_value *push_new(pickle_reader *r, wb__pickle_kind kind)
+static wb__pickle_value *pickle_push_new(pickle_reader *r, wb__pickle_kind kind)
 {
     wb__pickle *p = r->p;
-    if (p->n == PICKLE_MOST) return pickle_broken(r, "it has too many values"), NULL;
-    if (!wb__reserve(&p->values, &p->capacity, p->n + 1, sizeof *p->values) || !grow_stack(r))
+    if (p->n == PICKLE_MOST) return pickle_fail(r, "it has too many values"), NULL;
+    if (!wb__reserve(&p->values, &p->capacity, p->n + 1, sizeof *p->values) ||
+        !pickle_grow_stack(r))
         return NULL;
     p->values[p->n] = (wb__pickle_value){.kind = kind};
     r->stack[r->n_stack++] = p->n;
@@ -44,30 +45,30 @@ static wb__pickle_value *push_new(pickle_reader *r, wb__pickle_kind kind)
 }
 
 static int pickle_push(pickle_reader *r, wb__pickle_kind kind) {
-    return push_new(r, kind) ? 0 : wb_error_code();
+    return pickle_push_new(r, kind) ? 0 : wb_error_code();
 }
 
-static int push_known(pickle_reader *r, int i)
+static int pickle_push_known(pickle_reader *r, int i)
 {
-    if (!grow_stack(r)) return wb_error_code();
+    if (!pickle_grow_stack(r)) return wb_error_code();
     r->stack[r->n_stack++] = i;
     return 0;
 }
 
-/* Pushes None or a mark. */
-static int push_plain(pickle_reader *r, wb__pickle_kind kind)
+/* Pushes None or a mark, which begins the values of a list, dict or tuple, on the stack. */
+static int pickle_push_plain(pickle_reader *r, wb__pickle_kind kind)
 {
-    if (r->plain[kind]) return push_known(r, r->plain[kind] - 1);
+    if (r->plain[kind]) return pickle_push_known(r, r->plain[kind] - 1);
     if (pickle_push(r, kind)) return wb_error_code();
     r->plain[kind] = r->p->n;
     return 0;
 }
 
-static int push_number(pickle_reader *r, int64_t number)
+static int pickle_push_number(pickle_reader *r, int64_t number)
 {
     const bool is_small = number >= 0 && number < (int64_t)WB__COUNT(r->small);
-    if (is_small && r->small[number]) return push_known(r, r->small[number] - 1);
-    wb__pickle_value *v = push_new(r, WB__PICKLE_NUMBER);
+    if (is_small && r->small[number]) return pickle_push_known(r, r->small[number] - 1);
+    wb__pickle_value *v = pickle_push_new(r, WB__PICKLE_NUMBER);
     if (!v) return wb_error_code();
     v->number = number;
     if (is_small) r->small[number] = r->p->n;
@@ -87,20 +88,20 @@ static int pickle_append(pickle_reader *r, int list, int item)
 }
 
 /* Sets *to to an unsigned number of n bytes. */
-static int pickle_take(pickle_reader *r, int n, uint64_t *to)
+static int pickle_read_number(pickle_reader *r, int n, uint64_t *to)
 {
     *to = 0;
-    if (n > r->bytes - r->at) return pickle_broken(r, "it ends too early");
+    if (n > r->bytes - r->at) return pickle_fail(r, "it ends too early");
     for (int i = 0; i < n; i++) *to |= (uint64_t)r->data[r->at++] << (8 * i);
     return 0;
 }
 
-/* Takes the last value from the stack.  -1: failed. */
+/* Returns the last value on the stack, which it removes.  -1: failed. */
 static int pickle_pop(pickle_reader *r)
 {
     if (r->n_stack && pickle_value(r, r->stack[r->n_stack - 1])->kind != WB__PICKLE_MARK)
         return r->stack[--r->n_stack];
-    return pickle_broken(r, "an opcode has no operand"), -1;
+    return pickle_fail(r, "an opcode has no operand"), -1;
 }
 
 /* Returns the position of the last mark on the stack.  -1: failed. */
@@ -108,13 +109,14 @@ static int pickle_mark(pickle_reader *r)
 {
     for (int i = r->n_stack - 1; i >= 0; i--)
         if (pickle_value(r, r->stack[i])->kind == WB__PICKLE_MARK) return i;
-    return pickle_broken(r, "an opcode has no mark"), -1;
+    return pickle_fail(r, "an opcode has no mark"), -1;
 }
 
-/* Makes a tuple of the values on the stack from `first` on, and removes the mark before them. */
+/* Pushes a tuple of the values on the stack from `first` on, and removes them and the mark before
+ * them. */
 static int pickle_tuple(pickle_reader *r, int first, bool marked)
 {
-    if (first < 0) return pickle_broken(r, "an opcode has no operands");
+    if (first < 0) return pickle_fail(r, "an opcode has no operands");
     const int n = r->n_stack - first;
     if (pickle_push(r, WB__PICKLE_LIST)) return wb_error_code();
     const int made = r->stack[--r->n_stack];
@@ -133,17 +135,17 @@ static int pickle_extend(pickle_reader *r, wb__pickle_kind kind)
     const int n = r->n_stack - at - 1;
     if (!at || pickle_value(r, r->stack[at - 1])->kind != kind ||
         (kind == WB__PICKLE_DICT && n % 2))
-        return pickle_broken(r, "items are appended to a value that takes none");
+        return pickle_fail(r, "items are appended to a value that takes none");
     for (int i = 0; i < n; i++)
         if (pickle_append(r, r->stack[at - 1], r->stack[at + 1 + i])) return wb_error_code();
     r->n_stack = at;
     return 0;
 }
 
-static int extend_by(pickle_reader *r, wb__pickle_kind kind, int n)
+static int pickle_extend_by(pickle_reader *r, wb__pickle_kind kind, int n)
 {
     if (r->n_stack <= n || pickle_value(r, r->stack[r->n_stack - n - 1])->kind != kind)
-        return pickle_broken(r, "an item is appended to a value that takes none");
+        return pickle_fail(r, "an item is appended to a value that takes none");
     const int to = r->stack[r->n_stack - n - 1];
     for (int i = 0; i < n; i++)
         if (pickle_append(r, to, r->stack[r->n_stack - n + i])) return wb_error_code();
@@ -154,10 +156,10 @@ static int extend_by(pickle_reader *r, wb__pickle_kind kind, int n)
 static int pickle_text(pickle_reader *r, int bytes)
 {
     uint64_t length;
-    if (pickle_take(r, bytes, &length)) return wb_error_code();
+    if (pickle_read_number(r, bytes, &length)) return wb_error_code();
     if (length > (uint64_t)(r->bytes - r->at) || length > 1 << 20)
-        return pickle_broken(r, "a text is longer than the file, or than 1 MiB");
-    wb__pickle_value *v = push_new(r, WB__PICKLE_TEXT);
+        return pickle_fail(r, "a text is longer than the file, or than 1 MiB");
+    wb__pickle_value *v = pickle_push_new(r, WB__PICKLE_TEXT);
     if (!v) return wb_error_code();
     v->text = (const char *)r->data + r->at;
     v->n = (int)length;
@@ -166,14 +168,14 @@ static int pickle_text(pickle_reader *r, int bytes)
 }
 
 /* Skips bytes, which are part of no tensor. */
-static int skip_bytes(pickle_reader *r, int bytes)
+static int pickle_skip_bytes(pickle_reader *r, int bytes)
 {
     uint64_t length;
-    if (pickle_take(r, bytes, &length)) return wb_error_code();
+    if (pickle_read_number(r, bytes, &length)) return wb_error_code();
     if (length > (uint64_t)(r->bytes - r->at))
-        return pickle_broken(r, "bytes are longer than the file");
+        return pickle_fail(r, "bytes are longer than the file");
     r->at += (int64_t)length;
-    return push_plain(r, WB__PICKLE_NONE);
+    return pickle_push_plain(r, WB__PICKLE_NONE);
 }
 
 /* ---- globals --------------------------------------------------------------------------------- */
@@ -202,7 +204,7 @@ static bool pickle_is_word(const char *text, int n)
     return n > 0;
 }
 
-static bool is_global(int i, const char *module, int m, const char *name, int n)
+static bool pickle_is_global(int i, const char *module, int m, const char *name, int n)
 {
     const char *before = pickle_globals[i].before, *after = pickle_globals[i].after;
     const bool head = *before == '*', tail = *after == '*';
@@ -214,23 +216,23 @@ static bool is_global(int i, const char *module, int m, const char *name, int n)
     return head || tail ? pickle_is_word(name, n) : n == a + b;
 }
 
-static bool is_storage_class(const wb__pickle_value *v)
+static bool pickle_is_storage_class(const wb__pickle_value *v)
 {
     static const char tail[] = "Storage";
     const int n = (int)sizeof tail - 1;
     return v->kind == WB__PICKLE_GLOBAL && v->n > n && !memcmp(v->text + v->n - n, tail, (size_t)n);
 }
 
-static int push_global(pickle_reader *r, const char *module, int m, const char *name, int n)
+static int pickle_push_global(pickle_reader *r, const char *module, int m, const char *name, int n)
 {
     bool known = false;
     for (size_t i = 0; !known && i < WB__COUNT(pickle_globals); i++)
-        known = is_global((int)i, module, m, name, n);
+        known = pickle_is_global((int)i, module, m, name, n);
     if (!known)
         return wb__fail(WB_ERROR_UNSUPPORTED, "%s: it has a %.*s.%.*s, and only tensors in dicts, "
                         "lists and tuples are read: save model.state_dict()", r->path, m, module, n,
                         name);
-    wb__pickle_value *v = push_new(r, WB__PICKLE_GLOBAL);
+    wb__pickle_value *v = pickle_push_new(r, WB__PICKLE_GLOBAL);
     if (!v) return wb_error_code();
     v->text = name;
     v->n = n;
@@ -238,13 +240,13 @@ static int push_global(pickle_reader *r, const char *module, int m, const char *
 }
 
 /* Sets *from and *n to the bytes before the next newline, and skips the newline. */
-static int pickle_line(pickle_reader *r, const char **from, int *n)
+static int pickle_read_line(pickle_reader *r, const char **from, int *n)
 {
     enum { LONGEST = 1000 };
     const int64_t most = WB__MIN(r->bytes - r->at, LONGEST);
     *from = (const char *)r->data + r->at;
     const char *end = most ? memchr(*from, '\n', (size_t)most) : NULL;
-    if (!end) return pickle_broken(r, "a name or a number does not end");
+    if (!end) return pickle_fail(r, "a name or a number does not end");
     *n = (int)(end - *from);
     r->at += *n + 1;
     return 0;
@@ -255,22 +257,22 @@ static int pickle_global(pickle_reader *r)
 {
     const char *module = "", *name = "";
     int m = 0, n = 0;
-    if (pickle_line(r, &module, &m) || pickle_line(r, &name, &n)) return wb_error_code();
-    return push_global(r, module, m, name, n);
+    if (pickle_read_line(r, &module, &m) || pickle_read_line(r, &name, &n)) return wb_error_code();
+    return pickle_push_global(r, module, m, name, n);
 }
 
 /* Replaces two texts on the stack, a module and a name, by the global. */
-static int stack_global(pickle_reader *r)
+static int pickle_stack_global(pickle_reader *r)
 {
     const int name = pickle_pop(r), module = name < 0 ? -1 : pickle_pop(r);
     if (module < 0) return wb_error_code();
     const wb__pickle_value m = *pickle_value(r, module), n = *pickle_value(r, name);
     if (m.kind != WB__PICKLE_TEXT || n.kind != WB__PICKLE_TEXT)
-        return pickle_broken(r, "the name of a class is no text");
-    return push_global(r, m.text, WB__MIN(m.n, 1000), n.text, WB__MIN(n.n, 1000));
+        return pickle_fail(r, "the name of a class is no text");
+    return pickle_push_global(r, m.text, WB__MIN(m.n, 1000), n.text, WB__MIN(n.n, 1000));
 }
 
-/* Makes a storage of ("storage", class, key, location, elements). */
+/* Changes the value on the stack to a storage of ("storage", class, key, location, elements). */
 static int pickle_storage(pickle_reader *r)
 {
     const int id = pickle_pop(r);
@@ -279,21 +281,22 @@ static int pickle_storage(pickle_reader *r)
     const int *i = t->items;
     if (t->kind != WB__PICKLE_LIST || t->n != 5 ||
         !wb__pickle_is(pickle_value(r, i[0]), "storage") ||
-        !is_storage_class(pickle_value(r, i[1])) ||
+        !pickle_is_storage_class(pickle_value(r, i[1])) ||
         pickle_value(r, i[2])->kind != WB__PICKLE_TEXT ||
         pickle_value(r, i[4])->kind != WB__PICKLE_NUMBER)
-        return pickle_broken(r, "this is no storage of a tensor");
+        return pickle_fail(r, "this is no storage of a tensor");
     const int key = i[2], class = i[1];
     const int64_t elements = pickle_value(r, i[4])->number;
-    wb__pickle_value *v = push_new(r, WB__PICKLE_STORAGE);
+    wb__pickle_value *v = pickle_push_new(r, WB__PICKLE_STORAGE);
     if (!v) return wb_error_code();
     v->number = elements;
     const int made = r->stack[r->n_stack - 1];
     return pickle_append(r, made, key) || pickle_append(r, made, class) ? wb_error_code() : 0;
 }
 
-/* Makes a tensor of (storage, offset, sizes, strides, requires_grad, hooks, ...).  With `third`,
- * the form that PyTorch uses for dtypes without a class of storages, the dtype follows. */
+/* Changes the value on the stack to a tensor of (storage, offset, sizes, strides, requires_grad,
+ * hooks, ...).  With `third`, the form that PyTorch uses for dtypes without a class of storages,
+ * the dtype follows. */
 static int pickle_tensor(pickle_reader *r, int arguments, bool third)
 {
     enum { DTYPE = 6 };
@@ -304,10 +307,10 @@ static int pickle_tensor(pickle_reader *r, int arguments, bool third)
         pickle_value(r, t->items[3])->kind != WB__PICKLE_LIST ||
         pickle_value(r, t->items[2])->n != pickle_value(r, t->items[3])->n ||
         (third && (t->n <= DTYPE || pickle_value(r, t->items[DTYPE])->kind != WB__PICKLE_GLOBAL)))
-        return pickle_broken(r, "these are no arguments of a tensor");
+        return pickle_fail(r, "these are no arguments of a tensor");
     const int parts[4] = {t->items[0], t->items[2], t->items[3], third ? t->items[DTYPE] : -1};
     const int64_t offset = pickle_value(r, t->items[1])->number;
-    wb__pickle_value *v = push_new(r, WB__PICKLE_TENSOR);
+    wb__pickle_value *v = pickle_push_new(r, WB__PICKLE_TENSOR);
     if (!v) return wb_error_code();
     v->number = offset;
     const int made = r->stack[r->n_stack - 1];
@@ -316,19 +319,20 @@ static int pickle_tensor(pickle_reader *r, int arguments, bool third)
     return 0;
 }
 
+/* Calls the function on the stack: pushes the dict, tensor or parameter that it would return. */
 static int pickle_reduce(pickle_reader *r)
 {
     const int arguments = pickle_pop(r), function = arguments < 0 ? -1 : pickle_pop(r);
     if (function < 0) return wb_error_code();
     const wb__pickle_value *f = pickle_value(r, function), *t = pickle_value(r, arguments);
     if (f->kind != WB__PICKLE_GLOBAL || t->kind != WB__PICKLE_LIST)
-        return pickle_broken(r, "a value that is no function is called");
+        return pickle_fail(r, "a value that is no function is called");
     if (wb__pickle_is(f, "OrderedDict") && !t->n) return pickle_push(r, WB__PICKLE_DICT);
     if (wb__pickle_is(f, "_rebuild_tensor_v2")) return pickle_tensor(r, arguments, false);
     if (wb__pickle_is(f, "_rebuild_tensor_v3")) return pickle_tensor(r, arguments, true);
     if (!wb__pickle_is(f, "_rebuild_parameter") || !t->n ||
         pickle_value(r, t->items[0])->kind != WB__PICKLE_TENSOR)
-        return pickle_broken(r, "a function is called with other arguments than PyTorch's");
+        return pickle_fail(r, "a function is called with other arguments than PyTorch's");
     r->stack[r->n_stack++] = t->items[0];           /* replaces the function on the stack */
     return 0;
 }
@@ -336,10 +340,10 @@ static int pickle_reduce(pickle_reader *r)
 /* ---- opcodes --------------------------------------------------------------------------------- */
 
 /* Sets entry i of the memo.  Python numbers entries in their order; PyTorch's begin at 0 or 1. */
-static int remember_as(pickle_reader *r, uint64_t i)
+static int pickle_remember_as(pickle_reader *r, uint64_t i)
 {
     if (!r->n_stack || i >= PICKLE_MOST || i > (uint64_t)r->bytes)
-        return pickle_broken(r, "an entry of the memo is wrong");
+        return pickle_fail(r, "an entry of the memo is wrong");
     const int known = r->memo_capacity;
     if (!wb__reserve(&r->memo, &r->memo_capacity, (int)i + 1, sizeof *r->memo))
         return wb_error_code();
@@ -352,82 +356,82 @@ static int remember_as(pickle_reader *r, uint64_t i)
 static int pickle_remember(pickle_reader *r, int bytes)
 {
     uint64_t i;
-    return pickle_take(r, bytes, &i) ? (int)wb_error_code() : remember_as(r, i);
+    return pickle_read_number(r, bytes, &i) ? (int)wb_error_code() : pickle_remember_as(r, i);
 }
 
 static int pickle_recall(pickle_reader *r, int bytes)
 {
     uint64_t i;
-    if (pickle_take(r, bytes, &i)) return wb_error_code();
+    if (pickle_read_number(r, bytes, &i)) return wb_error_code();
     if (i >= (uint64_t)r->memo_capacity || r->memo[i] < 0)
-        return pickle_broken(r, "the memo has no such entry");
-    return push_known(r, r->memo[i]);
+        return pickle_fail(r, "the memo has no such entry");
+    return pickle_push_known(r, r->memo[i]);
 }
 
 static int pickle_integer(pickle_reader *r, int bytes)
 {
     uint64_t n;
-    if (pickle_take(r, bytes, &n)) return wb_error_code();
-    return push_number(r, bytes == 4 ? (int64_t)(int32_t)(uint32_t)n : (int64_t)n);
+    if (pickle_read_number(r, bytes, &n)) return wb_error_code();
+    return pickle_push_number(r, bytes == 4 ? (int64_t)(int32_t)(uint32_t)n : (int64_t)n);
 }
 
-/* Reads an integer.  The first `bytes` bytes are the number of bytes that it has. */
-static int long_integer(pickle_reader *r, int bytes)
+/* Pushes an integer.  The first `bytes` bytes are the number of bytes that the integer has. */
+static int pickle_long_integer(pickle_reader *r, int bytes)
 {
     uint64_t length, n;
-    if (pickle_take(r, bytes, &length)) return wb_error_code();
-    if (length > 8) return pickle_broken(r, "an integer has more than 64 bits");
-    if (pickle_take(r, (int)length, &n)) return wb_error_code();
+    if (pickle_read_number(r, bytes, &length)) return wb_error_code();
+    if (length > 8) return pickle_fail(r, "an integer has more than 64 bits");
+    if (pickle_read_number(r, (int)length, &n)) return wb_error_code();
     if (length && length < 8 && n >> (8 * length - 1)) n |= UINT64_MAX << (8 * length);
-    return push_number(r, (int64_t)n);
+    return pickle_push_number(r, (int64_t)n);
 }
 
-/* Reads an integer as text: "-12\n", "-12L\n"; "01\n" is True.  Protocol 1 writes bools and long
- * integers in this way. */
-static int written_integer(pickle_reader *r)
+/* Pushes an integer that is written as text: "-12\n", "-12L\n"; "01\n" is True.  Protocol 1 writes
+ * bools and long integers in this way. */
+static int pickle_text_integer(pickle_reader *r)
 {
     const char *from = "";
     int n = 0;
-    if (pickle_line(r, &from, &n)) return wb_error_code();
+    if (pickle_read_line(r, &from, &n)) return wb_error_code();
     n -= n && from[n - 1] == 'L';
     const bool negative = n && *from == '-';
     int64_t number = 0;
     for (int i = negative; i < n; i++) {
         if (from[i] < '0' || from[i] > '9' || number > (INT64_MAX - 9) / 10)
-            return pickle_broken(r, "an integer is none, or has more than 64 bits");
+            return pickle_fail(r, "an integer is none, or has more than 64 bits");
         number = 10 * number + (from[i] - '0');
     }
-    return push_number(r, negative ? -number : number);
+    return pickle_push_number(r, negative ? -number : number);
 }
 
 static int pickle_skip(pickle_reader *r, int bytes)
 {
     uint64_t unused;
-    return pickle_take(r, bytes, &unused);
+    return pickle_read_number(r, bytes, &unused);
 }
 
-/* Drops the state of a dict, which is its attribute _metadata. */
+/* Removes the state of a dict, which is its attribute _metadata. */
 static int pickle_build(pickle_reader *r)
 {
     if (pickle_pop(r) < 0) return wb_error_code();
     if (r->n_stack && pickle_value(r, r->stack[r->n_stack - 1])->kind == WB__PICKLE_DICT) return 0;
-    return pickle_broken(r, "a value that is no dict has a state");
+    return pickle_fail(r, "a value that is no dict has a state");
 }
 
 /* Executes an opcode of the protocols 3 to 5. */
-static int pickle_late_step(pickle_reader *r, int opcode)
+static int pickle_step_of_protocol_3(pickle_reader *r, int opcode)
 {
     int at;
     switch (opcode) {
     case 0x95: return pickle_skip(r, 8);                            /* the length of a frame */
-    case 0x94: return remember_as(r, (uint64_t)r->n_memo);
-    case 0x93: return stack_global(r);
+    case 0x94: return pickle_remember_as(r, (uint64_t)r->n_memo);
+    case 0x93: return pickle_stack_global(r);
     case 0x8c: return pickle_text(r, 1);
     case 0x8d: return pickle_text(r, 8);
-    case 'C': return skip_bytes(r, 1);
-    case 'B': return skip_bytes(r, 4);
+    case 'C': return pickle_skip_bytes(r, 1);
+    case 'B': return pickle_skip_bytes(r, 4);
     case 0x8e:
-    case 0x96: return skip_bytes(r, 8);
+    case 0x96: return pickle_skip_bytes(r, 8);
     case 0x8f: return pickle_push(r, WB__PICKLE_LIST);              /* a set */
     case 0x90: return pickle_extend(r, WB__PICKLE_LIST);
     case 0x91:
@@ -444,21 +448,22 @@ static int pickle_step(pickle_reader *r, int opcode)
     int at;
     switch (opcode) {
     case 0x80: return pickle_skip(r, 1);                            /* the protocol */
-    case '(': return push_plain(r, WB__PICKLE_MARK);
+    case '(': return pickle_push_plain(r, WB__PICKLE_MARK);
     case '}': return pickle_push(r, WB__PICKLE_DICT);
     case ']':
     case ')': return pickle_push(r, WB__PICKLE_LIST);
-    case 'N': return push_plain(r, WB__PICKLE_NONE);
-    case 0x88: return push_number(r, 1);
-    case 0x89: return push_number(r, 0);
+    case 'N': return pickle_push_plain(r, WB__PICKLE_NONE);
+    case 0x88: return pickle_push_number(r, 1);
+    case 0x89: return pickle_push_number(r, 0);
     case 'J': return pickle_integer(r, 4);
     case 'K': return pickle_integer(r, 1);
     case 'M': return pickle_integer(r, 2);
     case 'I':
-    case 'L': return written_integer(r);
-    case 0x8a: return long_integer(r, 1);
-    case 0x8b: return long_integer(r, 4);
-    case 'G': return pickle_skip(r, 8) ? (int)wb_error_code() : push_plain(r, WB__PICKLE_NONE);
+    case 'L': return pickle_text_integer(r);
+    case 0x8a: return pickle_long_integer(r, 1);
+    case 0x8b: return pickle_long_integer(r, 4);
+    case 'G': return pickle_skip(r, 8) ? (int)wb_error_code() : pickle_push_plain(r,
+                                                                                  WB__PICKLE_NONE);
     case 'X': return pickle_text(r, 4);
     case 'c': return pickle_global(r);
     case 'Q': return pickle_storage(r);
@@ -473,11 +478,11 @@ static int pickle_step(pickle_reader *r, int opcode)
     case 0x85:
     case 0x86:
     case 0x87: return pickle_tuple(r, r->n_stack - (opcode - 0x84), false);
-    case 'a': return extend_by(r, WB__PICKLE_LIST, 1);
-    case 's': return extend_by(r, WB__PICKLE_DICT, 2);
+    case 'a': return pickle_extend_by(r, WB__PICKLE_LIST, 1);
+    case 's': return pickle_extend_by(r, WB__PICKLE_DICT, 2);
     case 'e': return pickle_extend(r, WB__PICKLE_LIST);
     case 'u': return pickle_extend(r, WB__PICKLE_DICT);
-    default: return pickle_late_step(r, opcode);
+    default: return pickle_step_of_protocol_3(r, opcode);
     }
 }
 
@@ -489,7 +494,7 @@ int wb__pickle_read(const char *path, const uint8_t *data, int64_t bytes, wb__pi
     *out = (wb__pickle){0};
     while (!status && !done) {
         uint64_t opcode;
-        status = pickle_take(&r, 1, &opcode);
+        status = pickle_read_number(&r, 1, &opcode);
         done = !status && opcode == '.';
         if (!status && !done) status = pickle_step(&r, (int)opcode);
     }

@@ -54,7 +54,7 @@ typedef struct {
 } view;
 
 typedef struct {
-    wb__mapping *m;
+    wb__mapping *m;                     /* the file */
     zip_t *zip;
     bool values;
     char folder[256];                   /* the folder of the members, with a slash at the end */
@@ -63,14 +63,13 @@ typedef struct {
     wb__table *out;
     view *views;                        /* the views of all entries with elements */
     int n_views, capacity;
-    int64_t bytes, takes;               /* of all tensors: elements; names and objects */
+    int64_t bytes, takes;               /* bytes of the elements of all tensors; bytes of their
+                                           names and objects */
     int64_t visits, names;              /* parts of the pickle met so far; bytes of their names */
 } pt_archive;
 
-/* ---- members --------------------------------------------------------------------------------- */
-
 /* Reads a member of the folder into a block of wb__alloc_aligned.  NULL: failed. */
-static char *pt_member(pt_archive *a, const char *name, int length, int64_t *bytes)
+static char *pt_read_member(pt_archive *a, const char *name, int length, int64_t *bytes)
 {
     char path[600];
     zip_stat_t s;
@@ -100,8 +99,6 @@ static char *pt_member(pt_archive *a, const char *name, int length, int64_t *byt
     zip_fclose(file);
     return block;
 }
-
-/* ---- tensors --------------------------------------------------------------------------------- */
 
 /* PyTorch's dtypes: the class of their storages, and their names. */
 static const struct { const char *class,
@@ -142,8 +139,8 @@ static bool pt_strides_of(const pt_archive *a, const wb__pickle_value *v, const 
 }
 
 /* Copies the elements of a view of the storage at `from`, elements of `bytes` bytes, row-major. */
-static void pt_gather(char *to, const char *from, const wb__entry *e, const int64_t *strides,
-                      size_t bytes)
+static void pt_copy_view(char *to, const char *from, const wb__entry *e, const int64_t *strides,
+                         size_t bytes)
 {
     int64_t index[WB_MAX_DIMS] = {0}, at = 0;
     const int64_t n = e->bytes / (int64_t)wb__dtype_size(e->dtype);
@@ -179,8 +176,8 @@ static void pt_set_type(const pt_archive *a, const wb__pickle_value *v, wb__entr
     snprintf(e->type, sizeof e->type, "%.*s", type->n - end, type->text);
 }
 
-/* Fails if all tensors so far take too much memory. */
-static int check_limit(const pt_archive *a)
+/* Returns an error code if all tensors so far take too much memory, else 0. */
+static int pt_check_limit(const pt_archive *a)
 {
     const int64_t elements = WB__MAX(a->bytes - a->m->bytes, 0);
     const int64_t others = WB__MAX(a->takes - WB__TENSORS_TIMES * a->pickle_bytes, 0);
@@ -218,17 +215,17 @@ static int pt_add_tensor(pt_archive *a, const char *name, const wb__pickle_value
     pt_set_type(a, v, e, &narrow);
     a->takes += WB__TENSOR_TAKES + (int64_t)strlen(name);
     e->axes = sizes->n;
-    if (e->axes > WB_MAX_DIMS) return e->dtype = WB_DTYPE_DEFAULT, check_limit(a);
+    if (e->axes > WB_MAX_DIMS) return e->dtype = WB_DTYPE_DEFAULT, pt_check_limit(a);
     e->ndim = sizes->n;
     for (int i = 0; i < e->ndim; i++) {
         e->dims[i] = pt_item(a, sizes, i)->number;
         if (pt_item(a, sizes, i)->kind != WB__PICKLE_NUMBER) e->dims[i] = -1;
     }
     if (!wb__check_dims(name, e->ndim, e->dims, &size)) return wb_error_code();
-    if (!e->dtype) return check_limit(a);       /* wb__table_check reports it */
+    if (!e->dtype) return pt_check_limit(a);       /* wb__table_check reports it */
     e->bytes = size * (int64_t)wb__dtype_size(e->dtype);
     a->bytes += e->bytes;
-    const int status = check_limit(a);
+    const int status = pt_check_limit(a);
     return status ? status : pt_add_view(a, v, narrow);
 }
 
@@ -268,9 +265,7 @@ static int pt_walk(pt_archive *a, const char *path, int number, int depth)
     return 0;
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
-static int by_storage(const void *a, const void *b)
+static int pt_by_storage(const void *a, const void *b)
 {
     const view *x = a, *y = b;
     if (x->key->n != y->key->n) return x->key->n < y->key->n ? -1 : 1;
@@ -297,7 +292,8 @@ static int pt_check_view(const pt_archive *a, const view *v, int64_t bytes)
                     a->m->path, e->name);
 }
 
-/* Copies the elements of a view from its storage, or gives *block, the storage, to the entry. */
+/* Sets the data of the entry to a copy of the elements of a view, or to *block, the view's
+ * storage. */
 static int pt_read_view(const pt_archive *a, const view *v, char **block, int64_t bytes,
                         bool is_last)
 {
@@ -318,19 +314,19 @@ static int pt_read_view(const pt_archive *a, const view *v, char **block, int64_
     e->data = copy;
     if (!copy || (v->narrow && !dense && !narrow)) return wb__free(narrow), WB_ERROR_MEMORY;
     if (dense && !v->narrow) memcpy(copy, from, (size_t)e->bytes);
-    else if (!dense) pt_gather(narrow ? narrow : copy, from, e, strides, (size_t)width);
+    else if (!dense) pt_copy_view(narrow ? narrow : copy, from, e, strides, (size_t)width);
     if (v->narrow) wb__widen_ints(copy, narrow ? narrow : from, n, v->narrow);
     wb__free(narrow);
     return 0;
 }
 
 /* Reads the n views of one storage. */
-static int read_storage(pt_archive *a, const view *v, int n)
+static int pt_read_storage(pt_archive *a, const view *v, int n)
 {
     char name[300];
     int64_t bytes;
     snprintf(name, sizeof name, "data/%.*s", WB__MIN(v->key->n, 250), v->key->text);
-    char *block = pt_member(a, name, (int)strlen(name), &bytes);
+    char *block = pt_read_member(a, name, (int)strlen(name), &bytes);
     int status = block ? 0 : (int)wb_error_code();
     for (int i = 0; !status && i < n; i++) {
         status = pt_check_view(a, &v[i], bytes);
@@ -343,19 +339,17 @@ static int read_storage(pt_archive *a, const view *v, int n)
 static int pt_read_values(pt_archive *a)
 {
     int status = 0;
-    if (a->n_views) qsort(a->views, (size_t)a->n_views, sizeof *a->views, by_storage);
+    if (a->n_views) qsort(a->views, (size_t)a->n_views, sizeof *a->views, pt_by_storage);
     for (int i = 0, n; !status && i < a->n_views; i += n) {
         const wb__pickle_value *key = a->views[i].key, *next;
         for (n = 1; i + n < a->n_views; n++) {
             next = a->views[i + n].key;
             if (next->n != key->n || memcmp(next->text, key->text, (size_t)key->n)) break;
         }
-        status = read_storage(a, &a->views[i], n);
+        status = pt_read_storage(a, &a->views[i], n);
     }
     return status;
 }
-
-/* ---- the archive ----------------------------------------------------------------------------- */
 
 /* Sets a->folder by the name of the first member. */
 static int pt_read_folder(pt_archive *a)
@@ -368,7 +362,7 @@ static int pt_read_folder(pt_archive *a)
     a->folder[length] = 0;
     if (zip_name_locate(a->zip, "byteorder", ZIP_FL_NODIR) < 0) return 0;    /* older than 2.1 */
     int64_t bytes;
-    char *order = pt_member(a, "byteorder", 9, &bytes);
+    char *order = pt_read_member(a, "byteorder", 9, &bytes);
     if (!order) return wb_error_code();
     const bool little = bytes == 6 && !memcmp(order, "little", 6);
     wb__free(order);
@@ -380,7 +374,7 @@ static int pt_read_archive(pt_archive *a)
 {
     int status = pt_read_folder(a);
     if (status) return status;
-    char *pickle = pt_member(a, "data.pkl", 8, &a->pickle_bytes);
+    char *pickle = pt_read_member(a, "data.pkl", 8, &a->pickle_bytes);
     if (!pickle) return wb_error_code();
     status = wb__pickle_read(a->m->path, (const uint8_t *)pickle, a->pickle_bytes, &a->pickle);
     if (!status) status = pt_walk(a, "", a->pickle.root, 0);
