@@ -39,7 +39,7 @@ def read_by(path):
 def variables(text):
     """(name, values) of the library's rows in environment.c, in alphabetical order"""
     rows = re.findall(r'\{"(WEBER_\w+)", (SWITCH|TEXT|WORDS\("[^"]*"\)|"[^"]*"|ENV_NUMBER\(.*?\))',
-                      text.split("/* of examples and scripts */")[0])
+                      text.split("/* variables of examples and scripts */")[0])
     words = {"SWITCH": "0, 1", "TEXT": "a text"}
     return sorted((name, words.get(values) or ("a number" if values.startswith("ENV_NUMBER") else
                    re.search('"(.*)"', values)[1].replace(" ", ", "))) for name, values in rows)

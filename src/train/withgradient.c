@@ -24,7 +24,7 @@ static bool is_frozen(void *ctx, int leaf)
     return leaf < s->n_paths && s->slots[s->paths[leaf].slot].frozen;
 }
 
-WB__PROGRAM_CALL(loss_call, loss_run, wb_tensor *,
+WB__PROGRAM_CALL(train_loss_call, loss_run, wb_tensor *,
                  wb_loss f; wb_layer *model; wb_batch batch; void *ctx;,
                  c->f(c->model, c->batch, c->ctx))
 
@@ -37,7 +37,7 @@ wb_tensor *wb__withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree *
     wb__thread *t = wb__this_thread();
     int first = wb__pending_count();
     t->training++;
-    loss_call c = {.f = loss, .model = model, .batch = batch, .ctx = ctx};
+    train_loss_call c = {.f = loss, .model = model, .batch = batch, .ctx = ctx};
     wb_tensor *l = wb__call_program(loss_run, &c) ? c.result : NULL;
     if (grads) l = checked_loss(state ? "train" : "withgradient", l);
     wb_tensor *of = state && l ? wb_scale_loss(state, l) : l;
@@ -73,13 +73,13 @@ int wb__call_each(const wb_train_options *o, int epoch, int64_t batch, wb_tensor
     return 0;
 }
 
-WB__PROGRAM_CALL(metric_call, metric_run, double,
+WB__PROGRAM_CALL(train_metric_call, metric_run, double,
                  const wb_train_options *o; wb_layer *model; int epoch;,
                  c->o->metric(c->model, c->epoch, c->o->ctx))
 
 void wb__call_metric(const wb_train_options *o, wb_layer *model, int epoch, double *metric)
 {
-    metric_call c = {o, model, epoch, 0};
+    train_metric_call c = {o, model, epoch, 0};
     if (wb__call_program(metric_run, &c)) *metric = c.result;
 }
 
